@@ -1,0 +1,29 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+// LimitRange is what the LimitRange objects of one namespace demand together: the lowest maximum, the
+// highest minimum and the last default of each type. The zero value demands nothing.
+type LimitRange struct {
+	Container Range
+	Pod       Range
+}
+
+// A Range bounds an amount. A bound that is not set does not bind.
+type Range struct {
+	Min     Resources
+	Max     Resources
+	Default Resources // the limit a container without one is given; containers only
+}
+
+// IsZero reports whether the namespace demands nothing.
+func (l LimitRange) IsZero() bool { return l == LimitRange{} }
+
+// A Node is where pods run.
+type Node struct {
+	Name        string
+	Allocatable Resources
+	Ready       bool
+	Cordoned    bool
+}

@@ -1,0 +1,125 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "time"
+
+// A Phase is where a pod stands in its life.
+type Phase uint8
+
+// The phases of a pod, as Kubernetes names them.
+const (
+	UnknownPhase Phase = iota
+	Pending
+	Running
+	Succeeded
+	Failed
+)
+
+// A Pod is what podfit keeps of a pod: a few hundred bytes instead of a whole object.
+// Strings that repeat across pods are interned by whoever builds it.
+type Pod struct {
+	Key
+	UID        string
+	Controller Workload // its direct controller (for a Deployment's pod the ReplicaSet); zero when it has none
+	Top        Workload // the topmost controller; zero when it has none or the chain cannot be followed yet
+	Node       string   // "" until scheduled
+	Created    time.Time
+	Started    time.Time // zero until the kubelet has seen it
+	ReadySince time.Time // when the Ready condition last changed to what it is
+	Phase      Phase
+	QoS        QoS
+	Ready      bool
+	Deleting   bool
+	Resize     *Resize // nil when no resize is under way
+	Observed   string  // annotation vpaObservedContainers, verbatim; "" when absent
+	Containers []Container
+}
+
+// QoS is a pod's quality-of-service class. It may not change by a resize.
+type QoS uint8
+
+// The quality-of-service classes.
+const (
+	UnknownQoS QoS = iota
+	Guaranteed
+	Burstable
+	BestEffort
+)
+
+// Live reports whether the pod runs or may still run.
+func (p *Pod) Live() bool { return !p.Deleting && p.Phase != Succeeded && p.Phase != Failed }
+
+// Container returns the regular container or native sidecar with a name, or nil.
+func (p *Pod) Container(name string) *Container {
+	for i := range p.Containers {
+		if p.Containers[i].Name == name {
+			return &p.Containers[i]
+		}
+	}
+	return nil
+}
+
+// A ContainerRole says in which list of the pod a container stands and how it runs.
+type ContainerRole uint8
+
+// The roles of a container.
+const (
+	Regular ContainerRole = iota
+	Init                  // runs to its end before the regular containers start
+	Sidecar               // an init container that keeps running (restartPolicy Always)
+)
+
+// A Container is one container of a pod.
+type Container struct {
+	Name     string
+	Role     ContainerRole
+	Index    uint8     // its place in spec.containers, or in spec.initContainers for Init and Sidecar
+	Requests Resources // wanted (spec)
+	Limits   Resources // wanted (spec)
+	Applied  *Applied  // what runs (status), nil when it is what the spec wants or is not known
+	Restarts int32
+	Exit     *Exit // how it last terminated, nil when it never did
+	Restart  Set   // resources whose resize restarts the container (resizePolicy RestartContainer)
+}
+
+// Applied is what a container actually runs with while its spec wants something else.
+type Applied struct{ Requests, Limits Resources }
+
+// Running returns the requests and limits the container runs with.
+func (c *Container) Running() (requests, limits Resources) {
+	if c.Applied != nil {
+		return c.Applied.Requests, c.Applied.Limits
+	}
+	return c.Requests, c.Limits
+}
+
+// An Exit is how a container last terminated.
+type Exit struct {
+	OOM      bool // killed for using more memory than its limit
+	Code     int32
+	Started  time.Time
+	Finished time.Time
+	Now      bool // it has not been started again since: the container's current state is this exit
+}
+
+// A ResizeState says where an in-place resize stands.
+type ResizeState uint8
+
+// The states of a resize, from the pod's conditions PodResizePending and PodResizeInProgress.
+const (
+	NoResize         ResizeState = iota
+	ResizeDeferred               // does not fit on the node now, may later
+	ResizeInfeasible             // can never fit on this node
+	ResizeInProgress
+	ResizeError
+	ResizeUnknown // a reason this version does not know
+)
+
+// A Resize is an in-place resize that has not finished.
+type Resize struct {
+	State   ResizeState
+	Since   time.Time // the condition's lastTransitionTime
+	Message string
+}

@@ -1,0 +1,186 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Resource is one kind of thing a container can be given.
+type Resource uint8
+
+// The resources podfit sizes. They are bits, so that a Set can hold several.
+const (
+	CPU    Resource = 1 << iota // millicores
+	Memory                      // bytes
+)
+
+// All lists every resource in the order in which output names them.
+var All = [...]Resource{CPU, Memory}
+
+// String returns the Kubernetes name of the resource.
+func (r Resource) String() string {
+	switch r {
+	case CPU:
+		return "cpu"
+	case Memory:
+		return "memory"
+	}
+	return fmt.Sprintf("resource(%d)", uint8(r))
+}
+
+// ParseResource returns the resource with a Kubernetes name, and whether podfit sizes it.
+func ParseResource(name string) (Resource, bool) {
+	switch name {
+	case "cpu":
+		return CPU, true
+	case "memory":
+		return Memory, true
+	}
+	return 0, false
+}
+
+// A Set is a set of resources. The zero value is empty.
+type Set uint8
+
+// Both is the set of every resource.
+const Both = Set(CPU | Memory)
+
+// Of returns the set of the given resources.
+func Of(rs ...Resource) Set {
+	var s Set
+	for _, r := range rs {
+		s |= Set(r)
+	}
+	return s
+}
+
+// Has reports whether the set contains r.
+func (s Set) Has(r Resource) bool { return s&Set(r) != 0 }
+
+// With returns the set with r added.
+func (s Set) With(r Resource) Set { return s | Set(r) }
+
+// Without returns the set with r removed.
+func (s Set) Without(r Resource) Set { return s &^ Set(r) }
+
+// Empty reports whether the set contains nothing.
+func (s Set) Empty() bool { return s == 0 }
+
+// Resources is an amount of CPU and memory, each of which may be absent.
+// The zero value sets neither. An absent amount is zero, so that sums need no check.
+type Resources struct {
+	CPU    int64 // millicores
+	Memory int64 // bytes
+	Has    Set   // which of the two are set; a set amount may be zero
+}
+
+// Amounts returns resources with both amounts set, in millicores and bytes.
+func Amounts(cpu, memory int64) Resources { return Resources{CPU: cpu, Memory: memory, Has: Both} }
+
+// Get returns the amount of one resource in its unit, and whether it is set.
+func (r Resources) Get(res Resource) (int64, bool) {
+	if res == CPU {
+		return r.CPU, r.Has.Has(CPU)
+	}
+	return r.Memory, r.Has.Has(Memory)
+}
+
+// Amount returns the amount of one resource in its unit, zero when absent.
+func (r Resources) Amount(res Resource) int64 {
+	if res == CPU {
+		return r.CPU
+	}
+	return r.Memory
+}
+
+// Set returns r with the amount of one resource replaced.
+func (r Resources) Set(res Resource, amount int64) Resources {
+	if res == CPU {
+		r.CPU = amount
+	} else {
+		r.Memory = amount
+	}
+	r.Has = r.Has.With(res)
+	return r
+}
+
+// Unset returns r without one resource.
+func (r Resources) Unset(res Resource) Resources {
+	if res == CPU {
+		r.CPU = 0
+	} else {
+		r.Memory = 0
+	}
+	r.Has = r.Has.Without(res)
+	return r
+}
+
+// Only returns r restricted to a set of resources.
+func (r Resources) Only(s Set) Resources {
+	for _, res := range All {
+		if !s.Has(res) {
+			r = r.Unset(res)
+		}
+	}
+	return r
+}
+
+// Or returns r with the amounts it lacks taken from other.
+func (r Resources) Or(other Resources) Resources {
+	for _, res := range All {
+		if _, ok := r.Get(res); ok {
+			continue
+		}
+		if v, ok := other.Get(res); ok {
+			r = r.Set(res, v)
+		}
+	}
+	return r
+}
+
+// Add returns the sum of two amounts; a resource is set in the sum when it is set in either.
+func (r Resources) Add(other Resources) Resources {
+	return Resources{CPU: r.CPU + other.CPU, Memory: r.Memory + other.Memory, Has: r.Has | other.Has}
+}
+
+// String returns a short form for people, such as "cpu=100m memory=256Mi", or "none".
+func (r Resources) String() string {
+	var parts []string
+	for _, res := range All {
+		if v, ok := r.Get(res); ok {
+			parts = append(parts, res.String()+"="+Format(res, v))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, " ")
+}
+
+// Format writes an amount of one resource for people: CPU as "350m" or "2", memory with the largest
+// binary unit that divides it, or with one decimal of the largest unit that fits ("745.2Mi").
+func Format(res Resource, amount int64) string {
+	if res == CPU {
+		if amount%1000 == 0 {
+			return fmt.Sprintf("%d", amount/1000)
+		}
+		return fmt.Sprintf("%dm", amount)
+	}
+	units := [...]struct {
+		name string
+		size int64
+	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}}
+	for _, u := range units {
+		if amount < u.size && amount > -u.size {
+			continue
+		}
+		if amount%u.size == 0 {
+			return fmt.Sprintf("%d%s", amount/u.size, u.name)
+		}
+		return fmt.Sprintf("%.1f%s", float64(amount)/float64(u.size), u.name)
+	}
+	return fmt.Sprintf("%d", amount)
+}
