@@ -1,0 +1,158 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// recommenderMetrics are the recommender's figures, under upstream's names.
+type recommenderMetrics struct {
+	objects    *prometheus.GaugeVec
+	latency    prometheus.Histogram
+	execution  *prometheus.HistogramVec
+	aggregates prometheus.Gauge
+	responses  *prometheus.CounterVec
+	rejected   *prometheus.CounterVec
+	checkpoint *prometheus.CounterVec
+	quality    qualityMetrics
+}
+
+func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
+	const ns = "vpa_recommender"
+	m := &recommenderMetrics{
+		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects present in the cluster.",
+		}, []string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Name: "recommendation_latency_seconds",
+			Help:    "Time from the creation of a VPA object to its first recommendation.",
+			Buckets: []float64{1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800},
+		}),
+		execution: executionLatency(ns, "Time spent in the steps of a recommender pass."),
+		aggregates: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: ns, Name: "aggregate_container_states_count",
+			Help: "Number of usage histories held: one for each container of each workload.",
+		}),
+		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Name: "metric_server_responses", Help: "Number of answers of the Metrics API.",
+		}, []string{"is_error", "client_name"}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_recommender", Name: "rejected_samples_total", Help: "Number of usage samples that were not taken, by reason.",
+		}, []string{"reason"}),
+		checkpoint: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_recommender", Name: "checkpoint_writes_total", Help: "Number of checkpoint writes, by outcome.",
+		}, []string{"outcome"}),
+		quality: newQualityMetrics(reg),
+	}
+	reg.MustRegister(m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint)
+	return m
+}
+
+// objectKey is one class of autoscaler objects.
+type objectKey struct {
+	mode                          string
+	advised, matches, unsupported bool
+}
+
+// publishObjects sets how many objects there are of each class, zero for classes without any.
+func (m *recommenderMetrics) publishObjects(count map[objectKey]int) {
+	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
+		for i := range 8 {
+			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
+			m.objects.WithLabelValues(k.mode, strconv.FormatBool(k.advised), "v1",
+				strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)).Set(float64(count[k]))
+		}
+	}
+}
+
+// answered counts one answer of the Metrics API.
+func (m *recommenderMetrics) answered(err error) {
+	m.responses.WithLabelValues(strconv.FormatBool(err != nil), "default-metrics-client").Inc()
+}
+
+// qualityMetrics compare what was recommended with what is used.
+type qualityMetrics struct {
+	relative, cpuOver, cpuUnder, memOver, memUnder, cpu, mem, change *prometheus.HistogramVec
+	missing                                                          *prometheus.CounterVec
+}
+
+func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
+	const ns = "vpa_quality"
+	cores := prometheus.ExponentialBuckets(0.01, 2, 17)
+	bytes := prometheus.ExponentialBuckets(1e6, 2, 17)
+	shares := []float64{-1, -.75, -.5, -.25, -.1, -.05, -.025, -.01, -.005, -.0025, -.001, 0,
+		.001, .0025, .005, .01, .025, .05, .1, .25, .5, .75, 1, 2.5, 5, 10, 25, 50, 100}
+	hist := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	q := qualityMetrics{
+		relative: hist("usage_recommendation_relative_diffs", "Usage minus recommendation, as a share of the recommendation.", shares, "update_mode", "resource", "is_oom"),
+		cpuOver:  hist("cpu_recommendation_over_usage_diffs_cores", "Recommendation minus CPU usage, where the recommendation is greater.", cores, "update_mode", "recommendation_missing"),
+		cpuUnder: hist("cpu_recommendation_lower_equal_usage_diffs_cores", "CPU usage minus recommendation, where the recommendation is not greater.", cores, "update_mode", "recommendation_missing"),
+		memOver:  hist("mem_recommendation_over_usage_diffs_bytes", "Recommendation minus memory usage, where the recommendation is greater.", bytes, "update_mode", "recommendation_missing", "is_oom"),
+		memUnder: hist("mem_recommendation_lower_equal_usage_diffs_bytes", "Memory usage minus recommendation, where the recommendation is not greater.", bytes, "update_mode", "recommendation_missing", "is_oom"),
+		cpu:      hist("cpu_recommendations_cores", "CPU recommendations, seen at each usage sample.", cores, "update_mode"),
+		mem:      hist("mem_recommendations_bytes", "Memory recommendations, seen at each usage sample.", bytes, "update_mode", "is_oom"),
+		change:   hist("relative_recommendation_changes", "Change of a recommendation, as a share of the old one.", shares, "update_mode", "resource", "vpa_size_log2"),
+		missing: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Name: "usage_sample_missing_recommendation_count", Help: "Number of usage samples of containers that should have a recommendation and have none.",
+		}, []string{"update_mode", "resource", "is_oom"}),
+	}
+	reg.MustRegister(q.missing)
+	return q
+}
+
+// sample notes one usage of one resource, in cores or bytes, and the recommendation that stood then.
+func (q *qualityMetrics) sample(mode cluster.Mode, res cluster.Resource, used, advised float64, known, oom bool) {
+	m, isOOM := mode.String(), strconv.FormatBool(oom)
+	if known {
+		if res == cluster.CPU {
+			q.cpu.WithLabelValues(m).Observe(advised)
+		} else {
+			q.mem.WithLabelValues(m, isOOM).Observe(advised)
+		}
+		if advised > 0 {
+			q.relative.WithLabelValues(m, res.String(), isOOM).Observe((used - advised) / advised)
+		}
+	} else {
+		q.missing.WithLabelValues(m, res.String(), isOOM).Inc()
+		advised = 0
+	}
+	diff, missing := math.Abs(used-advised), strconv.FormatBool(!known)
+	switch {
+	case res == cluster.CPU && advised > used:
+		q.cpuOver.WithLabelValues(m, missing).Observe(diff)
+	case res == cluster.CPU:
+		q.cpuUnder.WithLabelValues(m, missing).Observe(diff)
+	case advised > used:
+		q.memOver.WithLabelValues(m, missing, isOOM).Observe(diff)
+	default:
+		q.memUnder.WithLabelValues(m, missing, isOOM).Observe(diff)
+	}
+}
+
+// changed notes that the target of a container moved.
+func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resources, pods int) {
+	for _, res := range cluster.All {
+		was, _ := before.Get(res)
+		is, ok := after.Get(res)
+		if ok && was > 0 {
+			q.change.WithLabelValues(mode.String(), res.String(), sizeLog2(pods)).Observe(float64(is)/float64(was) - 1)
+		}
+	}
+}
+
+// firstAdvice notes how long a new autoscaler waited for its first recommendation.
+func (m *recommenderMetrics) firstAdvice(created, now time.Time) {
+	m.latency.Observe(now.Sub(created).Seconds())
+}

@@ -1,0 +1,64 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// updaterMetrics are the updater's figures, under upstream's names.
+type updaterMetrics struct {
+	controlled, evictable, withEvictable, withEvicted *prometheus.GaugeVec
+	resizable, withResizable, withResized             *prometheus.GaugeVec
+	evicted, evictFailed                              *prometheus.CounterVec
+	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
+	statusInvalid                                     *prometheus.CounterVec
+	decisions                                         *prometheus.GaugeVec
+	execution                                         *prometheus.HistogramVec
+}
+
+func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
+	const ns = "vpa_updater"
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	m := &updaterMetrics{
+		controlled:    gauge("controlled_pods_total", "Number of pods that the updater looks after.", "vpa_size_log2", "update_mode"),
+		evictable:     gauge("evictable_pods_total", "Number of pods that should be evicted.", "vpa_size_log2", "update_mode"),
+		withEvictable: gauge("vpas_with_evictable_pods_total", "Number of VPA objects with a pod that should be evicted.", "vpa_size_log2", "update_mode"),
+		withEvicted:   gauge("vpas_with_evicted_pods_total", "Number of VPA objects with a pod evicted in the last pass.", "vpa_size_log2", "update_mode"),
+		evicted:       counter("evicted_pods_total", "Number of pods evicted to apply a recommendation.", "vpa_size_log2", "update_mode", "vpa_name", "vpa_namespace"),
+		evictFailed:   counter("failed_eviction_attempts_total", "Number of evictions that failed.", "vpa_size_log2", "update_mode", "reason", "vpa_name", "vpa_namespace"),
+		resizable:     gauge("in_place_updatable_pods_total", "Number of pods that should be resized in place.", "vpa_size_log2"),
+		withResizable: gauge("vpas_with_in_place_updatable_pods_total", "Number of VPA objects with a pod that should be resized in place.", "vpa_size_log2"),
+		withResized:   gauge("vpas_with_in_place_updated_pods_total", "Number of VPA objects with a pod resized in place in the last pass.", "vpa_size_log2"),
+		resized:       counter("in_place_updated_pods_total", "Number of pods resized in place.", "vpa_size_log2", "vpa_name", "vpa_namespace"),
+		resizeFailed:  counter("failed_in_place_update_attempts_total", "Number of resizes in place that failed.", "vpa_size_log2", "reason", "vpa_name", "vpa_namespace"),
+		infeasibleSkip: counter("in_place_infeasible_skip_pods_total", "Number of resizes left out because the same was infeasible before.",
+			"vpa_size_log2", "vpa_name", "vpa_namespace"),
+		statusInvalid: counter("admission_controller_status_invalid_total", "Number of passes left out because the admission controller was not known to work.", "reason"),
+		execution:     executionLatency(ns, "Time spent in the steps of an updater pass."),
+	}
+	m.decisions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by what was decided and why.",
+	}, []string{"act", "reason"})
+	reg.MustRegister(m.execution, m.decisions)
+	return m
+}
+
+// begin makes an autoscaler's counters visible before anything happens.
+func (m *updaterMetrics) begin(a *cluster.Autoscaler, pods int) {
+	size := sizeLog2(pods)
+	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
+	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
+}
