@@ -407,6 +407,7 @@ type HistogramCheckpoint struct {
 	ReferenceTimestamp metav1.Time `json:"referenceTimestamp,omitempty"`
 
 	// bucketWeights maps the number of a bucket to its weight, scaled so that the heaviest has 10000.
+	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:XPreserveUnknownFields
 	BucketWeights map[int]uint32 `json:"bucketWeights,omitempty"`
