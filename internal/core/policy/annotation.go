@@ -1,0 +1,115 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// The annotations that the webhook writes on a pod.
+const (
+	UpdatesAnnotation  = "vpaUpdates"
+	ObservedAnnotation = "vpaObservedContainers"
+)
+
+// Annotation returns the value of the annotation vpaUpdates: which resources were set on which container, and what held
+// them. It is empty when nothing is set.
+func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
+	var b strings.Builder
+	for _, f := range fits {
+		if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("Pod resources updated by " + a.Name + ": ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString("container " + strconv.Itoa(f.Index) + ": ")
+		separator := ""
+		say := func(s string) {
+			b.WriteString(separator + s)
+			separator = ", "
+		}
+		for _, n := range f.Notes {
+			say(n.String())
+		}
+		for _, part := range [...]struct {
+			set  cluster.Set
+			name string
+		}{{f.Requests.Has, " request"}, {f.Limits.Has, " limit"}} {
+			for _, res := range cluster.All {
+				if part.set.Has(res) {
+					say(res.String() + part.name)
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+const observedSeparator = ", "
+
+// ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers the webhook saw.
+// A container that is added to the pod later is not in it, and the updater leaves it out of its judgement.
+func ObservedContainers(p *cluster.Pod) string {
+	var b strings.Builder
+	for i := range p.Containers {
+		if p.Containers[i].Role != cluster.Regular {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(observedSeparator)
+		}
+		b.WriteString(p.Containers[i].Name)
+	}
+	return b.String()
+}
+
+// ParseObserved returns the names in an annotation vpaObservedContainers. It returns false when one of them cannot be a
+// container's name; then the annotation says nothing.
+func ParseObserved(value string) ([]string, bool) {
+	if value == "" {
+		return nil, true
+	}
+	names := strings.Split(value, observedSeparator)
+	for _, n := range names {
+		if !isLabel(n) {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// Observed reports whether a pod's annotation vpaObservedContainers names a container. Every container counts as
+// observed when the annotation is absent or cannot be read.
+func Observed(annotation, container string) bool {
+	if annotation == "" {
+		return true
+	}
+	found, readable := false, true
+	for rest, more := annotation, true; more; {
+		var name string
+		name, rest, more = strings.Cut(rest, observedSeparator)
+		found = found || name == container
+		readable = readable && isLabel(name)
+	}
+	return found || !readable
+}
+
+// isLabel reports whether s is a DNS label (RFC 1123), which every container's name is.
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}

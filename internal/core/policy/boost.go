@@ -1,0 +1,192 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// BoostAnnotation is what the key of the annotation of a boosted container begins with; the container's name follows.
+const BoostAnnotation = "vpaCpuStartupBoost/"
+
+// Original is what a boosted container was to have, had it not been boosted: its own requests and limits as written.
+type Original struct {
+	Container        string
+	Requests, Limits cluster.Resources
+}
+
+// Key returns the key of the annotation that keeps the original.
+func (o Original) Key() string { return BoostAnnotation + o.Container }
+
+// Value returns the value of the annotation: a JSON object of quantities.
+func (o Original) Value() string {
+	var b strings.Builder
+	part := func(name string, r cluster.Resources) {
+		b.WriteString(`"` + name + `":{`)
+		separator := ""
+		for _, res := range cluster.All {
+			if v, ok := r.Get(res); ok {
+				b.WriteString(separator + `"` + res.String() + `":"` + quantity(res, v) + `"`)
+				separator = ","
+			}
+		}
+		b.WriteString("}")
+	}
+	b.WriteString("{")
+	part("requests", o.Requests)
+	b.WriteString(",")
+	part("limits", o.Limits)
+	b.WriteString("}")
+	return b.String()
+}
+
+// quantity writes an amount exactly, as a Kubernetes quantity.
+func quantity(res cluster.Resource, amount int64) string {
+	if res == cluster.CPU {
+		if amount%1000 == 0 {
+			return strconv.FormatInt(amount/1000, 10)
+		}
+		return strconv.FormatInt(amount, 10) + "m"
+	}
+	units := [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+	i := 0
+	for amount != 0 && amount%1024 == 0 && i < len(units)-1 {
+		amount /= 1024
+		i++
+	}
+	return strconv.FormatInt(amount, 10) + units[i]
+}
+
+// Boost gives the containers of a pod that is being created more CPU for their start. It returns what the containers
+// should run with, in the order in which they stand in the pod, and the original of each boosted container.
+//
+// Fits is what Fit returned for the pod, or nothing when the autoscaler's mode is Off: a boost applies even then. A
+// boost multiplies or adds to the recommended CPU request, or to the container's own where none is recommended, and is
+// held to most millicores when most is above zero. The limit follows in proportion; where the policy leaves limits
+// alone the request stays 1m below the limit, so that the pod's quality of service remains.
+func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
+	var out []Fitted
+	var originals []Original
+	next := 0
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Role != cluster.Regular {
+			continue
+		}
+		f := Fitted{Container: c.Name, Index: int(c.Index), Inserted: true}
+		fitted := next < len(fits) && fits[next].Container == c.Name
+		if fitted {
+			f = fits[next]
+			next++
+		}
+		if boosted, ok := boost(a, c, f, most); ok {
+			originals = append(originals, Original{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
+			out = append(out, boosted)
+		} else if fitted {
+			out = append(out, f)
+		}
+	}
+	return out, originals
+}
+
+// boost returns f with more CPU, and false when there is no boost for the container.
+func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (Fitted, bool) {
+	b := BoostOf(a, c.Name)
+	if b == nil {
+		return f, false
+	}
+	base := f.Requests.CPU
+	if base <= 0 {
+		base = c.Requests.CPU
+	}
+	cpu := sum(base, b.Quantity)
+	if !b.ByQuantity {
+		if b.Factor < 1 || base <= 0 {
+			return f, false
+		}
+		cpu, _ = scaled(base, int64(b.Factor), 1)
+	}
+	if most > 0 {
+		cpu = min(cpu, most)
+	}
+	if cp := a.Policy(c.Name); cp != nil && cp.RequestsOnly {
+		if limit, ok := c.Limits.Get(cluster.CPU); ok && cpu > limit {
+			cpu = limit
+			if limit > 1 {
+				cpu--
+			}
+		}
+	} else if limit, _, ok := proportionalLimit(c.Limits.CPU, c.Requests.CPU, cpu, 0); ok {
+		f.Limits = f.Limits.Set(cluster.CPU, limit)
+	}
+	f.Requests = f.Requests.Set(cluster.CPU, cpu)
+	return f, true
+}
+
+// BoostOf returns the startup boost of a container: that of its policy, else the autoscaler's, and none where the
+// policy leaves the container alone.
+func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
+	if cp := a.Policy(container); cp != nil {
+		switch {
+		case cp.Off:
+			return nil
+		case cp.Boost != nil:
+			return cp.Boost
+		}
+	}
+	return a.Boost
+}
+
+// Boosts reports whether an autoscaler boosts any container.
+func Boosts(a *cluster.Autoscaler) bool {
+	if a.Boost != nil {
+		return true
+	}
+	for i := range a.Policies {
+		if a.Policies[i].Boost != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Unboost returns what the boosted containers of a pod whose boost is over should run with: what fits, or their
+// originals where nothing does. A boost is over once the pod has been Ready for longer than the boost's duration. Until
+// is when the next boost of the pod will be over, zero when that cannot be said.
+func Unboost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
+	if !p.Ready {
+		return nil, time.Time{}
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Boosted == nil {
+			continue
+		}
+		var d time.Duration
+		if b := BoostOf(a, c.Name); b != nil {
+			d = b.Duration
+		}
+		if end := p.ReadySince.Add(d); d > 0 && !now.After(end) {
+			if until.IsZero() || end.Before(until) {
+				until = end
+			}
+			continue
+		}
+		f := Fitted{
+			Container: c.Name, Index: int(c.Index), Inserted: true,
+			Requests: c.Boosted.Requests, Limits: c.Boosted.Limits,
+		}
+		for _, fit := range fits {
+			if fit.Container == c.Name {
+				f = fit
+			}
+		}
+		over = append(over, f)
+	}
+	return over, until
+}

@@ -1,0 +1,70 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// scaleIntoPodRange scales recommendations so that the sum over the pod fits the pod LimitRange: for each resource, the
+// target, the upper and the lower bound each on its own.
+func scaleIntoPodRange(r cluster.Range, p *cluster.Pod, fits []Fitted) {
+	if r == (cluster.Range{}) {
+		return
+	}
+	for _, res := range cluster.All {
+		scaleSum(r, p, fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Upper })
+		scaleSum(r, p, fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Lower })
+		scaleSum(r, p, fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Target })
+	}
+}
+
+// scaleSum scales one part of the estimates. Let R be the sum of the requests and L the sum of the limits that follow
+// from them. When L and R reach Min and L does not exceed Max, nothing changes. When R is below Min, every request is
+// scaled by Min/R: CPU rounded up, memory down. Else every request is scaled by Min/L or Max/L, rounded down. When
+// nothing has a limit, nothing is scaled: there is no limit to hold a range against.
+//
+// In the target, what is not recommended counts with what the container has; in the bounds it does not count. Neither
+// is written: an amount that is absent stays absent (W-11).
+func scaleSum(
+	r cluster.Range, p *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
+) {
+	low, high := r.Min.Amount(res), r.Max.Amount(res)
+	if low <= 0 && high <= 0 {
+		return
+	}
+	var sumR, sumL int64
+	for i := range fits {
+		f := &fits[i]
+		c := p.Container(f.Container)
+		requests, limits := c.Running()
+		v, ok := part(&f.Estimate).Get(res)
+		if !ok && part(&f.Estimate) == &f.Estimate.Target {
+			v = requests.Amount(res)
+		}
+		limit, _, _ := proportionalLimit(limits.Amount(res), requests.Amount(res), v, r.Default.Amount(res))
+		sumR, sumL = sum(sumR, v), sum(sumL, limit)
+	}
+	if low <= sumL && low <= sumR && (high <= 0 || high >= sumL) {
+		return
+	}
+	if sumL == 0 {
+		return
+	}
+	to, of, round := low, sumL, scaled
+	switch {
+	case low > sumR:
+		of = sumR
+		if res == cluster.CPU {
+			round = scaledUp
+		}
+	case high > 0 && high < sumL:
+		to = high
+	}
+	for i := range fits {
+		q := part(&fits[i].Estimate)
+		if v, ok := q.Get(res); ok {
+			v, _ = round(v, to, of)
+			*q = q.Set(res, v)
+		}
+	}
+}
