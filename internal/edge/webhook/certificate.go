@@ -1,0 +1,334 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"time"
+)
+
+// How long certificates live, and when they are replaced. A new CA is trusted for a while before it signs
+// anything that is served, and the one before it stays trusted until it expires: at no moment does the API server
+// meet a certificate that it does not trust yet, or no longer.
+const (
+	caLife     = 5 * 365 * 24 * time.Hour
+	caRenew    = 365 * 24 * time.Hour // a new CA is made when less than this is left
+	caOverlap  = 24 * time.Hour       // how long a new CA is trusted before it signs
+	leafLife   = 90 * 24 * time.Hour
+	leafRenew  = 30 * 24 * time.Hour // a new certificate is made when less than this is left
+	clockSlack = time.Hour           // certificates are dated back by this: clocks differ
+)
+
+// An authority is a CA, with its key when it may still sign.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// A chain is what the webhook needs to be trusted. It is a value: next makes a new one.
+type chain struct {
+	signer  authority           // signs what is served
+	next    authority           // will sign, and is trusted already; its cert is nil when there is none
+	retired []*x509.Certificate // still trusted
+	leaf    *tls.Certificate    // what is served
+}
+
+// next returns the chain as it should be at a time, and whether it differs. Names are the DNS names and IP
+// addresses under which the API server calls; the first must be in the certificate. A next CA may sign only once
+// it is known to be trusted.
+func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certificate) bool) (chain, bool, error) {
+	before := c
+	c.retired = slices.DeleteFunc(slices.Clone(c.retired), func(r *x509.Certificate) bool { return now.After(r.NotAfter) })
+	if !c.signer.valid(now) {
+		if c.next.valid(now) {
+			c.signer, c.next = c.next, authority{}
+		} else {
+			a, err := newAuthority(now)
+			if err != nil {
+				return before, false, err
+			}
+			c.signer, c.next = a, authority{}
+		}
+	}
+	if c.next.cert != nil && !c.next.valid(now) {
+		c.next = authority{}
+	}
+	if c.next.cert == nil && c.signer.cert.NotAfter.Sub(now) < caRenew {
+		a, err := newAuthority(now)
+		if err != nil {
+			return before, false, err
+		}
+		c.next = a
+	}
+	if c.next.cert != nil && now.Sub(c.next.cert.NotBefore.Add(clockSlack)) >= caOverlap && trusted(c.next.cert) {
+		c.retired = append([]*x509.Certificate{c.signer.cert}, c.retired...)
+		c.signer, c.next = c.next, authority{}
+	}
+	if !c.serves(now, names[0]) {
+		leaf, err := c.signer.sign(now, names)
+		if err != nil {
+			return before, false, err
+		}
+		c.leaf = leaf
+	}
+	changed := c.leaf != before.leaf || c.signer.cert != before.signer.cert || c.next.cert != before.next.cert || len(c.retired) != len(before.retired)
+	return c, changed, nil
+}
+
+// valid reports whether the CA can sign.
+func (a authority) valid(now time.Time) bool {
+	return a.cert != nil && a.key != nil && a.cert.IsCA && !now.Before(a.cert.NotBefore) && now.Before(a.cert.NotAfter)
+}
+
+// serves reports whether what is served will do: signed by the signer, for the name, with enough time left.
+func (c chain) serves(now time.Time, name string) bool {
+	if c.leaf == nil {
+		return false
+	}
+	x := c.leaf.Leaf
+	left := min(leafRenew, x.NotAfter.Sub(x.NotBefore)/3)
+	return x.VerifyHostname(name) == nil && x.CheckSignatureFrom(c.signer.cert) == nil &&
+		!now.Before(x.NotBefore) && x.NotAfter.Sub(now) >= left
+}
+
+// bundle returns what the API server is to trust, as PEM: the signer first.
+func (c chain) bundle() []byte {
+	var b bytes.Buffer
+	for _, cert := range c.trusted() {
+		b.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+	}
+	return b.Bytes()
+}
+
+func (c chain) trusted() []*x509.Certificate {
+	var out []*x509.Certificate
+	for _, cert := range append([]*x509.Certificate{c.signer.cert, c.next.cert}, c.retired...) {
+		if cert != nil {
+			out = append(out, cert)
+		}
+	}
+	return out
+}
+
+func newAuthority(now time.Time) (authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return authority{}, fmt.Errorf("make the key of a CA: %w", err)
+	}
+	serial, err := serialNumber()
+	if err != nil {
+		return authority{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		// The serial keeps CAs of one name apart for those who look up an issuer by its name.
+		Subject:               pkix.Name{CommonName: "vpa_webhook_ca", SerialNumber: serial.Text(16)},
+		NotBefore:             now.Add(-clockSlack),
+		NotAfter:              now.Add(caLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return authority{}, fmt.Errorf("make a CA: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return authority{}, fmt.Errorf("read the CA just made: %w", err)
+	}
+	return authority{cert: cert, key: key}, nil
+}
+
+// sign makes a serving certificate for DNS names and IP addresses.
+func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of a certificate: %w", err)
+	}
+	serial, err := serialNumber()
+	if err != nil {
+		return nil, err
+	}
+	end := now.Add(leafLife)
+	if end.After(a.cert.NotAfter) {
+		end = a.cert.NotAfter
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		NotBefore:    now.Add(-clockSlack),
+		NotAfter:     end,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if len(names[0]) <= 64 { // the longest a common name may be
+		template.Subject.CommonName = names[0]
+	}
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, n)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for %s: %w", names[0], err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate just made: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+func serialNumber() (*big.Int, error) {
+	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	return n, nil
+}
+
+// The entries of the Secret. The first four are those of upstream's own certificate script.
+const (
+	entryCA      = "caCert.pem"    // every trusted CA, the signer first
+	entryCAKey   = "caKey.pem"     // the signer's key
+	entryNextKey = "nextCaKey.pem" // the next CA's key, while there is one
+	entryCert    = "serverCert.pem"
+	entryKey     = "serverKey.pem"
+)
+
+// entries writes a chain as the entries of a Secret; a nil value stands for an entry to remove.
+func (c chain) entries() (map[string][]byte, error) {
+	out := map[string][]byte{entryCA: c.bundle(), entryNextKey: nil}
+	var err error
+	if out[entryCAKey], err = keyPEM(c.signer.key); err != nil {
+		return nil, err
+	}
+	if c.next.cert != nil {
+		if out[entryNextKey], err = keyPEM(c.next.key); err != nil {
+			return nil, err
+		}
+	}
+	if out[entryKey], err = keyPEM(c.leaf.PrivateKey); err != nil {
+		return nil, err
+	}
+	for _, der := range c.leaf.Certificate {
+		out[entryCert] = append(out[entryCert], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	return out, nil
+}
+
+func keyPEM(key crypto.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("write a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// readChain reads what it can of the entries of a Secret. What cannot be read is absent, and will be made anew.
+func readChain(data map[string][]byte) (c chain, errs error) {
+	certs, err := readCertificates(data[entryCA])
+	errs = errors.Join(errs, err)
+	var keys []crypto.Signer // the signer's, the next one's
+	for _, entry := range []string{entryCAKey, entryNextKey} {
+		k, err := readKey(data[entry])
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("%s: %w", entry, err))
+		}
+		keys = append(keys, k)
+	}
+	for _, cert := range certs {
+		switch {
+		case c.signer.cert == nil && belongs(keys[0], cert):
+			c.signer = authority{cert: cert, key: keys[0]}
+		case c.next.cert == nil && belongs(keys[1], cert):
+			c.next = authority{cert: cert, key: keys[1]}
+		default:
+			c.retired = append(c.retired, cert)
+		}
+	}
+	if len(data[entryCert]) == 0 {
+		return c, errs
+	}
+	leaf, err := tls.X509KeyPair(data[entryCert], data[entryKey])
+	if err != nil {
+		return c, errors.Join(errs, fmt.Errorf("%s: %w", entryCert, err))
+	}
+	if leaf.Leaf == nil {
+		if leaf.Leaf, err = x509.ParseCertificate(leaf.Certificate[0]); err != nil {
+			return c, errors.Join(errs, fmt.Errorf("%s: %w", entryCert, err))
+		}
+	}
+	c.leaf = &leaf
+	return c, errs
+}
+
+func belongs(key crypto.Signer, cert *x509.Certificate) bool {
+	if key == nil {
+		return false
+	}
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(cert.PublicKey)
+}
+
+func readCertificates(text []byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return out, nil
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", entryCA, err)
+		}
+		out = append(out, cert)
+	}
+}
+
+// readKey reads a private key in any of the three usual forms; nothing gives nil.
+func readKey(text []byte) (crypto.Signer, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no PEM data")
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot sign", key)
+	}
+	return signer, nil
+}

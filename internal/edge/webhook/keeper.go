@@ -1,0 +1,120 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// An identity is what the webhook serves with, and what the API server is to trust.
+type identity struct {
+	leaf   *tls.Certificate
+	bundle []byte // PEM; empty leaves the API server to what it trusts anyway
+}
+
+// A keeper makes podfit's own certificates and renews them in time. They live in a Secret, so that every replica
+// serves with the same ones; whichever replica comes first makes them.
+type keeper struct {
+	client corev1client.SecretInterface
+	secret string
+	names  []string // of the webhook; the first is the one the API server calls
+	log    *slog.Logger
+
+	last chain // as last read or written: it heals a Secret that is deleted or spoiled
+}
+
+// refresh returns what to serve with now. It writes the Secret when something in it is due.
+func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.Certificate) bool) (identity, error) {
+	for range 5 {
+		secret, err := k.client.Get(ctx, k.secret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			secret, err = nil, nil
+		}
+		if err != nil {
+			return identity{}, fmt.Errorf("read secret %s with the webhook's certificates: %w", k.secret, err)
+		}
+		next, changed, err := k.current(secret, now).renewed(now, k.names, trusted)
+		if err != nil {
+			return identity{}, err
+		}
+		if secret == nil || changed {
+			err = k.write(ctx, secret, next)
+			if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+				continue // another replica was faster: see what it made
+			}
+			if err != nil {
+				return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: %w", k.secret, err)
+			}
+			k.log.Info("Renewed the webhook's certificates", "secret", k.secret, "until", next.leaf.Leaf.NotAfter, "authorities", len(next.trusted()))
+		}
+		k.last = next
+		return identity{leaf: next.leaf, bundle: next.bundle()}, nil
+	}
+	return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: others keep changing it", k.secret)
+}
+
+// current returns the chain in the Secret, or the one in memory when the Secret cannot sign.
+func (k *keeper) current(secret *corev1.Secret, now time.Time) chain {
+	if secret == nil {
+		return k.last
+	}
+	c, err := readChain(secret.Data)
+	if c.signer.valid(now) {
+		if err != nil {
+			k.log.Warn("Cannot read all of the webhook's certificates; making new ones for the rest", "secret", k.secret, "error", err)
+		}
+		return c
+	}
+	if k.last.signer.valid(now) {
+		k.log.Warn("The webhook's certificates were spoiled; writing them again", "secret", k.secret, "error", err)
+		return chain{signer: k.last.signer, next: k.last.next, retired: k.last.retired, leaf: nil}
+	}
+	if len(secret.Data) > 0 {
+		k.log.Warn("The secret for the webhook's certificates holds no usable authority; adding one", "secret", k.secret, "error", err)
+	}
+	return c
+}
+
+// write puts a chain into the Secret, beside what else is there.
+func (k *keeper) write(ctx context.Context, secret *corev1.Secret, c chain) error {
+	entries, err := c.entries()
+	if err != nil {
+		return err
+	}
+	create := secret == nil
+	if create {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: k.secret}}
+	} else {
+		secret = secret.DeepCopy()
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	for name, value := range entries {
+		if value == nil {
+			delete(secret.Data, name)
+		} else {
+			secret.Data[name] = value
+		}
+	}
+	if create {
+		_, err = k.client.Create(ctx, secret, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		_, err = k.client.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	return err
+}
+
+var errNoCertificate = errors.New("the webhook has no certificate yet")

@@ -1,0 +1,95 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The results of a review, and what it was about, as the metrics name them.
+const (
+	resultError   = "error"
+	resultSkipped = "skipped"
+	resultApplied = "applied"
+
+	aboutUnknown    = "unknown"
+	aboutPod        = "Pod"
+	aboutAutoscaler = "VPA"
+)
+
+// Metrics are the counts and times of the webhook, with upstream's names.
+type Metrics struct {
+	applied, untouched prometheus.Counter
+	latency            *prometheus.HistogramVec
+
+	read, admit, build, write, total prometheus.Observer
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	const namespace = "vpa_admission_controller"
+	pods := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace,
+		Name:      "admission_pods_total",
+		Help:      "Pods that passed the webhook, by whether it changed them.",
+	}, []string{"applied"})
+	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace,
+		Name:      "admission_latency_seconds",
+		Help:      "Time from the arrival of a review to its answer.",
+		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
+	}, []string{"status", "resource"})
+	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace,
+		Name:      "execution_latency_seconds",
+		Help:      "Time of each step of a review.",
+		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
+	}, []string{"step"})
+	r.MustRegister(pods, latency, steps)
+	return &Metrics{
+		applied:   pods.WithLabelValues("true"),
+		untouched: pods.WithLabelValues("false"),
+		latency:   latency,
+		read:      steps.WithLabelValues("read_request"),
+		admit:     steps.WithLabelValues("admit"),
+		build:     steps.WithLabelValues("build_response"),
+		write:     steps.WithLabelValues("write_response"),
+		total:     steps.WithLabelValues("total"),
+	}
+}
+
+// A watch times the steps of one review.
+type watch struct {
+	m           *Metrics
+	begin, last time.Time
+}
+
+func (m *Metrics) start() watch {
+	now := time.Now()
+	return watch{m: m, begin: now, last: now}
+}
+
+// step notes the time since the previous step.
+func (w *watch) step(o prometheus.Observer) {
+	now := time.Now()
+	o.Observe(now.Sub(w.last).Seconds())
+	w.last = now
+}
+
+// done notes the whole review.
+func (w *watch) done(result, about string) {
+	d := time.Since(w.begin).Seconds()
+	w.m.total.Observe(d)
+	w.m.latency.WithLabelValues(result, about).Observe(d)
+	if about != aboutPod || result == resultError {
+		return
+	}
+	if result == resultApplied {
+		w.m.applied.Inc()
+	} else {
+		w.m.untouched.Inc()
+	}
+}

@@ -1,0 +1,158 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// pod sizes a new pod. It never refuses one.
+func (h *Handler) pod(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) (result string) {
+	if request.Operation != admissionv1.Create || request.SubResource != "" {
+		return resultSkipped // resources may only be set here while a pod is being made
+	}
+	var p corev1.Pod
+	if err := kjson.Unmarshal(request.Object.Raw, &p); err != nil {
+		h.log.Warn("Cannot decode a pod; it passes unchanged", "namespace", request.Namespace, "name", request.Name, "error", err)
+		return resultError
+	}
+	p.Namespace = request.Namespace // the pod itself may not say where it will be
+	projected := h.world.Project(&p)
+	a := h.governing(projected.Top)
+	if a == nil {
+		return resultSkipped
+	}
+	patch, err := h.fit(a, &p, projected)
+	if err != nil {
+		h.log.Error("Cannot write the patch of a pod; it passes unchanged", "pod", podName(&p), "autoscaler", a.Key.String(), "error", err)
+		return resultError
+	}
+	patchWith(response, patch)
+	h.log.Debug("Sized a new pod", "pod", podName(&p), "autoscaler", a.Key.String())
+	return resultApplied
+}
+
+// governing returns the autoscaler that sizes the new pods of a workload, or nil.
+func (h *Handler) governing(top cluster.Workload) *cluster.Autoscaler {
+	if top.IsZero() {
+		return nil
+	}
+	var candidates []*cluster.Autoscaler
+	for _, a := range h.world.Autoscalers(top) {
+		if a.Mode != cluster.Off || policy.Boosts(a) {
+			candidates = append(candidates, a)
+		}
+	}
+	return cluster.Elect(candidates)
+}
+
+// fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
+func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
+	var fits []policy.Fitted
+	if a.Mode != cluster.Off {
+		fits = policy.Fit(a, h.world.Limits(p.Namespace), projected)
+	}
+	var originals []policy.Original
+	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
+		fits, originals = policy.Boost(a, projected, fits, h.options.MaxCPUBoost)
+	}
+	ops := make(operations, 0, 3+7*len(fits))
+	if p.Annotations == nil {
+		ops.add("/metadata/annotations", emptyObject)
+	}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		for _, o := range originals {
+			if o.Container == c.Name {
+				ops.annotate(o.Key(), o.Value())
+			}
+		}
+		for j := range fits {
+			if fits[j].Container == c.Name {
+				ops.container(i, c, &fits[j])
+			}
+		}
+	}
+	if text := policy.Annotation(a, fits); text != "" {
+		ops.annotate(policy.UpdatesAnnotation, text)
+	}
+	ops.annotate(policy.ObservedAnnotation, policy.ObservedContainers(projected))
+	return json.Marshal(ops)
+}
+
+func podName(p *corev1.Pod) string {
+	if p.Name == "" {
+		return p.Namespace + "/" + p.GenerateName + "*"
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// An operation is one step of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+type operations []operation
+
+var emptyObject = struct{}{}
+
+func (o *operations) add(path string, value any) {
+	*o = append(*o, operation{Op: "add", Path: path, Value: value})
+}
+
+func (o *operations) annotate(name, value string) {
+	o.add("/metadata/annotations/"+pointer.Replace(name), value)
+}
+
+// pointer writes a name as one step of a JSON pointer.
+var pointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// container sets what a container is to run with.
+func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
+	if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
+		return
+	}
+	at := "/spec/containers/" + strconv.Itoa(i) + "/resources"
+	r := &c.Resources
+	// Where there are claims there is an object already, and replacing it would lose them.
+	if r.Requests == nil && r.Limits == nil && len(r.Claims) == 0 {
+		o.add(at, emptyObject)
+	}
+	o.amounts(at+"/requests", r.Requests == nil, f.Requests)
+	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
+}
+
+func (o *operations) amounts(at string, missing bool, amounts cluster.Resources) {
+	if amounts.Has.Empty() {
+		return
+	}
+	if missing {
+		o.add(at, emptyObject)
+	}
+	for _, res := range cluster.All {
+		if v, ok := amounts.Get(res); ok {
+			o.add(at+"/"+res.String(), quantity(res, v))
+		}
+	}
+}
+
+// quantity writes an amount as upstream writes it: CPU in decimal, memory in binary units.
+func quantity(res cluster.Resource, amount int64) string {
+	if res == cluster.CPU {
+		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
+	}
+	return resource.NewQuantity(amount, resource.BinarySI).String()
+}

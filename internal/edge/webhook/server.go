@@ -1,0 +1,366 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// SecretName is where podfit keeps certificates of its own, as upstream's script does.
+const SecretName = "vpa-tls-certs"
+
+// Config is how the webhook serves and is found.
+type Config struct {
+	Files         Files         // used when they exist
+	Secret        cluster.Key   // where podfit keeps certificates of its own when they do not
+	Ciphers       string        // TLS 1.2 cipher suites, separated by commas or colons; "" is Go's choice
+	MinTLSVersion string        // "tls1_2", which is the default, or "tls1_3"
+	Register      bool          // keep the webhook registered
+	Registration  Registration  // also says by which name the API server calls
+	Linger        time.Duration // how long to go on serving when told to stop, until nobody asks any more
+}
+
+// A Server serves admission over TLS, keeps its certificates fresh and keeps itself registered.
+type Server struct {
+	config    Config
+	handler   *Handler
+	log       *slog.Logger
+	tls       *tls.Config
+	name      string // by which the API server calls
+	files     *fileSource
+	keeper    *keeper    // nil when there are files
+	registrar *Registrar // nil when somebody else registers
+	now       func() time.Time
+
+	serving    atomic.Pointer[identity]
+	address    atomic.Pointer[string]
+	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust
+	problem    string                 // the last pass's error, so that it is logged once
+}
+
+// NewServer returns a server. It reads no cluster and opens no port yet.
+func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logger) (*Server, error) {
+	s := &Server{config: c, handler: h, log: log, now: time.Now}
+	names, err := c.Registration.names()
+	if err != nil {
+		return nil, err
+	}
+	s.name = names[0]
+	if s.tls, err = tlsConfig(c.MinTLSVersion, c.Ciphers, log); err != nil {
+		return nil, err
+	}
+	s.tls.GetCertificate = s.certificate
+	found, err := c.Files.exist()
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		s.files = &fileSource{files: c.Files, ca: c.Register, log: log}
+	} else {
+		log.Info("There are no certificate files; the webhook makes its own certificates", "file", c.Files.Cert, "secret", c.Secret.String())
+		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, log: log}
+	}
+	if c.Register {
+		s.registrar = NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
+	}
+	return s, nil
+}
+
+// names returns the names under which the webhook may be called, the API server's first.
+func (r Registration) names() ([]string, error) {
+	if r.URL == "" {
+		s, ns := r.Service.Name, r.Service.Namespace
+		return []string{s + "." + ns + ".svc", s + "." + ns + ".svc.cluster.local", s + "." + ns, s}, nil
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read the webhook's URL: %w", err)
+	}
+	if u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("the webhook's URL %q is not https://host:port", r.URL)
+	}
+	return []string{u.Hostname()}, nil
+}
+
+// tlsConfig reads upstream's two TLS flags.
+func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
+	c := &tls.Config{}
+	switch version {
+	case "", "tls1_2":
+		c.MinVersion = tls.VersionTLS12
+	case "tls1_3":
+		c.MinVersion = tls.VersionTLS13
+	default:
+		return nil, fmt.Errorf("the least TLS version is %q: give tls1_2 or tls1_3", version)
+	}
+	known := map[string]uint16{}
+	for _, suite := range tls.CipherSuites() {
+		known[suite.Name] = suite.ID
+	}
+	for name := range strings.FieldsFuncSeq(ciphers, func(r rune) bool { return r == ',' || r == ':' || r == ' ' }) {
+		if id, ok := known[name]; ok {
+			c.CipherSuites = append(c.CipherSuites, id)
+		} else {
+			log.Warn("Left out an unknown or insecure TLS cipher suite", "name", name)
+		}
+	}
+	return c, nil
+}
+
+// Run serves on a listener and keeps certificates and registration, once at the start and then at every tick, until
+// ctx ends. The listener is closed.
+func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time) error {
+	address := reachable(l.Addr())
+	s.address.Store(&address)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.serve(ctx, l) })
+	changed := make(chan struct{}, 1)
+	if s.files != nil && s.files.files.Reload {
+		g.Go(func() error { return s.files.files.watch(ctx, changed) })
+	}
+	g.Go(func() error { s.keep(ctx, tick, changed); return nil })
+	return g.Wait()
+}
+
+// reachable returns how this process reaches itself where it listens.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s.handler,
+		TLSConfig:         s.tls,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.ServeTLS(l, "", "") }()
+	s.log.Info("Serving admission", "address", l.Addr().String())
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve admission: %w", err)
+	case <-ctx.Done():
+	}
+	// The API server may send reviews until it has heard that this replica is leaving.
+	linger := time.NewTimer(s.config.Linger)
+	defer linger.Stop()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve admission: %w", err)
+	case <-linger.C:
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("stop serving admission: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if id := s.serving.Load(); id != nil {
+		return id.leaf, nil
+	}
+	return nil, errNoCertificate
+}
+
+func (s *Server) keep(ctx context.Context, tick <-chan time.Time, changed <-chan struct{}) {
+	for {
+		s.note(s.pass(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		case <-changed:
+		}
+	}
+}
+
+// note logs a problem when it appears and when it goes, not at every tick in between.
+func (s *Server) note(err error) {
+	switch {
+	case err == nil && s.problem != "":
+		s.problem = ""
+		s.log.Info("The webhook's certificates and registration are in order again")
+	case err != nil && err.Error() != s.problem && !errors.Is(err, context.Canceled):
+		s.problem = err.Error()
+		s.log.Error("Cannot keep the webhook's certificates and registration", "error", err)
+	}
+}
+
+// pass brings certificates and registration up to date, once. The order matters: what is to be served must be
+// trusted first, and what is registered must work.
+func (s *Server) pass(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	id, err := s.refresh(ctx)
+	if err != nil {
+		return err
+	}
+	if s.serving.Load() == nil {
+		s.serving.Store(&id)
+	}
+	if s.registrar != nil {
+		err = s.register(ctx, id)
+	}
+	s.serving.Store(&id)
+	return err
+}
+
+func (s *Server) refresh(ctx context.Context) (identity, error) {
+	if s.keeper == nil {
+		return s.files.refresh()
+	}
+	return s.keeper.refresh(ctx, s.now(), s.trusts)
+}
+
+// trusts reports whether the API server was told to trust a CA.
+func (s *Server) trusts(ca *x509.Certificate) bool {
+	if s.registrar == nil {
+		return true // nobody here can tell; the time it had must do
+	}
+	bundle := s.registered.Load()
+	if bundle == nil {
+		return false
+	}
+	certs, _ := readCertificates(*bundle)
+	for _, c := range certs {
+		if c.Equal(ca) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) register(ctx context.Context, id identity) error {
+	if s.registered.Load() == nil {
+		if err := s.ask(ctx); err != nil {
+			return fmt.Errorf("not registering a webhook that does not work: %w", err)
+		}
+	}
+	did, err := s.registrar.Assert(ctx, id.bundle)
+	if err != nil {
+		return err
+	}
+	switch {
+	case did == created:
+		s.log.Info("Registered the webhook", "configuration", configurationName)
+	case did == patched:
+		s.log.Info("Corrected the registration of the webhook", "configuration", configurationName)
+	}
+	s.registered.Store(&id.bundle)
+	if s.files != nil {
+		s.files.asserted()
+	}
+	return nil
+}
+
+// Check returns nil when the webhook works: it is registered, if it is podfit that registers it, and a review sent
+// the way the API server sends it is answered.
+func (s *Server) Check(ctx context.Context) error {
+	if s.registrar != nil && s.registered.Load() == nil {
+		return errors.New("the webhook is not registered yet")
+	}
+	return s.ask(ctx)
+}
+
+// selfPath is where the server asks itself. Any path is answered; this one is not counted.
+const selfPath = "/podfit-self-check"
+
+// ask sends a review over TLS, trusting what the API server trusts.
+func (s *Server) ask(ctx context.Context) error {
+	address, id := s.address.Load(), s.serving.Load()
+	if address == nil || id == nil {
+		return errNoCertificate
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.clientTLS(id)}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+selfPath, bytes.NewReader(selfReview()))
+	if err != nil {
+		return fmt.Errorf("ask the webhook: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	reply, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return fmt.Errorf("ask the webhook: %w", err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(io.LimitReader(reply.Body, 1<<20)).Decode(&review); err != nil {
+		return fmt.Errorf("read the webhook's answer (%s): %w", reply.Status, err)
+	}
+	if r := review.Response; r == nil || !r.Allowed || r.UID != selfUID {
+		return errors.New("the webhook's answer to a pod without an owner is not that it may pass")
+	}
+	return nil
+}
+
+// clientTLS trusts what the API server trusts. When somebody else registers the webhook, with certificates of
+// theirs, what that is cannot be known.
+func (s *Server) clientTLS(id *identity) *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.name, Time: s.now}
+	if s.keeper == nil && s.registrar == nil {
+		c.InsecureSkipVerify = true
+		return c
+	}
+	if len(id.bundle) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		c.RootCAs.AppendCertsFromPEM(id.bundle)
+	}
+	return c
+}
+
+const selfUID = "podfit-self-check"
+
+func selfReview() []byte {
+	review, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: admissionv1.SchemeGroupVersion.String()},
+		Request: &admissionv1.AdmissionRequest{
+			UID:       selfUID,
+			Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Operation: admissionv1.Create,
+			Object:    runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"podfit-self-check"},"spec":{"containers":[{"name":"c"}]}}`)},
+		},
+	})
+	if err != nil {
+		panic(err) // constant values
+	}
+	return review
+}
