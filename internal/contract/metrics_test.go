@@ -1,0 +1,56 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+)
+
+func TestMetricTablesAreWellFormed(t *testing.T) {
+	name := regexp.MustCompile(`^vpa_(recommender|quality|resources|updater|admission_controller)_[a-z0-9_]+$`)
+	seen := map[string]bool{}
+	for _, m := range slices.Concat(RecommenderMetrics(), UpdaterMetrics(), AdmissionMetrics()) {
+		if !name.MatchString(m.Name) || seen[m.Name] {
+			t.Errorf("%s: not a name of upstream's, or twice", m.Name)
+		}
+		seen[m.Name] = true
+		if histogram := m.Type == "histogram"; histogram != (m.Buckets != nil) || !slices.IsSorted(m.Buckets) {
+			t.Errorf("%s: a %s with buckets %v", m.Name, m.Type, m.Buckets)
+		}
+		if !slices.Contains([]string{"counter", "gauge", "histogram"}, m.Type) || m.Means == "" {
+			t.Errorf("%s: type %q, means %q", m.Name, m.Type, m.Means)
+		}
+	}
+	if len(seen) != 34 {
+		t.Errorf("%d metrics, upstream has 34", len(seen))
+	}
+}
+
+func TestFlagTablesAreWellFormed(t *testing.T) {
+	for command, want := range map[string]struct {
+		flags []Flag
+		count int
+	}{
+		"recommender":          {RecommenderFlags(), 83},
+		"updater":              {UpdaterFlags(), 44},
+		"admission-controller": {AdmissionFlags(), 42},
+	} {
+		if len(want.flags) != want.count {
+			t.Errorf("%s: %d flags, upstream has %d", command, len(want.flags), want.count)
+		}
+		for i, f := range want.flags {
+			if i > 0 && want.flags[i-1].Name >= f.Name {
+				t.Errorf("%s: --%s comes after --%s", command, f.Name, want.flags[i-1].Name)
+			}
+			if f.Type == "" || f.Means == "" {
+				t.Errorf("%s: --%s lacks its type or meaning", command, f.Name)
+			}
+			if f.Type == "bool" && f.Default != "false" && f.Default != "true" {
+				t.Errorf("%s: --%s is a bool and defaults to %q", command, f.Name, f.Default)
+			}
+		}
+	}
+}
