@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,11 +16,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// errLostLease ends a component whose lease went to another replica. It must end: the other one works now.
-var errLostLease = errors.New("lost the leader lease")
-
-// lead runs work while this process holds the lease, or at once when election is off.
-// It returns nil when ctx ended, errLostLease when the lease was lost.
+// lead runs work whenever this process holds the lease, or at once when election is off. A lease that is lost, for
+// example because the API server was away, ends the work but not the process: it stands for election again, with its
+// watches still warm. lead returns when ctx ends or when work fails.
 func lead(ctx context.Context, log *slog.Logger, e Election, c kubernetes.Interface, work func(context.Context) error) error {
 	if !e.Enabled {
 		return work(ctx)
@@ -35,6 +32,19 @@ func lead(ctx context.Context, log *slog.Logger, e Election, c kubernetes.Interf
 	if err != nil {
 		return fmt.Errorf("make the leader lease %s/%s: %w", e.ResourceNamespace, e.ResourceName, err)
 	}
+	for ctx.Err() == nil {
+		if err := leadOnce(ctx, log, e, lock, work); err != nil {
+			return err
+		}
+		if ctx.Err() == nil {
+			log.Warn("Lost the leader lease; standing for election again", "lease", e.ResourceNamespace+"/"+e.ResourceName)
+		}
+	}
+	return nil
+}
+
+// leadOnce waits for the lease, works while it is held, and returns when the work has ended.
+func leadOnce(ctx context.Context, log *slog.Logger, e Election, lock resourcelock.Interface, work func(context.Context) error) error {
 	// The lease is held until the work has wound up, so it hangs on a context of its own.
 	elect, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
@@ -52,14 +62,16 @@ func lead(ctx context.Context, log *slog.Logger, e Election, c kubernetes.Interf
 			OnStartedLeading: func(leading context.Context) {
 				started.Store(true)
 				defer release()
-				log.Info("Became the leader", "lease", e.ResourceName)
+				log.Info("Became the leader", "lease", e.ResourceNamespace+"/"+e.ResourceName)
 				leading, cancel := context.WithCancel(leading)
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
 				result <- work(leading)
 			},
-			OnStoppedLeading: func() { log.Info("Stopped leading", "lease", e.ResourceName) },
-			OnNewLeader:      func(id string) { log.Info("The leader is known", "lease", e.ResourceName, "identity", id) },
+			OnStoppedLeading: func() {},
+			OnNewLeader: func(id string) {
+				log.Info("The leader is known", "lease", e.ResourceNamespace+"/"+e.ResourceName, "identity", id)
+			},
 		},
 	})
 	if err != nil {
@@ -69,12 +81,5 @@ func lead(ctx context.Context, log *slog.Logger, e Election, c kubernetes.Interf
 	if !started.Load() {
 		return nil
 	}
-	lost := elect.Err() == nil // the elector gave up on its own: another replica has the lease
-	if err := <-result; err != nil {
-		return err
-	}
-	if lost && ctx.Err() == nil {
-		return errLostLease
-	}
-	return nil
+	return <-result
 }

@@ -1,0 +1,106 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+)
+
+// settings is a configuration that reads itself from flags.
+type settings interface {
+	Flags(*pflag.FlagSet)
+	Validate() error
+}
+
+// A process is what a long-running command works with: its log, its one registry, and the checks of its loops.
+type process struct {
+	log    *slog.Logger
+	reg    *prometheus.Registry
+	checks []*Health
+}
+
+// healthFor adds a check to the process that fails when a loop of this interval has missed five rounds.
+func (p *process) healthFor(interval time.Duration) *Health {
+	h := NewHealth(5 * interval)
+	p.checks = append(p.checks, h)
+	return h
+}
+
+// longRunning is a command that runs until it is told to end.
+type longRunning struct {
+	use, short, long string
+	config           settings
+	common           func() *Common
+	address          func() string
+	// prepare builds the work before anything is served, so that its checks are known.
+	prepare func(*process) (work func(context.Context) error, err error)
+}
+
+func (l longRunning) command(s Streams) *cobra.Command {
+	c := &cobra.Command{Use: l.use, Short: l.short, Long: l.long, Args: cobra.NoArgs}
+	l.config.Flags(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := l.config.Validate(); err != nil {
+			return usageError{err}
+		}
+		common := l.common()
+		log, closer, err := common.Log.Open(s.Err)
+		if err != nil {
+			return usageError{err}
+		}
+		defer closer.Close()
+		p := &process{log: log, reg: newRegistry()}
+		log.Info("Starting", "command", "podfit "+l.use, "version", buildVersion())
+		work, err := l.prepare(p)
+		if err != nil {
+			return err
+		}
+		return p.run(c.Context(), l.address(), common.Profiling, work)
+	}
+	return c
+}
+
+// run serves metrics and health and does the work, until the context ends or one of the two fails.
+func (p *process) run(ctx context.Context, address string, profiling bool, work func(context.Context) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	handler := observation(p.reg, profiling, p.checks...)
+	g.Go(func() error { return serve(ctx, p.log, address, handler) })
+	g.Go(func() error {
+		defer cancel() // work that ended takes the server with it
+		return work(ctx)
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	p.log.Info("Ended")
+	return nil
+}
+
+// every calls do at once and then once per interval until ctx ends. A round that takes longer than the interval
+// delays the next one; rounds never overlap and are never made up for.
+func every(ctx context.Context, interval time.Duration, do func(context.Context, time.Time)) {
+	t := time.NewTicker(interval)
+	defer t.Stop()
+	now := time.Now()
+	for {
+		do(ctx, now)
+		select {
+		case <-ctx.Done():
+			return
+		case now = <-t.C:
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}

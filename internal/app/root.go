@@ -1,0 +1,125 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Streams are where a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Version is what this binary calls itself. The build sets it.
+var Version = "dev"
+
+// The exit codes of podfit.
+const (
+	exitOK    = 0
+	exitError = 1 // the command could not do its work
+	exitUsage = 2 // the command was called wrongly
+)
+
+// usageError is a mistake in how a command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Main runs the command that args name and returns the exit code.
+func Main(ctx context.Context, args []string, s Streams) int {
+	root := Root(s)
+	root.SetArgs(arguments(args))
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(s.Err, "podfit: %v\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintf(s.Err, "podfit: %v\n", err)
+		return exitError
+	}
+}
+
+// arguments puts the command in front when the binary is called by a component's name, as upstream's images do.
+func arguments(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	switch name := filepath.Base(args[0]); name {
+	case "recommender", "updater", "admission-controller":
+		return append([]string{name}, args[1:]...)
+	case "recommender-amd64", "updater-amd64", "admission-controller-amd64":
+		return append([]string{strings.TrimSuffix(name, "-amd64")}, args[1:]...)
+	}
+	return args[1:]
+}
+
+// Root returns podfit's command tree.
+func Root(s Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "podfit",
+		Short: "Keeps every container of a Kubernetes cluster at the right size",
+		Long: `podfit sizes containers from what they use. It is a drop-in replacement of the Vertical Pod Autoscaler:
+the same VerticalPodAutoscaler objects, flags and metrics.
+
+Three jobs, each alone or all in one process with "podfit run":
+  recommender            watches usage and writes recommendations into VPA status
+  updater                applies them to running pods, in place where it can
+  admission-controller   applies them to new pods`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetGlobalNormalizationFunc(dashes)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+	})
+	for _, c := range commands(s) {
+		c.Flags().SetNormalizeFunc(dashes)
+		root.AddCommand(c)
+	}
+	return root
+}
+
+// commands lists the commands in the order in which help shows them.
+func commands(s Streams) []*cobra.Command {
+	return []*cobra.Command{
+		newCRDsCommand(s),
+		newVersionCommand(s),
+	}
+}
+
+func newVersionCommand(s Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+func buildVersion() string {
+	if Version != "dev" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return Version
+}
