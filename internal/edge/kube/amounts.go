@@ -1,0 +1,64 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// mostAmount bounds every amount read from an object (1 PiB, or as many millicores), so that the sums and ratios of the
+// core stay inside int64 whatever somebody has written into a quantity.
+const mostAmount = 1 << 50
+
+// amounts returns the CPU and memory of a resource list. CPU is rounded up to whole millicores, memory to whole bytes.
+func amounts(list corev1.ResourceList) cluster.Resources {
+	var r cluster.Resources
+	if q, ok := list[corev1.ResourceCPU]; ok {
+		r = r.Set(cluster.CPU, bounded(q.MilliValue()))
+	}
+	if q, ok := list[corev1.ResourceMemory]; ok {
+		r = r.Set(cluster.Memory, bounded(q.Value()))
+	}
+	return r
+}
+
+func bounded(v int64) int64 { return min(max(v, 0), mostAmount) }
+
+// quantities returns the resource list that says r, in the forms upstream writes: CPU as decimal millicores, memory in
+// bytes. It returns nil when r sets nothing.
+func quantities(r cluster.Resources) corev1.ResourceList {
+	var list corev1.ResourceList
+	for _, res := range cluster.All {
+		v, ok := r.Get(res)
+		if !ok {
+			continue
+		}
+		if list == nil {
+			list = make(corev1.ResourceList, len(cluster.All))
+		}
+		list[corev1.ResourceName(res.String())] = quantity(res, v)
+	}
+	return list
+}
+
+func quantity(res cluster.Resource, v int64) resource.Quantity {
+	if res == cluster.CPU {
+		return *resource.NewMilliQuantity(v, resource.DecimalSI)
+	}
+	return *resource.NewQuantity(v, resource.BinarySI)
+}
+
+// resourceSet returns those of the named resources that podfit sizes.
+func resourceSet(names []corev1.ResourceName) cluster.Set {
+	var s cluster.Set
+	for _, n := range names {
+		if r, ok := cluster.ParseResource(string(n)); ok {
+			s = s.With(r)
+		}
+	}
+	return s
+}

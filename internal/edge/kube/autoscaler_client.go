@@ -1,0 +1,106 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	v1 "podfit.dev/podfit/api/v1"
+)
+
+// An autoscalerObject is an autoscaler that can always be decoded. The schema lets objects pass that Go cannot read
+// (a quantity of "1.2.3"); one such object must not stop the list of all others.
+type autoscalerObject struct {
+	v1.VerticalPodAutoscaler
+	problem string // why spec or status could not be read; then both are empty
+}
+
+type autoscalerObjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []autoscalerObject `json:"items"`
+}
+
+// UnmarshalJSON reads an autoscaler, or of an unreadable one its metadata.
+func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
+	var whole v1.VerticalPodAutoscaler
+	err := json.Unmarshal(data, &whole)
+	if err == nil {
+		*o = autoscalerObject{VerticalPodAutoscaler: whole}
+		return nil
+	}
+	var meta struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+	}
+	if metaErr := json.Unmarshal(data, &meta); metaErr != nil {
+		return metaErr
+	}
+	*o = autoscalerObject{problem: err.Error()}
+	o.TypeMeta, o.ObjectMeta = meta.TypeMeta, meta.Metadata
+	return nil
+}
+
+// DeepCopyObject makes it a runtime.Object.
+func (o *autoscalerObject) DeepCopyObject() runtime.Object {
+	return &autoscalerObject{VerticalPodAutoscaler: *o.DeepCopy(), problem: o.problem}
+}
+
+// DeepCopyObject makes it a runtime.Object.
+func (l *autoscalerObjectList) DeepCopyObject() runtime.Object {
+	out := &autoscalerObjectList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*autoscalerObject))
+	}
+	return out
+}
+
+// autoscalerScheme knows the group's kinds, with the forgiving type in the place of the autoscaler.
+func autoscalerScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	gv := v1.GroupVersion()
+	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscaler"), &autoscalerObject{})
+	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscalerList"), &autoscalerObjectList{})
+	s.AddKnownTypes(gv, &v1.VerticalPodAutoscalerCheckpoint{}, &v1.VerticalPodAutoscalerCheckpointList{})
+	metav1.AddToGroupVersion(s, gv)
+	return s
+}
+
+func newAutoscalerClient(cfg *rest.Config, httpClient *http.Client) (rest.Interface, error) {
+	scheme := autoscalerScheme()
+	gv := v1.GroupVersion()
+	cfg = rest.CopyConfig(cfg)
+	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(cfg, httpClient)
+}
+
+// The list options travel as query parameters of the meta group.
+var listParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, v1.GroupVersion())
+	return s
+}())
+
+func listAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*autoscalerObjectList, error) {
+	list := new(autoscalerObjectList)
+	err := c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
+		VersionedParams(&o, listParameters).Do(ctx).Into(list)
+	return list, err
+}
+
+func watchAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
+		VersionedParams(&o, listParameters).Watch(ctx)
+}

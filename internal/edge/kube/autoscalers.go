@@ -1,0 +1,113 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// An autoscalerEntry is an autoscaler, and what its status writer has to know of the object.
+type autoscalerEntry struct {
+	*cluster.Autoscaler
+	status  v1.VerticalPodAutoscalerStatus
+	version string // resourceVersion
+	problem string // why the object could not be read, "" when it could
+}
+
+func projectAutoscaler(o *autoscalerObject) *autoscalerEntry {
+	e := &autoscalerEntry{
+		Autoscaler: ParseAutoscaler(&o.VerticalPodAutoscaler),
+		status:     o.Status,
+		version:    o.ResourceVersion,
+		problem:    o.problem,
+	}
+	if e.problem != "" {
+		e.Mode = cluster.Off // what it asks for is not known, but that it exists is
+	}
+	return e
+}
+
+func (w *World) addAutoscalers() {
+	c, ns := w.clients.Autoscalers, w.o.Namespace
+	addFeed(w, source[*autoscalerEntry]{
+		name: "verticalpodautoscalers",
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return listAutoscalers(ctx, c, ns, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return watchAutoscalers(ctx, c, ns, o)
+		},
+		project: func(o runtime.Object) *autoscalerEntry {
+			if a, ok := o.(*autoscalerObject); ok {
+				return projectAutoscaler(a)
+			}
+			return nil
+		},
+		selector: w.namespaces(),
+	}, &w.autoscalers)
+}
+
+// indexAutoscaler keeps the index by target.
+func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
+	if before != nil {
+		t := (*before).Target
+		rest := slices.DeleteFunc(slices.Clone(w.byTarget[t]), func(a *cluster.Autoscaler) bool { return a.Key == key })
+		if len(rest) == 0 {
+			delete(w.byTarget, t)
+		} else {
+			w.byTarget[t] = rest
+		}
+	}
+	if now == nil {
+		return nil
+	}
+	t := (*now).Target
+	w.byTarget[t] = append(slices.Clone(w.byTarget[t]), (*now).Autoscaler)
+	return *now
+}
+
+func (w *World) parsedAutoscalers() []*cluster.Autoscaler {
+	out := make([]*cluster.Autoscaler, 0, w.autoscalers.size)
+	for _, names := range w.autoscalers.namespaces {
+		for _, e := range names {
+			out = append(out, e.Autoscaler)
+		}
+	}
+	return out
+}
+
+// Autoscalers returns all autoscalers, sorted.
+func (w *World) Autoscalers() []*cluster.Autoscaler {
+	w.mu.Lock()
+	out := w.parsedAutoscalers()
+	w.mu.Unlock()
+	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
+	return out
+}
+
+// Autoscaler returns one autoscaler, or nil.
+func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, ok := w.autoscalers.get(key); ok {
+		return e.Autoscaler
+	}
+	return nil
+}
+
+// AutoscalersOf returns the autoscalers that name a workload as their target, in no particular order. Which of them
+// governs is cluster.Elect's to say, after the caller has put aside those that do not count for it.
+func (w *World) AutoscalersOf(target cluster.Workload) []*cluster.Autoscaler {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byTarget[target]
+}

@@ -1,0 +1,116 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// Config says which API server to talk to, and how fast.
+type Config struct {
+	Kubeconfig string  // path of a kubeconfig; "" means in-cluster, then the usual kubeconfig of the user
+	Context    string  // context of the kubeconfig; "" is its current one
+	QPS        float32 // requests per second over all clients; negative: not limited; 0: client-go's default
+	Burst      int     // requests that may go out at once
+	Component  string  // the user agent is podfit/<component>
+	Version    string  // version of this binary, part of the user agent
+}
+
+// Rest returns the connection a Config describes.
+func (c Config) Rest() (*rest.Config, error) {
+	cfg, err := c.load()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	cfg.QPS, cfg.Burst = c.QPS, c.Burst
+	cfg.UserAgent = "podfit"
+	if c.Component != "" {
+		cfg.UserAgent += "/" + c.Component
+	}
+	if c.Version != "" {
+		cfg.UserAgent += " " + c.Version
+	}
+	return cfg, nil
+}
+
+func (c Config) load() (*rest.Config, error) {
+	if c.Kubeconfig == "" && c.Context == "" {
+		cfg, err := rest.InClusterConfig()
+		if err == nil || !errors.Is(err, rest.ErrNotInCluster) {
+			return cfg, err
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
+}
+
+// Clients are the ways to the API server. They share one connection pool and one rate limit, except Leases, which has a
+// limit of its own: keeping a lease must not wait behind a burst of writes.
+type Clients struct {
+	Core        kubernetes.Interface // built-in kinds, protobuf
+	Leases      kubernetes.Interface // leases only
+	Metadata    metadata.Interface   // any kind, its metadata only
+	Autoscalers rest.Interface       // autoscaling.k8s.io/v1, JSON
+	Config      *rest.Config         // the connection, for clients of other edges
+	HTTP        *http.Client         // its transport, for clients of other edges
+}
+
+const protobuf = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+
+// NewClients connects to the API server that a Config describes. It sends no request.
+func NewClients(c Config) (*Clients, error) {
+	cfg, err := c.Rest()
+	if err != nil {
+		return nil, err
+	}
+	return ClientsFor(cfg)
+}
+
+// ClientsFor makes clients of an existing connection.
+func ClientsFor(cfg *rest.Config) (*Clients, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.RateLimiter == nil && cfg.QPS >= 0 {
+		if cfg.QPS == 0 {
+			cfg.QPS = rest.DefaultQPS
+		}
+		if cfg.Burst <= 0 {
+			cfg.Burst = max(rest.DefaultBurst, int(cfg.QPS))
+		}
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
+	}
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make HTTP client: %w", err)
+	}
+	cs := &Clients{Config: cfg, HTTP: httpClient}
+
+	builtin := rest.CopyConfig(cfg)
+	builtin.ContentType, builtin.AcceptContentTypes = runtime.ContentTypeProtobuf, protobuf
+	if cs.Core, err = kubernetes.NewForConfigAndClient(builtin, httpClient); err != nil {
+		return nil, fmt.Errorf("make client of built-in kinds: %w", err)
+	}
+	leases := rest.CopyConfig(builtin)
+	leases.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(5, 10)
+	if cs.Leases, err = kubernetes.NewForConfigAndClient(leases, httpClient); err != nil {
+		return nil, fmt.Errorf("make client of leases: %w", err)
+	}
+	if cs.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient); err != nil {
+		return nil, fmt.Errorf("make client of metadata: %w", err)
+	}
+	if cs.Autoscalers, err = newAutoscalerClient(cfg, httpClient); err != nil {
+		return nil, fmt.Errorf("make client of autoscalers: %w", err)
+	}
+	return cs, nil
+}

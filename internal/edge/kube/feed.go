@@ -1,0 +1,220 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// pageSize is how many whole objects of a list are in memory at a time.
+const pageSize = 500
+
+// A source is one collection of the API server, and what is kept of its objects.
+type source[T any] struct {
+	name     string // plural, for logs and health
+	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	project  func(runtime.Object) T
+	selector string // field selector
+}
+
+// A sink is where projections go. The feed calls it from one goroutine.
+type sink[T any] interface {
+	put(key cluster.Key, v T)
+	remove(key cluster.Key)
+	replace(all map[cluster.Key]T)
+}
+
+// A feed keeps a sink up to date with a source. While the API server is away it tries again, ever more slowly up to
+// half a minute, and the sink keeps what it has.
+type feed struct {
+	name string
+	run  func(context.Context)
+
+	mu     sync.Mutex
+	synced bool
+	heard  time.Time // when the API server last answered or sent something
+	failed time.Time // when it first failed to since
+	err    error
+	ready  chan struct{} // closed when synced
+	log    *slog.Logger
+}
+
+func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
+	f := &feed{name: src.name, ready: make(chan struct{}), log: log}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			page, err := src.list(ctx, paged(o, src.selector))
+			f.note(ctx, err)
+			if err != nil {
+				return nil, err
+			}
+			return boxPage(page, src.project)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = src.selector
+			w, err := src.watch(ctx, o)
+			f.note(ctx, err)
+			if err != nil {
+				return nil, err
+			}
+			return projectWatch(w, func(e watch.Event) watch.Event {
+				f.note(ctx, nil)
+				return boxEvent(e, src.project)
+			}), nil
+		},
+	}
+	r := cache.NewReflectorWithOptions(lw, nil, &boxStore[T]{feed: f, to: to},
+		cache.ReflectorOptions{Name: "podfit", TypeDescription: src.name})
+	r.WatchListPageSize = pageSize
+	f.run = r.RunWithContext
+	return f
+}
+
+// paged makes a list come in pages. The API server ignores the limit of a list that may be served from any state
+// (resource version 0), and would have us decode the whole cluster at once.
+func paged(o metav1.ListOptions, selector string) metav1.ListOptions {
+	o.FieldSelector = selector
+	if o.Limit > 0 && o.Continue == "" {
+		o.ResourceVersion, o.ResourceVersionMatch = "", ""
+	}
+	return o
+}
+
+// note remembers how the last request or event went, and logs when that changes.
+func (f *feed) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // stopping; the failure is our own
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	switch {
+	case err == nil:
+		if f.err != nil {
+			f.log.Info("watch has recovered", "resource", f.name, "after", now.Sub(f.failed).Round(time.Second))
+		}
+		f.heard, f.err = now, nil
+	case f.err == nil:
+		f.log.Warn("watch has failed, keeping what is known", "resource", f.name, "error", err)
+		f.failed, f.err = now, err
+	default:
+		f.err = err
+	}
+}
+
+func (f *feed) markSynced() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.synced {
+		f.synced = true
+		close(f.ready)
+	}
+}
+
+// A box carries a projection from the decoder to the store in the place of the whole object, which is garbage from then
+// on. It has as much metadata as the reflector asks for.
+type box[T any] struct {
+	metav1.ObjectMeta
+	value T
+}
+
+func (b *box[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject makes it a runtime.Object; projections are never changed, so sharing is copying.
+func (b *box[T]) DeepCopyObject() runtime.Object { c := *b; return &c }
+
+func (b *box[T]) key() cluster.Key { return cluster.Key{Namespace: b.Namespace, Name: b.Name} }
+
+func boxed[T any](o runtime.Object, project func(runtime.Object) T) (*box[T], error) {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return nil, err
+	}
+	return &box[T]{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()},
+		value:      project(o),
+	}, nil
+}
+
+func boxPage[T any](page runtime.Object, project func(runtime.Object) T) (runtime.Object, error) {
+	m, err := meta.ListAccessor(page)
+	if err != nil {
+		return nil, err
+	}
+	out := &internalversion.List{ListMeta: metav1.ListMeta{
+		ResourceVersion:    m.GetResourceVersion(),
+		Continue:           m.GetContinue(),
+		RemainingItemCount: m.GetRemainingItemCount(),
+	}}
+	err = meta.EachListItem(page, func(o runtime.Object) error {
+		b, err := boxed(o, project)
+		if err == nil {
+			out.Items = append(out.Items, b)
+		}
+		return err
+	})
+	return out, err
+}
+
+func boxEvent[T any](e watch.Event, project func(runtime.Object) T) watch.Event {
+	if e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted {
+		return e
+	}
+	if b, err := boxed(e.Object, project); err == nil {
+		e.Object = b
+	}
+	return e
+}
+
+// boxStore is what the reflector writes to: it opens the boxes.
+type boxStore[T any] struct {
+	feed *feed
+	to   sink[T]
+}
+
+var _ cache.ReflectorStore = (*boxStore[int])(nil)
+
+func (s *boxStore[T]) Add(o any) error {
+	if b, ok := o.(*box[T]); ok {
+		s.to.put(b.key(), b.value)
+	}
+	return nil
+}
+
+func (s *boxStore[T]) Update(o any) error { return s.Add(o) }
+
+func (s *boxStore[T]) Delete(o any) error {
+	if b, ok := o.(*box[T]); ok {
+		s.to.remove(b.key())
+	}
+	return nil
+}
+
+func (s *boxStore[T]) Replace(list []any, _ string) error {
+	all := make(map[cluster.Key]T, len(list))
+	for _, o := range list {
+		if b, ok := o.(*box[T]); ok {
+			all[b.key()] = b.value
+		}
+	}
+	s.to.replace(all)
+	s.feed.markSynced()
+	return nil
+}
+
+func (s *boxStore[T]) Resync() error { return nil }

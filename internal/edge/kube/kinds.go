@@ -1,0 +1,180 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+const (
+	kindsRefresh = 5 * time.Minute  // how often discovery is asked anyway
+	kindsPause   = 10 * time.Second // how long at least between two askings, however many unknown kinds turn up
+)
+
+// A kind is how the API server serves a kind of object.
+type kind struct {
+	version  string // a version that serves the scale subresource, if one does
+	resource string // plural
+	scale    bool   // there is a scale subresource
+}
+
+func (k kind) scalable() bool { return k.resource != "" && k.scale }
+
+// kinds knows which kinds the API server serves, and which of them have a scale subresource. Nobody waits for it: it is
+// asked often, on the admission path too, and answers from memory, which a loop refreshes. When discovery fails for a
+// group, what was known of the group stays.
+type kinds struct {
+	mu     *sync.Mutex // the world's
+	served map[groupKind]kind
+	loaded time.Time               // when served was last asked for, zero: never
+	asked  map[groupKind]time.Time // kinds that are not served, and since when somebody wants them
+	wake   chan struct{}           // has room for one
+	log    *slog.Logger
+}
+
+func newKinds(mu *sync.Mutex, log *slog.Logger) *kinds {
+	return &kinds{mu: mu, asked: make(map[groupKind]time.Time), wake: make(chan struct{}, 1), log: log}
+}
+
+// find returns how a kind is served; the zero kind when it is not served. A kind never heard of is pending until
+// discovery has been asked again: its definition may be newer than our knowledge.
+func (k *kinds) find(gk groupKind) (kind, error) {
+	if info, ok := k.served[gk]; ok {
+		return info, nil
+	}
+	since, waiting := k.asked[gk]
+	if !waiting {
+		k.asked[gk] = time.Now()
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+		return kind{}, errPending
+	}
+	if !k.loaded.After(since) {
+		return kind{}, errPending
+	}
+	return kind{}, nil
+}
+
+// run refreshes until ctx ends; changed is called after each success.
+func (k *kinds) run(ctx context.Context, d discovery.DiscoveryInterface, changed func()) {
+	tick := time.NewTicker(kindsRefresh)
+	defer tick.Stop()
+	for {
+		if err := k.refresh(d); err != nil && ctx.Err() == nil {
+			k.log.Warn("discovery has failed, keeping what is known", "error", err)
+			k.retryLater(ctx)
+		}
+		changed()
+		if !pause(ctx, kindsPause) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-k.wake:
+		}
+	}
+}
+
+func (k *kinds) retryLater(ctx context.Context) {
+	if ctx.Err() == nil {
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// pause waits, and reports whether it was not cut short.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (k *kinds) refresh(d discovery.DiscoveryInterface) error {
+	began := time.Now()
+	groups, lists, err := d.ServerGroupsAndResources()
+	failed := new(discovery.ErrGroupDiscoveryFailed)
+	if err != nil && !errors.As(err, &failed) {
+		return fmt.Errorf("discover kinds: %w", err)
+	}
+	fresh := kindsIn(groups, lists)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	lost := make(map[string]bool)
+	for gv := range failed.Groups {
+		lost[gv.Group] = true
+	}
+	for gk, info := range k.served {
+		if _, ok := fresh[gk]; !ok && lost[gk.Group] {
+			fresh[gk] = info
+		}
+	}
+	k.served = fresh
+	k.loaded = began
+	for gk, since := range k.asked {
+		if _, ok := fresh[gk]; ok || lost[gk.Group] {
+			delete(k.asked, gk) // served, or still to be found out
+		} else if began.Sub(since) > time.Hour {
+			delete(k.asked, gk) // nobody may want it any more
+		}
+	}
+	return nil
+}
+
+// kindsIn sorts what discovery returns by kind. A version with a scale subresource beats one without, the group's
+// preferred version any other.
+func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[groupKind]kind {
+	preferred := make(map[string]string)
+	for _, g := range groups {
+		preferred[g.Name] = g.PreferredVersion.Version
+	}
+	out := make(map[groupKind]kind)
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		scalable := make(map[string]bool)
+		for i := range list.APIResources {
+			if name, ok := strings.CutSuffix(list.APIResources[i].Name, "/scale"); ok {
+				scalable[name] = true
+			}
+		}
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			if strings.Contains(r.Name, "/") || !r.Namespaced {
+				continue
+			}
+			gk := groupKind{gv.Group, r.Kind}
+			k := kind{version: gv.Version, resource: r.Name, scale: scalable[r.Name]}
+			before, ok := out[gk]
+			if !ok || (k.scale && !before.scale) ||
+				(k.scale == before.scale && k.version == preferred[gv.Group] && before.version != k.version) {
+				out[gk] = k
+			}
+		}
+	}
+	return out
+}

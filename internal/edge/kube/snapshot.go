@@ -1,0 +1,221 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Snapshot is the cluster at one moment. Its reader may keep it as long as it likes; nothing in it changes.
+type Snapshot struct {
+	Pods        []*cluster.Pod        // sorted by key; Top is set where it is known
+	Autoscalers []*cluster.Autoscaler // sorted by key
+
+	byTop    map[cluster.Workload][]*cluster.Pod
+	byTarget map[cluster.Workload][]*cluster.Autoscaler
+}
+
+// PodsOf returns the pods whose topmost controller is w, sorted.
+func (s *Snapshot) PodsOf(w cluster.Workload) []*cluster.Pod { return s.byTop[w] }
+
+// AutoscalersOf returns the autoscalers that name w as their target, sorted.
+func (s *Snapshot) AutoscalersOf(w cluster.Workload) []*cluster.Autoscaler { return s.byTarget[w] }
+
+// Snapshot returns all pods and autoscalers as they are known now, with pods whose owner has arrived since resolved.
+// It takes time in proportion to pods plus autoscalers.
+func (w *World) Snapshot() *Snapshot {
+	pods, autoscalers := w.copyOut()
+	slices.SortFunc(pods, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
+	slices.SortFunc(autoscalers, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
+	s := &Snapshot{
+		Pods:        pods,
+		Autoscalers: autoscalers,
+		byTop:       make(map[cluster.Workload][]*cluster.Pod),
+		byTarget:    make(map[cluster.Workload][]*cluster.Autoscaler, len(autoscalers)),
+	}
+	for _, p := range pods {
+		if !p.Top.IsZero() {
+			s.byTop[p.Top] = append(s.byTop[p.Top], p)
+		}
+	}
+	for _, a := range autoscalers {
+		s.byTarget[a.Target] = append(s.byTarget[a.Target], a)
+	}
+	return s
+}
+
+func (w *World) copyOut() ([]*cluster.Pod, []*cluster.Autoscaler) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.resolvedPods(), w.parsedAutoscalers()
+}
+
+// Pods returns all pods, sorted, resolved as far as their owners are known.
+func (w *World) Pods() []*cluster.Pod {
+	w.mu.Lock()
+	pods := w.resolvedPods()
+	w.mu.Unlock()
+	slices.SortFunc(pods, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
+	return pods
+}
+
+// Pod returns one pod, or nil.
+func (w *World) Pod(key cluster.Key) *cluster.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, ok := w.pods.get(key)
+	if !ok {
+		return nil
+	}
+	return w.resolved(p, w.owners.top)
+}
+
+// resolvedPods collects the pods and resolves those whose topmost controller has become known, or another. Each
+// controller is followed once, however many pods it has.
+func (w *World) resolvedPods() []*cluster.Pod {
+	out := make([]*cluster.Pod, 0, w.pods.size)
+	type answer struct {
+		top cluster.Workload
+		err error
+	}
+	answers := make(map[cluster.Workload]answer)
+	top := func(c cluster.Workload) (cluster.Workload, error) {
+		a, ok := answers[c]
+		if !ok {
+			a.top, a.err = w.owners.top(c)
+			answers[c] = a
+		}
+		return a.top, a.err
+	}
+	for _, names := range w.pods.namespaces {
+		for _, p := range names {
+			out = append(out, w.resolved(p, top))
+		}
+	}
+	return out
+}
+
+// resolved returns a pod with its topmost controller. What was known before stays when the chain cannot be followed now.
+func (w *World) resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, error)) *cluster.Pod {
+	if p.Controller.IsZero() {
+		return p
+	}
+	t, err := top(p.Controller)
+	if err != nil || t == p.Top {
+		return p
+	}
+	q := *p
+	q.Top = t
+	w.pods.table.put(q.Key, &q)
+	return &q
+}
+
+// keepTop carries what is known of a pod's topmost controller over to the next state of the pod.
+func keepTop(_ cluster.Key, before, now **cluster.Pod) *cluster.Pod {
+	if now == nil {
+		return nil
+	}
+	p := *now
+	if before != nil && (*before).UID == p.UID && (*before).Controller == p.Controller {
+		p.Top = (*before).Top
+	}
+	return p
+}
+
+// Top returns the topmost controller of the one that directly owns a pod (Pod.Controller), or zero when nothing that
+// podfit follows owns it. It reports false while that is not known.
+func (w *World) Top(controller cluster.Workload) (cluster.Workload, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t, err := w.owners.top(controller)
+	return t, err == nil
+}
+
+// TopSoon is Top for a pod that is just being created: its controller may be so new that our watch has not seen it. It
+// waits for that until ctx ends, and sends nothing.
+func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (cluster.Workload, bool) {
+	for {
+		w.mu.Lock()
+		t, err := w.owners.top(controller)
+		if err == nil || errors.Is(err, errCycle) {
+			w.mu.Unlock()
+			return t, err == nil
+		}
+		if w.arrived == nil {
+			w.arrived = make(chan struct{})
+		}
+		arrived := w.arrived
+		w.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return cluster.Workload{}, false
+		}
+	}
+}
+
+// Scale returns what a controller says of its replicas. Of a controller that is not watched it is what was read last;
+// the first question gets an unknown scale.
+func (w *World) Scale(controller cluster.Workload) cluster.Scale {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owners.scaleOf(controller)
+}
+
+// Limits returns what the limit ranges of a namespace demand together.
+func (w *World) Limits(namespace string) cluster.LimitRange {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	merged, ok := w.limits[namespace]
+	if !ok {
+		merged = mergeLimits(w.limitItems.namespaces[namespace])
+		w.limits[namespace] = merged
+	}
+	return merged
+}
+
+func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]limitItem) []limitItem {
+	delete(w.limits, key.Namespace)
+	if now == nil {
+		return nil
+	}
+	return *now
+}
+
+// Nodes returns all nodes, sorted by name.
+func (w *World) Nodes() []cluster.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]cluster.Node, 0, w.nodes.size)
+	for _, names := range w.nodes.namespaces {
+		for _, n := range names {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// MemoryEvictions returns the containers whose use of memory made the kubelet evict their pods, as long as the API
+// server remembers (an hour, usually), oldest first. The same ones come again each time.
+func (w *World) MemoryEvictions() []MemoryEviction {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []MemoryEviction
+	for _, names := range w.evictions.namespaces {
+		for _, e := range names {
+			out = append(out, e...)
+		}
+	}
+	slices.SortFunc(out, func(a, b MemoryEviction) int {
+		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container))
+	})
+	return out
+}

@@ -1,0 +1,168 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/discovery"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A PodScope says which pods are watched.
+type PodScope uint8
+
+// The scopes.
+const (
+	NoPods   PodScope = iota
+	LivePods          // pending and running ones
+	AllPods           // and those that have ended, which still tell how
+)
+
+// Options says what of a cluster is watched. Autoscalers and controllers always are.
+type Options struct {
+	Namespace string   // only this namespace; "" means all
+	Ignored   []string // none of these namespaces; "" among them is ignored
+	Pods      PodScope
+	Nodes     bool
+	Limits    bool // limit ranges
+	Evictions bool // the kubelet's events about evicted pods
+	Log       *slog.Logger
+}
+
+// A World holds what is known of the cluster. Watches write it, the loops and the webhook read it: a look-up, or a
+// snapshot. What it hands out is never changed afterwards.
+//
+// One mutex guards everything in it. It is held for look-ups and copies, never while something is sent or waited for.
+type World struct {
+	clients *Clients
+	o       Options
+	log     *slog.Logger
+	in      *Interner
+	feeds   []*feed
+	running sync.WaitGroup
+
+	mu          sync.Mutex
+	pods        store[*cluster.Pod]
+	autoscalers store[*autoscalerEntry]
+	byTarget    map[cluster.Workload][]*cluster.Autoscaler
+	limitItems  store[[]limitItem]
+	limits      map[string]cluster.LimitRange
+	nodes       store[cluster.Node]
+	evictions   store[[]MemoryEviction]
+	owners      owners
+	arrived     chan struct{} // if somebody waits: closed when an owner becomes known
+}
+
+// NewWorld returns a world that knows nothing yet. It sends no request before Start.
+func NewWorld(c *Clients, o Options) *World {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &World{
+		clients:  c,
+		o:        o,
+		log:      o.Log,
+		in:       new(Interner),
+		byTarget: make(map[cluster.Workload][]*cluster.Autoscaler),
+		limits:   make(map[string]cluster.LimitRange),
+	}
+	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
+	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.indexAutoscaler}
+	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
+	w.nodes = store[cluster.Node]{mu: &w.mu}
+	w.evictions = store[[]MemoryEviction]{mu: &w.mu}
+	w.owners = owners{
+		known:  make(map[groupKind]*store[controller]),
+		kinds:  newKinds(&w.mu, o.Log),
+		scale:  newScales(&w.mu, o.Log),
+		synced: func(groupKind) bool { return false },
+	}
+	w.addFeeds()
+	return w
+}
+
+// Start begins to watch, and goes on until ctx ends.
+func (w *World) Start(ctx context.Context) {
+	for _, f := range w.feeds {
+		w.running.Go(func() { f.run(ctx) })
+	}
+	w.running.Go(func() {
+		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
+	})
+	var d discovery.DiscoveryInterface = w.clients.Core.Discovery()
+	w.running.Go(func() {
+		w.owners.kinds.run(ctx, d, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ownerArrived()
+		})
+	})
+}
+
+// Wait returns when every goroutine that Start began has ended.
+func (w *World) Wait() { w.running.Wait() }
+
+// WaitSynced returns when everything has been listed once. When ctx ends before, the error says what is missing.
+func (w *World) WaitSynced(ctx context.Context) error {
+	for _, f := range w.feeds {
+		select {
+		case <-f.ready:
+		case <-ctx.Done():
+			return fmt.Errorf("list %s: %w", f.name, errors.Join(ctx.Err(), f.state().Err))
+		}
+	}
+	return nil
+}
+
+// A FeedState says how one watch is doing.
+type FeedState struct {
+	Resource string
+	Synced   bool      // it has been listed once
+	Heard    time.Time // when the API server last answered
+	Err      error     // why it does not now, nil when it does
+	Failed   time.Time // since when
+}
+
+func (f *feed) state() FeedState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return FeedState{Resource: f.name, Synced: f.synced, Heard: f.heard, Err: f.err, Failed: f.failed}
+}
+
+// Health says how each watch is doing.
+func (w *World) Health() []FeedState {
+	out := make([]FeedState, 0, len(w.feeds))
+	for _, f := range w.feeds {
+		out = append(out, f.state())
+	}
+	return out
+}
+
+// Synced reports whether everything has been listed once.
+func (w *World) Synced() bool {
+	for _, f := range w.feeds {
+		if !f.state().Synced {
+			return false
+		}
+	}
+	return true
+}
+
+// Interner returns the interner that pods of this world share, for those that come by another way.
+func (w *World) Interner() *Interner { return w.in }
+
+// ownerArrived wakes those who wait for an owner. The mutex is held.
+func (w *World) ownerArrived() {
+	if w.arrived != nil {
+		close(w.arrived)
+		w.arrived = nil
+	}
+}
