@@ -8,27 +8,12 @@
 package deploy
 
 import (
-	"bytes"
-	"embed"
-	"fmt"
+	_ "embed"
+	"slices"
 )
 
-//go:embed crds/*.yaml
-var crds embed.FS
+//go:embed 00-crds.yaml
+var crds []byte
 
-// CRDs returns the custom resource definitions as one YAML stream, sorted by name.
-func CRDs() ([]byte, error) {
-	entries, err := crds.ReadDir("crds")
-	if err != nil {
-		return nil, fmt.Errorf("list the embedded CRDs: %w", err)
-	}
-	var out bytes.Buffer
-	for _, e := range entries {
-		b, err := crds.ReadFile("crds/" + e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("read the embedded CRD %s: %w", e.Name(), err)
-		}
-		out.Write(b)
-	}
-	return out.Bytes(), nil
-}
+// CRDs returns the custom resource definitions as one YAML stream.
+func CRDs() []byte { return slices.Clone(crds) }

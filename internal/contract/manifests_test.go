@@ -1,0 +1,325 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// manifests decodes what "kubectl apply -f deploy/" applies besides CRDs, refusing unknown and doubled fields.
+func manifests(t *testing.T) []runtime.Object {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	files, err := filepath.Glob("../../deploy/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []runtime.Object
+	for _, file := range files {
+		if filepath.Base(file) == "00-crds.yaml" {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, doc := range bytes.Split(b, []byte("\n---\n")) {
+			o, _, err := decoder.Decode(doc, nil, nil)
+			if err != nil {
+				t.Fatalf("%s, document %d: %v", file, i+1, err)
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func only[T runtime.Object](all []runtime.Object) (out []T) {
+	for _, o := range all {
+		if o, ok := o.(T); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
+// except for the secret, in which podfit keeps certificates that upstream leaves to a script.
+var rights = map[string][]string{
+	"vpa-recommender": {
+		"cluster */*/scale: get watch",
+		"cluster apps/daemonsets: get list watch",
+		"cluster apps/deployments: get list watch",
+		"cluster apps/replicasets: get list watch",
+		"cluster apps/statefulsets: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalercheckpoints: create delete get list patch watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: get patch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers: get list watch",
+		"cluster batch/cronjobs: get list watch",
+		"cluster batch/jobs: get list watch",
+		"cluster core/events: create get list patch watch",
+		"cluster core/limitranges: get list watch",
+		"cluster core/nodes: get list watch",
+		"cluster core/pods: get list watch",
+		"cluster core/replicationcontrollers: get list watch",
+		"cluster events.k8s.io/events: create get list patch watch",
+		"cluster metrics.k8s.io/pods: get list",
+		"kube-system coordination.k8s.io/leases: create",
+		"kube-system coordination.k8s.io/leases[vpa-recommender vpa-recommender-lease]: get update watch",
+	},
+	"vpa-updater": {
+		"cluster */*/scale: get watch",
+		"cluster apps/daemonsets: get list watch",
+		"cluster apps/deployments: get list watch",
+		"cluster apps/replicasets: get list watch",
+		"cluster apps/statefulsets: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers: get list watch",
+		"cluster batch/cronjobs: get list watch",
+		"cluster batch/jobs: get list watch",
+		"cluster coordination.k8s.io/leases[vpa-admission-controller]: get",
+		"cluster core/events: create get list patch watch",
+		"cluster core/limitranges: get list watch",
+		"cluster core/nodes: get list watch",
+		"cluster core/pods/eviction: create",
+		"cluster core/pods/resize: patch",
+		"cluster core/pods: get list patch watch",
+		"cluster core/replicationcontrollers: get list watch",
+		"cluster events.k8s.io/events: create get list patch watch",
+		"kube-system coordination.k8s.io/leases: create",
+		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
+	},
+	"vpa-admission-controller": {
+		"cluster */*/scale: get watch",
+		"cluster admissionregistration.k8s.io/mutatingwebhookconfigurations: create",
+		"cluster admissionregistration.k8s.io/mutatingwebhookconfigurations[vpa-webhook-config]: get patch",
+		"cluster apps/daemonsets: get list watch",
+		"cluster apps/deployments: get list watch",
+		"cluster apps/replicasets: get list watch",
+		"cluster apps/statefulsets: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers: get list watch",
+		"cluster batch/cronjobs: get list watch",
+		"cluster batch/jobs: get list watch",
+		"cluster core/limitranges: get list watch",
+		"cluster core/nodes: get list watch",
+		"cluster core/pods: get list watch",
+		"cluster core/replicationcontrollers: get list watch",
+		"kube-system coordination.k8s.io/leases: create",
+		"kube-system coordination.k8s.io/leases[vpa-admission-controller]: get update",
+		"kube-system core/secrets: create",
+		"kube-system core/secrets[vpa-tls-certs]: get update",
+	},
+}
+
+func TestServiceAccountsMayDoExactlyWhatTheyNeed(t *testing.T) {
+	all := manifests(t)
+	rules := map[string][]rbacv1.PolicyRule{} // by "kind namespace/name" of the role
+	used := map[string]bool{}
+	for _, r := range only[*rbacv1.ClusterRole](all) {
+		rules["ClusterRole /"+r.Name] = r.Rules
+	}
+	for _, r := range only[*rbacv1.Role](all) {
+		rules["Role "+r.Namespace+"/"+r.Name] = r.Rules
+	}
+	got := map[string]map[string][]string{} // by account, by "where what", verbs
+	grant := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespace, where string) {
+		role := ref.Kind + " " + namespace + "/" + ref.Name
+		if rules[role] == nil {
+			t.Errorf("%s is bound and does not exist", role)
+		}
+		used[role] = true
+		for _, s := range subjects {
+			if s.Kind != "ServiceAccount" || s.Namespace != "kube-system" {
+				t.Errorf("%s is bound to %s %s/%s", role, s.Kind, s.Namespace, s.Name)
+			}
+			if got[s.Name] == nil {
+				got[s.Name] = map[string][]string{}
+			}
+			collect(got[s.Name], where, rules[role])
+		}
+	}
+	for _, b := range only[*rbacv1.ClusterRoleBinding](all) {
+		grant(b.RoleRef, b.Subjects, "", "cluster")
+	}
+	for _, b := range only[*rbacv1.RoleBinding](all) {
+		grant(b.RoleRef, b.Subjects, b.Namespace, b.Namespace)
+	}
+	for role := range rules {
+		if !used[role] {
+			t.Errorf("%s is bound to nobody", role)
+		}
+	}
+	flat := map[string][]string{}
+	for account, grants := range got {
+		for what, verbs := range grants {
+			slices.Sort(verbs)
+			flat[account] = append(flat[account], what+": "+strings.Join(slices.Compact(verbs), " "))
+		}
+		slices.Sort(flat[account])
+	}
+	if diff := cmp.Diff(rights, flat); diff != "" {
+		t.Errorf("rights (-want +got)\n%s", diff)
+	}
+	var accounts []string
+	for _, a := range only[*corev1.ServiceAccount](all) {
+		accounts = append(accounts, a.Namespace+"/"+a.Name)
+	}
+	slices.Sort(accounts)
+	if want := []string{"kube-system/vpa-admission-controller", "kube-system/vpa-recommender", "kube-system/vpa-updater"}; !slices.Equal(accounts, want) {
+		t.Errorf("service accounts %v", accounts)
+	}
+}
+
+func collect(into map[string][]string, where string, rules []rbacv1.PolicyRule) {
+	for _, r := range rules {
+		for _, group := range r.APIGroups {
+			if group == "" {
+				group = "core"
+			}
+			for _, resource := range r.Resources {
+				what := where + " " + group + "/" + resource
+				if len(r.ResourceNames) > 0 {
+					what += fmt.Sprint(slices.Sorted(slices.Values(r.ResourceNames)))
+				}
+				into[what] = append(into[what], r.Verbs...)
+			}
+		}
+	}
+}
+
+func TestRolesHaveUpstreamsNames(t *testing.T) {
+	all := manifests(t)
+	var got []string
+	for _, r := range only[*rbacv1.ClusterRole](all) {
+		got = append(got, r.Name)
+	}
+	for _, b := range only[*rbacv1.ClusterRoleBinding](all) {
+		got = append(got, b.Name)
+	}
+	for _, r := range only[*rbacv1.Role](all) {
+		got = append(got, r.Namespace+"/"+r.Name)
+	}
+	slices.Sort(got)
+	want := []string{
+		"kube-system/system:leader-locking-vpa-recommender",
+		"kube-system/system:leader-locking-vpa-updater",
+		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
+		"system:evictioner",
+		"system:metrics-reader", "system:metrics-reader",
+		"system:vpa-actor", "system:vpa-actor",
+		"system:vpa-admission-controller", "system:vpa-admission-controller",
+		"system:vpa-checkpoint-actor", "system:vpa-checkpoint-actor",
+		"system:vpa-evictioner-binding",
+		"system:vpa-status-actor", "system:vpa-status-actor",
+		"system:vpa-status-reader",
+		"system:vpa-status-reader-binding",
+		"system:vpa-target-reader",
+		"system:vpa-target-reader-binding",
+		"system:vpa-updater-in-place",
+		"system:vpa-updater-in-place-binding",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("roles and bindings (-want +got)\n%s", diff)
+	}
+}
+
+func TestDeploymentsCanBeAppliedOverUpstreams(t *testing.T) {
+	all := manifests(t)
+	deployments := map[string]*appsv1.Deployment{}
+	for _, d := range only[*appsv1.Deployment](all) {
+		deployments[d.Namespace+"/"+d.Name] = d
+	}
+	if names := slices.Sorted(maps.Keys(deployments)); !slices.Equal(names,
+		[]string{"kube-system/vpa-admission-controller", "kube-system/vpa-recommender", "kube-system/vpa-updater"}) {
+		t.Fatalf("deployments %v", names)
+	}
+	images := map[string]bool{}
+	for component, metrics := range map[string]string{"recommender": ":8942", "updater": ":8943", "admission-controller": ":8944"} {
+		name := "vpa-" + component
+		d := deployments["kube-system/"+name]
+		pod := d.Spec.Template
+		// Upstream's selector: it is immutable, so any other would make the API server refuse the manifest.
+		if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, d.Spec.Selector); diff != "" {
+			t.Errorf("%s: selector (-want +got)\n%s", name, diff)
+		}
+		if pod.Labels["app"] != name || pod.Labels["app.kubernetes.io/component"] != component {
+			t.Errorf("%s: labels %v", name, pod.Labels)
+		}
+		if pod.Spec.ServiceAccountName != name || len(pod.Spec.Containers) != 1 {
+			t.Fatalf("%s: account %q, %d containers", name, pod.Spec.ServiceAccountName, len(pod.Spec.Containers))
+		}
+		c := pod.Spec.Containers[0]
+		images[c.Image] = true
+		if c.Name != component || c.Args[0] != component || !strings.HasPrefix(c.Image, "ghcr.io/podfit/podfit:") {
+			t.Errorf("%s: container %s runs %s %v", name, c.Name, c.Image, c.Args)
+		}
+		if elects := slices.Contains(c.Args, "--leader-elect"); elects != (component != "admission-controller") {
+			t.Errorf("%s: two replicas, leader election %t", name, elects)
+		}
+		ports := map[string]int32{}
+		for _, p := range c.Ports {
+			ports[p.Name] = p.ContainerPort
+		}
+		if fmt.Sprintf(":%d", ports["prometheus"]) != metrics {
+			t.Errorf("%s: metrics on %d, the default of --address is %s", name, ports["prometheus"], metrics)
+		}
+		for probe, p := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+			if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != "/health-check" || p.HTTPGet.Port.StrVal != "prometheus" {
+				t.Errorf("%s: %s probe %+v", name, probe, p)
+			}
+		}
+		if s := pod.Spec.SecurityContext; s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: pod security %+v", name, s)
+		}
+		if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: container security %+v", name, s)
+		}
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: resources %+v", name, c.Resources)
+		}
+		budgets := 0
+		for _, b := range only[*policyv1.PodDisruptionBudget](all) {
+			if s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && s.Matches(labels.Set(pod.Labels)) {
+				budgets++
+			}
+		}
+		if budgets != 1 {
+			t.Errorf("%s: %d disruption budgets", name, budgets)
+		}
+	}
+	if len(images) != 1 {
+		t.Errorf("the deployments run different images: %v", slices.Sorted(maps.Keys(images)))
+	}
+
+	services := only[*corev1.Service](all)
+	if len(services) != 1 || services[0].Name != "vpa-webhook" || services[0].Namespace != "kube-system" {
+		t.Fatalf("services %v", services)
+	}
+	s := services[0]
+	if p := s.Spec.Ports[0]; p.Port != 443 || p.TargetPort.IntVal != 8000 ||
+		!labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(deployments["kube-system/vpa-admission-controller"].Spec.Template.Labels)) {
+		t.Errorf("service %+v", s.Spec)
+	}
+}
