@@ -3,23 +3,193 @@
 
 package plan
 
-import "time"
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
 
 // A Ledger remembers what was tried on which workload and pod, and whether it helped. The executor writes what it did
-// (Done, Refused) and each pass writes what it saw (Learn); Plan reads. It is not safe for concurrent use.
+// (Done, Refused, Failed) and each pass writes what it saw (Learn); Plan only reads. It is not safe for concurrent use.
+//
+// It answers two questions that a look at the pods does not. Does a replacement come back with the size that the
+// eviction was for? It does not when the webhook was not asked, or when somebody else sets requests after it; evicting
+// again each minute would never end (W-13). And does a resized pod keep its size, or was it refused?
 type Ledger struct {
-	tried map[string]int
+	evictions map[cluster.Workload]eviction
+	resizes   map[string]resize // by pod UID
 }
 
+// An eviction is the last one of a workload's pods.
+type eviction struct {
+	at     time.Time
+	with   []policy.Fitted // what its replacement should get
+	futile int             // evictions in a row that did not help, without this one
+	judged bool            // this one is counted
+}
+
+// A resize is the last one of a pod.
+type resize struct {
+	at      time.Time
+	with    []policy.Fitted
+	refused bool // the node can never give as much
+	futile  int  // resizes in a row that were undone or refused, without this one
+	failed  bool // this one was refused for another reason
+}
+
+// How long the ledger remembers a workload after its last eviction.
+const remember = 24 * time.Hour
+
 // NewLedger returns an empty ledger.
-func NewLedger() *Ledger { return &Ledger{} }
+func NewLedger() *Ledger {
+	return &Ledger{evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}}
+}
 
-// Done notes that a decision was executed.
-func (l *Ledger) Done(now time.Time, d Decision) {}
+// Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
+func (l *Ledger) Done(now time.Time, d Decision) {
+	switch d.Do {
+	case Evict:
+		e := l.evictions[workloadOf(d.Pod)]
+		l.evictions[workloadOf(d.Pod)] = eviction{at: now, with: d.With, futile: e.futile}
+	case Resize:
+		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, futile: l.undone(d.Pod)}
+	}
+}
 
-// Refused notes that the API server refused a resize because no node of this kind can give as much (HTTP 403).
-func (l *Ledger) Refused(now time.Time, d Decision) {}
+// Refused notes that a resize was refused because the node can never give as much (HTTP 403 on the resize).
+func (l *Ledger) Refused(now time.Time, d Decision) {
+	l.resizes[d.Pod.UID] = resize{at: now, with: d.With, refused: true}
+}
+
+// Failed notes that a resize was refused for any other reason.
+func (l *Ledger) Failed(now time.Time, d Decision) {
+	l.resizes[d.Pod.UID] = resize{at: now, with: d.With, failed: true, futile: l.undone(d.Pod)}
+}
 
 // Learn notes what a pass saw: whether the replacements of evicted pods are what they should be. It is called with all
-// decisions of a pass, after Plan and before they are executed.
-func (l *Ledger) Learn(now time.Time, ds []Decision) {}
+// decisions of a pass, and forgets what concerns pods and workloads that are gone.
+func (l *Ledger) Learn(now time.Time, ds []Decision) {
+	if len(l.evictions) > 0 {
+		for w, help := range l.helped(ds) {
+			e := l.evictions[w]
+			switch {
+			case help:
+				delete(l.evictions, w)
+			case !e.judged:
+				e.futile, e.judged = e.futile+1, true
+				l.evictions[w] = e
+			}
+		}
+		for w, e := range l.evictions {
+			if now.Sub(e.at) > remember {
+				delete(l.evictions, w)
+			}
+		}
+	}
+	if len(l.resizes) > 0 {
+		seen := make(map[string]bool, len(l.resizes))
+		for _, d := range ds {
+			if _, ok := l.resizes[d.Pod.UID]; ok {
+				seen[d.Pod.UID] = true
+			}
+		}
+		for uid := range l.resizes {
+			if !seen[uid] {
+				delete(l.resizes, uid)
+			}
+		}
+	}
+}
+
+// helped says for the workloads whose last eviction has a replacement whether that is as it should be. One replacement
+// that is not decides.
+func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
+	out := map[cluster.Workload]bool{}
+	if l == nil || len(l.evictions) == 0 {
+		return out
+	}
+	for i := range ds {
+		d := &ds[i]
+		w := workloadOf(d.Pod)
+		e, ok := l.evictions[w]
+		// The API server writes times of creation in whole seconds.
+		if !ok || d.Pod.Created.Before(e.at.Truncate(time.Second)) {
+			continue
+		}
+		help := d.Wanted.Why == Fits || given(d.Pod, e.with)
+		if before, ok := out[w]; !ok || before {
+			out[w] = help
+		}
+	}
+	return out
+}
+
+// futileEvictions returns how many evictions of a workload in a row did not help, and when the last was.
+func (l *Ledger) futileEvictions(w cluster.Workload, helped map[cluster.Workload]bool) (int, time.Time) {
+	if l == nil {
+		return 0, time.Time{}
+	}
+	e, ok := l.evictions[w]
+	if !ok {
+		return 0, time.Time{}
+	}
+	help, known := helped[w]
+	switch {
+	case known && help:
+		return 0, time.Time{}
+	case known && !e.judged:
+		return e.futile + 1, e.at
+	}
+	return e.futile, e.at
+}
+
+// undone returns how many resizes of a pod in a row came to nothing: they failed, or the pod asks for something else
+// again by now.
+func (l *Ledger) undone(p *cluster.Pod) int {
+	if l == nil {
+		return 0
+	}
+	r, ok := l.resizes[p.UID]
+	if !ok || r.refused || !r.failed && alreadyAsked(p, r.with) {
+		return 0
+	}
+	return r.futile + 1
+}
+
+// lastResize returns the last resize of a pod.
+func (l *Ledger) lastResize(p *cluster.Pod) (resize, bool) {
+	if l == nil {
+		return resize{}, false
+	}
+	r, ok := l.resizes[p.UID]
+	return r, ok
+}
+
+// given reports whether a pod was created with about what it should get. The webhook may know a newer recommendation.
+func given(p *cluster.Pod, with []policy.Fitted) bool {
+	const close = 0.1
+	for i := range with {
+		if !with[i].Inserted && p.Container(with[i].Container) == nil {
+			return false
+		}
+	}
+	return !asksOther(p, with, close)
+}
+
+// workloadOf returns what a pod's evictions are remembered by: a Deployment's pods change their controller.
+func workloadOf(p *cluster.Pod) cluster.Workload {
+	if p.Top.IsZero() {
+		return p.Controller
+	}
+	return p.Top
+}
+
+// backoff returns how long to leave something alone after n futile attempts.
+func backoff(b Budget, n int) time.Duration {
+	d := b.BackoffBase
+	for ; n > 1 && d < b.BackoffMax; n-- {
+		d *= 2
+	}
+	return min(d, b.BackoffMax)
+}

@@ -3,8 +3,173 @@
 
 package plan
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
 
 // Plan returns a decision for every governed pod that lives, in the order in which they are to be executed: first those
 // that change something, the most pressing before the others, then the pods that are left, by name.
-func Plan(now time.Time, w World, b Budget) []Decision { return nil }
+//
+// It judges every pod by its size, age and history (judge), and gives those that should change their turn, the most
+// pressing of each autoscaler first, until the budget of their group is spent.
+func Plan(now time.Time, w World, b Budget) []Decision {
+	pass := pass{now: now, w: w, b: b, places: placesOf(w.Nodes)}
+	n := 0
+	for _, g := range w.Governed {
+		n += len(g.Pods)
+	}
+	ds := make([]Decision, 0, n)
+	for _, g := range w.Governed {
+		from := len(ds)
+		for _, p := range g.Pods {
+			if p.Live() {
+				ds = append(ds, pass.judge(g.Autoscaler, p))
+			}
+		}
+		mine := ds[from:]
+		slices.SortFunc(mine, pressing)
+		pass.takeTurns(g, mine)
+	}
+	slices.SortFunc(ds, executable)
+	return ds
+}
+
+// takeTurns decides on the pods of one autoscaler that should change, the most pressing first.
+func (s *pass) takeTurns(g Governed, ds []Decision) {
+	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Why != Fits }) {
+		return
+	}
+	groups := groupsOf(s.b, s.w.Scales, g.Autoscaler, g.Pods)
+	helped := s.w.Ledger.helped(ds)
+	for i := range ds {
+		if d := &ds[i]; d.Wanted.Why != Fits {
+			t := turn{pass: s, d: d, g: groups[d.Pod.Controller], helped: helped}
+			t.take()
+		}
+	}
+}
+
+// A pass is one call of Plan.
+type pass struct {
+	now    time.Time
+	w      World
+	b      Budget
+	places places
+}
+
+// pressing orders decisions by how much their pods need a change.
+func pressing(a, b Decision) int {
+	switch {
+	case a.Priority.Before(b.Priority):
+		return -1
+	case b.Priority.Before(a.Priority):
+		return 1
+	}
+	return byName(a, b)
+}
+
+// executable orders decisions that do something before those that do not.
+func executable(a, b Decision) int {
+	switch {
+	case a.Do != Leave && b.Do != Leave:
+		return pressing(a, b)
+	case a.Do != Leave:
+		return -1
+	case b.Do != Leave:
+		return 1
+	}
+	return byName(a, b)
+}
+
+func byName(a, b Decision) int {
+	return cmp.Or(a.Pod.Key.Compare(b.Pod.Key), strings.Compare(a.Pod.UID, b.Pod.UID))
+}
+
+// judge returns the decision to leave a pod, with what it should have and why it should change, if it should.
+func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
+	d := Decision{Pod: p, Autoscaler: a}
+	boosted := s.b.StartupBoost && isBoosted(p)
+	switch {
+	case !a.Mode.Updates() && !boosted:
+		d.Reason = Reason{Why: ModeOff, Text: a.Mode.String()}
+		return d
+	case a.Mode == cluster.InPlace && !s.b.InPlace && !boosted:
+		d.Reason = Reason{Why: GateOff, Text: a.Mode.String()}
+		return d
+	}
+	d.With = policy.Fit(a, s.w.Limits[p.Namespace], p)
+	switch {
+	case boosted:
+		s.judgeBoosted(&d)
+	case len(d.With) == 0:
+		d.Reason = Reason{Why: NoAdvice}
+	case p.Controller.IsZero():
+		d.Reason = Reason{Why: Unowned}
+	case p.Node == "":
+		s.judgeUnscheduled(&d)
+	default:
+		v := judge(s.now, s.b, a, p, d.With)
+		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
+	}
+	return d
+}
+
+// judgeUnscheduled looks at a pod that waits for a node. Nothing can be resized there, but a pod that its own
+// recommendation made too big, and that is recommended to be smaller by now, is replaced (W-15). One that could be
+// placed is only replaced when the difference is worth its place in the scheduler's queue.
+func (s *pass) judgeUnscheduled(d *Decision) {
+	p := d.Pod
+	t := tallyOf(p, d.With)
+	d.Priority = t.priority()
+	placeable := s.places.take(p, total(p, nil))
+	smaller := shrinks(p, d.With)
+	switch {
+	case s.now.Before(p.Created.Add(s.b.PendingFor)):
+		d.Reason = Reason{Why: Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
+	case smaller && s.places.take(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
+		d.Wanted = t.largest
+		d.Wanted.Why, d.Wanted.Container = TooBigToPlace, soleName(p)(t.largest.Container)
+	case !placeable:
+		d.Reason = Reason{Why: Unplaceable, Text: total(p, nil).String()}
+	default:
+		d.Reason = Reason{Why: Unscheduled}
+	}
+}
+
+func isBoosted(p *cluster.Pod) bool {
+	for i := range p.Containers {
+		if p.Containers[i].Boosted != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeBoosted looks at a pod with more CPU for its start. As long as the boost lasts nothing else is changed.
+func (s *pass) judgeBoosted(d *Decision) {
+	fits := d.With
+	if d.Autoscaler.Mode == cluster.Off {
+		fits = nil
+	}
+	over, until := policy.Unboost(d.Autoscaler, d.Pod, fits, s.now)
+	d.With = over
+	if len(over) == 0 {
+		d.Reason = Reason{Why: Boosted, Until: until}
+		return
+	}
+	d.Priority = tallyOf(d.Pod, over).priority()
+	for i := range over {
+		d.Unboost = append(d.Unboost, over[i].Container)
+	}
+	had, _ := d.Pod.Container(over[0].Container).Running()
+	d.Wanted = Reason{
+		Why: BoostOver, Container: soleName(d.Pod)(over[0].Container),
+		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
+	}
+}

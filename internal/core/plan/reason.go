@@ -74,17 +74,154 @@ func (w Why) String() string {
 	return fmt.Sprintf("Why(%d)", uint8(w))
 }
 
-// A Reason says why a decision was taken. Which fields mean something depends on Why; the text is made when asked for,
-// so that a pass over many pods makes none.
+// A Reason says why a decision was taken. Which fields mean something depends on Why. The text is made when it is asked
+// for, so that a pass over many pods makes none.
 type Reason struct {
 	Why       Why
-	Container string // "" when the pod has only one
+	Because   Why // why an eviction, and not a resize
 	Resource  cluster.Resource
-	From, To  int64 // the request and what it should be; zero resource: not about one
-	Have      int   // how many there are of what Want counts
-	Want      int
-	For       time.Duration
-	Until     time.Time
-	Text      string // what the kubelet said, or a mode
-	Because   Why    // why the obvious act was not the one chosen: evicting because a resize failed
+	Container string        // "" when the pod has only one
+	From, To  int64         // of the resource: the request, and what it should be
+	Have      int           // pods, percent or attempts
+	Want      int           // what Have would have to be, or is counted of
+	For       time.Duration // how long something took
+	Until     time.Time     // when the reason ends by itself
+	Text      string        // what the kubelet said, or a mode
+}
+
+// String returns the reason as a sentence without its full stop.
+func (r Reason) String() string {
+	s := r.sentence()
+	if b := becauses[r.Because]; b != "" {
+		s += "; " + b
+	}
+	return s
+}
+
+// What an eviction says of the resize that was not possible.
+var becauses = map[Why]string{
+	QoSChange:        "evicted because a resize would change the quality-of-service class",
+	ResizeWaiting:    "evicted because the node had no room for a resize",
+	ResizeRunning:    "evicted because the resize did not end",
+	ResizeFailed:     "evicted because the resize failed",
+	ResizeImpossible: "evicted because the node can never give as much",
+	ResizeUnclear:    "evicted because the state of the resize is unclear",
+}
+
+func (r Reason) sentence() string {
+	what := r.Resource.String()
+	if r.Container != "" {
+		what = r.Container + ": " + what
+	}
+	change := cluster.Format(r.Resource, r.From) + " → " + cluster.Format(r.Resource, r.To)
+	switch r.Why {
+	case Fits:
+		return "has the recommended size"
+	case BelowRange:
+		return what + " below range: " + change
+	case AboveRange:
+		return what + " above range: " + change
+	case MissingRequest:
+		return what + " not requested: should be " + cluster.Format(r.Resource, r.To)
+	case OutOfMemory:
+		if r.Container != "" {
+			return fmt.Sprintf("%s: out of memory %s after its start: %s %s", r.Container, span(r.For), r.Resource, change)
+		}
+		return fmt.Sprintf("out of memory %s after its start: %s %s", span(r.For), r.Resource, change)
+	case Drifted:
+		return fmt.Sprintf("%d%% off after %s: %s %s", r.Have, span(r.For), what, change)
+	case BoostOver:
+		return "startup boost is over: " + what + " " + change
+	case TooBigToPlace:
+		return "cannot be scheduled: " + what + " " + change
+	case ModeOff:
+		return "update mode " + r.Text + " leaves running pods alone"
+	case GateOff:
+		return "update mode " + r.Text + " needs its feature gate"
+	case NoAdvice:
+		return "nothing is recommended yet"
+	case Young:
+		if r.Until.IsZero() {
+			return "within range, and not started yet"
+		}
+		return "within range until " + clock(r.Until) + ", when it is old enough for less"
+	case SmallChange:
+		return fmt.Sprintf("within range, and only %d%% off (%d%% would be enough)", r.Have, r.Want)
+	case SameSize:
+		return "would get the same size"
+	case Boosted:
+		if r.Until.IsZero() {
+			return "startup boost lasts until it is ready"
+		}
+		return "startup boost lasts until " + clock(r.Until)
+	case Unowned:
+		return "no controller would replace it"
+	case Starting:
+		return "is starting; a resize waits until it runs"
+	case Unscheduled:
+		return "waits for a node"
+	case TooFewReplicas:
+		return fmt.Sprintf("too few replicas: %d, and %d are the minimum for an update", r.Have, r.Want)
+	case ReplicasUnknown:
+		return "its controller wants no replicas, or does not say how many"
+	case BudgetSpent:
+		return fmt.Sprintf("budget spent: %d of %d pods changed in this pass", r.Have, r.Want)
+	case NotReady:
+		return fmt.Sprintf("waits for pods to become ready: %d of %d are", r.Have, r.Want)
+	case RequirementsUnmet:
+		return "eviction requirements are not met"
+	case QoSChange:
+		return "a resize would change the quality-of-service class"
+	case BackingOff:
+		return fmt.Sprintf("backing off until %s after %s did not help", clock(r.Until), count(r.Have, r.Text))
+	case Unplaceable:
+		return "fits no node: " + r.Text
+	case ResizeWaiting:
+		return said("resize waits for room on the node", r.Text)
+	case ResizeRunning:
+		return "resize is under way"
+	case ResizeFailed:
+		return said("resize failed", r.Text)
+	case ResizeImpossible:
+		return said("the node can never give as much", r.Text)
+	case ResizeUnclear:
+		return said("the state of the resize is unclear", r.Text)
+	case MemoryInUse:
+		return said("the kubelet does not lower a memory limit below what is used", r.Text)
+	case NotSmallerThanRefused:
+		return "the node refused a resize to no more than this"
+	}
+	return r.Why.String()
+}
+
+func said(s, text string) string {
+	if text == "" {
+		return s
+	}
+	return s + ": " + text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04") }
+
+// span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d".
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < day && d%time.Hour >= time.Minute:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d < day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/day)
 }

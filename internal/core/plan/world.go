@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -39,7 +41,33 @@ type Governed struct {
 // group with the same kind and name, unless another names the group. The result is sorted; autoscalers that govern no
 // pod are in it too, those that lost the election are in it without pods.
 func Gather(as []*cluster.Autoscaler, pods []*cluster.Pod) []Governed {
-	return gather(as, pods)
+	byTarget := make(map[cluster.Workload][]*cluster.Autoscaler, len(as))
+	for _, a := range as {
+		byTarget[a.Target] = append(byTarget[a.Target], a)
+	}
+	podsOf := make(map[*cluster.Autoscaler][]*cluster.Pod, len(as))
+	elected := make(map[cluster.Workload]*cluster.Autoscaler, len(as))
+	for _, p := range pods {
+		if p.Top.IsZero() {
+			continue
+		}
+		a, known := elected[p.Top]
+		if !known {
+			if a = cluster.Elect(byTarget[p.Top]); a == nil && p.Top.Group != "" {
+				any := p.Top
+				any.Group = ""
+				a = cluster.Elect(byTarget[any])
+			}
+			elected[p.Top] = a
+		}
+		if a != nil {
+			podsOf[a] = append(podsOf[a], p)
+		}
+	}
+	out := make([]Governed, 0, len(as))
+	for _, a := range as {
+		out = append(out, Governed{Autoscaler: a, Pods: podsOf[a]})
+	}
+	slices.SortFunc(out, func(a, b Governed) int { return a.Autoscaler.Key.Compare(b.Autoscaler.Key) })
+	return out
 }
-
-func gather(as []*cluster.Autoscaler, pods []*cluster.Pod) []Governed { return nil }

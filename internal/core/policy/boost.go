@@ -155,8 +155,8 @@ func Boosts(a *cluster.Autoscaler) bool {
 	return false
 }
 
-// Unboost returns what the boosted containers of a pod whose boost is over should run with: what fits, or their
-// originals where nothing does. A boost is over once the pod has been Ready for longer than the boost's duration. Until
+// Unboost returns what the boosted containers of a pod whose boost is over should run with: what fits, and their
+// originals where nothing is recommended. A boost is over once the pod has been Ready for longer than the boost's duration. Until
 // is when the next boost of the pod will be over, zero when that cannot be said.
 func Unboost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
 	if !p.Ready {
@@ -184,6 +184,7 @@ func Unboost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, now time.Time
 		for _, fit := range fits {
 			if fit.Container == c.Name {
 				f = fit
+				f.Requests, f.Limits = fit.Requests.Or(c.Boosted.Requests), fit.Limits.Or(c.Boosted.Limits)
 			}
 		}
 		over = append(over, f)

@@ -1,0 +1,213 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// Differences as small as rounding makes: proportional limits are rounded, and a pod that is created from its template
+// is rounded once, one that is judged as it runs twice.
+const (
+	noticeableCPU    = 1    // millicores
+	noticeableMemory = 4096 // bytes: a page, the unit in which the kernel gives memory
+)
+
+// compare returns -1, 0 or 1 as amount a is noticeably smaller than b, about the same, or noticeably larger.
+func compare(res cluster.Resource, a, b int64) int {
+	least := int64(noticeableCPU)
+	if res == cluster.Memory {
+		least = noticeableMemory
+	}
+	switch d := float64(a) - float64(b); {
+	case d > float64(least):
+		return 1
+	case d < -float64(least):
+		return -1
+	}
+	return 0
+}
+
+// A pair is what a container has and is to have of one resource, as request or as limit.
+type pair struct {
+	container *cluster.Container
+	resource  cluster.Resource
+	limit     bool
+	from, to  int64
+	had       bool // from is set
+}
+
+// pairs calls yield for everything that fits would set on a pod, with what runs, or with what is wanted when spec.
+func pairs(p *cluster.Pod, fits []policy.Fitted, spec bool, yield func(pair)) {
+	for i := range fits {
+		f := &fits[i]
+		c := p.Container(f.Container)
+		if c == nil {
+			continue
+		}
+		requests, limits := c.Requests, c.Limits
+		if !spec {
+			requests, limits = c.Running()
+		}
+		for _, res := range cluster.All {
+			if to, ok := f.Requests.Get(res); ok {
+				from, had := requests.Get(res)
+				yield(pair{container: c, resource: res, from: from, to: to, had: had})
+			}
+			if to, ok := f.Limits.Get(res); ok {
+				from, had := limits.Get(res)
+				yield(pair{container: c, resource: res, limit: true, from: from, to: to, had: had})
+			}
+		}
+	}
+}
+
+func (p pair) same() bool { return p.had && compare(p.resource, p.to, p.from) == 0 }
+
+// sameSize reports whether a pod already runs with what fits would set.
+func sameSize(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, false) }
+
+// alreadyAsked reports whether the pod's spec already asks for what fits would set.
+func alreadyAsked(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, true) }
+
+func allSame(p *cluster.Pod, fits []policy.Fitted, spec bool) bool {
+	same := true
+	pairs(p, fits, spec, func(x pair) { same = same && x.same() })
+	return same
+}
+
+// asksLess reports whether fits asks for less of something than the pod's spec does, by the given part at least.
+func asksLess(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
+	less := false
+	pairs(p, fits, true, func(x pair) {
+		smaller := compare(x.resource, x.to, x.from) < 0 && float64(x.from)-float64(x.to) >= part*float64(x.from)
+		less = less || !x.limit && x.had && smaller
+	})
+	return less
+}
+
+// asksLessThan reports whether fits asks for less of something than was asked for before.
+func asksLessThan(fits, before []policy.Fitted) bool {
+	for i := range fits {
+		for j := range before {
+			if fits[i].Container != before[j].Container {
+				continue
+			}
+			for _, res := range cluster.All {
+				v, ok := fits[i].Requests.Get(res)
+				b, had := before[j].Requests.Get(res)
+				if ok && had && v < b {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// asksOther reports whether fits asks for something else than the pod's spec does, by the given part at least.
+func asksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
+	if asksLess(p, fits, part) {
+		return true
+	}
+	more := false
+	pairs(p, fits, true, func(x pair) {
+		larger := compare(x.resource, x.to, x.from) > 0 && float64(x.to)-float64(x.from) >= part*float64(x.from)
+		more = more || !x.limit && (!x.had || larger)
+	})
+	return more
+}
+
+// raisesMemoryLimit reports whether fits asks for a higher memory limit somewhere than the pod's spec does.
+func raisesMemoryLimit(p *cluster.Pod, fits []policy.Fitted) bool {
+	raised := false
+	pairs(p, fits, true, func(x pair) {
+		if x.limit && x.resource == cluster.Memory && x.had {
+			raised = raised || compare(x.resource, x.to, x.from) > 0
+		}
+	})
+	return raised
+}
+
+// grows reports whether fits asks for more of something than the pod requests.
+func grows(p *cluster.Pod, fits []policy.Fitted) bool {
+	more := false
+	pairs(p, fits, false, func(x pair) { more = more || !x.limit && compare(x.resource, x.to, x.from) > 0 })
+	return more
+}
+
+// shrinks reports whether fits asks for less of something and for more of nothing.
+func shrinks(p *cluster.Pod, fits []policy.Fitted) bool {
+	less := false
+	pairs(p, fits, false, func(x pair) { less = less || !x.limit && compare(x.resource, x.to, x.from) < 0 })
+	return less && !grows(p, fits)
+}
+
+// restarts reports whether a resize to fits would restart a container.
+func restarts(p *cluster.Pod, fits []policy.Fitted) bool {
+	restart := false
+	pairs(p, fits, false, func(x pair) {
+		restart = restart || x.container.Restart.Has(x.resource) && (!x.had || x.from != x.to)
+	})
+	return restart
+}
+
+// changesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
+// refuses. It says no when it cannot follow how the pod came by the class it has.
+func changesQoS(p *cluster.Pod, fits []policy.Fitted) bool {
+	before := qosOf(p, nil)
+	if p.QoS != cluster.UnknownQoS && p.QoS != before {
+		return false
+	}
+	return qosOf(p, fits) != before
+}
+
+// qosOf returns the class a pod has by its spec, with fits set on it.
+func qosOf(p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
+	var requests, limits cluster.Resources
+	guaranteed := true
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		r, l := c.Requests, c.Limits
+		for j := range fits {
+			if c.Role == cluster.Regular && fits[j].Container == c.Name {
+				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
+			}
+		}
+		guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
+		requests, limits = requests.Add(r), limits.Add(l)
+	}
+	switch {
+	case requests.CPU == 0 && requests.Memory == 0 && limits.CPU == 0 && limits.Memory == 0:
+		return cluster.BestEffort
+	case guaranteed && requests.CPU == limits.CPU && requests.Memory == limits.Memory:
+		return cluster.Guaranteed
+	}
+	return cluster.Burstable
+}
+
+// total returns what a pod requests from its node with fits set on it: the sum of its containers and sidecars, or what
+// its largest init container needs when that is more.
+func total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
+	var running, first cluster.Resources
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		r := c.Requests
+		switch c.Role {
+		case cluster.Init:
+			with := running.Add(r)
+			first = cluster.Amounts(max(first.CPU, with.CPU), max(first.Memory, with.Memory))
+			continue
+		case cluster.Regular:
+			for j := range fits {
+				if fits[j].Container == c.Name {
+					r = fits[j].Requests.Or(r)
+				}
+			}
+		}
+		running = running.Add(r)
+	}
+	return cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+}

@@ -1,0 +1,111 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A group is the pods of one controller that one autoscaler governs: what disruption is counted over.
+type group struct {
+	wanted    int  // replicas that should be there
+	known     bool // wanted could be found out, and is not zero
+	tolerance int  // how many of them may be missing
+	live      int  // scheduled pods that run or will
+	ready     int  // of them those that serve
+	spent     int  // pods that this pass takes out
+	below     bool // fewer live pods than the minimum
+}
+
+// groupsOf counts the groups of an autoscaler's pods.
+func groupsOf(b Budget, scales map[cluster.Workload]cluster.Scale, a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.Workload]*group {
+	groups := map[cluster.Workload]*group{}
+	present := map[cluster.Workload]int{} // pods that have not finished; those being deleted will be replaced
+	for _, p := range pods {
+		if p.Controller.IsZero() || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+			continue
+		}
+		g := groups[p.Controller]
+		if g == nil {
+			g = &group{}
+			groups[p.Controller] = g
+		}
+		present[p.Controller]++
+		if p.Deleting || p.Node == "" {
+			continue
+		}
+		g.live++
+		if serves(p) {
+			g.ready++
+		}
+	}
+	required := b.MinReplicas
+	if a.MinReplicas > 0 {
+		required = int(a.MinReplicas)
+	}
+	for controller, g := range groups {
+		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
+		g.tolerance = int(float64(g.wanted) * b.Tolerance)
+		g.below = g.live < required
+	}
+	return groups
+}
+
+// replicas returns how many pods a controller should have, and false when that is none or cannot be said. Kubernetes'
+// own replicated controllers always say; so a group whose controller is not known is left alone. A Job, and a controller
+// of another kind that cannot be scaled, should have as many pods as there are, counting those on their way out (W-14).
+func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, bool) {
+	type kind struct{ group, kind string }
+	switch (kind{controller.Group, controller.Kind}) {
+	case kind{"batch", "Job"}:
+		return present, true
+	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
+		return int(s.Replicas), s.Known && s.Replicas > 0
+	}
+	if s.Known {
+		return int(s.Replicas), s.Replicas > 0
+	}
+	return present, true
+}
+
+// serves reports whether a pod counts as running: it is started and ready (W-14).
+func serves(p *cluster.Pod) bool { return p.Phase != cluster.Pending && p.Ready }
+
+// isDown reports whether a pod is out of service already, so that changing it takes nothing away: it has not started, it
+// is killed for memory over and over, or it has not been ready for so long that it will not be without help.
+func isDown(now time.Time, b Budget, p *cluster.Pod) bool {
+	if p.Phase == cluster.Pending {
+		return true
+	}
+	if p.Ready {
+		return false
+	}
+	for i := range p.Containers {
+		if e := p.Containers[i].Exit; e != nil && e.OOM && (e.Now || now.Sub(e.Finished) < b.QuickOOM) {
+			return true
+		}
+	}
+	since := p.ReadySince
+	if since.IsZero() {
+		since = p.Started
+	}
+	return !since.IsZero() && now.Sub(since) >= b.StuckFor
+}
+
+// canSpare reports whether one more pod may be taken out of service: more serve than must, or all serve, none may be
+// missing, and this is the first.
+func (g *group) canSpare() bool {
+	return g.ready-g.spent > g.wanted-g.tolerance ||
+		g.ready == g.wanted && g.tolerance == 0 && g.spent == 0
+}
+
+// whyNot returns why the group cannot spare a pod.
+func (g *group) whyNot() Reason {
+	if g.spent == 0 && g.ready < g.wanted {
+		return Reason{Why: NotReady, Have: g.ready, Want: g.wanted}
+	}
+	return Reason{Why: BudgetSpent, Have: g.spent, Want: g.wanted}
+}

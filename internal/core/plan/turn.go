@@ -1,0 +1,264 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A turn is when a pod that should change is looked at: it changes, or something stands in its way.
+type turn struct {
+	*pass
+	d      *Decision
+	g      *group // nil when the pod has no controller
+	helped map[cluster.Workload]bool
+}
+
+// An obstacle returns why something may not be done now, and false when it is no obstacle. Obstacles are asked in the
+// order of a list; the first that stands in the way is the reason to leave the pod.
+type obstacle func(*turn) (Reason, bool)
+
+// What stands in the way of an eviction.
+var againstEviction = []obstacle{
+	(*turn).sameSize,
+	(*turn).unplaceable,
+	(*turn).requirementsUnmet,
+	(*turn).backingOff,
+	(*turn).replicasUnknown,
+	(*turn).tooFewReplicas,
+	(*turn).overBudget,
+}
+
+// What stands in the way of the eviction of a pod that has no node yet, and so takes nothing out of service.
+var againstReplacing = []obstacle{
+	(*turn).sameSize,
+	(*turn).requirementsUnmet,
+	(*turn).backingOff,
+}
+
+// What stands in the way of a resize.
+var againstResize = []obstacle{
+	(*turn).undone,
+	(*turn).unplaceable,
+	(*turn).replicasUnknown,
+	(*turn).tooFewReplicasInPlace,
+	(*turn).overBudgetInPlace,
+}
+
+// What stands in the way of the end of a startup boost. It is never worth an eviction, and has to come for a single pod
+// too.
+var againstUnboost = []obstacle{
+	(*turn).resizing,
+	(*turn).starting,
+	(*turn).undone,
+	(*turn).replicasUnknown,
+	(*turn).overBudgetInPlace,
+}
+
+// take decides what happens to the pod.
+func (t *turn) take() {
+	mode, p := t.d.Autoscaler.Mode, t.d.Pod
+	switch {
+	case t.d.Wanted.Why == BoostOver:
+		t.try(Resize, againstUnboost, Fits)
+	case t.d.Wanted.Why == TooBigToPlace && !mode.Evicts():
+		t.leave(Reason{Why: Unscheduled})
+	case t.d.Wanted.Why == TooBigToPlace:
+		t.try(Evict, againstReplacing, Fits)
+	case p.Resize != nil && p.Resize.State != cluster.NoResize:
+		t.whileResizing()
+	case mode.Resizes():
+		t.inPlace()
+	default:
+		t.try(Evict, againstEviction, Fits)
+	}
+}
+
+// try does something to the pod if nothing stands in the way, and takes it from the group's budget.
+func (t *turn) try(do Act, against []obstacle, because Why) {
+	for _, o := range against {
+		if r, stands := o(t); stands {
+			t.leave(r)
+			return
+		}
+	}
+	t.d.Do, t.d.Reason = do, t.d.Wanted
+	t.d.Reason.Because = because
+	t.d.Fallback = do == Resize && t.mayFallBack()
+	if t.g != nil && !t.isDown() {
+		t.g.spent++
+	}
+}
+
+func (t *turn) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
+
+// mayFallBack reports whether the pod could be evicted as well.
+func (t *turn) mayFallBack() bool {
+	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Why == BoostOver {
+		return false
+	}
+	for _, o := range againstEviction {
+		if _, stands := o(t); stands {
+			return false
+		}
+	}
+	return true
+}
+
+// inPlace decides on a pod whose mode allows a resize, and that is not in the middle of one.
+func (t *turn) inPlace() {
+	p, with := t.d.Pod, t.d.With
+	last, tried := t.w.Ledger.lastResize(p)
+	switch {
+	case p.Phase == cluster.Pending:
+		t.leave(Reason{Why: Starting})
+	case alreadyAsked(p, with) && !sameSize(p, with):
+		t.leave(Reason{Why: ResizeRunning}) // the kubelet has not said anything yet
+	case changesQoS(p, with):
+		t.evictOr(QoSChange, Reason{Why: QoSChange})
+	case tried && last.refused && !asksLessThan(with, last.with):
+		t.evictOr(ResizeImpossible, Reason{Why: NotSmallerThanRefused})
+	default:
+		t.try(Resize, againstResize, Fits)
+	}
+}
+
+// evictOr evicts where the mode allows it, and leaves the pod elsewhere.
+func (t *turn) evictOr(because Why, r Reason) {
+	if t.d.Autoscaler.Mode.Evicts() {
+		t.try(Evict, againstEviction, because)
+		return
+	}
+	t.leave(r)
+}
+
+// whileResizing decides on a pod in the middle of a resize. How long that takes is counted from when the kubelet said
+// so last, for this very pod (W-20).
+func (t *turn) whileResizing() {
+	p, with := t.d.Pod, t.d.With
+	takes := t.now.Sub(p.Resize.Since)
+	r := Reason{Text: p.Resize.Message}
+	var failed, again bool // whether it is time to evict, where that is allowed; whether to ask for something else
+	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
+	switch p.Resize.State {
+	case cluster.ResizeDeferred:
+		r.Why, failed = ResizeWaiting, takes > t.b.DeferredFor
+		again = inPlaceOnly && asksLess(p, with, t.b.Threshold)
+	case cluster.ResizeInProgress:
+		r.Why, failed = ResizeRunning, takes > t.b.InProgressFor
+	case cluster.ResizeInfeasible:
+		r.Why, failed = ResizeImpossible, true
+		again = inPlaceOnly && asksLess(p, with, 0)
+	case cluster.ResizeError:
+		r.Why, failed = ResizeFailed, true
+		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
+		if isMemoryInUse(p.Resize.Message) {
+			// Usage falls, or the limit rises: either ends this without an eviction (kubernetes/autoscaler#8434).
+			r.Why, failed = MemoryInUse, false
+			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
+		}
+	default:
+		r.Why, failed = ResizeUnclear, true
+	}
+	switch {
+	case again:
+		t.try(Resize, againstResize, Fits)
+	case failed:
+		t.evictOr(r.Why, r)
+	default:
+		t.leave(r)
+	}
+}
+
+// isMemoryInUse reports whether the kubelet refused to lower a memory limit because more is used.
+func isMemoryInUse(message string) bool {
+	return strings.Contains(message, "decrease memory limits") || strings.Contains(message, "below current usage")
+}
+
+func (t *turn) resizing() (Reason, bool) {
+	return Reason{Why: ResizeRunning}, t.d.Pod.Resize != nil && t.d.Pod.Resize.State != cluster.NoResize
+}
+
+func (t *turn) starting() (Reason, bool) {
+	return Reason{Why: Starting}, t.d.Pod.Phase == cluster.Pending
+}
+
+func (t *turn) sameSize() (Reason, bool) {
+	return Reason{Why: SameSize}, sameSize(t.d.Pod, t.d.With)
+}
+
+// unplaceable asks only of pods that grow: one that shrinks has a node that takes more.
+func (t *turn) unplaceable() (Reason, bool) {
+	if t.places.unknown || !grows(t.d.Pod, t.d.With) {
+		return Reason{}, false
+	}
+	size := total(t.d.Pod, t.d.With)
+	if t.places.take(t.d.Pod, size) {
+		return Reason{}, false
+	}
+	return Reason{Why: Unplaceable, Text: size.String()}, true
+}
+
+func (t *turn) requirementsUnmet() (Reason, bool) {
+	return Reason{Why: RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+}
+
+func (t *turn) backingOff() (Reason, bool) {
+	n, last := t.w.Ledger.futileEvictions(workloadOf(t.d.Pod), t.helped)
+	return t.back(n, last, "eviction")
+}
+
+func (t *turn) undone() (Reason, bool) {
+	last, _ := t.w.Ledger.lastResize(t.d.Pod)
+	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, "resize")
+}
+
+func (t *turn) back(n int, last time.Time, what string) (Reason, bool) {
+	if n == 0 {
+		return Reason{}, false
+	}
+	until := last.Add(backoff(t.b, n))
+	return Reason{Why: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
+}
+
+func (t *turn) replicasUnknown() (Reason, bool) {
+	return Reason{Why: ReplicasUnknown}, t.g == nil || !t.g.known
+}
+
+func (t *turn) tooFewReplicas() (Reason, bool) {
+	return t.tooFew(), t.g.below
+}
+
+// tooFewReplicasInPlace lets the user waive the minimum for resizes.
+func (t *turn) tooFewReplicasInPlace() (Reason, bool) {
+	return t.tooFew(), t.g.below && !t.b.SkipInPlace
+}
+
+func (t *turn) tooFew() Reason {
+	required := t.b.MinReplicas
+	if n := t.d.Autoscaler.MinReplicas; n > 0 {
+		required = int(n)
+	}
+	return Reason{Why: TooFewReplicas, Have: t.g.live, Want: required}
+}
+
+func (t *turn) overBudget() (Reason, bool) {
+	if t.isDown() || t.g.canSpare() {
+		return Reason{}, false
+	}
+	return t.g.whyNot(), true
+}
+
+// overBudgetInPlace lets the user waive the budget for resizes that restart no container.
+func (t *turn) overBudgetInPlace() (Reason, bool) {
+	if t.b.SkipInPlace && !restarts(t.d.Pod, t.d.With) {
+		return Reason{}, false
+	}
+	return t.overBudget()
+}
+
+func (t *turn) isDown() bool { return isDown(t.now, t.b, t.d.Pod) }
