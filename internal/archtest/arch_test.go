@@ -1,0 +1,273 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archtest holds the direction of imports: main → app → edge → core → standard library.
+//
+// A rule that has to be broken asks a question about the design; docs/architecture.md says what each layer is for.
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "podfit.dev/podfit"
+
+// pkg is what go list says of a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Standard     bool
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// layer is where a package belongs: "core", "edge/kube", "app", "api", "main", ... ; "" is not ours.
+func layer(path string) string {
+	rest, ok := strings.CutPrefix(path, module)
+	if !ok || rest != "" && rest[0] != '/' {
+		return ""
+	}
+	switch parts := strings.Split(strings.Trim(rest, "/"), "/"); {
+	case parts[0] == "":
+		return "main"
+	case parts[0] != "internal":
+		return parts[0]
+	case parts[1] == "edge" && len(parts) > 2:
+		return "edge/" + parts[2]
+	default:
+		return parts[1]
+	}
+}
+
+// The layers a layer may import besides itself. "edge" is any edge; an edge may not import another.
+var below = map[string][]string{
+	"main":     {"app"},
+	"app":      {"edge", "core", "api", "deploy"},
+	"edge":     {"core", "api"},
+	"core":     {},
+	"api":      {},
+	"deploy":   {},
+	"contract": {},
+}
+
+// What the core must not import of the standard library: whatever waits, remembers the time, talks, or is different next time.
+var impure = []string{"context", "log", "net", "os", "sync", "math/rand", "syscall", "runtime", "unsafe"}
+
+// What nothing of ours may import, not even a test: the program we replace and what only test beds need.
+var never = []string{
+	"k8s.io/autoscaler", "k8s.io/kubernetes", "k8s.io/component-base", "sigs.k8s.io/controller-runtime",
+	module + "/localcluster", module + "/test", module + "/tools",
+}
+
+// under reports whether an import path is one of the given ones or below it.
+func under(path string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(r string) bool { return path == r || strings.HasPrefix(path, r+"/") })
+}
+
+// violations names each import that goes the wrong way.
+func violations(all []pkg) (out []string) {
+	standard := map[string]bool{}
+	for _, p := range all {
+		standard[p.ImportPath] = p.Standard
+	}
+	for _, p := range all {
+		from := layer(p.ImportPath)
+		if from == "" {
+			if under(p.ImportPath, never) {
+				out = append(out, p.ImportPath+" is linked")
+			}
+			continue
+		}
+		for _, i := range p.Imports {
+			if why := forbidden(from, i, standard[i]); why != "" {
+				out = append(out, fmt.Sprintf("%s imports %s: %s", p.ImportPath, i, why))
+			}
+		}
+		for _, i := range slices.Concat(p.TestImports, p.XTestImports) {
+			if under(i, never) {
+				out = append(out, fmt.Sprintf("a test of %s imports %s: not in this module", p.ImportPath, i))
+			}
+		}
+	}
+	return out
+}
+
+// forbidden says why a layer may not import something, "" when it may.
+func forbidden(from, path string, standard bool) string {
+	if under(path, never) {
+		return "the product must not need it"
+	}
+	to := layer(path)
+	kind, _, _ := strings.Cut(from, "/")
+	switch {
+	case to == "" && kind == "core" && standard && under(path, impure):
+		return "the core is pure"
+	case to == "" && kind == "core" && !standard && !under(path, []string{"gonum.org/v1/gonum"}):
+		return "the core needs nothing but the standard library and gonum"
+	case to == "" && kind == "api" && !standard && !under(path, []string{"k8s.io/api", "k8s.io/apimachinery"}):
+		return "the API's types need nothing but Kubernetes' own"
+	case to == "" || to == from:
+		return ""
+	}
+	target, _, isEdge := strings.Cut(to, "/")
+	if kind == "edge" && isEdge {
+		return "edges do not know each other"
+	}
+	if !slices.Contains(below[kind], target) {
+		return fmt.Sprintf("%s may import %v", kind, below[kind])
+	}
+	return ""
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var all []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	all := list(t)
+	for _, v := range violations(all) {
+		t.Error(v)
+	}
+	seen := map[string]bool{}
+	for _, p := range all {
+		seen[strings.SplitN(layer(p.ImportPath), "/", 2)[0]] = true
+	}
+	for _, l := range []string{"main", "app", "edge", "core", "api"} {
+		if !seen[l] {
+			t.Errorf("go list found no package of layer %s, so the rule held nothing", l)
+		}
+	}
+}
+
+func TestEachRuleBites(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"/internal/core/plan", "os", "the core is pure"},
+		{"/internal/core/plan", "log/slog", "the core is pure"},
+		{"/internal/core/plan", "math/rand/v2", "the core is pure"},
+		{"/internal/core/plan", "sync/atomic", "the core is pure"},
+		{"/internal/core/plan", "k8s.io/api/core/v1", "the core needs nothing but the standard library and gonum"},
+		{"/internal/core/plan", module + "/api/v1", "core may import []"},
+		{"/internal/core/plan", module + "/internal/edge/kube", "core may import []"},
+		{"/internal/edge/webhook", module + "/internal/edge/kube", "edges do not know each other"},
+		{"/internal/edge/webhook", module + "/internal/app", "edge may import [core api]"},
+		{"/internal/app", module + "/internal/contract", "app may import [edge core api deploy]"},
+		{"/internal/app", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/target", "the product must not need it"},
+		{"/internal/app", module + "/localcluster/client", "the product must not need it"},
+		{"", module + "/internal/core/plan", "main may import [app]"},
+		{"/api/v1", "k8s.io/client-go/rest", "the API's types need nothing but Kubernetes' own"},
+		{"/internal/newcomer", module + "/internal/core/plan", "newcomer may import []"},
+
+		{"/internal/core/plan", "math", ""},
+		{"/internal/core/plan", "gonum.org/v1/gonum/dsp/fourier", ""},
+		{"/internal/core/plan", module + "/internal/core/policy", ""},
+		{"/internal/edge/webhook", module + "/internal/core/policy", ""},
+		{"/internal/edge/kube", module + "/internal/edge/kube/wire", ""},
+		{"/internal/app", module + "/internal/edge/kube", ""},
+		{"", module + "/internal/app", ""},
+	} {
+		standard := !strings.Contains(strings.SplitN(c.to, "/", 2)[0], ".")
+		got := violations([]pkg{{ImportPath: module + c.from, Imports: []string{c.to}}, {ImportPath: c.to, Standard: standard}})
+		got = slices.DeleteFunc(got, func(v string) bool { return strings.HasSuffix(v, " is linked") })
+		want := []string{fmt.Sprintf("%s imports %s: %s", module+c.from, c.to, c.want)}
+		if c.want == "" {
+			want = nil
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := violations([]pkg{{ImportPath: module + "/internal/core/plan", XTestImports: []string{never[0] + "/x"}}}); len(got) != 1 {
+		t.Errorf("a test that imports upstream: %q", got)
+	}
+	if got := violations([]pkg{{ImportPath: "k8s.io/kubernetes/pkg/apis"}}); len(got) != 1 {
+		t.Errorf("a dependency that links Kubernetes: %q", got)
+	}
+}
+
+// The ways to ask the time or to wait; the core is told the time.
+var clock = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
+
+// impurities names what a core file does that it must not.
+func impurities(set *token.FileSet, f *ast.File) (out []string) {
+	timeName := ""
+	for _, i := range f.Imports {
+		if path, err := strconv.Unquote(i.Path.Value); err == nil && path == "time" {
+			timeName = "time"
+			if i.Name != nil {
+				timeName = i.Name.Name
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == timeName && slices.Contains(clock, n.Sel.Name) {
+				out = append(out, fmt.Sprintf("%s: time.%s", set.Position(n.Pos()), n.Sel.Name))
+			}
+		case *ast.GoStmt:
+			out = append(out, fmt.Sprintf("%s: starts a goroutine", set.Position(n.Pos())))
+		}
+		return true
+	})
+	return out
+}
+
+func TestTheCoreIsToldTheTimeAndStartsNothing(t *testing.T) {
+	files, err := filepath.Glob("../core/*/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("core files: %v, %v", files, err)
+	}
+	set := token.NewFileSet()
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range impurities(set, f) {
+			t.Error(i)
+		}
+	}
+
+	f, err := parser.ParseFile(set, "sample.go", "package p\nimport clock \"time\"\nfunc f() { go f(); _ = clock.Now() }", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := impurities(set, f); len(got) != 2 {
+		t.Errorf("a goroutine and a look at the clock: %q", got)
+	}
+}
