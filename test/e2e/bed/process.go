@@ -1,0 +1,124 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// grace is how long a process may take to end after it was asked to.
+const grace = 20 * time.Second
+
+// A Process is a child whose output goes into a file, and which ends when we do, however we end.
+type Process struct {
+	Name string
+	Log  string // path of the file with its output
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // how it ended; read after done
+}
+
+// A Command is how to start a process.
+type Command struct {
+	Name string
+	Path string
+	Args []string
+	Dir  string   // working directory; "" is ours
+	Env  []string // on top of our own
+	Log  string   // path of the file its output is appended to
+}
+
+// Start starts a process.
+func Start(c Command) (*Process, error) {
+	out, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, out, out
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.SysProcAttr = dieWithParent()
+	p := &Process{Name: c.Name, Log: c.Log, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The death of the parent is the death of the thread that forked, so that thread must stay ours until the end.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer out.Close()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	return p, nil
+}
+
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Stop asks the process to end, and waits until it has. A process that does not listen is killed, which is an error.
+func (p *Process) Stop() error {
+	if !p.Running() {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop %s: %w", p.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("stop %s: still there %v after SIGTERM, killed", p.Name, grace)
+	}
+}
+
+// Kill ends the process the hard way, as a crash or the kernel would, and waits until it has ended.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only when it has ended already
+	<-p.done
+}
+
+// Tail returns the last lines of the process's output.
+func (p *Process) Tail(lines int) string { return tail(p.Log, lines) }
+
+func tail(path string, lines int) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(string(bytes.TrimRight(b, "\n")), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

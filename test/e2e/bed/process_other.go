@@ -1,0 +1,11 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package bed
+
+import "syscall"
+
+// dieWithParent keeps a Ctrl-C at the terminal from the child, which we end ourselves.
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
