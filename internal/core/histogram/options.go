@@ -1,0 +1,63 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package histogram
+
+import "math"
+
+// Epsilon is the least weight a bucket must have to count as not empty. It is a thousandth of the weight of
+// one fresh CPU sample.
+const Epsilon = 0.001 * 0.1
+
+// Options say where the buckets of a histogram begin and end. They are immutable and shared.
+//
+// Bucket 0 covers [0, first). Each later bucket is wider than the one before by the ratio, and the last one
+// takes everything above:
+//
+//	0        first     first+first·r                      max
+//	|---- 0 ----|------ 1 ------|------- 2 -------| ... |--- n-1 --->
+type Options struct {
+	first    float64
+	step     float64   // ratio − 1
+	logRatio float64   // ln(ratio)
+	starts   []float64 // where each bucket begins
+}
+
+// The two schemes of the default checkpoint format. Their bucket numbers stand in stored checkpoints, so they
+// can never change.
+var (
+	CPU    = exponential(1000, 0.01, 1.05) // cores: from 10 millicores to 1000 cores, 5 % apart
+	Memory = exponential(1e12, 1e7, 1.05)  // bytes: from 10 MB to 1 TB, 5 % apart
+)
+
+func exponential(limit, first, ratio float64) *Options {
+	o := &Options{first: first, step: ratio - 1, logRatio: math.Log(ratio)}
+	n := int(math.Ceil(math.Log(limit*(ratio-1)/first+1)/math.Log(ratio))) + 1
+	o.starts = make([]float64, n)
+	for i := 1; i < n; i++ {
+		o.starts[i] = first * (math.Pow(ratio, float64(i)) - 1) / (ratio - 1)
+	}
+	return o
+}
+
+// Buckets returns how many buckets there are.
+func (o *Options) Buckets() int { return len(o.starts) }
+
+// Bucket returns the bucket a value falls into. What is below zero or not a number is in the first one,
+// infinity in the last.
+func (o *Options) Bucket(v float64) int {
+	if !(v >= o.first) {
+		return 0
+	}
+	b := math.Log(float64(v*o.step/o.first)+1) / o.logRatio
+	if last := len(o.starts) - 1; b >= float64(last) {
+		return last
+	}
+	return int(b)
+}
+
+// Start returns where a bucket begins.
+func (o *Options) Start(bucket int) float64 { return o.starts[bucket] }
+
+// End returns where a bucket ends: the start of the next. The last bucket has no end; its start stands for it.
+func (o *Options) End(bucket int) float64 { return o.starts[min(bucket+1, len(o.starts)-1)] }

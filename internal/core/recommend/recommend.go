@@ -1,0 +1,131 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recommend turns what containers have used into what they should be given.
+//
+// An Estimator answers for one container, Workload for all containers an autoscaler sizes. The answers are raw:
+// what the user allows (minAllowed, maxAllowed, whole cores) is applied afterwards, by package policy.
+// The package is pure: no clock, no input or output, no state.
+package recommend
+
+import (
+	"math"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// maxAmount is the most of anything that is ever recommended, in millicores or bytes.
+const maxAmount = 1e14
+
+// An Estimator answers what a container should be given, from what it has used. It sets only the resources it has
+// seen samples of: no data, no number. Of what it sets, lower ≤ target ≤ upper holds, and none is below the floor.
+type Estimator interface {
+	Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate
+}
+
+// Params says how usage becomes a recommendation. DefaultParams has upstream's values.
+type Params struct {
+	Margin           float64       // --recommendation-margin-fraction: what is added on top of usage
+	CPU, Memory      Percentiles   // --target-cpu-percentile and its kin
+	CPUConfidence    time.Duration // --confidence-interval-cpu: how much history makes the bounds twice as wide as without end
+	MemoryConfidence time.Duration // --confidence-interval-memory
+	FloorMillicores  float64       // --pod-recommendation-min-cpu-millicores: of a pod, split over its containers
+	FloorMegabytes   float64       // --pod-recommendation-min-memory-mb, in MiB, likewise
+	RoundMillicores  int64         // --round-cpu-millicores: round up to a multiple
+	RoundBytes       int64         // --round-memory-bytes
+}
+
+// Percentiles are the shares of usage (0 to 1) at which the numbers of an Estimate are read off.
+type Percentiles struct{ Lower, Target, Upper float64 }
+
+// DefaultParams returns upstream's defaults.
+func DefaultParams() Params {
+	day := 24 * time.Hour
+	return Params{
+		Margin:           0.15,
+		CPU:              Percentiles{Lower: 0.5, Target: 0.9, Upper: 0.95},
+		Memory:           Percentiles{Lower: 0.5, Target: 0.9, Upper: 0.95},
+		CPUConfidence:    day,
+		MemoryConfidence: day,
+		FloorMillicores:  25,
+		FloorMegabytes:   250,
+		RoundMillicores:  1,
+		RoundBytes:       1,
+	}
+}
+
+// Floor returns what a container of a pod with n sized containers gets at least.
+func (p Params) Floor(n int) cluster.Resources {
+	share := 1 / float64(max(n, 1))
+	return cluster.Amounts(
+		amount(float64(amount(float64(p.FloorMillicores*0.001)*1000))*share),
+		amount(float64(amount(p.FloorMegabytes*1024*1024))*share),
+	)
+}
+
+// Round rounds an amount up to the multiple that is asked for.
+func (p Params) Round(r cluster.Resources) cluster.Resources {
+	r.CPU = roundUp(r.CPU, p.RoundMillicores)
+	r.Memory = roundUp(r.Memory, p.RoundBytes)
+	return r
+}
+
+// Workload returns what the containers of a workload should be given, sorted by container: raw, before the user's
+// bounds. A container that no live pod has any more gets nothing and has no share in the floor, nor has one whose
+// policy is off. A container without any sample of a resource that is sized is left out.
+func Workload(p Params, est Estimator, book *usage.Book, a *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
+	all := book.All(w)
+	n := 0
+	for _, s := range all {
+		if sized(a, s) {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	floor := p.Floor(n)
+	advice := make([]cluster.Advice, 0, n)
+	for _, s := range all {
+		if !sized(a, s) {
+			continue
+		}
+		controls := a.Policy(s.Container()).Controls()
+		e := est.Estimate(s, floor, now)
+		e.Lower = p.Round(e.Lower.Only(controls))
+		e.Target = p.Round(e.Target.Only(controls))
+		e.Upper = p.Round(e.Upper.Only(controls))
+		if !e.Target.Has.Empty() {
+			advice = append(advice, cluster.Advice{Container: s.Container(), Estimate: e, Uncapped: e.Target})
+		}
+	}
+	return advice
+}
+
+func sized(a *cluster.Autoscaler, s *usage.Series) bool {
+	if s.Stale() {
+		return false
+	}
+	policy := a.Policy(s.Container())
+	return policy == nil || !policy.Off
+}
+
+// amount cuts a number to a whole amount between nothing and maxAmount. What is not a number is nothing.
+func amount(v float64) int64 {
+	switch {
+	case v > maxAmount:
+		return maxAmount
+	case v > 0:
+		return int64(v)
+	}
+	return 0
+}
+
+func roundUp(v, unit int64) int64 {
+	if v == 0 || unit <= 1 {
+		return v
+	}
+	return int64(math.Ceil(float64(v)/float64(unit))) * unit
+}

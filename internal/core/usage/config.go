@@ -1,0 +1,83 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Config says how samples are kept. DefaultConfig has upstream's values.
+type Config struct {
+	CPUHalfLife    time.Duration // --cpu-histogram-decay-half-life
+	MemoryHalfLife time.Duration // --memory-histogram-decay-half-life
+	MemoryInterval time.Duration // --memory-aggregation-interval: each container adds one memory peak per interval
+	MemoryCount    int64         // --memory-aggregation-interval-count: how many intervals history lasts
+	OOMBumpRatio   float64       // --oom-bump-up-ratio
+	OOMMinBump     int64         // --oom-min-bump-up-bytes
+
+	OOMFromLimit bool          // bump from the memory limit, where the kill happened, rather than from the request
+	Sidecars     bool          // keep native sidecars too; upstream does not
+	MaxAhead     time.Duration // samples further ahead of the present (Tick) are refused
+}
+
+// DefaultConfig returns upstream's defaults.
+func DefaultConfig() Config {
+	return Config{
+		CPUHalfLife:    24 * time.Hour,
+		MemoryHalfLife: 24 * time.Hour,
+		MemoryInterval: 24 * time.Hour,
+		MemoryCount:    8,
+		OOMBumpRatio:   1.2,
+		OOMMinBump:     100 << 20,
+		MaxAhead:       10 * time.Minute,
+	}
+}
+
+// rules is the part of the configuration that an autoscaler may set for a container.
+type rules struct {
+	interval time.Duration
+	count    int64
+	ratio    float64
+	minBump  int64
+}
+
+func (c Config) rules() rules {
+	return rules{interval: c.MemoryInterval, count: c.MemoryCount, ratio: c.OOMBumpRatio, minBump: c.OOMMinBump}
+}
+
+// keep returns how long history lasts after its last sample.
+func (r *rules) keep() time.Duration { return r.interval * time.Duration(r.count) }
+
+// overrides reports whether a policy sets any of the rules.
+func overrides(p *cluster.ContainerPolicy) bool {
+	return p != nil && (p.MemoryInterval > 0 || p.MemoryCount > 0 || p.OOMBumpRatio > 0 || p.OOMMinBumpSet)
+}
+
+// with returns the rules with those a policy sets replaced.
+func (r rules) with(p *cluster.ContainerPolicy) rules {
+	if p == nil {
+		return r
+	}
+	if p.MemoryInterval > 0 {
+		r.interval = p.MemoryInterval
+	}
+	if p.MemoryCount > 0 {
+		r.count = p.MemoryCount
+	}
+	if p.OOMBumpRatio > 0 {
+		r.ratio = p.OOMBumpRatio
+	}
+	if p.OOMMinBumpSet {
+		r.minBump = p.OOMMinBump
+	}
+	return r
+}
+
+// policyFor returns the policy for a container: the first with its name, else the first for "*", else nil.
+func policyFor(ps []cluster.ContainerPolicy, container string) *cluster.ContainerPolicy {
+	a := cluster.Autoscaler{Policies: ps}
+	return a.Policy(container)
+}

@@ -1,0 +1,48 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+// A Rejection is why a sample, or one resource of it, was not taken.
+type Rejection uint8
+
+// The reasons. They are counted, never logged one by one.
+const (
+	UnknownPod       Rejection = iota // the pod is not tracked, for example because its owner is not known yet
+	UnknownContainer                  // the pod has no such container, or it is not one that is sized
+	BadTime                           // no time, or one outside the years 1970 to 2200
+	Ahead                             // taken later than now
+	NotANumber                        // not a number, or infinite
+	Negative
+	TooLarge   // more than any machine has
+	NoMemory   // a container that uses no memory has not been measured
+	Repeated   // taken at the same time as the one before
+	OutOfOrder // taken before the one before
+	OldOOM     // an OOM kill more than one interval ago
+	rejections
+)
+
+var rejectionNames = [rejections]string{
+	"unknown pod", "unknown container", "bad time", "ahead of time", "not a number", "negative", "too large",
+	"no memory", "repeated", "out of order", "old OOM kill",
+}
+
+// String says it in words.
+func (r Rejection) String() string {
+	if r < rejections {
+		return rejectionNames[r]
+	}
+	return "unknown"
+}
+
+// Rejections returns all reasons, for whoever shows their counts.
+func Rejections() []Rejection {
+	rs := make([]Rejection, rejections)
+	for i := range rs {
+		rs[i] = Rejection(i)
+	}
+	return rs
+}
+
+// Rejected returns how often something was rejected for a reason.
+func (b *Book) Rejected(r Rejection) uint64 { return b.rejected[r] }

@@ -1,0 +1,138 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/histogram"
+)
+
+// A Series is what is known of one container of one workload: of all its pods together, over rollouts and
+// restarts. Read it between two calls to its Book; only the Book changes it.
+type Series struct {
+	CPU    histogram.Histogram // all samples, in cores
+	Memory histogram.Histogram // one peak per pod and interval, in bytes; an OOM kill counts as a higher peak
+
+	container   string
+	load        *workload
+	cpu, memory seen
+	rules       *rules    // the Book's, or the container's own
+	extension   Extension // nil unless asked for
+	instances   *instance // the tracked pods that have this container
+	restored    *restored // what a checkpoint said that still waits for its pod; else nil
+
+	oomAt, oomBytes int64 // the latest OOM kill, and what it showed to be needed
+	savedAt         int64 // when it was last written to a checkpoint
+	version, saved  uint32
+	live            int32 // live pods that have this container
+	stale           bool  // no live pod has it, though the workload has live pods
+	loaded          bool  // a checkpoint has been restored
+	alignCPU        bool  // the next sample is the first after a checkpoint
+	alignMemory     bool
+}
+
+// Container returns the container's name.
+func (s *Series) Container() string { return s.container }
+
+// Workload returns the workload whose container it is.
+func (s *Series) Workload() cluster.Workload { return s.load.key }
+
+// Stale reports whether the container has left the workload: its live pods do without it. When the workload
+// has no live pod at all, the containers it last had are not stale.
+func (s *Series) Stale() bool { return s.stale }
+
+// A Span is how much has been seen of a resource.
+type Span struct {
+	First, Last time.Time // when the first and last sample were taken; zero when there was none
+	Count       int
+}
+
+// Seen returns how much has been seen of a resource. Memory counts its samples, not its peaks.
+func (s *Series) Seen(r cluster.Resource) Span {
+	n := &s.memory
+	if r == cluster.CPU {
+		n = &s.cpu
+	}
+	return Span{First: stamp(n.first), Last: stamp(n.last), Count: int(n.count)}
+}
+
+// LastOOM returns when a pod was last killed for want of memory and how many bytes that showed to be needed.
+// The time is zero when it never happened.
+func (s *Series) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt), s.oomBytes }
+
+// Extension returns what was asked for with Book.Extend, or nil.
+func (s *Series) Extension() Extension { return s.extension }
+
+// An Extension remembers what an algorithm needs beyond the two histograms. A Series has one only when it was
+// asked for (Book.Extend); it sees every accepted sample and every OOM kill once, in the order in which they came.
+type Extension interface {
+	// Observe is told a sample and which of its resources were accepted. It must not allocate in the long run.
+	Observe(s Sample, taken cluster.Set)
+	// ObserveOOM is told an OOM kill and the bytes that it showed to be needed.
+	ObserveOOM(o OOM, needed int64)
+	// AppendBinary and UnmarshalBinary carry it over a restart, inside the checkpoint's Extra: keep it small.
+	AppendBinary(b []byte) ([]byte, error)
+	UnmarshalBinary(data []byte) error
+}
+
+// seen counts samples. Times are Unix nanoseconds, 0 before the first.
+type seen struct{ first, last, count int64 }
+
+func (n *seen) add(at int64) {
+	if n.first == 0 || at < n.first {
+		n.first = at
+	}
+	n.last = max(n.last, at)
+	n.count++
+}
+
+func (n *seen) merge(o seen) {
+	if n.first == 0 || o.first != 0 && o.first < n.first {
+		n.first = o.first
+	}
+	n.last = max(n.last, o.last)
+	n.count += o.count
+}
+
+func (s *Series) unlink(in *instance) {
+	if in.prev != nil {
+		in.prev.next = in.next
+	} else {
+		s.instances = in.next
+	}
+	if in.next != nil {
+		in.next.prev = in.prev
+	}
+	in.prev, in.next = nil, nil
+}
+
+func (s *Series) link(in *instance) {
+	in.series, in.next = s, s.instances
+	if s.instances != nil {
+		s.instances.prev = in
+	}
+	s.instances = in
+}
+
+// lastSeen returns when anything was last heard of the container, or 0.
+func (s *Series) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.oomAt) }
+
+// stamp returns the time of Unix nanoseconds, with 0 as the zero time.
+func stamp(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at).UTC()
+}
+
+// nanos returns a time in Unix nanoseconds, and whether it is one that a cluster can have today.
+func nanos(t time.Time) (int64, bool) {
+	const from, to = 0, 7_258_118_400 // 1970 to 2200
+	if s := t.Unix(); s <= from || s >= to {
+		return 0, false
+	}
+	return t.UnixNano(), true
+}
