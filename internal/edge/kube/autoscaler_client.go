@@ -21,7 +21,7 @@ import (
 // (a quantity of "1.2.3"); one such object must not stop the list of all others.
 type autoscalerObject struct {
 	v1.VerticalPodAutoscaler
-	problem string // why spec or status could not be read; then both are empty
+	problem string // why spec or status could not be read; then the spec is empty
 }
 
 type autoscalerObjectList struct {
@@ -30,7 +30,8 @@ type autoscalerObjectList struct {
 	Items           []autoscalerObject `json:"items"`
 }
 
-// UnmarshalJSON reads an autoscaler, or of an unreadable one its metadata.
+// UnmarshalJSON reads an autoscaler, or of an unreadable one its metadata, and its status if
+// that can be read.
 func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
 	var whole v1.VerticalPodAutoscaler
 	err := json.Unmarshal(data, &whole)
@@ -38,15 +39,20 @@ func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
 		*o = autoscalerObject{VerticalPodAutoscaler: whole}
 		return nil
 	}
-	var meta struct {
+	var parts struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ObjectMeta `json:"metadata"`
+		Status          json.RawMessage   `json:"status"`
 	}
-	if metaErr := json.Unmarshal(data, &meta); metaErr != nil {
-		return metaErr
+	if partsErr := json.Unmarshal(data, &parts); partsErr != nil {
+		return partsErr
 	}
 	*o = autoscalerObject{problem: err.Error()}
-	o.TypeMeta, o.ObjectMeta = meta.TypeMeta, meta.Metadata
+	o.TypeMeta, o.ObjectMeta = parts.TypeMeta, parts.Metadata
+	var status v1.VerticalPodAutoscalerStatus
+	if json.Unmarshal(parts.Status, &status) == nil {
+		o.Status = status
+	}
 	return nil
 }
 

@@ -5,27 +5,18 @@ package kube
 
 import (
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
-
-// A MemoryEviction is a container whose use of memory made the kubelet evict its pod.
-type MemoryEviction struct {
-	Pod       cluster.Key
-	PodUID    string
-	Container string
-	At        time.Time
-	Memory    int64 // bytes it used
-}
 
 // projectEvictionEvent reads the kubelet's event about an evicted pod. The event lists the containers that used more
 // than they asked for, how much, and of what.
-func projectEvictionEvent(e *corev1.Event) []MemoryEviction {
+func projectEvictionEvent(e *corev1.Event) []usage.OOM {
 	if e.Reason != "Evicted" || e.InvolvedObject.Kind != "Pod" {
 		return nil
 	}
@@ -35,21 +26,20 @@ func projectEvictionEvent(e *corev1.Event) []MemoryEviction {
 	if len(containers) != len(usages) || len(containers) != len(resources) {
 		return nil
 	}
-	var out []MemoryEviction
+	var out []usage.OOM
 	for i, name := range containers {
 		if resources[i] != string(corev1.ResourceMemory) {
 			continue
 		}
-		usage, err := resource.ParseQuantity(usages[i])
+		used, err := resource.ParseQuantity(usages[i])
 		if err != nil {
 			continue
 		}
-		out = append(out, MemoryEviction{
+		out = append(out, usage.OOM{
 			Pod:       cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
-			PodUID:    string(e.InvolvedObject.UID),
 			Container: name,
 			At:        utc(e.CreationTimestamp),
-			Memory:    bounded(usage.Value()),
+			Memory:    bounded(used.Value()),
 		})
 	}
 	return out

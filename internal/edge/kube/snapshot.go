@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // A Snapshot is the cluster at one moment. Its reader may keep it as long as it likes; nothing in it changes.
@@ -161,6 +162,13 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 	}
 }
 
+// HasAutoscalers reports whether a namespace has any autoscaler.
+func (w *World) HasAutoscalers(namespace string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.autoscalers.namespaces[namespace]) > 0
+}
+
 // Scale returns what a controller says of its replicas. Of a controller that is not watched it is what was read last;
 // the first question gets an unknown scale.
 func (w *World) Scale(controller cluster.Workload) cluster.Scale {
@@ -205,16 +213,16 @@ func (w *World) Nodes() []cluster.Node {
 
 // MemoryEvictions returns the containers whose use of memory made the kubelet evict their pods, as long as the API
 // server remembers (an hour, usually), oldest first. The same ones come again each time.
-func (w *World) MemoryEvictions() []MemoryEviction {
+func (w *World) MemoryEvictions() []usage.OOM {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []MemoryEviction
+	var out []usage.OOM
 	for _, names := range w.evictions.namespaces {
 		for _, e := range names {
 			out = append(out, e...)
 		}
 	}
-	slices.SortFunc(out, func(a, b MemoryEviction) int {
+	slices.SortFunc(out, func(a, b usage.OOM) int {
 		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container))
 	})
 	return out

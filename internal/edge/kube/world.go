@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // A PodScope says which pods are watched.
@@ -56,7 +57,7 @@ type World struct {
 	limitItems  store[[]limitItem]
 	limits      map[string]cluster.LimitRange
 	nodes       store[cluster.Node]
-	evictions   store[[]MemoryEviction]
+	evictions   store[[]usage.OOM]
 	owners      owners
 	arrived     chan struct{} // if somebody waits: closed when an owner becomes known
 }
@@ -78,7 +79,7 @@ func NewWorld(c *Clients, o Options) *World {
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.indexAutoscaler}
 	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
-	w.evictions = store[[]MemoryEviction]{mu: &w.mu}
+	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
 		known:  make(map[groupKind]*store[controller]),
 		kinds:  newKinds(&w.mu, o.Log),

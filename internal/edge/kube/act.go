@@ -1,0 +1,112 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// Actor changes pods. Each change names the pod's UID, so that it cannot hit another pod of the same name. An error is
+// one of the refusals, or something that may pass.
+type Actor struct{ core rest.Interface }
+
+// NewActor returns an Actor.
+func NewActor(c *Clients) *Actor { return &Actor{core: c.Core.CoreV1().RESTClient()} }
+
+// A podPatch is a strategic merge patch: containers are found by name.
+type podPatch struct {
+	Metadata metadataPatch `json:"metadata"`
+	Spec     *specPatch    `json:"spec,omitempty"`
+}
+
+type metadataPatch struct {
+	UID         string             `json:"uid"`
+	Annotations map[string]*string `json:"annotations,omitempty"` // nil removes one
+}
+
+type specPatch struct {
+	Containers []containerPatch `json:"containers"`
+}
+
+type containerPatch struct {
+	Name      string                      `json:"name"`
+	Resources corev1.ResourceRequirements `json:"resources"`
+}
+
+// Resize sets the requests and limits of the fitted containers of a running pod. Amounts that are not set in fitted stay
+// as they are in the pod.
+func (a *Actor) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.Fitted) error {
+	spec := new(specPatch)
+	for i := range fitted {
+		f := &fitted[i]
+		r := corev1.ResourceRequirements{Requests: quantities(f.Requests), Limits: quantities(f.Limits)}
+		if r.Requests != nil || r.Limits != nil {
+			spec.Containers = append(spec.Containers, containerPatch{Name: f.Container, Resources: r})
+		}
+	}
+	if len(spec.Containers) == 0 {
+		return nil
+	}
+	patch := podPatch{Metadata: metadataPatch{UID: p.UID}, Spec: spec}
+	if err := a.patch(ctx, p, patch, "resize"); err != nil {
+		return fmt.Errorf("resize pod %s: %w", p.Key, err)
+	}
+	return nil
+}
+
+// Annotate sets annotations of a pod, and removes some.
+func (a *Actor) Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error {
+	annotations := make(map[string]*string, len(set)+len(remove))
+	for _, k := range remove {
+		annotations[k] = nil
+	}
+	for k, v := range set {
+		annotations[k] = &v
+	}
+	if len(annotations) == 0 {
+		return nil
+	}
+	patch := podPatch{Metadata: metadataPatch{UID: p.UID, Annotations: annotations}}
+	if err := a.patch(ctx, p, patch); err != nil {
+		return fmt.Errorf("annotate pod %s: %w", p.Key, err)
+	}
+	return nil
+}
+
+func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subresource ...string) error {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	return refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
+		SubResource(subresource...).Body(data).Do(ctx).Error())
+}
+
+// Evict asks for a pod to be evicted. Disruption budgets are the API server's to keep: ErrBudget says that one does not
+// allow it now. It is not tried again here.
+func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
+	uid := types.UID(p.UID)
+	err := a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+		MaxRetries(0).
+		Body(&policyv1.Eviction{
+			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+		}).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("evict pod %s: %w", p.Key, refused(err))
+	}
+	return nil
+}

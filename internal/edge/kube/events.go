@@ -1,0 +1,70 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// EventSource is the component that events are from; people and tools filter by upstream's name.
+const EventSource = "vpa-updater"
+
+// Events tells of what was done in Kubernetes events, in upstream's words. Sending is somebody else's goroutine; events
+// that cannot be sent are lost, as events are.
+type Events struct {
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+}
+
+// NewEvents begins to send events. Stop ends it.
+func NewEvents(c *Clients) *Events {
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Core.CoreV1().Events("")})
+	return &Events{
+		broadcaster: b,
+		recorder:    b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: EventSource}),
+	}
+}
+
+// Stop sends what is waiting and ends.
+func (e *Events) Stop() { e.broadcaster.Shutdown() }
+
+// Evicted tells the pod and its autoscaler that the pod was evicted.
+func (e *Events) Evicted(p *cluster.Pod, a *cluster.Autoscaler) {
+	e.Pod(p, "EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation.")
+	e.Autoscaler(a, "EvictedPod", "VPA Updater evicted Pod "+p.Name+" to apply resource recommendation.")
+}
+
+// Resized tells the pod that it was resized in place.
+func (e *Events) Resized(p *cluster.Pod) {
+	e.Pod(p, "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
+}
+
+// ResizeSkipped tells the pod that it is not resized because its node could not take less than what is recommended now.
+func (e *Events) ResizeSkipped(p *cluster.Pod) {
+	e.Pod(p, "InPlaceResizeSkipped",
+		"Previously recorded in-place update was infeasible, current recommendation is not lower than previous, skipping resize")
+}
+
+// Pod sends an event about a pod.
+func (e *Events) Pod(p *cluster.Pod, reason, message string) {
+	e.recorder.Event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID),
+	}, corev1.EventTypeNormal, reason, message)
+}
+
+// Autoscaler sends an event about an autoscaler.
+func (e *Events) Autoscaler(a *cluster.Autoscaler, reason, message string) {
+	e.recorder.Event(&corev1.ObjectReference{
+		APIVersion: v1.GroupVersion().String(), Kind: "VerticalPodAutoscaler",
+		Namespace: a.Namespace, Name: a.Name, UID: types.UID(a.UID),
+	}, corev1.EventTypeNormal, reason, message)
+}

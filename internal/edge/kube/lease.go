@@ -1,0 +1,66 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// A Lease is the sign of life of the webhook: it renews the lease, and the updater evicts nobody unless it is fresh.
+type Lease struct {
+	name   string
+	leases typedcoordinationv1.LeaseInterface
+}
+
+// NewLease returns the lease of a name. It sends nothing.
+func NewLease(c *Clients, namespace, name string) *Lease {
+	return &Lease{name: name, leases: c.Leases.CoordinationV1().Leases(namespace)}
+}
+
+// Renew says that holder is alive. Every replica renews the same lease; when another was faster, that will do.
+func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
+	lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = l.leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: l.name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	} else if err == nil {
+		renewed := metav1.NewMicroTime(now)
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &renewed
+		_, err = l.leases.Update(ctx, lease, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("renew lease %s: %w", l.name, refused(err))
+	}
+	return nil
+}
+
+// IsFresh reports whether the lease was created or renewed within the last timeout. A lease that does not exist is not.
+func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error) {
+	lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read lease %s: %w", l.name, refused(err))
+	}
+	if lease.CreationTimestamp.Add(timeout).After(now) {
+		return true, nil
+	}
+	return lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Add(timeout).After(now), nil
+}

@@ -1,0 +1,87 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"errors"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Why the API server refuses a write, as far as callers tell reasons apart. Each wraps the API server's own error.
+var (
+	ErrNotFound     = errors.New("not found")         // the object is gone
+	ErrConflict     = errors.New("changed")           // the object has been changed, or replaced by one of the same name
+	ErrBudget       = errors.New("disruption budget") // a PodDisruptionBudget does not allow the eviction now
+	ErrNodeCapacity = errors.New("node too small")    // the resize asks for more than the pod's node has
+	ErrForbidden    = errors.New("forbidden")         // a quota, an admission plugin or access control forbids it
+	ErrInvalid      = errors.New("invalid")           // such as a resize that would change the pod's QoS class
+	ErrUnsupported  = errors.New("not supported")     // this API server has no such subresource
+	ErrBusy         = errors.New("server overloaded") // try again later
+)
+
+// A refusal reads like the API server's error and is one of the reasons above.
+type refusal struct{ reason, err error }
+
+func (r refusal) Error() string        { return r.err.Error() }
+func (r refusal) Unwrap() error        { return r.err }
+func (r refusal) Is(target error) bool { return target == r.reason }
+
+// refused adds the reason to an error of the API server. Other errors, and nil, stay as they are.
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	if reason := reasonOf(err); reason != nil {
+		return refusal{reason, err}
+	}
+	return err
+}
+
+func reasonOf(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+			return ErrUnsupported // no handler for the path, rather than no object
+		}
+		return ErrNotFound
+	case apierrors.IsConflict(err):
+		return ErrConflict
+	case apierrors.IsTooManyRequests(err):
+		if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+			return ErrBudget
+		}
+		return ErrBusy
+	case apierrors.IsForbidden(err):
+		if apierrors.HasStatusCause(err, "NodeCapacity") || strings.Contains(err.Error(), "node didn't have enough allocatable") {
+			return ErrNodeCapacity
+		}
+		return ErrForbidden
+	case apierrors.IsInvalid(err):
+		if concernsUID(err) {
+			return ErrConflict
+		}
+		return ErrInvalid
+	case apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
+		return ErrBusy
+	}
+	return nil
+}
+
+// concernsUID reports whether a patch was refused because the object has another UID than the patch names.
+func concernsUID(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, c := range status.Status().Details.Causes {
+		if c.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}
