@@ -117,7 +117,9 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 		if !ok || d.Pod.Created.Before(e.at.Truncate(time.Second)) {
 			continue
 		}
-		help := d.Wanted.Why == Fits || given(d.Pod, e.with)
+		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if
+		// that is much different.
+		help := d.Wanted.Why == Fits || given(d.Pod, e.with) && !given(d.Pod, d.With)
 		if before, ok := out[w]; !ok || before {
 			out[w] = help
 		}

@@ -89,7 +89,8 @@ func (t *turn) try(do Act, against []obstacle, because Why) {
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Because = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
-	if t.g != nil && !t.isDown() {
+	free := t.isDown() || do == Resize && t.isWaived() && !t.d.Fallback
+	if t.g != nil && !free {
 		t.g.spent++
 	}
 }
@@ -253,12 +254,17 @@ func (t *turn) overBudget() (Reason, bool) {
 	return t.g.whyNot(), true
 }
 
-// overBudgetInPlace lets the user waive the budget for resizes that restart no container.
 func (t *turn) overBudgetInPlace() (Reason, bool) {
-	if t.b.SkipInPlace && !restarts(t.d.Pod, t.d.With) {
+	if t.isWaived() {
 		return Reason{}, false
 	}
 	return t.overBudget()
+}
+
+// isWaived reports whether a resize needs no budget because it restarts no container: when the user says so, and at the
+// end of a startup boost, which only takes CPU away that the pod was not meant to keep.
+func (t *turn) isWaived() bool {
+	return (t.b.SkipInPlace || t.d.Wanted.Why == BoostOver) && !restarts(t.d.Pod, t.d.With)
 }
 
 func (t *turn) isDown() bool { return isDown(t.now, t.b, t.d.Pod) }

@@ -1,0 +1,615 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
+
+// A transcript is a sequence of blocks: commands, a line of dashes, and what they print, up to an empty line. A line that
+// begins with # is a comment.
+//
+// The commands:
+//
+//	pods NS/NAME COUNT [kind=K] [template=...] CONTAINER [/ CONTAINER]...  a workload, by default a Deployment whose
+//	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
+//	pod NS/POD OPTION...          changes one pod: age=D pending unready[=D] unscheduled deleting finished ownerless
+//	                              oom=LIVED/AGO[/now] resize=STATE/D[/message] observed=A,B restart=memory
+//	                              asks=R runs=R boosted=R: the first container's spec, what runs, and what it had
+//	                              before its boost; R is RESOURCES and limits, with commas
+//	scale NS/NAME N|unknown       what the workload's direct controller says of its replicas
+//	autoscale NS/NAME [mode=M] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D]
+//	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES]   bounds are half and twice the target
+//	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
+//	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
+//	node NAME RESOURCES [cordoned]
+//	budget OPTION...              skip-in-place in-place per-vpa boost min-replicas=N tolerance=F
+//	after D                       time passes
+//	plan [NS/NAME]...             prints the decisions, of the given autoscalers if any are given
+//	do [webhook=off] [refuse]     executes them: pods are resized, evicted ones replaced; new ones are not ready
+//	ready                         every pod runs and is ready
+type transcript struct {
+	now      time.Time
+	budget   Budget
+	ledger   *Ledger
+	as       []*cluster.Autoscaler
+	pods     []*cluster.Pod
+	template map[cluster.Workload][]cluster.Container
+	scales   map[cluster.Workload]cluster.Scale
+	limits   map[string]policy.Limits
+	nodes    []cluster.Node
+	born     int
+}
+
+func newTranscript() *transcript {
+	return &transcript{
+		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
+		budget:   DefaultBudget(),
+		ledger:   NewLedger(),
+		template: map[cluster.Workload][]cluster.Container{},
+		scales:   map[cluster.Workload]cluster.Scale{},
+		limits:   map[string]policy.Limits{},
+	}
+}
+
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := newTranscript().replay(string(raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(raw) {
+				t.Errorf("the transcript differs; run with -update and read the diff. It is now:\n%s", got)
+			}
+		})
+	}
+}
+
+// replay returns the transcript with what its commands print today.
+func (s *transcript) replay(text string) (string, error) {
+	var out, printed strings.Builder
+	skipping := false
+	for n, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		switch {
+		case skipping && line != "":
+			continue
+		case skipping:
+			skipping = false
+			out.WriteString("\n")
+		case line == "----":
+			out.WriteString("----\n" + printed.String())
+			printed.Reset()
+			skipping = true
+		default:
+			out.WriteString(line + "\n")
+			if err := s.command(line, &printed); err != nil {
+				return "", fmt.Errorf("line %d: %w", n+1, err)
+			}
+		}
+	}
+	return out.String(), nil
+}
+
+func (s *transcript) command(line string, out *strings.Builder) error {
+	f := strings.Fields(line)
+	if len(f) == 0 || strings.HasPrefix(f[0], "#") {
+		return nil
+	}
+	commands := map[string]func([]string) error{
+		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
+		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "node": s.addNode, "budget": s.setBudget,
+		"after": s.after, "ready": s.ready,
+		"plan": func(f []string) error { s.print(s.plan(), f, out); return nil },
+		"do":   s.execute,
+	}
+	c, ok := commands[f[0]]
+	if !ok {
+		return fmt.Errorf("unknown command %q", f[0])
+	}
+	return c(f[1:])
+}
+
+func (s *transcript) world() World {
+	return World{
+		Governed: Gather(s.as, s.pods), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Ledger: s.ledger,
+	}
+}
+
+// plan plans twice, the second time with everything shuffled, and insists on the same decisions.
+func (s *transcript) plan() []Decision {
+	ds := Plan(s.now, s.world(), s.budget)
+	shuffled := s.world()
+	r := rand.New(rand.NewPCG(1, uint64(len(ds))))
+	shuffle(r, &shuffled)
+	if again := Plan(s.now, shuffled, s.budget); describe(again) != describe(ds) {
+		panic("another order of the world gives another plan:\n" + describe(ds) + "\n" + describe(again))
+	}
+	return ds
+}
+
+func shuffle(r *rand.Rand, w *World) {
+	r.Shuffle(len(w.Governed), func(i, j int) { w.Governed[i], w.Governed[j] = w.Governed[j], w.Governed[i] })
+	for _, g := range w.Governed {
+		r.Shuffle(len(g.Pods), func(i, j int) { g.Pods[i], g.Pods[j] = g.Pods[j], g.Pods[i] })
+	}
+	r.Shuffle(len(w.Nodes), func(i, j int) { w.Nodes[i], w.Nodes[j] = w.Nodes[j], w.Nodes[i] })
+}
+
+func describe(ds []Decision) string {
+	var b strings.Builder
+	for _, d := range ds {
+		fmt.Fprintf(&b, "%s %s %s %v %v\n", d.Pod.Key, d.Do, d.Reason, d.Fallback, d.Unboost)
+	}
+	return b.String()
+}
+
+func (s *transcript) print(ds []Decision, only []string, out *strings.Builder) {
+	ds = slices.DeleteFunc(ds, func(d Decision) bool {
+		return len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
+	})
+	width := 0
+	for _, d := range ds {
+		width = max(width, len(d.Pod.Key.String()))
+	}
+	for _, d := range ds {
+		act := d.Do.String()
+		if d.Fallback {
+			act += "/evict"
+		}
+		fmt.Fprintf(out, "%-*s  %-12s  %s", width, d.Pod.Key, act, d.Reason)
+		if d.Do == Leave && d.Wanted.Why != Fits {
+			fmt.Fprintf(out, " (%s)", d.Wanted)
+		}
+		if len(d.Unboost) > 0 {
+			fmt.Fprintf(out, " (unboost %s)", strings.Join(d.Unboost, ", "))
+		}
+		out.WriteString("\n")
+	}
+}
+
+// execute does what the plan says, as the cluster would.
+func (s *transcript) execute(f []string) error {
+	webhook, refuse := !slices.Contains(f, "webhook=off"), slices.Contains(f, "refuse")
+	ds := s.plan()
+	s.ledger.Learn(s.now, ds)
+	for _, d := range ds {
+		switch d.Do {
+		case Resize:
+			if refuse {
+				s.ledger.Refused(s.now, d)
+				continue
+			}
+			s.ledger.Done(s.now, d)
+			set(d.Pod, d.With)
+			for _, c := range d.Unboost {
+				d.Pod.Container(c).Boosted = nil
+			}
+		case Evict:
+			s.ledger.Done(s.now, d)
+			s.replace(d, webhook)
+		case Leave:
+		}
+	}
+	return nil
+}
+
+func set(p *cluster.Pod, fits []policy.Fitted) {
+	for _, f := range fits {
+		c := p.Container(f.Container)
+		c.Requests, c.Limits, c.Applied = f.Requests.Or(c.Requests), f.Limits.Or(c.Limits), nil
+	}
+}
+
+func (s *transcript) replace(d Decision, webhook bool) {
+	old := d.Pod
+	s.born++
+	p := &cluster.Pod{
+		Key: cluster.Key{Namespace: old.Namespace, Name: fmt.Sprintf("%s.%d", strings.SplitN(old.Name, ".", 2)[0], s.born)},
+		UID: fmt.Sprintf("uid-%d", s.born), Controller: old.Controller, Top: old.Top, Node: old.Node, Created: s.now,
+		Started: s.now, ReadySince: s.now, Phase: cluster.Pending,
+		Containers: slices.Clone(s.template[old.Top]),
+	}
+	if p.Node == "" {
+		p.Node = "somewhere"
+	}
+	if webhook {
+		set(p, policy.Fit(d.Autoscaler, s.limits[p.Namespace], p))
+	}
+	s.pods[slices.Index(s.pods, old)] = p
+}
+
+func (s *transcript) after(f []string) error {
+	d, err := time.ParseDuration(f[0])
+	s.now = s.now.Add(d)
+	return err
+}
+
+func (s *transcript) ready([]string) error {
+	for _, p := range s.pods {
+		if !p.Ready {
+			p.Phase, p.Ready, p.ReadySince = cluster.Running, true, s.now
+		}
+	}
+	return nil
+}
+
+func (s *transcript) addPods(f []string) error {
+	key, count := parseKey(f[0]), 0
+	if _, err := fmt.Sscan(f[1], &count); err != nil {
+		return err
+	}
+	top := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: key.Namespace, Name: key.Name}
+	rest := f[2:]
+	if kind, ok := strings.CutPrefix(rest[0], "kind="); ok {
+		top.Kind, top.Group, _ = strings.Cut(kind, ".")
+		rest = rest[1:]
+	}
+	controller := top
+	if top.Kind == "Deployment" {
+		controller.Kind, controller.Name = "ReplicaSet", top.Name+"-7d4"
+	}
+	var containers []cluster.Container
+	for i, part := range split(rest, "/") {
+		r, err := sections(part[1:], "", "limits")
+		if err != nil {
+			return err
+		}
+		containers = append(containers, cluster.Container{
+			Name: part[0], Index: uint8(i), Requests: r[""], Limits: r["limits"],
+		})
+	}
+	s.template[top] = containers
+	s.scales[controller] = cluster.Scale{Known: true, Replicas: int32(count), Ready: int32(count)}
+	for i := range count {
+		name := fmt.Sprintf("%s-%d", key.Name, i)
+		s.pods = append(s.pods, &cluster.Pod{
+			Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: "uid-" + name,
+			Controller: controller, Top: top, Node: "somewhere", Created: s.now.Add(-time.Hour),
+			Started: s.now.Add(-time.Hour), ReadySince: s.now.Add(-time.Hour), Phase: cluster.Running, Ready: true,
+			Containers: slices.Clone(containers),
+		})
+	}
+	return nil
+}
+
+func (s *transcript) changePod(f []string) error {
+	key := parseKey(f[0])
+	i := slices.IndexFunc(s.pods, func(p *cluster.Pod) bool { return p.Key == key })
+	if i < 0 {
+		return fmt.Errorf("no pod %s", key)
+	}
+	p := s.pods[i]
+	first := &p.Containers[0]
+	for _, option := range f[1:] {
+		name, value, _ := strings.Cut(option, "=")
+		parts := strings.Split(value, "/")
+		var err error
+		ago := func(n int) time.Time {
+			d, e := time.ParseDuration(parts[n])
+			err = errors.Join(err, e)
+			return s.now.Add(-d)
+		}
+		switch name {
+		case "age":
+			p.Created = ago(0)
+			p.Started = p.Created
+		case "pending":
+			p.Phase, p.Ready = cluster.Pending, false
+		case "unready":
+			p.Ready, p.ReadySince = false, s.now
+			if value != "" {
+				p.ReadySince = ago(0)
+			}
+		case "unscheduled":
+			p.Node, p.Phase, p.Ready, p.Started = "", cluster.Pending, false, time.Time{}
+		case "deleting":
+			p.Deleting = true
+		case "finished":
+			p.Phase = cluster.Succeeded
+		case "ownerless":
+			p.Controller = cluster.Workload{}
+		case "oom":
+			e := cluster.Exit{OOM: true, Code: 137, Finished: ago(1), Now: len(parts) > 2}
+			lived, perr := time.ParseDuration(parts[0])
+			err = errors.Join(err, perr)
+			e.Started = e.Finished.Add(-lived)
+			first.Exit = &e
+		case "resize":
+			states := map[string]cluster.ResizeState{
+				"deferred": cluster.ResizeDeferred, "infeasible": cluster.ResizeInfeasible,
+				"in-progress": cluster.ResizeInProgress, "error": cluster.ResizeError, "unknown": cluster.ResizeUnknown,
+				"none": cluster.NoResize,
+			}
+			state, ok := states[parts[0]]
+			if !ok {
+				return fmt.Errorf("no resize state %q", parts[0])
+			}
+			if p.Resize = nil; state != cluster.NoResize {
+				p.Resize = &cluster.Resize{State: state, Since: ago(1)}
+				if len(parts) > 2 {
+					p.Resize.Message = strings.ReplaceAll(parts[2], "_", " ")
+				}
+			}
+		case "observed":
+			p.Observed = strings.ReplaceAll(value, ",", ", ")
+		case "restart":
+			res, ok := cluster.ParseResource(value)
+			if !ok {
+				return fmt.Errorf("no resource %q", value)
+			}
+			first.Restart = first.Restart.With(res)
+		case "runs", "boosted":
+			var had map[string]cluster.Resources
+			had, err = sections(strings.Split(value, ","), "", "limits")
+			applied := &cluster.Applied{Requests: had[""], Limits: had["limits"]}
+			if name == "runs" {
+				first.Applied = applied
+			} else {
+				first.Boosted = applied
+			}
+		case "asks":
+			var now map[string]cluster.Resources
+			now, err = sections(strings.Split(value, ","), "", "limits")
+			first.Requests, first.Limits = now[""], now["limits"]
+		default:
+			return fmt.Errorf("no option %q", option)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *transcript) setScale(f []string) error {
+	key := parseKey(f[0])
+	for _, p := range s.pods {
+		if p.Top.Name != key.Name || p.Top.Namespace != key.Namespace {
+			continue
+		}
+		if f[1] == "unknown" {
+			delete(s.scales, p.Controller)
+			continue
+		}
+		n, err := strconv.Atoi(f[1])
+		if err != nil {
+			return err
+		}
+		s.scales[p.Controller] = cluster.Scale{Known: true, Replicas: int32(n)}
+	}
+	return nil
+}
+
+func (s *transcript) addAutoscaler(f []string) error {
+	key := parseKey(f[0])
+	a := &cluster.Autoscaler{Key: key, Target: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: key.Namespace, Name: key.Name}}
+	for _, p := range s.pods {
+		if p.Top.Namespace == key.Namespace && p.Top.Name == key.Name {
+			a.Target = p.Top
+		}
+	}
+	for _, option := range f[1:] {
+		name, value, _ := strings.Cut(option, "=")
+		var err error
+		switch name {
+		case "mode":
+			var ok bool
+			if a.Mode, ok = cluster.ParseMode(value); !ok {
+				return fmt.Errorf("no mode %q", value)
+			}
+		case "min-replicas":
+			var n int
+			n, err = strconv.Atoi(value)
+			a.MinReplicas = int32(n)
+		case "require":
+			direction, names, _ := strings.Cut(value, ":")
+			r := cluster.EvictionRequirement{Higher: direction == "higher"}
+			for _, n := range strings.Split(names, ",") {
+				res, ok := cluster.ParseResource(n)
+				if !ok {
+					return fmt.Errorf("no resource %q", n)
+				}
+				r.Resources = r.Resources.With(res)
+			}
+			a.Requirements = append(a.Requirements, r)
+		case "oom":
+			a.EvictAfterOOM, err = time.ParseDuration(value)
+		case "boost":
+			a.Boost = &cluster.Boost{Factor: 2}
+			a.Boost.Duration, err = time.ParseDuration(value)
+		default:
+			return fmt.Errorf("no option %q", option)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.as = slices.DeleteFunc(s.as, func(o *cluster.Autoscaler) bool { return o.Key == key })
+	s.as = append(s.as, a)
+	return nil
+}
+
+func (s *transcript) autoscaler(name string) (*cluster.Autoscaler, error) {
+	for _, a := range s.as {
+		if a.Key == parseKey(name) {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("no autoscaler %s", name)
+}
+
+func (s *transcript) advise(f []string) error {
+	a, err := s.autoscaler(f[0])
+	if err != nil {
+		return err
+	}
+	r, err := sections(f[2:], "", "lower", "upper")
+	if err != nil {
+		return err
+	}
+	e := cluster.Estimate{Target: r[""], Lower: r["lower"], Upper: r["upper"]}
+	for _, res := range cluster.All {
+		if v, ok := e.Target.Get(res); ok {
+			e.Lower = e.Lower.Or(cluster.Resources{}.Set(res, v/2))
+			e.Upper = e.Upper.Or(cluster.Resources{}.Set(res, v*2))
+		}
+	}
+	a.Advice = slices.DeleteFunc(a.Advice, func(x cluster.Advice) bool { return x.Container == f[1] })
+	a.Advice = append(a.Advice, cluster.Advice{Container: f[1], Estimate: e})
+	return nil
+}
+
+func (s *transcript) setPolicy(f []string) error {
+	a, err := s.autoscaler(f[0])
+	if err != nil {
+		return err
+	}
+	cp := cluster.ContainerPolicy{Container: f[1]}
+	words := slices.DeleteFunc(slices.Clone(f[2:]), func(w string) bool {
+		cp.Off = cp.Off || w == "off"
+		cp.RequestsOnly = cp.RequestsOnly || w == "requests-only"
+		return w == "off" || w == "requests-only"
+	})
+	r, err := sections(words, "", "min", "max")
+	cp.MinAllowed, cp.MaxAllowed = r["min"], r["max"]
+	a.Policies = append(a.Policies, cp)
+	return err
+}
+
+func (s *transcript) setRange(f []string) error {
+	r, err := sections(f[2:], "", "min", "max", "default")
+	if err != nil {
+		return err
+	}
+	l := s.limits[f[0]]
+	bound := cluster.Range{Min: r["min"], Max: r["max"], Default: r["default"]}
+	if f[1] == "pod" {
+		l.Range.Pod = bound
+	} else {
+		l.Range.Container = bound
+	}
+	s.limits[f[0]] = l
+	return nil
+}
+
+func (s *transcript) addNode(f []string) error {
+	cordoned := slices.Contains(f, "cordoned")
+	r, err := sections(slices.DeleteFunc(f[1:], func(w string) bool { return w == "cordoned" }), "")
+	s.nodes = append(s.nodes, cluster.Node{Name: f[0], Allocatable: r[""], Ready: true, Cordoned: cordoned})
+	return err
+}
+
+func (s *transcript) setBudget(f []string) error {
+	for _, option := range f {
+		name, value, _ := strings.Cut(option, "=")
+		var err error
+		switch name {
+		case "skip-in-place":
+			s.budget.SkipInPlace = true
+		case "in-place":
+			s.budget.InPlace = true
+		case "per-vpa":
+			s.budget.PerVPAConfig = true
+		case "boost":
+			s.budget.StartupBoost = true
+		case "min-replicas":
+			s.budget.MinReplicas, err = strconv.Atoi(value)
+		case "tolerance":
+			s.budget.Tolerance, err = strconv.ParseFloat(value, 64)
+		default:
+			return fmt.Errorf("no option %q", option)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sections parses amounts; a word that is a name begins a section. The first section has the first name.
+func sections(words []string, names ...string) (map[string]cluster.Resources, error) {
+	out := map[string]cluster.Resources{}
+	at := names[0]
+	for _, w := range words {
+		if slices.Contains(names, w) {
+			at = w
+			continue
+		}
+		name, value, ok := strings.Cut(w, "=")
+		res, known := cluster.ParseResource(name)
+		if !ok || !known {
+			return nil, fmt.Errorf("no amount: %q", w)
+		}
+		v, err := parseAmount(res, value)
+		if err != nil {
+			return nil, err
+		}
+		out[at] = out[at].Set(res, v)
+	}
+	return out, nil
+}
+
+func parseAmount(res cluster.Resource, s string) (int64, error) {
+	factor := int64(1)
+	if res == cluster.CPU {
+		factor = 1000
+		if n, ok := strings.CutSuffix(s, "m"); ok {
+			s, factor = n, 1
+		}
+	}
+	for suffix, size := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30} {
+		if n, ok := strings.CutSuffix(s, suffix); ok {
+			s, factor = n, size
+		}
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	return int64(v * float64(factor)), err
+}
+
+func parseKey(s string) cluster.Key {
+	ns, name, _ := strings.Cut(s, "/")
+	return cluster.Key{Namespace: ns, Name: name}
+}
+
+func split(words []string, separator string) [][]string {
+	out := [][]string{nil}
+	for _, w := range words {
+		if w == separator {
+			out = append(out, nil)
+			continue
+		}
+		out[len(out)-1] = append(out[len(out)-1], w)
+	}
+	return out
+}
