@@ -132,9 +132,8 @@ func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string
 	if len(p.Extra) > 0 {
 		o.Annotations = map[string]string{annotationWindow: checkpointAnnotation(p)}
 	}
-	raw, err := c.client.Post().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).
-		Body(o).Do(ctx).Raw()
-	return c.answer(raw, err)
+	return c.answer(body(c.client.Post().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).
+		Body(o).Do(ctx)))
 }
 
 // patch replaces the status of a checkpoint as it was last seen.
@@ -155,9 +154,8 @@ func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpoin
 	if err != nil {
 		return err
 	}
-	raw, err := c.client.Patch(types.JSONPatchType).Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).
-		Name(at.name).Body(data).Do(ctx).Raw()
-	return c.answer(raw, err)
+	return c.answer(body(c.client.Patch(types.JSONPatchType).Namespace(key.Autoscaler.Namespace).
+		Resource(v1.ResourceCheckpoints).Name(at.name).Body(data).Do(ctx)))
 }
 
 // answer remembers the version that the API server says a checkpoint now has.
@@ -175,7 +173,7 @@ func (c *Checkpoints) answer(raw []byte, err error) error {
 
 // read looks at the checkpoint of a name. If it is of the key it is remembered; else what is returned has no name.
 func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) (checkpointAt, error) {
-	raw, err := c.client.Get().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(name).Do(ctx).Raw()
+	raw, err := body(c.client.Get().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(name).Do(ctx))
 	if err != nil {
 		return checkpointAt{}, err
 	}
@@ -252,8 +250,8 @@ func (c *Checkpoints) Delete(ctx context.Context, key CheckpointKey) error {
 func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) error {
 	o := metav1.ListOptions{Limit: pageSize}
 	for {
-		raw, err := c.client.Get().Namespace(c.namespace).Resource(v1.ResourceCheckpoints).
-			VersionedParams(&o, listParameters).Do(ctx).Raw()
+		raw, err := body(c.client.Get().Namespace(c.namespace).Resource(v1.ResourceCheckpoints).
+			VersionedParams(&o, listParameters).Do(ctx))
 		if err != nil {
 			return fmt.Errorf("list checkpoints: %w", refused(err))
 		}

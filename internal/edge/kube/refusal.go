@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // Why the API server refuses a write, as far as callers tell reasons apart. Each wraps the API server's own error.
@@ -84,4 +85,12 @@ func concernsUID(err error) bool {
 		}
 	}
 	return false
+}
+
+// body returns the body of an answer, undecoded. Result.Raw alone would lose what an error says.
+func body(r rest.Result) ([]byte, error) {
+	if err := r.Error(); err != nil {
+		return nil, err
+	}
+	return r.Raw()
 }

@@ -213,8 +213,8 @@ func scaleReaderFor(c rest.Interface) scaleReader {
 		if w.Group == "" {
 			path = []string{"/api", k.version}
 		}
-		raw, err := c.Get().AbsPath(path...).Namespace(w.Namespace).Resource(k.resource).Name(w.Name).
-			SubResource("scale").SetHeader("Accept", "application/json").Do(ctx).Raw()
+		raw, err := body(c.Get().AbsPath(path...).Namespace(w.Namespace).Resource(k.resource).Name(w.Name).
+			SubResource("scale").SetHeader("Accept", "application/json").Do(ctx))
 		if err != nil {
 			return nil, err
 		}

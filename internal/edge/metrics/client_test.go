@@ -1,0 +1,88 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+)
+
+func serve(t *testing.T, h http.HandlerFunc, namespace string, hooks Hooks) *Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	c, err := New(&rest.Config{Host: srv.URL}, srv.Client(), namespace, hooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestOnePassIsOneRequest(t *testing.T) {
+	list := randomList(rand.New(rand.NewPCG(7, 8)))
+	for form, reply := range map[string][]byte{"application/vnd.kubernetes.protobuf": asProtobuf(t, list), "application/json": asJSON(t, list)} {
+		for namespace, path := range map[string]string{
+			"":     "/apis/metrics.k8s.io/v1beta1/pods",
+			"shop": "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods",
+		} {
+			var paths []string
+			var answers []error
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				paths = append(paths, r.URL.Path)
+				if a := r.Header.Get("Accept"); !strings.HasPrefix(a, "application/vnd.kubernetes.protobuf,") {
+					t.Errorf("accepts %q, want protobuf first", a)
+				}
+				w.Header().Set("Content-Type", form)
+				_, _ = w.Write(reply)
+			}, namespace, Hooks{Answered: func(err error) { answers = append(answers, err) }})
+
+			got, err := c.Samples(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(twin(list), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", form, diff)
+			}
+			if diff := cmp.Diff([]string{path}, paths); diff != "" {
+				t.Errorf("paths (-want +got):\n%s", diff)
+			}
+			if len(answers) != 1 || answers[0] != nil {
+				t.Errorf("counted %v, want one success", answers)
+			}
+		}
+	}
+}
+
+func TestAFailureIsCountedAndReturned(t *testing.T) {
+	var answers []error
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"no endpoints"}`))
+	}, "", Hooks{Answered: func(err error) { answers = append(answers, err) }})
+	samples, err := c.Samples(t.Context())
+	if err == nil || samples != nil || !strings.Contains(err.Error(), "no endpoints") {
+		t.Errorf("samples %v, error %v", samples, err)
+	}
+	if len(answers) != 1 || answers[0] == nil {
+		t.Errorf("counted %v, want one failure", answers)
+	}
+}
+
+func TestUnreadableContainersAreCounted(t *testing.T) {
+	unreadable := 0
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"p"},"timestamp":"2026-03-01T12:00:00Z","containers":[{"name":"c","usage":{"cpu":"?"}}]}]}`))
+	}, "", Hooks{Unreadable: func(n int) { unreadable += n }})
+	if _, err := c.Samples(t.Context()); err != nil || unreadable != 1 {
+		t.Errorf("unreadable %d, error %v", unreadable, err)
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"bytes"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A reading collects the samples of one answer.
+type reading struct {
+	samples    []usage.Sample
+	unreadable int
+	names      map[string]string // namespaces and containers, which repeat
+}
+
+// decode returns the samples in a PodMetricsList, in protobuf or JSON, and how many containers could not be read.
+func decode(raw []byte) ([]usage.Sample, int, error) {
+	r := &reading{names: make(map[string]string)}
+	var err error
+	if body, ok := bytes.CutPrefix(raw, protobufMagic); ok {
+		err = r.envelope(body)
+	} else {
+		err = r.json(raw)
+	}
+	return r.samples, r.unreadable, err
+}
+
+// A container is one container of an answer, before it is a sample.
+type container struct {
+	name, cpu, memory []byte // quantities; nil when the answer does not have them
+}
+
+// add adds the sample of a container, if it can be understood.
+func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c container) {
+	if len(pod) == 0 || len(c.name) == 0 || at.IsZero() {
+		r.unreadable++
+		return
+	}
+	s := usage.Sample{At: at}
+	if c.cpu != nil {
+		q, err := resource.ParseQuantity(string(c.cpu))
+		if err != nil {
+			r.unreadable++
+			return
+		}
+		s.CPU, s.Has = float64(q.MilliValue())/1000, s.Has.With(cluster.CPU)
+	}
+	if c.memory != nil {
+		q, err := resource.ParseQuantity(string(c.memory))
+		if err != nil {
+			r.unreadable++
+			return
+		}
+		s.Memory, s.Has = float64(q.Value()), s.Has.With(cluster.Memory)
+	}
+	if s.Has.Empty() {
+		return
+	}
+	if *podName == "" {
+		*podName = string(pod)
+	}
+	s.Pod = cluster.Key{Namespace: r.name(namespace), Name: *podName}
+	s.Container = r.name(c.name)
+	r.samples = append(r.samples, s)
+}
+
+// name returns a string of b, the same one for equal bytes.
+func (r *reading) name(b []byte) string {
+	if s, ok := r.names[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	r.names[s] = s
+	return s
+}

@@ -1,0 +1,181 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// protobufMagic begins every answer in Kubernetes' protobuf form.
+var protobufMagic = []byte("k8s\x00")
+
+// The fields that are read, by number, of the messages in k8s.io/metrics and k8s.io/apimachinery.
+const (
+	unknownRaw = 2 // runtime.Unknown: the object itself
+
+	listItems = 2 // PodMetricsList
+
+	podMetadata   = 1 // PodMetrics
+	podTimestamp  = 2
+	podContainers = 4
+
+	metaName      = 1 // ObjectMeta
+	metaNamespace = 3
+
+	timeSeconds = 1 // Time
+	timeNanos   = 2
+
+	containerName  = 1 // ContainerMetrics
+	containerUsage = 2 // a map entry for each resource
+
+	entryKey   = 1
+	entryValue = 2
+
+	quantityString = 1 // Quantity
+)
+
+// envelope reads a runtime.Unknown that holds a PodMetricsList.
+func (r *reading) envelope(b []byte) error {
+	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if n != unknownRaw {
+			return nil
+		}
+		return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+			if n != listItems {
+				return nil
+			}
+			return r.pod(v)
+		})
+	})
+}
+
+func (r *reading) pod(b []byte) error {
+	var namespace, name []byte
+	var at time.Time
+	// The containers come last in the message, but nothing promises that: look twice.
+	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		switch n {
+		case podMetadata:
+			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+				switch n {
+				case metaName:
+					name = v
+				case metaNamespace:
+					namespace = v
+				}
+				return nil
+			})
+		case podTimestamp:
+			var err error
+			at, err = timestamp(v)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var podName string
+	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if n != podContainers {
+			return nil
+		}
+		c, err := protobufContainer(v)
+		if err == nil {
+			r.add(namespace, name, &podName, at, c)
+		}
+		return err
+	})
+}
+
+func timestamp(b []byte) (time.Time, error) {
+	var seconds, nanos int64
+	err := fields(b, func(n protowire.Number, _ []byte, v uint64) error {
+		switch n {
+		case timeSeconds:
+			seconds = int64(v)
+		case timeNanos:
+			nanos = int64(int32(v))
+		}
+		return nil
+	})
+	if err != nil || (seconds == 0 && nanos == 0) {
+		return time.Time{}, err
+	}
+	return time.Unix(seconds, nanos).UTC(), nil
+}
+
+func protobufContainer(b []byte) (c container, err error) {
+	err = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		switch n {
+		case containerName:
+			c.name = v
+		case containerUsage:
+			return c.usage(v)
+		}
+		return nil
+	})
+	return c, err
+}
+
+func (c *container) usage(b []byte) error {
+	var key, value []byte
+	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		switch n {
+		case entryKey:
+			key = v
+		case entryValue:
+			value = []byte{}
+			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+				if n == quantityString {
+					value = v
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	switch string(key) {
+	case "cpu":
+		c.cpu = value
+	case "memory":
+		c.memory = value
+	}
+	return err
+}
+
+// fields calls each for every field of a message: with the bytes of one that has a length, with the number of a varint.
+// Fields of other types are passed over.
+func fields(b []byte, each func(n protowire.Number, bytes []byte, number uint64) error) error {
+	for len(b) > 0 {
+		n, typ, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return fmt.Errorf("read field: %w", protowire.ParseError(size))
+		}
+		b = b[size:]
+		var bytes []byte
+		var number uint64
+		switch typ {
+		case protowire.BytesType:
+			bytes, size = protowire.ConsumeBytes(b)
+		case protowire.VarintType:
+			number, size = protowire.ConsumeVarint(b)
+		default:
+			size = protowire.ConsumeFieldValue(n, typ, b)
+		}
+		if size < 0 {
+			return fmt.Errorf("read field %d: %w", n, protowire.ParseError(size))
+		}
+		b = b[size:]
+		if typ == protowire.BytesType || typ == protowire.VarintType {
+			if err := each(n, bytes, number); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
