@@ -99,6 +99,10 @@ Three jobs, each alone or all in one process with "podfit run":
 // commands lists the commands in the order in which help shows them.
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
+		newRecommenderCommand(s),
+		newUpdaterCommand(s),
+		newAdmissionCommand(s),
+		newRunCommand(s),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	}

@@ -1,0 +1,172 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/webhook"
+)
+
+func newAdmissionCommand(s Streams) *cobra.Command {
+	c := AdmissionDefaults()
+	return longRunning{
+		use: "admission-controller", short: "Give new pods their recommended size, and check VPA objects",
+		long: `Serves a webhook that the API server asks for each new pod and each VerticalPodAutoscaler. New pods get the
+requests, and in proportion the limits, that their autoscaler recommends. The webhook registers itself, and makes and
+renews its own certificates unless it finds some. A pod is never refused because of it.`,
+		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
+		prepare: func(p *process) (func(context.Context) error, error) {
+			clients, err := c.Common.connect("admission-controller")
+			if err != nil {
+				return nil, err
+			}
+			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Limits: true, Log: p.log}))
+			admit, err := admission(&c, p, clients, world)
+			if err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error { return withWorld(ctx, world, admit) }, nil
+		},
+	}.command(s)
+}
+
+// admission returns the work of the admission controller. It serves at once: while the world is not known yet, pods pass
+// unchanged, and the status lease, by which the updater knows that evicted pods will be sized, is not renewed.
+func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
+	labels, err := c.labels()
+	if err != nil {
+		return nil, err
+	}
+	namespace := ownNamespace(c.ServiceNamespace)
+	reg := webhook.Registration{
+		Service: cluster.Key{Namespace: namespace, Name: c.Service}, Labels: labels, Fail: c.FailurePolicyFail,
+		Timeout: int32(c.TimeoutSeconds), Namespace: c.Namespace, Ignored: c.IgnoredNamespaces,
+	}
+	if c.ByURL {
+		port := c.WebhookPort
+		if port == "" {
+			port = strconv.Itoa(c.Port)
+		}
+		reg.URL = webhook.URL(c.WebhookAddress, port)
+	}
+	view := &admissionView{world: world, serves: c.Serves}
+	handler := webhook.NewHandler(view, webhook.Options{
+		Gates: webhook.Gates{
+			InPlace: c.Gates.On(InPlaceGate), CPUStartupBoost: c.Gates.On(CPUStartupBoost), PerVPAConfig: c.Gates.On(PerVPAConfig),
+		},
+		MaxCPUBoost: c.MaxCPUBoost.MilliValue(),
+	}, webhook.NewMetrics(p.reg), p.log)
+	server, err := webhook.NewServer(webhook.Config{
+		Files:  webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert},
+		Secret: cluster.Key{Namespace: namespace, Name: webhook.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
+		Register: c.Register, Registration: reg, Linger: 3 * time.Second,
+	}, clients.Core, handler, p.log)
+	if err != nil {
+		return nil, err
+	}
+	lease := kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName)
+	return func(ctx context.Context) error {
+		view.ctx = ctx
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
+		if err != nil {
+			return fmt.Errorf("listen on --port %d for admission: %w", c.Port, err)
+		}
+		tick := time.NewTicker(time.Minute)
+		defer tick.Stop()
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return server.Run(ctx, l, tick.C) })
+		g.Go(func() error {
+			publishStatus(ctx, p.log, lease, c.StatusInterval, func(ctx context.Context) error {
+				if !world.Synced() {
+					return errNotSynced
+				}
+				return server.Check(ctx)
+			})
+			return nil
+		})
+		return g.Wait()
+	}, nil
+}
+
+// statusLease is where the admission controller says that it works.
+type statusLease interface {
+	Renew(ctx context.Context, holder string, now time.Time) error
+}
+
+// publishStatus renews the status lease for as long as the webhook really works.
+func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, interval time.Duration, works func(context.Context) error) {
+	holder, err := os.Hostname()
+	if err != nil {
+		holder = "podfit"
+	}
+	problem := ""
+	every(ctx, interval, func(ctx context.Context, now time.Time) {
+		ctx, cancel := context.WithTimeout(ctx, max(interval, 5*time.Second))
+		defer cancel()
+		err := works(ctx)
+		if err == nil {
+			err = lease.Renew(ctx, holder, now)
+		}
+		switch {
+		case err == nil && problem != "":
+			log.Info("The webhook works; its status lease is renewed again")
+			problem = ""
+		case err != nil && err.Error() != problem && ctx.Err() == nil:
+			log.Warn("The status lease is not renewed, so the updater will not evict pods", "reason", err)
+			problem = err.Error()
+		}
+	})
+}
+
+// ownerWait is how long a new pod's admission waits for our watch to see its controller, which may have been created a
+// moment before the pod.
+const ownerWait = time.Second
+
+// admissionView is the cluster as the webhook sees it.
+type admissionView struct {
+	world  *kube.World
+	serves func(namespace string) bool
+	ctx    context.Context // ends with the process
+}
+
+// Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
+// could be concerned.
+func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
+	q := kube.ProjectPod(p, v.world.Interner())
+	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
+		return q
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, ownerWait)
+	defer cancel()
+	q.Top, _ = v.world.TopSoon(ctx, q.Controller)
+	return q
+}
+
+// Autoscalers returns the autoscalers that name a workload.
+func (v *admissionView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
+	if !v.serves(w.Namespace) {
+		return nil
+	}
+	return v.world.AutoscalersOf(w)
+}
+
+// Limits returns what bounds the pods of a namespace.
+func (v *admissionView) Limits(namespace string) policy.Limits {
+	return policy.Limits{Range: v.world.Limits(namespace)}
+}

@@ -1,0 +1,473 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/metrics"
+)
+
+// recommenderWorld is what the recommender reads of the cluster, and where it writes its advice.
+type recommenderWorld interface {
+	Snapshot() *kube.Snapshot
+	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
+	MemoryEvictions() []usage.OOM
+	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...kube.Condition) (bool, error)
+}
+
+// sampler reads what containers use now.
+type sampler interface {
+	Samples(context.Context) ([]usage.Sample, error)
+}
+
+// recommender turns usage into recommendations, one pass per tick. One goroutine owns it.
+type recommender struct {
+	config   RecommenderConfig
+	params   recommend.Params
+	estimate recommend.Estimator
+	book     *usage.Book
+	world    recommenderWorld
+	usage    sampler
+	keeper   *keeper
+	metrics  *recommenderMetrics
+	health   *Health
+	log      *slog.Logger
+
+	tracked  map[cluster.Key]bool      // pods the book knows
+	governed map[cluster.Workload]bool // workloads an autoscaler of ours names
+	targets  map[cluster.Key]cluster.Workload
+	prunedAt time.Time
+	outage   bool // the Metrics API did not answer in the last pass
+	rejected []uint64
+}
+
+func newRecommenderCommand(s Streams) *cobra.Command {
+	c := RecommenderDefaults()
+	return longRunning{
+		use: "recommender", short: "Watch usage and write recommendations into VPA status",
+		long: `Reads what pods use from the Metrics API, keeps a decaying history per workload and container, and writes what each
+container should ask for into the status of its VerticalPodAutoscaler. It changes no pod. History is stored in
+VerticalPodAutoscalerCheckpoints and read back at start.`,
+		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
+		prepare: func(p *process) (func(context.Context) error, error) {
+			clients, err := c.Common.connect("recommender")
+			if err != nil {
+				return nil, err
+			}
+			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Log: p.log}))
+			work, err := recommending(&c, p, clients, world)
+			if err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error {
+				return withWorld(ctx, world, func(ctx context.Context) error {
+					return lead(ctx, p.log, c.Election, clients.Leases, work)
+				})
+			}, nil
+		},
+	}.command(s)
+}
+
+// recommending returns the recommender's work: to read back what was learnt, then one pass per interval.
+func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
+	m := newRecommenderMetrics(p.reg)
+	h := p.healthFor(c.Interval)
+	source, err := metrics.New(clients.Config, clients.HTTP, c.Namespace, metrics.Hooks{
+		Answered:   m.answered,
+		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		defer h.Disarm()
+		if err := world.WaitSynced(ctx); err != nil {
+			return ended(ctx, err)
+		}
+		// Each term begins with what is stored: another replica may have learnt more since the last one.
+		store := kube.NewCheckpoints(clients, c.Common.watched(kube.Options{Log: p.log}))
+		r := newRecommender(*c, world, source, store, m, h, p.log)
+		if err := r.keeper.load(ctx); err != nil {
+			return ended(ctx, err)
+		}
+		every(ctx, c.Interval, r.pass)
+		r.end(ctx)
+		return nil
+	}, nil
+}
+
+// ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// end stores what the last pass did not.
+func (r *recommender) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	r.keeper.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
+}
+
+// newRecommender returns a recommender that knows nothing yet.
+func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k checkpoints, m *recommenderMetrics, h *Health, log *slog.Logger) *recommender {
+	params := c.Sizing.params()
+	book := usage.NewBook(c.Sizing.usage())
+	return &recommender{
+		config: c, params: params, estimate: recommend.Default(params), book: book,
+		world: w, usage: s, metrics: m, health: h, log: log,
+		keeper:  newKeeper(c, book, k, m, log),
+		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{}, targets: map[cluster.Key]cluster.Workload{},
+		rejected: make([]uint64, len(usage.Rejections())),
+	}
+}
+
+// params returns how usage becomes a recommendation.
+func (s *SizingConfig) params() recommend.Params {
+	return recommend.Params{
+		Margin:           s.Margin,
+		CPU:              recommend.Percentiles{Lower: s.LowerCPU, Target: s.TargetCPU, Upper: s.UpperCPU},
+		Memory:           recommend.Percentiles{Lower: s.LowerMemory, Target: s.TargetMemory, Upper: s.UpperMemory},
+		CPUConfidence:    s.ConfidenceCPU,
+		MemoryConfidence: s.ConfidenceMemory,
+		FloorMillicores:  s.MinCPUMillicores,
+		FloorMegabytes:   s.MinMemoryMB,
+		RoundMillicores:  int64(s.RoundCPUMillicores),
+		RoundBytes:       int64(s.RoundMemoryBytes),
+	}
+}
+
+// usage returns how samples are kept.
+func (s *SizingConfig) usage() usage.Config {
+	c := usage.DefaultConfig()
+	c.CPUHalfLife, c.MemoryHalfLife = s.CPUHalfLife, s.MemoryHalfLife
+	c.MemoryInterval, c.MemoryCount = s.MemoryInterval, s.MemoryCount
+	c.OOMBumpRatio, c.OOMMinBump = s.OOMBumpRatio, int64(s.OOMMinBump)
+	return c
+}
+
+// pass reads what there is, learns what is used, writes what should be, and keeps what was learnt.
+func (r *recommender) pass(ctx context.Context, now time.Time) {
+	r.health.Active(now)
+	watch := newStopwatch(r.metrics.execution)
+	defer watch.total()
+	r.book.Tick(now)
+
+	snapshot := r.world.Snapshot()
+	ours := r.served(snapshot)
+	r.configure(snapshot, ours)
+	r.keeper.restore(ours)
+	watch.step("LoadVPAs")
+
+	r.track(snapshot)
+	watch.step("LoadPods")
+
+	r.observe(ctx, snapshot)
+	watch.step("LoadMetrics")
+
+	if now.Sub(r.prunedAt) >= time.Hour {
+		r.prunedAt = now
+		if gone := r.book.Prune(now); len(gone) > 0 {
+			r.keeper.forget(gone)
+			r.log.Info("Forgot usage history that is too old", "containers", len(gone))
+		}
+	}
+	watch.step("DeleteRemovedPods")
+
+	r.advise(ctx, now, snapshot, ours)
+	watch.step("UpdateVPAs")
+
+	r.keeper.save(ctx, now, ours)
+	watch.step("MaintainCheckpoints")
+
+	r.keeper.collect(ctx, now, snapshot.Autoscalers)
+	watch.step("GarbageCollect")
+
+	_, series := r.book.Size()
+	r.metrics.aggregates.Set(float64(series))
+	for i, reason := range usage.Rejections() {
+		n := r.book.Rejected(reason)
+		r.metrics.rejected.WithLabelValues(reason.String()).Add(float64(n - r.rejected[i]))
+		r.rejected[i] = n
+	}
+	r.health.Active(time.Now())
+}
+
+// served returns the autoscalers that this recommender serves.
+func (r *recommender) served(s *kube.Snapshot) []*cluster.Autoscaler {
+	ours := make([]*cluster.Autoscaler, 0, len(s.Autoscalers))
+	for _, a := range s.Autoscalers {
+		if r.config.Serves(a) {
+			ours = append(ours, a)
+		}
+	}
+	return ours
+}
+
+// configure tells the book which workloads are sized, and by which rules their samples are kept.
+func (r *recommender) configure(s *kube.Snapshot, ours []*cluster.Autoscaler) {
+	now := make(map[cluster.Workload]bool, len(ours))
+	targets := make(map[cluster.Key]cluster.Workload, len(ours))
+	for _, a := range ours {
+		if a.Target.IsZero() {
+			continue
+		}
+		targets[a.Key] = a.Target
+		if now[a.Target] {
+			continue
+		}
+		now[a.Target] = true
+		var policies []cluster.ContainerPolicy
+		if r.config.Gates.On(PerVPAConfig) {
+			policies = r.elected(s, a.Target).Policies
+		}
+		r.book.Configure(a.Target, policies)
+	}
+	for w := range r.governed {
+		if !now[w] {
+			r.book.Release(w)
+		}
+	}
+	r.governed, r.targets = now, targets
+}
+
+// elected returns the autoscaler of ours that governs a workload.
+func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler {
+	named := s.AutoscalersOf(w)
+	if len(named) == 1 {
+		return named[0]
+	}
+	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.config.Serves(a) }))
+}
+
+// track tells the book which pods there are, and what became of them.
+func (r *recommender) track(s *kube.Snapshot) {
+	seen := make(map[cluster.Key]bool, len(s.Pods))
+	for _, p := range s.Pods {
+		if r.config.MemorySaver && !r.governed[p.Top] {
+			continue
+		}
+		if !r.book.Track(p) {
+			continue
+		}
+		seen[p.Key] = true
+		if n := r.book.ObserveExits(p); n > 0 {
+			r.log.Info("Learnt of an OOM kill", "pod", p.Key.String(), "containers", n)
+			r.qualityOfOOM(s, p)
+		}
+	}
+	for key := range r.tracked {
+		if !seen[key] {
+			r.book.Forget(key)
+		}
+	}
+	r.tracked = seen
+	for _, e := range r.world.MemoryEvictions() {
+		if r.book.ObserveOOM(e) {
+			r.log.Info("Learnt of a pod evicted by its node for want of memory", "pod", e.Pod.String(), "container", e.Container)
+		}
+	}
+}
+
+// observe reads usage into the book. When nothing answers, what was learnt stands.
+func (r *recommender) observe(ctx context.Context, s *kube.Snapshot) {
+	samples, err := r.usage.Samples(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		r.log.Warn("Cannot read usage; recommendations stay as they are until it can be read", "error", err)
+		r.outage = true
+	} else if r.outage {
+		r.log.Info("Usage can be read again", "samples", len(samples))
+		r.outage = false
+	}
+	pods := make(map[cluster.Key]*cluster.Pod, len(samples))
+	if len(r.governed) > 0 {
+		for w := range r.governed {
+			for _, p := range s.PodsOf(w) {
+				pods[p.Key] = p
+			}
+		}
+	}
+	for i := range samples {
+		taken := r.book.Observe(samples[i])
+		if p := pods[samples[i].Pod]; p != nil && !taken.Empty() {
+			r.quality(s, p, &samples[i], taken)
+		}
+	}
+}
+
+// quality compares one sample with the recommendation that stood when it was taken.
+func (r *recommender) quality(s *kube.Snapshot, p *cluster.Pod, sample *usage.Sample, taken cluster.Set) {
+	a := r.elected(s, p.Top)
+	if a == nil {
+		return
+	}
+	controls := a.Policy(sample.Container).Controls()
+	adv := a.AdviceFor(sample.Container)
+	for _, res := range cluster.All {
+		if !taken.Has(res) || !controls.Has(res) {
+			continue
+		}
+		used := sample.CPU
+		if res == cluster.Memory {
+			used = sample.Memory
+		}
+		advised, known := advisedAmount(adv, res)
+		r.metrics.quality.sample(a.Mode, res, used, advised, known, false)
+	}
+}
+
+// advisedAmount returns a recommended amount, in cores or bytes.
+func advisedAmount(adv *cluster.Advice, res cluster.Resource) (float64, bool) {
+	if adv == nil {
+		return 0, false
+	}
+	v, ok := adv.Target.Get(res)
+	if res == cluster.CPU {
+		return float64(v) / 1000, ok
+	}
+	return float64(v), ok
+}
+
+// qualityOfOOM compares the memory at which containers were killed with what was recommended.
+func (r *recommender) qualityOfOOM(s *kube.Snapshot, p *cluster.Pod) {
+	a := r.elected(s, p.Top)
+	if a == nil {
+		return
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Exit == nil || !c.Exit.OOM || !a.Policy(c.Name).Controls().Has(cluster.Memory) {
+			continue
+		}
+		requests, _ := c.Running()
+		advised, known := advisedAmount(a.AdviceFor(c.Name), cluster.Memory)
+		r.metrics.quality.sample(a.Mode, cluster.Memory, float64(requests.Memory), advised, known, true)
+	}
+}
+
+// The condition that a workload named by several autoscalers gives to those that do not govern it.
+const targetConflict v1.VerticalPodAutoscalerConditionType = "TargetConflict"
+
+// advice is what is to be written to one autoscaler.
+type advice struct {
+	to         *cluster.Autoscaler
+	containers []cluster.Advice
+	conditions []kube.Condition
+}
+
+// advise computes every recommendation, then writes those that changed, a few at a time.
+func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapshot, ours []*cluster.Autoscaler) {
+	var g errgroup.Group
+	g.SetLimit(r.config.Workers)
+	count := make(map[objectKey]int)
+	for _, a := range ours {
+		adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
+		count[adv.class()]++
+		if len(a.Advice) == 0 && len(adv.containers) > 0 {
+			r.metrics.firstAdvice(a.Created, now)
+		}
+		for i := range adv.containers {
+			if before := a.AdviceFor(adv.containers[i].Container); before != nil {
+				r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
+			}
+		}
+		g.Go(func() error {
+			r.write(ctx, now, adv)
+			return nil
+		})
+	}
+	_ = g.Wait() // what went wrong was logged where it happened
+	r.metrics.publishObjects(count)
+}
+
+// advice returns what should stand in an autoscaler's status.
+func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
+	adv := advice{to: a}
+	pods := s.PodsOf(a.Target)
+	raw := recommend.Workload(r.params, r.estimate, r.book, a, a.Target, now)
+	adv.containers = policy.Cap(a, raw, r.config.MaxAllowed())
+	problem, known := r.world.TargetProblem(a)
+	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage) {
+		adv.containers = a.Advice // nothing is known that would make the last numbers wrong
+	}
+	switch {
+	case known && problem != "":
+		adv.say(v1.ConfigUnsupported, kube.True, "", problem)
+	case known:
+		adv.say(v1.ConfigUnsupported, kube.Removed, "", "")
+	}
+	noPods := kube.Condition{Status: kube.False}
+	if !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }) {
+		noPods = kube.Condition{Type: v1.NoPodsMatched, Status: kube.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
+		adv.conditions = append(adv.conditions, noPods)
+	} else {
+		adv.say(v1.NoPodsMatched, kube.Removed, "", "")
+	}
+	if len(adv.containers) > 0 {
+		adv.say(v1.RecommendationProvided, kube.True, "", "")
+	} else {
+		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
+	}
+	if first := governs(s.AutoscalersOf(a.Target)); first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
+		adv.say(targetConflict, kube.True, "OlderAutoscalerGoverns",
+			"VerticalPodAutoscaler "+first.Name+" names the same target and is older: it governs the pods, this one does not")
+	} else {
+		adv.say(targetConflict, kube.Removed, "", "")
+	}
+	return adv
+}
+
+// governs returns which of several autoscalers of a workload applies its recommendation, or nil when none does.
+func governs(named []*cluster.Autoscaler) *cluster.Autoscaler {
+	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Off }))
+}
+
+func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason, message string) {
+	a.conditions = append(a.conditions, kube.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+}
+
+// class returns the class of objects that an autoscaler is counted in.
+func (a *advice) class() objectKey {
+	k := objectKey{mode: a.to.Mode.String(), advised: len(a.containers) > 0, matches: true}
+	for _, c := range a.conditions {
+		switch {
+		case c.Type == v1.NoPodsMatched && c.Status == kube.True:
+			k.matches = false
+		case c.Type == v1.ConfigUnsupported && c.Status == kube.True:
+			k.unsupported = true
+		}
+	}
+	return k
+}
+
+func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
+	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
+		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
+	case err != nil && ctx.Err() == nil:
+		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
+	case wrote:
+		r.log.Debug("Wrote a recommendation", "autoscaler", adv.to.Key.String(), "containers", len(adv.containers))
+	}
+}
