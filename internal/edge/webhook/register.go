@@ -57,16 +57,17 @@ func URL(address, port string) string {
 	return address + ":" + port
 }
 
-// Registrar keeps the webhook registered. It never removes the registration: many replicas may assert the same one at
+// A registrar keeps the webhook registered. It never removes the registration: many replicas may assert the same one at
 // the same time, and what an administrator adds to it stays.
-type Registrar struct {
+type registrar struct {
 	client typedv1.MutatingWebhookConfigurationInterface
 	want   Registration
 }
 
-// NewRegistrar returns a registrar.
-func NewRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Registration) *Registrar {
-	return &Registrar{client: client, want: want}
+// newRegistrar returns a registrar.
+// newRegistrar returns a registrar.
+func newRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Registration) *registrar {
+	return &registrar{client: client, want: want}
 }
 
 // What an assertion did.
@@ -78,8 +79,8 @@ const (
 	patched
 )
 
-// Assert makes the registration what it should be, trusting a bundle of CAs, and says what it had to do.
-func (r *Registrar) Assert(ctx context.Context, bundle []byte) (change, error) {
+// assert makes the registration what it should be, trusting a bundle of CAs, and says what it had to do.
+func (r *registrar) assert(ctx context.Context, bundle []byte) (change, error) {
 	live, err := r.client.Get(ctx, configurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return r.create(ctx, bundle)
@@ -102,7 +103,7 @@ func (r *Registrar) Assert(ctx context.Context, bundle []byte) (change, error) {
 	return patched, nil
 }
 
-func (r *Registrar) create(ctx context.Context, bundle []byte) (change, error) {
+func (r *registrar) create(ctx context.Context, bundle []byte) (change, error) {
 	want := r.merge(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}, bundle)
 	_, err := r.client.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	if err != nil { // AlreadyExists: another replica was faster; the next assertion compares with what it made
@@ -135,7 +136,7 @@ func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration
 }
 
 // merge returns what the live configuration should be: what podfit owns set, everything else as it is.
-func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+func (r *registrar) merge(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := live.DeepCopy()
 	if len(r.want.Labels) > 0 {
 		if c.Labels == nil {
@@ -165,7 +166,7 @@ func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfigura
 	return c
 }
 
-func (r *Registrar) clientConfig(live admissionregistrationv1.WebhookClientConfig, bundle []byte) admissionregistrationv1.WebhookClientConfig {
+func (r *registrar) clientConfig(live admissionregistrationv1.WebhookClientConfig, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	live.CABundle = bundle
 	if r.want.URL != "" {
 		live.URL, live.Service = &r.want.URL, nil
@@ -203,7 +204,7 @@ func withoutScope(rules []admissionregistrationv1.RuleWithOperations) []admissio
 }
 
 // selectNamespaces puts podfit's namespace expression into the selector, in place of the one it put there before.
-func (r *Registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookConfiguration, w *admissionregistrationv1.MutatingWebhook) {
+func (r *registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookConfiguration, w *admissionregistrationv1.MutatingWebhook) {
 	want := r.namespaces()
 	before := c.Annotations[namespacesAnnotation]
 	var keep []metav1.LabelSelectorRequirement
@@ -235,7 +236,7 @@ func (r *Registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookC
 }
 
 // namespaces returns the expression that selects the namespaces podfit serves, nil when it serves all.
-func (r *Registrar) namespaces() *metav1.LabelSelectorRequirement {
+func (r *registrar) namespaces() *metav1.LabelSelectorRequirement {
 	ignored := slices.DeleteFunc(slices.Clone(r.want.Ignored), func(s string) bool { return s == "" })
 	slices.Sort(ignored)
 	switch {

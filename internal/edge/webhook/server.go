@@ -52,7 +52,7 @@ type Server struct {
 	name      string // by which the API server calls
 	files     *fileSource
 	keeper    *keeper    // nil when there are files
-	registrar *Registrar // nil when somebody else registers
+	registrar *registrar // nil when somebody else registers
 	now       func() time.Time
 
 	serving    atomic.Pointer[identity]
@@ -61,7 +61,7 @@ type Server struct {
 	problem    string                 // the last pass's error, so that it is logged once
 }
 
-// NewServer returns a server. It reads no cluster and opens no port yet.
+// NewServer returns a server. It asks nothing of the cluster and opens no port yet.
 func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logger) (*Server, error) {
 	s := &Server{config: c, handler: h, log: log, now: time.Now}
 	names, err := c.Registration.names()
@@ -84,7 +84,7 @@ func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logg
 		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, log: log}
 	}
 	if c.Register {
-		s.registrar = NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
+		s.registrar = newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
 	}
 	return s, nil
 }
@@ -152,7 +152,10 @@ func reachable(a net.Addr) string {
 		return a.String()
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
+		host = "::1"
+		if ip.To4() != nil {
+			host = "127.0.0.1"
+		}
 	}
 	return net.JoinHostPort(host, port)
 }
@@ -273,14 +276,14 @@ func (s *Server) register(ctx context.Context, id identity) error {
 			return fmt.Errorf("not registering a webhook that does not work: %w", err)
 		}
 	}
-	did, err := s.registrar.Assert(ctx, id.bundle)
+	did, err := s.registrar.assert(ctx, id.bundle)
 	if err != nil {
 		return err
 	}
-	switch {
-	case did == created:
+	switch did {
+	case created:
 		s.log.Info("Registered the webhook", "configuration", configurationName)
-	case did == patched:
+	case patched:
 		s.log.Info("Corrected the registration of the webhook", "configuration", configurationName)
 	}
 	s.registered.Store(&id.bundle)

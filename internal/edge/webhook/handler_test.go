@@ -1,0 +1,182 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	sjson "sigs.k8s.io/json"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func TestWhatCannotBeReadPasses(t *testing.T) {
+	h := handler(remember(), Options{})
+	for _, body := range []string{``, `x`, `{`, `{}`, `[]`, `null`, `{"request":null}`, `{"request":{}}`, `{"request":{"uid":7}}`} {
+		status, reply := post(h, "application/json; charset=utf-8", []byte(body))
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(reply, &review); err != nil || status != http.StatusOK || !review.Response.Allowed {
+			t.Errorf("%q: status %d, %s", body, status, reply)
+		}
+	}
+}
+
+func TestOnlyJSONIsAnswered(t *testing.T) {
+	for _, contentType := range []string{"", "text/plain", "application/xml", "application/jsonx", ";;"} {
+		if status, _ := post(handler(remember(), Options{}), contentType, []byte("{}")); status != http.StatusUnsupportedMediaType {
+			t.Errorf("%q: status %d", contentType, status)
+		}
+	}
+}
+
+func TestAReviewIsBounded(t *testing.T) {
+	h := handler(remember(), Options{})
+	atLimit := append([]byte(`{}`), bytes.Repeat([]byte(" "), maxReview-2)...)
+	if status, _ := post(h, "application/json", atLimit); status != http.StatusOK {
+		t.Errorf("at the limit: status %d", status)
+	}
+	above := append(atLimit, ' ')
+	status, reply := post(h, "application/json", above)
+	if status != http.StatusRequestEntityTooLarge || strings.TrimSpace(string(reply)) != "request payload too large" {
+		t.Errorf("above the limit: status %d, %s", status, reply)
+	}
+
+	unannounced := httptest.NewRequest(http.MethodPost, "/", struct{ *bytes.Reader }{bytes.NewReader(above)})
+	unannounced.ContentLength = -1
+	unannounced.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, unannounced)
+	if w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("above the limit, of unknown length: status %d", w.Code)
+	}
+}
+
+// deaf is a connection that breaks before the answer.
+type deaf struct{ http.ResponseWriter }
+
+func (deaf) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestReviewsAreCountedWithUpstreamsNames(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
+	h := NewHandler(remember(a), Options{}, NewMetrics(reg), silent)
+	sized := cart("", `"containers":[{"name":"app"}]`)
+
+	ask(t, h, creation(sized))
+	ask(t, h, creation(sized))
+	ask(t, h, creation(`{"spec":{}}`))
+	ask(t, h, creation(`{"spec":[]}`))
+	verdict(t, h, vpa(target), "")
+	verdict(t, h, vpa(`"targetRef":null`), "")
+	post(h, "application/json", []byte("x"))
+	post(h, "text/plain", []byte("x"))
+	body, _ := json.Marshal(admissionv1.AdmissionReview{Request: creation(sized)})
+	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(deaf{httptest.NewRecorder()}, r)
+	r = httptest.NewRequest(http.MethodPost, selfPath, bytes.NewReader(selfReview()))
+	r.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP vpa_admission_controller_admission_pods_total Pods that passed the webhook, by whether it changed them.
+# TYPE vpa_admission_controller_admission_pods_total counter
+vpa_admission_controller_admission_pods_total{applied="false"} 1
+vpa_admission_controller_admission_pods_total{applied="true"} 2
+`), "vpa_admission_controller_admission_pods_total"); err != nil {
+		t.Error(err)
+	}
+	latency := map[string]uint64{}
+	steps := map[string]uint64{}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := ""
+			for _, l := range m.GetLabel() {
+				labels += l.GetName() + "=" + l.GetValue() + " "
+			}
+			switch f.GetName() {
+			case "vpa_admission_controller_admission_latency_seconds":
+				latency[labels] = m.GetHistogram().GetSampleCount()
+			case "vpa_admission_controller_execution_latency_seconds":
+				steps[labels] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	for labels, want := range map[string]uint64{
+		"resource=Pod status=applied ": 2, "resource=Pod status=skipped ": 1, "resource=Pod status=error ": 2,
+		"resource=VPA status=applied ": 1, "resource=VPA status=skipped ": 1, "resource=unknown status=error ": 2,
+	} {
+		if latency[labels] != want {
+			t.Errorf("admission_latency_seconds{%s}: %d, want %d; all: %v", labels, latency[labels], want, latency)
+		}
+	}
+	for step, want := range map[string]uint64{"read_request": 8, "admit": 8, "build_response": 8, "write_response": 7, "total": 9} {
+		if steps["step="+step+" "] != want {
+			t.Errorf("execution_latency_seconds{%s}: %d, want %d", step, steps["step="+step+" "], want)
+		}
+	}
+}
+
+// FuzzReview sends hostile bytes: the webhook never panics, and what it does not refuse clearly, it lets pass.
+func FuzzReview(f *testing.F) {
+	seeds, err := filepath.Glob("testdata/reviews/*.json")
+	if err != nil || len(seeds) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, name := range seeds {
+		body, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
+	a := boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)}), 2)
+	var j journal
+	h := handler(remember(a), Options{Gates: Gates{CPUStartupBoost: true}})
+	h.log = j.logger()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		status, reply := post(h, "application/json", body)
+		if status == http.StatusRequestEntityTooLarge {
+			return
+		}
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(reply, &review); err != nil || status != http.StatusOK || review.Response == nil {
+			t.Fatalf("status %d: %s", status, reply)
+		}
+		r := review.Response
+		if !r.Allowed && (r.Result == nil || r.Result.Message == "" || r.Result.Code != http.StatusUnprocessableEntity) {
+			t.Fatalf("refused without saying why: %s", reply)
+		}
+		if j.has("panicked") {
+			t.Fatal(j.String())
+		}
+		if len(r.Patch) > 0 {
+			var asked admissionv1.AdmissionReview
+			var object map[string]any
+			if err := kjson.Unmarshal(body, &asked); err != nil || asked.Request == nil {
+				t.Fatalf("patched what cannot be read: %v", err)
+			}
+			// An object that says the same thing twice means one thing to us and another to whoever patches it.
+			if twice, _ := sjson.UnmarshalStrict(asked.Request.Object.Raw, &object); len(twice) == 0 {
+				apply(t, string(asked.Request.Object.Raw), r.Patch)
+			}
+		}
+	})
+}

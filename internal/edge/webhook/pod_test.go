@@ -1,0 +1,306 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+const owned = `"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","uid":"1","controller":true}]`
+
+// cart is a pod of shop/cart as a ReplicaSet makes it: no name, no namespace.
+func cart(metadata, spec string) string {
+	if metadata != "" {
+		metadata = "," + metadata
+	}
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"cart-",%s%s},"spec":{%s}}`, owned, metadata, spec)
+}
+
+func mi(n int64) int64 { return n << 20 }
+
+func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
+	app := map[string]cluster.Resources{"app": cluster.Amounts(350, mi(745))}
+	for name, c := range map[string]struct {
+		autoscaler *cluster.Autoscaler
+		options    Options
+		limits     policy.Limits
+		pod        string
+		ops        []string // "path value", in order
+	}{
+		"without resources": {
+			autoscaler: sizing("cart", app),
+			pod:        cart("", `"containers":[{"name":"app","image":"x"}]`),
+			ops: []string{
+				`/metadata/annotations {}`,
+				`/spec/containers/0/resources {}`,
+				`/spec/containers/0/resources/requests {}`,
+				`/spec/containers/0/resources/requests/cpu "350m"`,
+				`/spec/containers/0/resources/requests/memory "745Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with requests and limits, whose proportion is kept": {
+			autoscaler: sizing("cart", app),
+			pod: cart(`"annotations":{"a":"b"}`, `"containers":[{"name":"app","resources":{
+				"requests":{"cpu":"100m","memory":"100Mi"},"limits":{"cpu":"200m","memory":"300Mi"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "350m"`,
+				`/spec/containers/0/resources/requests/memory "745Mi"`,
+				`/spec/containers/0/resources/limits/cpu "700m"`,
+				`/spec/containers/0/resources/limits/memory "2235Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request, cpu limit, memory limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with limits only": {
+			autoscaler: sizing("cart", app),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"limits":{"cpu":"1"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests {}`,
+				`/spec/containers/0/resources/requests/cpu "350m"`,
+				`/spec/containers/0/resources/requests/memory "745Mi"`,
+				`/spec/containers/0/resources/limits/cpu "350m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: ` +
+					`memory: limit NOT set since originalLimit is nil or 0, cpu request, memory request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"of which only one container is known": {
+			autoscaler: sizing("cart", app),
+			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"app"}],
+				"containers":[{"name":"proxy","resources":{"requests":{"cpu":"1"}}},{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]`),
+			ops: []string{
+				`/spec/containers/1/resources/requests/cpu "350m"`,
+				`/spec/containers/1/resources/requests/memory "745Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 1: cpu request, memory request"`,
+				`/metadata/annotations/vpaObservedContainers "proxy, app"`,
+			},
+		},
+		"with claims, which stay": {
+			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100)}),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"claims":[{"name":"gpu"}]}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests {}`,
+				`/spec/containers/0/resources/requests/cpu "100m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"without a recommendation": {
+			autoscaler: sizing("cart", nil),
+			pod:        cart("", `"containers":[{"name":"app"}]`),
+			ops:        []string{`/metadata/annotations {}`, `/metadata/annotations/vpaObservedContainers "app"`},
+		},
+		"in a namespace with a limit range": {
+			autoscaler: sizing("cart", app),
+			limits:     policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Max: cluster.Resources{}.Set(cluster.CPU, 400)}}},
+			pod: cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{
+				"requests":{"cpu":"100m"},"limits":{"cpu":"200m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "200m"`,
+				`/spec/containers/0/resources/requests/memory "745Mi"`,
+				`/spec/containers/0/resources/limits/cpu "400m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu capped to fit Max in container LimitRange, ` +
+					`memory: limit NOT set since originalLimit is nil or 0, cpu request, memory request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a startup boost": {
+			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}, MaxCPUBoost: 800},
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"1Gi"},"limits":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\",\"memory\":\"1Gi\"},\"limits\":{\"cpu\":\"100m\"}}"`,
+				`/spec/containers/0/resources/requests/cpu "800m"`,
+				`/spec/containers/0/resources/limits/cpu "800m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory: limit NOT set since originalLimit is nil or 0, cpu request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a startup boost, of an autoscaler that is Off": {
+			autoscaler: off(boosted(sizing("cart", app), 3)),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\"},\"limits\":{}}"`,
+				`/spec/containers/0/resources/requests/cpu "300m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a startup boost that is not allowed": {
+			autoscaler: off(boosted(sizing("cart", app), 3)),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
+			ops:        []string{`/metadata/annotations/vpaObservedContainers "app"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := remember(c.autoscaler)
+			w.limits["shop"] = c.limits
+			response := ask(t, handler(w, c.options), creation(c.pod))
+			if !response.Allowed || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+				t.Fatalf("answer %+v", response)
+			}
+			if diff := cmp.Diff(c.ops, said(t, response.Patch)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			apply(t, c.pod, response.Patch)
+		})
+	}
+}
+
+func boosted(a *cluster.Autoscaler, factor int32) *cluster.Autoscaler {
+	a.Boost = &cluster.Boost{Factor: factor}
+	return a
+}
+
+func off(a *cluster.Autoscaler) *cluster.Autoscaler {
+	a.Mode = cluster.Off
+	return a
+}
+
+// said writes a JSON patch as "path value" lines.
+func said(t *testing.T, patch []byte) []string {
+	t.Helper()
+	var ops []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		t.Fatalf("patch %s: %v", patch, err)
+	}
+	var out []string
+	for _, o := range ops {
+		if o.Op != "add" {
+			t.Errorf("operation %q; only add is promised", o.Op)
+		}
+		out = append(out, o.Path+" "+string(o.Value))
+	}
+	return out
+}
+
+// apply patches a pod the way the API server does.
+func apply(t *testing.T, pod string, patch []byte) map[string]any {
+	t.Helper()
+	p, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := p.Apply([]byte(pod))
+	if err != nil {
+		t.Fatalf("apply %s: %v", patch, err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(after, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestAPatchedPodKeepsEverythingElse(t *testing.T) {
+	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	pod := cart(`"labels":{"x":"y"}`, `"nodeSelector":{"a":"b"},"containers":[{"name":"app","image":"i",
+		"resources":{"requests":{"nvidia.com/gpu":"1","cpu":"2"},"claims":[{"name":"c"}]},"unknownField":7}]`)
+	got := apply(t, pod, ask(t, h, creation(pod)).Patch)
+	var want map[string]any
+	if err := json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"cart-",`+owned+`,"labels":{"x":"y"},
+		"annotations":{"vpaObservedContainers":"app","vpaUpdates":"Pod resources updated by cart: container 0: cpu request, memory request"}},
+		"spec":{"nodeSelector":{"a":"b"},"containers":[{"name":"app","image":"i",
+		"resources":{"requests":{"nvidia.com/gpu":"1","cpu":"100m","memory":"200Mi"},"claims":[{"name":"c"}]},"unknownField":7}]}}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("patched pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestThePatchIsTheSameEveryTime(t *testing.T) {
+	h := handler(remember(sizing("cart", map[string]cluster.Resources{"a": cluster.Amounts(100, mi(1)), "b": cluster.Amounts(200, mi(2)), "c": cluster.Amounts(300, mi(3))})), Options{})
+	pod := cart("", `"containers":[{"name":"c"},{"name":"b"},{"name":"a"}]`)
+	first := ask(t, h, creation(pod)).Patch
+	for range 50 {
+		if again := ask(t, h, creation(pod)).Patch; string(again) != string(first) {
+			t.Fatalf("first %s\nthen  %s", first, again)
+		}
+	}
+}
+
+func TestAPodPassesUnchanged(t *testing.T) {
+	one := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
+	containers := `"containers":[{"name":"app"}]`
+	for name, c := range map[string]struct {
+		world  memory
+		change func(*admissionv1.AdmissionRequest)
+	}{
+		"of a workload without an autoscaler": {world: remember()},
+		"of an autoscaler that is Off":        {world: remember(off(sizing("cart", nil)))},
+		"without an owner": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+			r.Object = runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"cart"},"spec":{` + containers + `}}`)}
+		}},
+		"of another namespace": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" }},
+		"that is updated":      {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
+		"in a subresource":     {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.SubResource = "eviction" }},
+		"that is not a pod": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+			r.Object = runtime.RawExtension{Raw: []byte(`{"metadata":[]}`)}
+		}},
+		"with a quantity nobody can read": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+			r.Object = runtime.RawExtension{Raw: []byte(cart("", `"containers":[{"name":"app","resources":{"requests":{"cpu":"lots"}}}]`))}
+		}},
+		"without anything in it": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
+		"of another kind": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+			r.Resource.Group, r.Resource.Resource = "apps", "deployments"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := creation(cart("", containers))
+			if c.change != nil {
+				c.change(request)
+			}
+			response := ask(t, handler(c.world, Options{}), request)
+			if !response.Allowed || len(response.Patch) > 0 || response.PatchType != nil {
+				t.Errorf("answer %+v", response)
+			}
+		})
+	}
+}
+
+func TestTheOldestAutoscalerThatIsNotOffSizesThePod(t *testing.T) {
+	as := func(name string, age time.Duration, mode cluster.Mode, cpu int64) *cluster.Autoscaler {
+		a := sizing(name, map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, cpu)})
+		a.Created, a.Mode = a.Created.Add(-age), mode
+		return a
+	}
+	w := remember(as("young", time.Hour, cluster.Recreate, 1), as("oldest", 9*time.Hour, cluster.Off, 2),
+		as("twin", 5*time.Hour, cluster.Initial, 3), as("older", 5*time.Hour, cluster.Initial, 4))
+	patch := string(ask(t, handler(w, Options{}), creation(cart("", `"containers":[{"name":"app"}]`))).Patch)
+	if !strings.Contains(patch, "updated by older:") || !strings.Contains(patch, `"4m"`) {
+		t.Errorf("patch %s", patch)
+	}
+}
+
+func TestAPanicLetsThePodPass(t *testing.T) {
+	var j journal
+	h := handler(nil, Options{}) // nothing behind it: the first question panics
+	h.log = j.logger()
+	response := ask(t, h, creation(cart("", `"containers":[{"name":"app"}]`)))
+	if !response.Allowed || response.Patch != nil {
+		t.Errorf("answer %+v", response)
+	}
+	if !j.has("Admission panicked") {
+		t.Errorf("log %s", j.String())
+	}
+}

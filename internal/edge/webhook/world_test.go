@@ -1,0 +1,186 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// memory is a world whose pods belong directly to the controller that owns them.
+type memory struct {
+	autoscalers map[cluster.Workload][]*cluster.Autoscaler
+	limits      map[string]policy.Limits
+}
+
+func remember(as ...*cluster.Autoscaler) memory {
+	m := memory{autoscalers: map[cluster.Workload][]*cluster.Autoscaler{}, limits: map[string]policy.Limits{}}
+	for _, a := range as {
+		m.autoscalers[a.Target] = append(m.autoscalers[a.Target], a)
+	}
+	return m
+}
+
+func (m memory) Autoscalers(w cluster.Workload) []*cluster.Autoscaler { return m.autoscalers[w] }
+
+func (m memory) Limits(namespace string) policy.Limits { return m.limits[namespace] }
+
+func (m memory) Project(p *corev1.Pod) *cluster.Pod {
+	out := &cluster.Pod{Key: cluster.Key{Namespace: p.Namespace, Name: p.Name}}
+	if o := metav1.GetControllerOf(p); o != nil {
+		group, _, _ := strings.Cut(o.APIVersion, "/")
+		out.Controller = cluster.Workload{Group: group, Kind: o.Kind, Namespace: p.Namespace, Name: o.Name}
+		out.Top = out.Controller
+	}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		out.Containers = append(out.Containers, cluster.Container{
+			Name: c.Name, Index: uint8(i), Requests: amounts(c.Resources.Requests), Limits: amounts(c.Resources.Limits),
+		})
+	}
+	for i := range p.Spec.InitContainers {
+		out.Containers = append(out.Containers, cluster.Container{Name: p.Spec.InitContainers[i].Name, Role: cluster.Init, Index: uint8(i)})
+	}
+	return out
+}
+
+func amounts(l corev1.ResourceList) (r cluster.Resources) {
+	if q, ok := l[corev1.ResourceCPU]; ok {
+		r = r.Set(cluster.CPU, q.MilliValue())
+	}
+	if q, ok := l[corev1.ResourceMemory]; ok {
+		r = r.Set(cluster.Memory, q.Value())
+	}
+	return r
+}
+
+var shopCart = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
+
+// sizing returns an autoscaler for shop/cart that recommends for its containers.
+func sizing(name string, advice map[string]cluster.Resources) *cluster.Autoscaler {
+	a := &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: "shop", Name: name}, Target: shopCart, Mode: cluster.Recreate,
+		Created: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	for _, container := range slices.Sorted(maps.Keys(advice)) {
+		target := advice[container]
+		a.Advice = append(a.Advice, cluster.Advice{Container: container, Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target}, Uncapped: target})
+	}
+	return a
+}
+
+// journal is a log that a test can read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) has(s string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.text.String(), s)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+var silent = slog.New(slog.DiscardHandler)
+
+func handler(w world, o Options) *Handler {
+	return NewHandler(w, o, NewMetrics(prometheus.NewRegistry()), silent)
+}
+
+// ask sends a request to a handler and returns the answer.
+func ask(t testing.TB, h http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"},
+		Request:  request,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, reply := post(h, "application/json", body)
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, reply)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(reply, &review); err != nil {
+		t.Fatalf("answer %q: %v", reply, err)
+	}
+	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Response == nil {
+		t.Fatalf("not a review: %s", reply)
+	}
+	if review.Response.UID != request.UID {
+		t.Fatalf("the answer is for %q, the question was %q", review.Response.UID, request.UID)
+	}
+	return review.Response
+}
+
+func post(h http.Handler, contentType string, body []byte) (status int, reply []byte) {
+	r := httptest.NewRequest(http.MethodPost, "/any/path", bytes.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	reply, _ = io.ReadAll(w.Body)
+	return w.Code, reply
+}
+
+// creation is the request for a new pod, as the API server sends it for a ReplicaSet's pod.
+func creation(podJSON string) *admissionv1.AdmissionRequest {
+	return &admissionv1.AdmissionRequest{
+		UID:       "c0ffee",
+		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Namespace: "shop",
+		Operation: admissionv1.Create,
+		Object:    runtime.RawExtension{Raw: []byte(podJSON)},
+	}
+}
+
+// eventually waits for something that another goroutine does.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		case <-poll.C:
+		}
+	}
+}
