@@ -1,0 +1,74 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"math"
+	"math/big"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// amount draws amounts of every magnitude, and the extremes.
+func amount() *rapid.Generator[int64] {
+	return rapid.OneOf(
+		rapid.SampledFrom([]int64{math.MinInt64, -1, 0, 1, 2, 999, 1000, 1001, math.MaxInt32, math.MaxInt64 - 1, math.MaxInt64}),
+		rapid.Int64Range(0, 5000),
+		rapid.Int64Range(0, 1<<40),
+		rapid.Int64(),
+	)
+}
+
+// The twin works with numbers of any size, and says the rule in so many words.
+func scaledTwin(a, b, c int64, up bool) (int64, bool) {
+	nat := func(v int64) *big.Int { return big.NewInt(max(v, 0)) }
+	if c <= 0 {
+		return max(a, 0), false
+	}
+	q, r := new(big.Int).QuoRem(new(big.Int).Mul(nat(a), nat(b)), nat(c), new(big.Int))
+	if up && r.Sign() != 0 {
+		q.Add(q, big.NewInt(1))
+	}
+	if !q.IsInt64() {
+		return math.MaxInt64, true
+	}
+	return q.Int64(), false
+}
+
+func TestProportionsAreExactAtAnySize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := amount().Draw(t, "a"), amount().Draw(t, "b"), amount().Draw(t, "c")
+		got, capped := scaled(a, b, c)
+		if want, wantCapped := scaledTwin(a, b, c, false); got != want || capped != wantCapped {
+			t.Fatalf("%d·%d/%d rounded down: got %d (%v), want %d (%v)", a, b, c, got, capped, want, wantCapped)
+		}
+		got, capped = scaledUp(a, b, c)
+		if want, wantCapped := scaledTwin(a, b, c, true); got != want || capped != wantCapped {
+			t.Fatalf("%d·%d/%d rounded up: got %d (%v), want %d (%v)", a, b, c, got, capped, want, wantCapped)
+		}
+	})
+}
+
+func TestSumsStopAtTheLargestAmount(t *testing.T) {
+	for _, c := range []struct{ a, b, want int64 }{
+		{1, 2, 3}, {math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64, math.MaxInt64}, {-5, 3, 3},
+		{math.MinInt64, math.MinInt64, 0},
+	} {
+		if got := sum(c.a, c.b); got != c.want {
+			t.Errorf("sum(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func TestWholeCoresRoundUp(t *testing.T) {
+	for milli, want := range map[int64]int64{
+		-1: 0, 0: 0, 1: 1000, 999: 1000, 1000: 1000, 1001: 2000,
+		math.MaxInt64: math.MaxInt64 / 1000 * 1000,
+	} {
+		if got := wholeCores(milli); got != want {
+			t.Errorf("wholeCores(%d) = %d, want %d", milli, got, want)
+		}
+	}
+}
