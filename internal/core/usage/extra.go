@@ -38,7 +38,7 @@ type restored struct {
 }
 
 // Of a workload with more pods than this, only the windows with the highest peaks are stored. Where a checkpoint
-// is an annotation, they take some 10 of the 256 KiB there is room for.
+// is an annotation, they take some 15 of the 256 KiB there is room for.
 const maxWindows = 512
 
 // windows returns what to store of the instances at a time: those tracked, and those restored that still wait for
@@ -46,9 +46,9 @@ const maxWindows = 512
 func (s *Series) windows(now int64) []window {
 	var ws []window
 	for in := s.instances; in != nil; in = in.next {
-		w := window{uid: in.pod.uid, lastMemory: in.lastMemory, lastCPU: in.lastCPU, lastOOM: in.lastOOM}
-		if now < in.windowEnd {
-			w.windowEnd, w.memoryPeak, w.oomPeak = in.windowEnd, in.memoryPeak, in.oomPeak
+		w := window{
+			uid: in.pod.uid, windowEnd: in.windowEnd, memoryPeak: in.memoryPeak, oomPeak: in.oomPeak,
+			lastMemory: in.lastMemory, lastCPU: in.lastCPU, lastOOM: in.lastOOM,
 		}
 		if w != (window{uid: w.uid}) {
 			ws = append(ws, w)
@@ -78,7 +78,8 @@ func (s *Series) awaits(w *window) int64 {
 	return max(w.windowEnd, w.lastOOM+int64(s.rules.interval))
 }
 
-// adopt puts the windows of a checkpoint back: into the histogram at once, and to their instances as these come.
+// adopt puts the windows of a checkpoint back: to their instances as these come, and into the histogram at once.
+// Windows that had ended when the checkpoint was made are in its histogram already.
 func (s *Series) adopt(x extra, updated int64) {
 	if len(x.windows) == 0 && len(x.extension) == 0 {
 		return
@@ -86,9 +87,9 @@ func (s *Series) adopt(x extra, updated int64) {
 	s.restored = &restored{windows: x.windows, extension: x.extension}
 	for i := range x.windows {
 		w := &x.windows[i]
-		// However the window came by its end, it cannot last longer than a whole one from now.
+		// However a window came by its end, it cannot last longer than a whole one.
 		w.windowEnd = min(w.windowEnd, updated+int64(s.rules.interval))
-		if p := w.peak(); p > 0 {
+		if p := w.peak(); p > 0 && updated < w.windowEnd {
 			s.addPeak(p, w.windowEnd)
 		}
 	}
