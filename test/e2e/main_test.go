@@ -1,0 +1,123 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e holds podfit to its promises on a local cluster with a real control plane, through the real binary, whose
+// commands run as their own service accounts with the rights of deploy/.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// A world is what all tests of a run share: a cluster, and podfit beside it.
+type world struct {
+	*bed.Cluster
+	root, binary string
+
+	recommender, updater, admission *bed.Podfit
+}
+
+// shared is the world of this run.
+var shared *world
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("skipped: end-to-end tests are not short")
+		return
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	root, err := bed.Root()
+	if err != nil {
+		return 0, err
+	}
+	w := &world{root: root}
+	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
+		return 0, err
+	}
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: "8", NodeMemory: "16Gi", Progress: os.Stderr})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if down := w.Down(); err == nil {
+			err = down
+		}
+	}()
+	if err := w.Install(ctx, filepath.Join(root, "deploy")); err != nil {
+		return 0, err
+	}
+	if err := w.startAll(ctx); err != nil {
+		return 0, err
+	}
+	shared = w
+	return m.Run(), nil
+}
+
+// The intervals are short, so that tests are; what decides sizes and disruption has its default.
+func recommender() bed.Component { return bed.Recommender().With("--recommender-interval=5s") }
+
+func updater() bed.Component {
+	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s")
+}
+
+func admission() (bed.Component, error) {
+	serving, err := bed.Serving()
+	return bed.Admission().With(serving...).With("--status-lease-update-interval=2s"), err
+}
+
+// startAll starts the three components.
+func (w *world) startAll(ctx context.Context) (err error) {
+	component, err := admission()
+	if err != nil {
+		return err
+	}
+	if w.admission, err = w.healthy(ctx, component); err != nil {
+		return err
+	}
+	if w.recommender, err = w.healthy(ctx, recommender()); err != nil {
+		return err
+	}
+	if w.updater, err = w.healthy(ctx, updater()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return bed.Until(ctx, 100*time.Millisecond, w.Registered)
+}
+
+// healthy starts a component and waits until it says it is healthy.
+func (w *world) healthy(ctx context.Context, component bed.Component) (*bed.Podfit, error) {
+	p, err := w.Run(ctx, w.binary, component)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := bed.Until(ctx, 100*time.Millisecond, p.Healthy); err != nil {
+		return nil, fmt.Errorf("%s is not healthy: %w\n%s", component.Name, err, p.Tail(40))
+	}
+	return p, nil
+}
+
+// components are the running ones.
+func (w *world) components() []*bed.Podfit {
+	return []*bed.Podfit{w.recommender, w.updater, w.admission}
+}

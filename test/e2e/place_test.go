@@ -1,0 +1,269 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	vpav1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// A place is a namespace of one test's own.
+type place struct {
+	*testing.T
+	*world
+	ns string
+}
+
+// newPlace makes a namespace for a test, named after it.
+func newPlace(t *testing.T, name string) *place {
+	t.Helper()
+	p := &place{T: t, world: shared, ns: name}
+	p.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}")
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.report()
+		}
+	})
+	return p
+}
+
+// apply applies manifests to the place.
+func (p *place) apply(manifests ...string) {
+	p.Helper()
+	for _, m := range manifests {
+		if err := p.ApplyYAML(p.Context(), p.ns, m); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// eventually waits until check finds nothing wrong.
+func (p *place) eventually(what string, within time.Duration, check func(context.Context) error) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), within)
+	defer cancel()
+	if err := bed.Until(ctx, 250*time.Millisecond, check); err != nil {
+		p.Fatalf("%s, within %v: %v", what, within, err)
+	}
+}
+
+// always checks for a while that nothing goes wrong.
+func (p *place) always(what string, during time.Duration, check func(context.Context) error) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), during)
+	defer cancel()
+	var wrong error
+	err := bed.Until(ctx, 250*time.Millisecond, func(ctx context.Context) error {
+		if err := check(ctx); err != nil && ctx.Err() == nil {
+			wrong = err
+			return nil
+		}
+		return errors.New("nothing wrong yet")
+	})
+	if err == nil {
+		p.Fatalf("%s: %v", what, wrong)
+	}
+}
+
+// report logs what a failed test needs to be understood.
+func (p *place) report() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if pods, err := p.pods(ctx, ""); err == nil {
+		for _, pod := range pods {
+			p.Logf("pod %s %s requests %v annotations %v", pod.Name, pod.Status.Phase, requests(pod), pod.Annotations)
+		}
+	}
+	if as, err := p.Autoscalers(ctx, p.ns); err == nil {
+		for _, a := range as {
+			p.Logf("autoscaler %s: conditions %+v, recommendation %v", a.Name, a.Status.Conditions, a.Status.Recommendation)
+		}
+	}
+	if es, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, e := range es.Items {
+			p.Logf("event %s %s/%s: %s", e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+		}
+	}
+	for _, c := range p.components() {
+		p.Logf("%s (%s)\n%s", c.Name, c.Log, c.Tail(40))
+	}
+}
+
+// pods returns the pods of an app that are not being deleted, by name; of all apps when it is "".
+func (p *place) pods(ctx context.Context, app string) ([]corev1.Pod, error) {
+	o := metav1.ListOptions{}
+	if app != "" {
+		o.LabelSelector = "app=" + app
+	}
+	l, err := p.CoreV1().Pods(p.ns).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(l.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
+}
+
+// running returns the pods of an app, when there are as many as wanted, and all are ready.
+func (p *place) running(ctx context.Context, app string, want int) ([]corev1.Pod, error) {
+	pods, err := p.pods(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) != want {
+		return nil, fmt.Errorf("%d of %d pods of %s", len(pods), want, app)
+	}
+	for _, pod := range pods {
+		if !ready(&pod) {
+			return nil, fmt.Errorf("pod %s is not ready: %s", pod.Name, pod.Status.Phase)
+		}
+	}
+	return pods, nil
+}
+
+// start waits until an app runs, and returns its pods.
+func (p *place) start(app string, want int) []corev1.Pod {
+	p.Helper()
+	var pods []corev1.Pod
+	p.eventually(app+" runs", time.Minute, func(ctx context.Context) (err error) {
+		pods, err = p.running(ctx, app, want)
+		return err
+	})
+	return pods
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// requests writes what the containers of a pod really have, as "name cpu=… memory=…", sorted.
+func requests(pod corev1.Pod) string {
+	of := map[string]corev1.ResourceList{}
+	for _, c := range pod.Spec.Containers {
+		of[c.Name] = c.Resources.Requests
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Resources != nil {
+			of[c.Name] = c.Resources.Requests
+		}
+	}
+	return write(of)
+}
+
+// targets writes an autoscaler's targets as requests does.
+func targets(a *vpav1.VerticalPodAutoscaler) string {
+	of := map[string]corev1.ResourceList{}
+	if a.Status.Recommendation != nil {
+		for _, r := range a.Status.Recommendation.ContainerRecommendations {
+			of[r.ContainerName] = r.Target
+		}
+	}
+	return write(of)
+}
+
+func write(of map[string]corev1.ResourceList) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		l := of[name]
+		parts = append(parts, fmt.Sprintf("%s cpu=%s memory=%s", name, l.Cpu(), l.Memory()))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// uids are the identities of pods, sorted.
+func uids(pods []corev1.Pod) []types.UID {
+	var out []types.UID
+	for _, pod := range pods {
+		out = append(out, pod.UID)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// recommended says how an autoscaler's targets differ from the wanted.
+func (p *place) recommended(name, want string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		a, err := p.Autoscaler(ctx, p.ns, name)
+		if err != nil {
+			return err
+		}
+		if got := targets(a); got != want {
+			return fmt.Errorf("target of %s is %q, want %q", name, got, want)
+		}
+		return nil
+	}
+}
+
+// sized says which pod of an app has not got the wanted size.
+func (p *place) sized(app string, replicas int, want string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pods, err := p.running(ctx, app, replicas)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			if got := requests(pod); got != want {
+				return fmt.Errorf("pod %s has %q, want %q", pod.Name, got, want)
+			}
+		}
+		return nil
+	}
+}
+
+// same says when pods are no longer those they were.
+func (p *place) same(app string, want []corev1.Pod) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pods, err := p.pods(ctx, app)
+		if err != nil {
+			return nil // a question that was not answered is no answer
+		}
+		if !slices.Equal(uids(pods), uids(want)) {
+			return fmt.Errorf("the pods of %s were replaced", app)
+		}
+		return nil
+	}
+}
+
+// condition returns a condition of an autoscaler.
+func (p *place) condition(ctx context.Context, name string, kind vpav1.VerticalPodAutoscalerConditionType) (vpav1.VerticalPodAutoscalerCondition, error) {
+	a, err := p.Autoscaler(ctx, p.ns, name)
+	if err != nil {
+		return vpav1.VerticalPodAutoscalerCondition{}, err
+	}
+	for _, c := range a.Status.Conditions {
+		if c.Type == kind {
+			return c, nil
+		}
+	}
+	return vpav1.VerticalPodAutoscalerCondition{}, fmt.Errorf("%s has no condition %s, only %+v", name, kind, a.Status.Conditions)
+}
+
+// event says that an object has no event of a reason with a message.
+func (p *place) event(kind, name, reason, message string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+		if err != nil {
+			return err
+		}
+		for _, e := range l.Items {
+			if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Message == message {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s %s has no event %s %q among %d", kind, name, reason, message, len(l.Items))
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// leaderElection has two recommenders of another name compete, kills the one that leads, and waits for the other.
+func leaderElection(t *testing.T, name string) {
+	p := newPlace(t, name)
+	w := steady("steady")
+	p.apply(w.manifest(), autoscaler("steady", "", "steady", "Off", "  recommenders: [{name: elected}]"))
+	one := p.candidate("one")
+	leader := p.leader("")
+	two := p.candidate("two")
+	p.eventually("the leader recommends", measured, p.recommended("steady", steadyTarget))
+
+	one.Kill()
+	p.eventually("another leads", 30*time.Second, func(ctx context.Context) error {
+		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || *l.Spec.HolderIdentity == leader {
+			return fmt.Errorf("the holder is %v", l.Spec.HolderIdentity)
+		}
+		return nil
+	})
+	other := steady("other")
+	p.apply(other.manifest(), autoscaler("other", "", "other", "Off", "  recommenders: [{name: elected}]"))
+	p.eventually("the new leader recommends", measured, p.recommended("other", steadyTarget))
+	if err := two.Stop(); err != nil {
+		t.Error(err)
+	}
+	p.eventually("it gives the lease back when it ends", 10*time.Second, func(ctx context.Context) error {
+		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
+			return fmt.Errorf("%s holds it", *l.Spec.HolderIdentity)
+		}
+		return nil
+	})
+}
+
+const recommenderLease = "vpa-recommender-lease"
+
+// candidate starts a recommender that wants to lead.
+func (p *place) candidate(name string) *bed.Podfit {
+	p.Helper()
+	c := recommender().Named("recommender-"+name).With("--recommender-name=elected", "--leader-elect",
+		"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s")
+	r, err := p.healthy(p.Context(), c)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		if p.Failed() {
+			p.Logf("%s\n%s", r.Name, r.Tail(40))
+		}
+		if r.Running() {
+			r.Kill()
+		}
+	})
+	return r
+}
+
+// leader waits until somebody leads, and returns who.
+func (p *place) leader(not string) (who string) {
+	p.Helper()
+	p.eventually("somebody leads", 30*time.Second, func(ctx context.Context) error {
+		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == not {
+			return fmt.Errorf("the holder is %v", l.Spec.HolderIdentity)
+		}
+		who = *l.Spec.HolderIdentity
+		return nil
+	})
+	return who
+}
+
+// TestAllInOneProcess replaces the three components with podfit run.
+func TestAllInOneProcess(t *testing.T) {
+	p := newPlace(t, "all-in-one")
+	for _, c := range p.components() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	accounts := []string{bed.Recommender().Account, bed.Updater().Account, bed.Admission().Account}
+	if err := p.Share(t.Context(), bed.All().Account, accounts...); err != nil {
+		t.Fatal(err)
+	}
+	serving, err := bed.Serving()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.healthy(t.Context(), bed.All().With(serving...).With(
+		"--recommender-interval=5s", "--updater-interval=5s", "--status-lease-update-interval=2s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("podfit run\n%s", all.Tail(60))
+		}
+		if err := all.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := p.startAll(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	recreate, inPlace := steady("recreate"), steady("in-place")
+	p.apply(recreate.manifest(), recreate.autoscaler("Recreate"), inPlace.manifest(), inPlace.autoscaler("InPlaceOrRecreate"))
+	pods := p.start("in-place", 2)
+	p.eventually("one is sized by replacement", measured+resized, p.sized("recreate", 2, steadyTarget))
+	p.wearsAnnotations("recreate")
+	p.eventually("one is sized in place", resized, p.sized("in-place", 2, steadyTarget))
+	if err := p.same("in-place", pods)(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
