@@ -1,0 +1,332 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// drawWorld draws a few workloads of every kind in every state.
+func drawWorld(t *rapid.T) (World, Budget) {
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: NewLedger()}
+	var as []*cluster.Autoscaler
+	var pods []*cluster.Pod
+	for i := range rapid.IntRange(1, 4).Draw(t, "workloads") {
+		kind := rapid.SampledFrom([]cluster.Workload{
+			{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "DaemonSet"},
+			{Group: "batch", Kind: "Job"}, {Group: "example.com", Kind: "Widget"}, {Kind: "ReplicationController"},
+		}).Draw(t, "kind")
+		top := kind
+		top.Namespace, top.Name = "shop", fmt.Sprintf("w%d", i)
+		controller := top
+		if top.Kind == "Deployment" {
+			controller.Kind, controller.Name = "ReplicaSet", top.Name+"-7d4"
+		}
+		n := rapid.IntRange(0, 9).Draw(t, "pods")
+		if rapid.IntRange(0, 4).Draw(t, "scale known") > 0 {
+			w.Scales[controller] = cluster.Scale{Known: true, Replicas: int32(max(0, n+rapid.IntRange(-1, 1).Draw(t, "missing")))}
+		}
+		as = append(as, drawAutoscaler(t, top))
+		for j := range n {
+			pods = append(pods, drawPod(t, top, controller, fmt.Sprintf("%s-%d", top.Name, j)))
+		}
+	}
+	if rapid.Bool().Draw(t, "nodes") {
+		w.Nodes = []cluster.Node{
+			{Name: "a", Allocatable: cluster.Amounts(2000, 4<<30), Ready: true},
+			{Name: "b", Allocatable: cluster.Amounts(4000, 1<<30), Ready: true},
+		}
+	}
+	w.Governed = Gather(as, pods)
+	b := DefaultBudget()
+	b.SkipInPlace = rapid.Bool().Draw(t, "skip in place")
+	b.InPlace = rapid.Bool().Draw(t, "gate InPlace")
+	b.StartupBoost = rapid.Bool().Draw(t, "gate CPUStartupBoost")
+	b.MinReplicas = rapid.IntRange(0, 3).Draw(t, "min replicas")
+	b.Tolerance = rapid.SampledFrom([]float64{0, 0.1, 0.5, 1}).Draw(t, "tolerance")
+	return w, b
+}
+
+func drawAmounts(t *rapid.T, what string) cluster.Resources {
+	var r cluster.Resources
+	for _, res := range cluster.All {
+		if rapid.IntRange(0, 5).Draw(t, what+" has") > 0 {
+			r = r.Set(res, rapid.SampledFrom([]int64{0, 1, 100, 200, 1000, 1 << 20, 1 << 30}).Draw(t, what))
+		}
+	}
+	return r
+}
+
+func drawAutoscaler(t *rapid.T, target cluster.Workload) *cluster.Autoscaler {
+	a := &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: target.Namespace, Name: target.Name}, Target: target,
+		Mode: cluster.Mode(rapid.IntRange(0, 5).Draw(t, "mode")), MinReplicas: int32(rapid.IntRange(0, 3).Draw(t, "min")),
+	}
+	for _, c := range []string{"app", "log"} {
+		if rapid.IntRange(0, 5).Draw(t, "advised") > 0 {
+			a.Advice = append(a.Advice, cluster.Advice{Container: c, Estimate: cluster.Estimate{
+				Lower: drawAmounts(t, "lower"), Target: drawAmounts(t, "target"), Upper: drawAmounts(t, "upper"),
+			}})
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "required") == 0 {
+		a.Requirements = append(a.Requirements, cluster.EvictionRequirement{
+			Resources: cluster.Set(rapid.IntRange(0, 3).Draw(t, "of")), Higher: rapid.Bool().Draw(t, "higher"),
+		})
+	}
+	return a
+}
+
+func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster.Pod {
+	ago := func(what string) time.Time {
+		return noon.Add(-rapid.SampledFrom([]time.Duration{0, time.Second, 3 * time.Minute, time.Hour, 20 * time.Hour}).Draw(t, what))
+	}
+	p := &cluster.Pod{
+		Key: cluster.Key{Namespace: top.Namespace, Name: name}, UID: "uid-" + name, Top: top, Controller: controller, Node: "a",
+		Created: ago("created"), Started: ago("started"), ReadySince: ago("ready since"),
+		Ready: rapid.IntRange(0, 3).Draw(t, "ready") > 0, Deleting: rapid.IntRange(0, 9).Draw(t, "deleting") == 0,
+		Phase: rapid.SampledFrom([]cluster.Phase{
+			cluster.Running, cluster.Running, cluster.Running, cluster.Pending, cluster.Succeeded, cluster.Failed, cluster.UnknownPhase,
+		}).Draw(t, "phase"),
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "place") {
+	case 0:
+		p.Node, p.Phase, p.Ready = "", cluster.Pending, false
+	case 1:
+		p.Controller = cluster.Workload{}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "resizing") == 0 {
+		p.Resize = &cluster.Resize{
+			State: cluster.ResizeState(rapid.IntRange(0, 5).Draw(t, "state")), Since: ago("since"),
+			Message: rapid.SampledFrom([]string{"", "cannot decrease memory limits"}).Draw(t, "message"),
+		}
+	}
+	for i, n := range []string{"app", "log"} {
+		c := cluster.Container{Name: n, Index: uint8(i), Requests: drawAmounts(t, "request"), Limits: drawAmounts(t, "limit")}
+		c.Restart = cluster.Set(rapid.IntRange(0, 3).Draw(t, "restart"))
+		if rapid.IntRange(0, 4).Draw(t, "exited") == 0 {
+			c.Exit = &cluster.Exit{OOM: rapid.Bool().Draw(t, "oom"), Started: ago("exit started"), Finished: ago("finished"), Now: !p.Ready}
+		}
+		if rapid.IntRange(0, 5).Draw(t, "boosted") == 0 {
+			c.Boosted = &cluster.Applied{Requests: c.Requests}
+		}
+		p.Containers = append(p.Containers, c)
+	}
+	return p
+}
+
+// One decision for every living pod, none for any other, each with a reason that can be told.
+func TestEveryLivingPodGetsOneDecision(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		decided := map[*cluster.Pod]Decision{}
+		for _, d := range Plan(noon, w, b) {
+			if _, twice := decided[d.Pod]; twice {
+				t.Fatalf("two decisions for %s", d.Pod.Key)
+			}
+			if !d.Pod.Live() {
+				t.Fatalf("%s is decided on though it is going", d.Pod.Key)
+			}
+			if d.Reason.String() == "" || d.Reason.Why.String() == "" {
+				t.Fatalf("%s has no reason", d.Pod.Key)
+			}
+			decided[d.Pod] = d
+		}
+		for _, g := range w.Governed {
+			for _, p := range g.Pods {
+				if _, ok := decided[p]; ok != p.Live() {
+					t.Fatalf("%s: live %v, decided on %v", p.Key, p.Live(), ok)
+				}
+			}
+		}
+	})
+}
+
+// Modes allow what they allow.
+func TestModesAreKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		for _, d := range Plan(noon, w, b) {
+			mode, unboost := d.Autoscaler.Mode, len(d.Unboost) > 0
+			switch {
+			case d.Do == Evict && !mode.Evicts(),
+				d.Do == Resize && !mode.Resizes() && !unboost,
+				d.Do != Leave && mode == cluster.InPlace && !b.InPlace && !unboost,
+				d.Fallback && (d.Do != Resize || mode != cluster.InPlaceOrRecreate):
+				t.Fatalf("%s: %s (fallback %v) in mode %s", d.Pod.Key, d.Do, d.Fallback, mode)
+			}
+		}
+	})
+}
+
+// What serves goes on serving: of the pods that a controller should have, no more are missing than may be; of those of
+// which none may be missing, one goes at a time. Evictions, and resizes that may become one or restart something, count.
+func TestTheBudgetIsNeverExceeded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		taken := map[cluster.Workload]int{}
+		for _, d := range Plan(noon, w, b) {
+			harmless := d.Do == Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0)
+			if d.Do != Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
+				taken[d.Pod.Controller]++
+			}
+		}
+		for _, g := range w.Governed {
+			present, serving := map[cluster.Workload]int{}, map[cluster.Workload]int{}
+			for _, p := range g.Pods {
+				if p.Phase != cluster.Succeeded && p.Phase != cluster.Failed {
+					present[p.Controller]++
+				}
+				if p.Live() && p.Ready && p.Phase != cluster.Pending && p.Node != "" {
+					serving[p.Controller]++
+				}
+			}
+			for controller, n := range taken {
+				if present[controller] == 0 {
+					continue
+				}
+				should := present[controller]
+				if s := w.Scales[controller]; s.Known && controller.Kind != "Job" {
+					should = int(s.Replicas)
+				}
+				may := int(float64(should) * b.Tolerance)
+				left := serving[controller] - n
+				if left < should-may && !(may == 0 && n == 1 && serving[controller] == should) {
+					t.Fatalf("%s: %d of %d serve, %d are taken, %d may be missing", controller, serving[controller], should, n, may)
+				}
+			}
+		}
+	})
+}
+
+// Nothing is evicted for nothing: the replacement gets another size, fits somewhere if it grows, and has a controller
+// that makes it.
+func TestEvictionsAreWorthIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		for _, d := range Plan(noon, w, b) {
+			if d.Do != Evict && !d.Fallback {
+				continue
+			}
+			switch {
+			case sameSize(d.Pod, d.With):
+				t.Fatalf("%s would get the same size", d.Pod.Key)
+			case d.Pod.Controller.IsZero():
+				t.Fatalf("%s would not come back", d.Pod.Key)
+			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
+				t.Fatalf("%s: the requirements are not met", d.Pod.Key)
+			case grows(d.Pod, d.With) && !placesOf(w.Nodes).take(d.Pod, total(d.Pod, d.With)):
+				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
+			}
+		}
+	})
+}
+
+// Another order of everything gives the same plan, and planning leaves no trace.
+func TestThePlanDependsOnTheWorldAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		first := describe(Plan(noon, w, b))
+		shuffle(rand.New(rand.NewPCG(2, rapid.Uint64().Draw(t, "seed"))), &w)
+		if again := describe(Plan(noon, w, b)); again != first {
+			t.Fatalf("the plan was\n%sand is\n%s", first, again)
+		}
+	})
+}
+
+// Decisions that do something come first, and the more pressing before the less.
+func TestDecisionsAreInTheOrderOfTheirExecution(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		ds := Plan(noon, w, b)
+		if !slices.IsSortedFunc(ds, executable) {
+			t.Fatal(describe(ds))
+		}
+		for i := 1; i < len(ds); i++ {
+			if ds[i-1].Do == Leave && ds[i].Do != Leave {
+				t.Fatal(describe(ds))
+			}
+		}
+	})
+}
+
+func TestGatherElectsAndRespectsGroups(t *testing.T) {
+	core := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	kruise := core
+	kruise.Group = "apps.kruise.io"
+	old := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "z"}, Target: core, Created: noon}
+	young := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "a"}, Target: core, Created: noon.Add(1)}
+	anyGroup := core
+	anyGroup.Group = ""
+	ungrouped := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "u"}, Target: anyGroup}
+	pods := []*cluster.Pod{{Key: cluster.Key{Name: "1"}, Top: core}, {Key: cluster.Key{Name: "2"}, Top: kruise}, {Key: cluster.Key{Name: "3"}}}
+	got := map[string]int{}
+	var order []string
+	for _, g := range Gather([]*cluster.Autoscaler{young, ungrouped, old}, pods) {
+		got[g.Autoscaler.Name] = len(g.Pods)
+		order = append(order, g.Autoscaler.Name)
+	}
+	if got["z"] != 1 || got["a"] != 0 || got["u"] != 1 || !slices.IsSorted(order) {
+		t.Errorf("governed pods: %v in order %v", got, order)
+	}
+}
+
+// Names of reasons are labels of metrics and logs: each reason has one, and no two share it.
+func TestReasonsHaveNamesAndSentences(t *testing.T) {
+	seen := map[string]Why{}
+	for w := range whyNames {
+		for _, s := range []string{w.String(), Reason{Why: w, Resource: cluster.CPU, Text: "x"}.String()} {
+			if other, ok := seen[s]; ok && other != w {
+				t.Errorf("%d and %d are both %q", w, other, s)
+			}
+			seen[s] = w
+		}
+		if s := (Reason{Why: w, Text: "x"}).String(); s == w.String() {
+			t.Errorf("%s has no sentence", w)
+		}
+	}
+	if last := whyNames[NotSmallerThanRefused+1]; last != "" {
+		t.Errorf("%q is not in this test", last)
+	}
+}
+
+// The ledger forgets what is gone, so that it does not grow for ever.
+func TestTheLedgerForgets(t *testing.T) {
+	l := NewLedger()
+	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: cluster.Workload{Name: "w"}}
+	l.Done(noon, Decision{Pod: p, Do: Resize})
+	l.Done(noon, Decision{Pod: p, Do: Evict})
+	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "2"}})
+	l.Failed(noon, Decision{Pod: &cluster.Pod{UID: "3"}})
+	l.Learn(noon.Add(time.Hour), []Decision{{Pod: &cluster.Pod{UID: "2"}}})
+	if len(l.resizes) != 1 || len(l.evictions) != 1 {
+		t.Errorf("after an hour it remembers %d resizes and %d evictions", len(l.resizes), len(l.evictions))
+	}
+	l.Learn(noon.Add(25*time.Hour), nil)
+	if len(l.resizes) != 0 || len(l.evictions) != 0 {
+		t.Errorf("after a day it remembers %d resizes and %d evictions", len(l.resizes), len(l.evictions))
+	}
+}
+
+func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
+	b := DefaultBudget()
+	for n, want := range map[int]time.Duration{
+		1: 5 * time.Minute, 2: 10 * time.Minute, 3: 20 * time.Minute, 7: 320 * time.Minute, 8: 6 * time.Hour, 1 << 30: 6 * time.Hour,
+	} {
+		if got := backoff(b, n); got != want {
+			t.Errorf("after %d: %s, want %s", n, got, want)
+		}
+	}
+}
