@@ -1,0 +1,88 @@
+# Everything podfit is built and checked with. It needs Go and git, and for the race detector a C compiler; the tools come
+# from tools/go.mod. "make" prints what there is.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The version is what git calls this commit; it does not depend on what the build tool finds in .git.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+export GOFLAGS := -buildvcs=false $(GOFLAGS)
+
+# Modules with tests. tools/ has none.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/*/go.mod test/*/go.mod))
+TOOL := go tool -modfile=tools/go.mod
+STEP := tools/step
+LOG := .cache/test.log
+
+# How long a module's tests may take, and how the Go test tool is told more: make test TESTFLAGS=-v
+TESTTIMEOUT ?= 40m
+TESTFLAGS ?=
+# What is fuzzed, and for how long; which benchmarks are run, in which packages.
+FUZZTIME ?= 30s
+BENCH ?= .
+BENCHPKG ?= ./...
+
+.PHONY: help
+help: ## Print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/podfit: one static binary
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app.Version=$(VERSION)' -o bin/podfit .
+
+.PHONY: test
+test: build localcluster ## Run all tests of all modules, in the end those on the local cluster
+	@mkdir -p $(dir $(LOG)) && : > $(LOG)
+	@failed=0; for module in $(MODULES); do \
+		race=; if [ "$$module" = . ]; then race=-race; fi; \
+		$(STEP) "tests of $$module" go -C $$module test $$race -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(LOG) || failed=1; \
+	done; \
+	printf '\n=== all tests\n'; grep -E '^(ok|FAIL|--- FAIL)[[:space:]:]' $(LOG) || true; \
+	exit $$failed
+
+.PHONY: localcluster
+localcluster: ## Build the local cluster: a real control plane with simulated nodes
+	@$(STEP) "local cluster" go -C localcluster run . build
+
+.PHONY: verify
+verify: ## Check everything that is not a test: generated files, format, vet, lint, imports, modules
+	@$(STEP) "generated files are up to date" tools/verify-generated
+	@$(STEP) "files are formatted and have their header" tools/verify-format
+	@for module in $(MODULES); do $(STEP) "vet $$module" go -C $$module vet ./...; done
+	@$(STEP) "imports go one way" go test ./internal/archtest
+	@$(MAKE) --no-print-directory lint
+	@$(STEP) "modules are tidy" tools/verify-tidy $(MODULES) tools
+
+.PHONY: lint
+lint: ## Run golangci-lint on all modules (its first build takes minutes)
+	@for module in $(MODULES); do \
+		(cd $$module && $(CURDIR)/$(STEP) "lint $$module" go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
+	done
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in what is linked (asks vuln.go.dev)
+	@$(TOOL) govulncheck ./...
+
+.PHONY: generate
+generate: ## Generate deep copies, CRDs and documentation
+	@tools/generate
+
+.PHONY: bench
+bench: ## Run benchmarks; BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/bench/OTHER.txt compares
+	@mkdir -p .cache/bench
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHPKG) | tee .cache/bench/$(VERSION).txt
+	@if [ -n "$(BASE)" ]; then $(TOOL) benchstat $(BASE) .cache/bench/$(VERSION).txt; fi
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for FUZZTIME
+	@tools/fuzz $(FUZZTIME) $(MODULES)
+
+.PHONY: demo
+demo: build localcluster ## Show podfit at work on the local cluster
+	@go -C test/e2e run ./cmd/demo
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin .cache
