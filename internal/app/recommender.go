@@ -405,7 +405,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	adv := advice{to: a}
 	pods := s.PodsOf(a.Target)
 	raw := recommend.Workload(r.params, r.estimate, r.book, a, a.Target, now)
-	adv.containers = policy.Cap(a, raw, r.config.MaxAllowed())
+	adv.containers = policy.Cap(r.rounding(a), raw, r.config.MaxAllowed())
 	problem, known := r.world.TargetProblem(a)
 	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage) {
 		adv.containers = a.Advice // nothing is known that would make the last numbers wrong
@@ -435,6 +435,16 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 		adv.say(targetConflict, kube.Removed, "", "")
 	}
 	return adv
+}
+
+// rounding returns the autoscaler with its wish for whole cores, if the flag allows one.
+func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if r.config.IntegerCPU || len(a.IntegerCPU) == 0 {
+		return a
+	}
+	b := *a
+	b.IntegerCPU = nil
+	return &b
 }
 
 // governs returns which of several autoscalers of a workload applies its recommendation, or nil when none does.

@@ -32,7 +32,11 @@ func (s *Snapshot) AutoscalersOf(w cluster.Workload) []*cluster.Autoscaler { ret
 // Snapshot returns all pods and autoscalers as they are known now, with pods whose owner has arrived since resolved.
 // It takes time in proportion to pods plus autoscalers.
 func (w *World) Snapshot() *Snapshot {
-	pods, autoscalers := w.copyOut()
+	return NewSnapshot(w.copyOut())
+}
+
+// NewSnapshot returns the snapshot of pods and autoscalers, which it sorts.
+func NewSnapshot(pods []*cluster.Pod, autoscalers []*cluster.Autoscaler) *Snapshot {
 	slices.SortFunc(pods, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
 	slices.SortFunc(autoscalers, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	s := &Snapshot{
