@@ -109,7 +109,7 @@ func TestCRDsHaveUpstreamsNamesVersionsColumnsAndSubresources(t *testing.T) {
 			t.Errorf("%s: group %q, scope %q", name, d.Spec.Group, d.Spec.Scope)
 		}
 		n := d.Spec.Names
-		if n.Kind != w.kind || n.ListKind != w.kind+"List" || n.Plural != plural || n.Singular != strings.ToLower(w.kind) ||
+		if n.Kind != w.kind || n.ListKind != w.kind+"List" || n.Plural != plural || n.Singular != strings.TrimSuffix(plural, "s") ||
 			!slices.Equal(n.ShortNames, []string{w.short}) {
 			t.Errorf("%s: names %+v", name, n)
 		}
