@@ -49,15 +49,15 @@ func Root() (string, error) {
 	}
 }
 
-// Build builds podfit from the repository, the way its users do, and returns the path of the binary.
+// Build builds podfit from the repository, the way its users do, and returns the path of the binary. What is in bin/ stays.
 func Build(ctx context.Context, root string, progress io.Writer) (string, error) {
-	path := filepath.Join(root, "bin", "podfit")
+	path := filepath.Join(root, ".cache", "bin", "podfit")
 	return path, goBuild(ctx, root, path, progress)
 }
 
 // goBuild builds the main package in a module's folder.
 func goBuild(ctx context.Context, module, path string, progress io.Writer) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = module, progress, progress
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := cmd.Run(); err != nil {
