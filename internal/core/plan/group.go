@@ -16,7 +16,8 @@ type group struct {
 	tolerance int  // how many of them may be missing
 	live      int  // scheduled pods that run or will
 	ready     int  // of them those that serve
-	spent     int  // pods that this pass takes out
+	spent     int  // pods that this pass takes out of service
+	revived   int  // stuck pods that this pass changes
 	below     bool // fewer live pods than the minimum
 }
 
@@ -74,25 +75,57 @@ func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, b
 // serves reports whether a pod counts as running: it is started and ready (W-14).
 func serves(p *cluster.Pod) bool { return p.Phase != cluster.Pending && p.Ready }
 
-// isDown reports whether a pod is out of service already, so that changing it takes nothing away: it has not started, it
-// is killed for memory over and over, or it has not been ready for so long that it will not be without help.
-func isDown(now time.Time, b Budget, p *cluster.Pod) bool {
-	if p.Phase == cluster.Pending {
-		return true
-	}
-	if p.Ready {
-		return false
+// A health says how much a pod would be missed.
+type health uint8
+
+const (
+	serving health = iota // or about to: it counts against the budget
+	stuck                 // not ready for so long that it will not be without help
+	down                  // it has not started, or is killed for memory over and over
+)
+
+func healthOf(now time.Time, b Budget, p *cluster.Pod) health {
+	switch {
+	case p.Phase == cluster.Pending:
+		return down
+	case p.Ready:
+		return serving
 	}
 	for i := range p.Containers {
 		if e := p.Containers[i].Exit; e != nil && e.OOM && (e.Now || now.Sub(e.Finished) < b.QuickOOM) {
-			return true
+			return down
 		}
 	}
 	since := p.ReadySince
 	if since.IsZero() {
 		since = p.Started
 	}
-	return !since.IsZero() && now.Sub(since) >= b.StuckFor
+	if !since.IsZero() && now.Sub(since) >= b.StuckFor {
+		return stuck
+	}
+	return serving
+}
+
+// canTake reports whether a pod may be changed. One that is down takes nothing out of service. Stuck ones do not either,
+// but as some are kept unready on purpose, as stand-ins, no more of them go at once than may be missing.
+func (g *group) canTake(h health) bool {
+	switch h {
+	case down:
+		return true
+	case stuck:
+		return g.revived < max(1, g.tolerance)
+	}
+	return g.canSpare()
+}
+
+// take counts a pod that is changed.
+func (g *group) take(h health) {
+	switch h {
+	case serving:
+		g.spent++
+	case stuck:
+		g.revived++
+	}
 }
 
 // canSpare reports whether one more pod may be taken out of service: more serve than must, or all serve, none may be
@@ -102,10 +135,10 @@ func (g *group) canSpare() bool {
 		g.ready == g.wanted && g.tolerance == 0 && g.spent == 0
 }
 
-// whyNot returns why the group cannot spare a pod.
-func (g *group) whyNot() Reason {
-	if g.spent == 0 && g.ready < g.wanted {
+// whyNot returns why a pod may not be changed.
+func (g *group) whyNot(h health) Reason {
+	if h == serving && g.spent == 0 && g.ready < g.wanted {
 		return Reason{Why: NotReady, Have: g.ready, Want: g.wanted}
 	}
-	return Reason{Why: BudgetSpent, Have: g.spent, Want: g.wanted}
+	return Reason{Why: BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
 }

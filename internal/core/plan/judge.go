@@ -24,6 +24,9 @@ type verdict struct {
 //	a container was killed for memory soon after its start, and its request would change
 //	a request is outside its range or missing
 //	the pod is old enough, and its requests differ enough from the targets
+//
+// The last rule trusts the target rather than the range, which is wide as long as little is known. So the autoscaler has
+// to be as old as the pod must be: on its first day its target is what a few minutes showed (W-02).
 func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) verdict {
 	t := tallyOf(p, fits)
 	v := verdict{priority: t.priority()}
@@ -47,11 +50,12 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 		v.wanted = t.worst
 	case same:
 		v.instead = Reason{Why: Fits}
-	case p.Started.IsZero() || now.Before(p.Started.Add(b.Lifetime)):
+	case p.Started.IsZero():
+		v.instead = Reason{Why: Young}
+	case now.Before(p.Started.Add(b.Lifetime)):
 		v.instead = Reason{Why: Young, Until: p.Started.Add(b.Lifetime)}
-		if p.Started.IsZero() {
-			v.instead.Until = time.Time{}
-		}
+	case now.Before(a.Created.Add(b.Lifetime)):
+		v.instead = Reason{Why: Fresh, Until: a.Created.Add(b.Lifetime)}
 	case v.priority.Diff < b.Threshold:
 		v.instead = Reason{Why: SmallChange, Have: percent(v.priority.Diff), Want: percent(b.Threshold)}
 	default:

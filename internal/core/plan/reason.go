@@ -31,11 +31,13 @@ const (
 	GateOff                               // the mode needs a feature gate that is off
 	NoAdvice                              // nothing is recommended for any of its containers
 	Young                                 // within range, and not old enough for less
+	Fresh                                 // within range, and the autoscaler is not old enough for less
 	SmallChange                           // within range, and close to the target
 	SameSize                              // a replacement would get what the pod has
 	Boosted                               // its startup boost lasts
 	Unowned                               // no controller would replace it
 	Starting                              // Pending: a resize must wait until it runs
+	NothingRuns                           // all containers wait for their next start: a resize must wait too
 	Unscheduled                           // waits for a node
 	TooFewReplicas                        // its group has fewer pods than the minimum
 	ReplicasUnknown                       // its controller wants none, or it cannot be said how many
@@ -57,8 +59,8 @@ const (
 var whyNames = map[Why]string{
 	Fits: "Fits", BelowRange: "BelowRange", AboveRange: "AboveRange", MissingRequest: "MissingRequest",
 	OutOfMemory: "OutOfMemory", Drifted: "Drifted", BoostOver: "BoostOver", TooBigToPlace: "TooBigToPlace",
-	ModeOff: "ModeOff", GateOff: "GateOff", NoAdvice: "NoAdvice", Young: "Young", SmallChange: "SmallChange",
-	SameSize: "SameSize", Boosted: "Boosted", Unowned: "Unowned", Starting: "Starting", Unscheduled: "Unscheduled",
+	ModeOff: "ModeOff", GateOff: "GateOff", NoAdvice: "NoAdvice", Young: "Young", Fresh: "Fresh", SmallChange: "SmallChange",
+	SameSize: "SameSize", Boosted: "Boosted", Unowned: "Unowned", Starting: "Starting", NothingRuns: "NothingRuns", Unscheduled: "Unscheduled",
 	TooFewReplicas: "TooFewReplicas", ReplicasUnknown: "ReplicasUnknown", BudgetSpent: "BudgetSpent",
 	NotReady: "NotReady", RequirementsUnmet: "RequirementsUnmet", QoSChange: "QoSChange", BackingOff: "BackingOff",
 	Unplaceable: "Unplaceable", ResizeWaiting: "ResizeWaiting", ResizeRunning: "ResizeRunning",
@@ -100,6 +102,7 @@ func (r Reason) String() string {
 
 // What an eviction says of the resize that was not possible.
 var becauses = map[Why]string{
+	NothingRuns:      "evicted because a resize is refused while no container runs",
 	QoSChange:        "evicted because a resize would change the quality-of-service class",
 	ResizeWaiting:    "evicted because the node had no room for a resize",
 	ResizeRunning:    "evicted because the resize did not end",
@@ -145,6 +148,8 @@ func (r Reason) sentence() string {
 			return "within range, and not started yet"
 		}
 		return "within range until " + clock(r.Until) + ", when it is old enough for less"
+	case Fresh:
+		return "within range until " + clock(r.Until) + ", when the autoscaler is old enough for less"
 	case SmallChange:
 		return fmt.Sprintf("within range, and only %d%% off (%d%% would be enough)", r.Have, r.Want)
 	case SameSize:
@@ -158,6 +163,8 @@ func (r Reason) sentence() string {
 		return "no controller would replace it"
 	case Starting:
 		return "is starting; a resize waits until it runs"
+	case NothingRuns:
+		return "waits for its next start; a resize is refused while no container runs"
 	case Unscheduled:
 		return "waits for a node"
 	case TooFewReplicas:

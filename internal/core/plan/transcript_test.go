@@ -34,7 +34,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
 //	                              asks=R runs=R boosted=R: the first container's spec, what runs, and what it had
 //	                              before its boost; R is RESOURCES and limits, with commas
 //	scale NS/NAME N|unknown       what the workload's direct controller says of its replicas
-//	autoscale NS/NAME [mode=M] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D]
+//	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D]
 //	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES]   bounds are half and twice the target
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
@@ -445,6 +445,10 @@ func (s *transcript) addAutoscaler(f []string) error {
 			a.Requirements = append(a.Requirements, r)
 		case "oom":
 			a.EvictAfterOOM, err = time.ParseDuration(value)
+		case "age":
+			var d time.Duration
+			d, err = time.ParseDuration(value)
+			a.Created = s.now.Add(-d)
 		case "boost":
 			a.Boost = &cluster.Boost{Factor: 2}
 			a.Boost.Duration, err = time.ParseDuration(value)

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -89,9 +90,8 @@ func (t *turn) try(do Act, against []obstacle, because Why) {
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Because = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
-	free := t.isDown() || do == Resize && t.isWaived() && !t.d.Fallback
-	if t.g != nil && !free {
-		t.g.spent++
+	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
+		t.g.take(t.health())
 	}
 }
 
@@ -117,6 +117,8 @@ func (t *turn) inPlace() {
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(Reason{Why: Starting})
+	case !anyRuns(p):
+		t.evictOr(NothingRuns, Reason{Why: NothingRuns})
 	case alreadyAsked(p, with) && !sameSize(p, with):
 		t.leave(Reason{Why: ResizeRunning}) // the kubelet has not said anything yet
 	case changesQoS(p, with):
@@ -126,6 +128,13 @@ func (t *turn) inPlace() {
 	default:
 		t.try(Resize, againstResize, Fits)
 	}
+}
+
+// anyRuns reports whether some container of the pod runs. The API server refuses to resize a pod of which none does.
+func anyRuns(p *cluster.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
+		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
+	})
 }
 
 // evictOr evicts where the mode allows it, and leaves the pod elsewhere.
@@ -248,10 +257,11 @@ func (t *turn) tooFew() Reason {
 }
 
 func (t *turn) overBudget() (Reason, bool) {
-	if t.isDown() || t.g.canSpare() {
+	h := t.health()
+	if t.g.canTake(h) {
 		return Reason{}, false
 	}
-	return t.g.whyNot(), true
+	return t.g.whyNot(h), true
 }
 
 func (t *turn) overBudgetInPlace() (Reason, bool) {
@@ -267,4 +277,4 @@ func (t *turn) isWaived() bool {
 	return (t.b.SkipInPlace || t.d.Wanted.Why == BoostOver) && !restarts(t.d.Pod, t.d.With)
 }
 
-func (t *turn) isDown() bool { return isDown(t.now, t.b, t.d.Pod) }
+func (t *turn) health() health { return healthOf(t.now, t.b, t.d.Pod) }
