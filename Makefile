@@ -9,8 +9,9 @@ SHELL := bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
-# Modules with tests. tools/ has none.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/*/go.mod test/*/go.mod))
+# The modules with tests, and all of them.
+TESTED := . $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod test/*/go.mod))
+MODULES := $(TESTED) $(patsubst %/go.mod,%,$(wildcard localcluster/*/go.mod tools/go.mod))
 TOOL := go tool -modfile=tools/go.mod
 STEP := tools/step
 LOG := .cache/test.log
@@ -35,7 +36,7 @@ build: ## Build bin/podfit: one static binary
 .PHONY: test
 test: build localcluster ## Run all tests of all modules, in the end those on the local cluster
 	@mkdir -p $(dir $(LOG)) && : > $(LOG)
-	@failed=0; for module in $(MODULES); do \
+	@failed=0; for module in $(TESTED); do \
 		race=; if [ "$$module" = . ]; then race=-race; fi; \
 		$(STEP) "tests of $$module" go -C $$module test $$race -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(LOG) || failed=1; \
 	done; \
@@ -44,20 +45,22 @@ test: build localcluster ## Run all tests of all modules, in the end those on th
 
 .PHONY: localcluster
 localcluster: ## Build the local cluster: a real control plane with simulated nodes
-	@$(STEP) "local cluster" go -C localcluster run . build
+	@mkdir -p .cache/bin
+	@CGO_ENABLED=0 go -C localcluster build -o $(CURDIR)/.cache/bin/localcluster .
+	@cd localcluster && ../$(STEP) "local cluster" ../.cache/bin/localcluster build
 
 .PHONY: verify
 verify: ## Check everything that is not a test: generated files, format, vet, lint, imports, modules
 	@$(STEP) "generated files are up to date" tools/verify-generated
 	@$(STEP) "files are formatted and have their header" tools/verify-format
-	@for module in $(MODULES); do $(STEP) "vet $$module" go -C $$module vet ./...; done
+	@for module in $(TESTED); do $(STEP) "vet $$module" go -C $$module vet ./...; done
 	@$(STEP) "imports go one way" go test ./internal/archtest
 	@$(MAKE) --no-print-directory lint
-	@$(STEP) "modules are tidy" tools/verify-tidy $(MODULES) tools
+	@$(STEP) "modules are tidy" tools/verify-tidy $(MODULES)
 
 .PHONY: lint
 lint: ## Run golangci-lint on all modules (its first build takes minutes)
-	@for module in $(MODULES); do \
+	@for module in $(TESTED); do \
 		(cd $$module && $(CURDIR)/$(STEP) "lint $$module" go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
 	done
 
@@ -77,11 +80,11 @@ bench: ## Run benchmarks; BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/ben
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME
-	@tools/fuzz $(FUZZTIME) $(MODULES)
+	@tools/fuzz $(FUZZTIME) $(TESTED)
 
 .PHONY: demo
-demo: build localcluster ## Show podfit at work on the local cluster
-	@go -C test/e2e run ./cmd/demo
+demo: ## Show podfit at work on the local cluster; KEEP=1 leaves the cluster up until Ctrl-C
+	@go -C test/e2e run ./demo
 
 .PHONY: clean
 clean: ## Remove what was built
