@@ -5,17 +5,22 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -81,8 +86,20 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 	r := cache.NewReflectorWithOptions(lw, nil, &boxStore[T]{feed: f, to: to},
 		cache.ReflectorOptions{Name: "podfit", TypeDescription: src.name})
 	r.WatchListPageSize = pageSize
-	f.run = r.RunWithContext
+	f.run = func(ctx context.Context) { f.keepWatching(ctx, r) }
 	return f
+}
+
+// keepWatching lists and watches again and again until ctx ends. It does what Reflector.Run does, but knows how it went.
+func (f *feed) keepWatching(ctx context.Context, r *cache.Reflector) {
+	pause := wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
+	_ = pause.DelayWithReset(clock.RealClock{}, 2*time.Minute).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		err := r.ListAndWatchWithContext(ctx)
+		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !errors.Is(err, io.EOF) {
+			f.note(ctx, err)
+		}
+		return false, nil
+	})
 }
 
 // paged makes a list come in pages. The API server ignores the limit of a list that may be served from any state
