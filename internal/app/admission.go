@@ -116,22 +116,35 @@ func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, int
 		holder = "podfit"
 	}
 	problem := ""
-	every(ctx, interval, func(ctx context.Context, now time.Time) {
-		ctx, cancel := context.WithTimeout(ctx, max(interval, 5*time.Second))
-		defer cancel()
-		err := works(ctx)
-		if err == nil {
-			err = lease.Renew(ctx, holder, now)
+	for wait := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
 		}
+		err := renew(ctx, lease, holder, max(interval, 5*time.Second), works)
+		wait = interval
 		switch {
 		case err == nil && problem != "":
-			log.Info("The webhook works; its status lease is renewed again")
+			log.Info("The webhook works; its status lease is renewed")
 			problem = ""
-		case err != nil && err.Error() != problem && ctx.Err() == nil:
-			log.Warn("The status lease is not renewed, so the updater will not evict pods", "reason", err)
-			problem = err.Error()
+		case err != nil && ctx.Err() == nil:
+			wait = min(interval, time.Second) // it should be known soon that it works again
+			if err.Error() != problem {
+				log.Warn("The status lease is not renewed, so the updater changes no pods", "reason", err)
+				problem = err.Error()
+			}
 		}
-	})
+	}
+}
+
+func renew(ctx context.Context, lease statusLease, holder string, timeout time.Duration, works func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := works(ctx); err != nil {
+		return err
+	}
+	return lease.Renew(ctx, holder, time.Now())
 }
 
 // ownerWait is how long a new pod's admission waits for our watch to see its controller, which may have been created a

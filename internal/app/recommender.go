@@ -52,7 +52,7 @@ type recommender struct {
 	governed map[cluster.Workload]bool // workloads an autoscaler of ours names
 	targets  map[cluster.Key]cluster.Workload
 	prunedAt time.Time
-	outage   bool // the Metrics API did not answer in the last pass
+	outage   error // why the Metrics API could not be read in the last pass
 	rejected []uint64
 }
 
@@ -293,18 +293,18 @@ func (r *recommender) observe(ctx context.Context, s *kube.Snapshot) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.log.Warn("Cannot read usage; recommendations stay as they are until it can be read", "error", err)
-		r.outage = true
-	} else if r.outage {
+		if r.outage == nil || r.outage.Error() != err.Error() {
+			r.log.Warn("Cannot read usage; recommendations stay as they are until it can be read", "error", err)
+		}
+		r.outage = err
+	} else if r.outage != nil {
 		r.log.Info("Usage can be read again", "samples", len(samples))
-		r.outage = false
+		r.outage = nil
 	}
 	pods := make(map[cluster.Key]*cluster.Pod, len(samples))
-	if len(r.governed) > 0 {
-		for w := range r.governed {
-			for _, p := range s.PodsOf(w) {
-				pods[p.Key] = p
-			}
+	for w := range r.governed {
+		for _, p := range s.PodsOf(w) {
+			pods[p.Key] = p
 		}
 	}
 	for i := range samples {
@@ -407,7 +407,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	raw := recommend.Workload(r.params, r.estimate, r.book, a, a.Target, now)
 	adv.containers = policy.Cap(r.rounding(a), raw, r.config.MaxAllowed())
 	problem, known := r.world.TargetProblem(a)
-	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage) {
+	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {
 		adv.containers = a.Advice // nothing is known that would make the last numbers wrong
 	}
 	switch {
