@@ -36,6 +36,7 @@ var klogFlags = []struct {
 	isBool            bool
 }{
 	{"add-dir-header", "false", "If true, adds the file directory to the header of the log messages.", true},
+	{"alsologtostderrthreshold", "", "Logs at or above this threshold go to stderr when logging to a file.", false},
 	{"log-backtrace-at", ":0", "When logging hits line file:N, emit a stack trace.", false},
 	{"log-dir", "", "If non-empty, write log files in this directory.", false},
 	{"log-file-max-size", "1800", "Maximum size of a log file in megabytes.", false},

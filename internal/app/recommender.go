@@ -268,6 +268,7 @@ func (r *recommender) track(s *kube.Snapshot) {
 			continue
 		}
 		seen[p.Key] = true
+		r.metrics.read(p)
 		if n := r.book.ObserveExits(p); n > 0 {
 			r.log.Info("Learnt of an OOM kill", "pod", p.Key.String(), "containers", n)
 			r.qualityOfOOM(s, p)

@@ -22,6 +22,9 @@ type recommenderMetrics struct {
 	responses  *prometheus.CounterVec
 	rejected   *prometheus.CounterVec
 	checkpoint *prometheus.CounterVec
+	requests   *prometheus.CounterVec   // to Prometheus
+	durations  *prometheus.HistogramVec // of requests to Prometheus
+	sources    *prometheus.CounterVec
 	quality    qualityMetrics
 }
 
@@ -50,9 +53,19 @@ func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
 		checkpoint: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "checkpoint_writes_total", Help: "Number of checkpoint writes, by outcome.",
 		}, []string{"outcome"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
+		}, []string{"code", "method"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: ns, Name: "prometheus_client_api_requests_duration_seconds", Help: "Duration of requests to Prometheus.",
+			Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
+		}, []string{"code", "method"}),
+		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by where they were found.",
+		}, []string{"source"}),
 		quality: newQualityMetrics(reg),
 	}
-	reg.MustRegister(m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint)
+	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint)
 	return m
 }
 
@@ -155,4 +168,23 @@ func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resour
 // firstAdvice notes how long a new autoscaler waited for its first recommendation.
 func (m *recommenderMetrics) firstAdvice(created, now time.Time) {
 	m.latency.Observe(now.Sub(created).Seconds())
+}
+
+// read notes where the requests and limits of a pod's containers were found: in its status where that differs from its
+// spec, else in the spec.
+func (m *recommenderMetrics) read(p *cluster.Pod) {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		init, status := c.Role != cluster.Regular, c.Applied != nil
+		switch {
+		case init && status:
+			m.sources.WithLabelValues("Pod.Status.InitContainerStatuses").Inc()
+		case init:
+			m.sources.WithLabelValues("Pod.Spec.InitContainers").Inc()
+		case status:
+			m.sources.WithLabelValues("Pod.Status.ContainerStatuses").Inc()
+		default:
+			m.sources.WithLabelValues("Pod.Spec.Containers").Inc()
+		}
+	}
 }

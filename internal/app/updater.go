@@ -309,8 +309,9 @@ var hindrances = map[plan.Why]bool{
 // execute carries out what is to be done, in order, a few pods at a time.
 func (r *round) execute(ctx context.Context, ds []plan.Decision) {
 	r.evicted, r.resized = map[cluster.Key]plan.Decision{}, map[cluster.Key]plan.Decision{}
-	var g errgroup.Group
+	var g, unboost errgroup.Group
 	g.SetLimit(updaterWorkers)
+	unboost.SetLimit(max(r.config.BoostSyncs, 1))
 	for _, d := range ds {
 		if d.Do == plan.Leave {
 			continue
@@ -322,12 +323,16 @@ func (r *round) execute(ctx context.Context, ds []plan.Decision) {
 		if !r.afford(ctx, &d) {
 			break
 		}
-		g.Go(func() error {
+		group := &g
+		if len(d.Unboost) > 0 {
+			group = &unboost
+		}
+		group.Go(func() error {
 			r.do(ctx, d)
 			return nil
 		})
 	}
-	_ = g.Wait() // what went wrong was counted and logged where it happened
+	_, _ = g.Wait(), unboost.Wait() // what went wrong was counted and logged where it happened
 }
 
 func (r *round) logger(d *plan.Decision) *slog.Logger {

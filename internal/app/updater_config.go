@@ -30,6 +30,7 @@ type UpdaterConfig struct {
 	StatusNamespace      string
 	StatusTimeout        time.Duration
 	Address              string
+	BoostSyncs           int // how many startup boosts end at a time
 	DryRun               bool
 }
 
@@ -39,7 +40,7 @@ func UpdaterDefaults() UpdaterConfig {
 		Common: CommonDefaults(), Election: ElectionDefaults("vpa-updater"),
 		Interval: time.Minute, MinReplicas: 2, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
-		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943",
+		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1,
 	}
 }
 
@@ -66,6 +67,7 @@ func (c *UpdaterConfig) own(fs *pflag.FlagSet) {
 	fs.StringVar(&c.StatusName, "admission-controller-status-lease-name", c.StatusName, "Name of the admission controller's status lease.")
 	fs.StringVar(&c.StatusNamespace, "admission-controller-status-lease-namespace", c.StatusNamespace, "Namespace of that lease. Empty means the NAMESPACE variable, else kube-system.")
 	fs.DurationVar(&c.StatusTimeout, "admission-controller-status-lease-timeout", c.StatusTimeout, "How old that lease may be.")
+	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "How many pods lose their CPU startup boost at a time.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "Decide and log, but change no pod.")
 }
 
@@ -87,6 +89,9 @@ func (c *UpdaterConfig) validateOwn() error {
 	}
 	if c.RateLimit > 0 && c.RateBurst < 1 {
 		errs = append(errs, fmt.Errorf("--eviction-rate-burst is %d: give 1 or more, or nothing is ever evicted", c.RateBurst))
+	}
+	if c.BoostSyncs < 1 {
+		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs is %d: give 1 or more", c.BoostSyncs))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold is %v: give 0 or more", c.UpdateThreshold))
