@@ -1,0 +1,297 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"math"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// Adaptive sizes by a risk: how many days in a hundred may see usage above the request. It changes little and
+// seldom, and it is meant for clusters where a change is a resize in place.
+//
+// Memory, from the peaks x of the last days (24 h each, ending now; logarithms, x₁ the highest of the last 7 days,
+// x₂ the second, y₂ the second highest of 14, b the level that 70 % of the hours of a week stay below):
+//
+//	level = x₁ + α·(x₂−x₁) + β·(y₂−x₁) + γ·(x₁−b) + margin        not below today's peak
+//
+// So a single spike does not set the request alone, the week before still counts, and what is spiky gets more room
+// than what is steady: with steady usage every percent of margin is a percent of waste, with spiky usage almost
+// nothing, and that is where usage goes above the request.
+//
+// The margin is calibrated per container (adaptive conformal inference, Gibbs and Candès 2021): after a day above the
+// request it grows by g·(1−budget), after a day without it shrinks by g·budget. In the long run the share of days above
+// is the budget, whatever the distribution.
+//
+// Where history says so, the day has two levels (plan.go): the hours in which usage has stayed low get a lower request.
+//
+// CPU, where a moment above the request is no kill, follows the peak of the last hours: level = peak·m·peak^−η + a, so
+// that small containers, for which room costs nothing, get relatively more.
+func Adaptive(p AdaptiveParams) Estimator { return &adaptive{p} }
+
+// AdaptiveParams say how Adaptive sizes. What is called a margin is a difference of logarithms: 0.1 is about 10 %.
+type AdaptiveParams struct {
+	Memory MemoryRule
+	CPU    CPURule
+}
+
+// A MemoryRule is how Adaptive sizes memory.
+type MemoryRule struct {
+	Days, Long int     // how many days x₁ and y₂ look back
+	Second     float64 // α
+	LongSecond float64 // β
+	Spread     float64 // γ
+	Base       float64 // the share of the hours of a week below b
+	Margin     float64
+	Step       float64 // g, how much the margin learns from a day
+	Budget     float64 // the share of days that may see usage above the request
+	Least      float64 // how far the level stays above today's peak
+
+	Grow, Shrink float64       // relative differences smaller than these change nothing
+	Wait         time.Duration // shrink only so long after the last change
+	Bump         float64       // how far above a peak above the request the next one is
+	Kill         float64       // likewise, where a kill hid how high the peak would have been
+	Hold         time.Duration // how long that stays
+
+	Plan PlanRule
+	Min  float64 // bytes
+}
+
+// A CPURule is how Adaptive sizes CPU.
+type CPURule struct {
+	Window, Recent time.Duration
+	Factor         float64 // m
+	Scale          float64 // η
+	Add            float64 // a, cores
+	RecentFactor   float64 // of the peak of the recent past, the least that is given
+	Grow, Shrink   float64
+	Wait           time.Duration
+	Min            float64 // cores
+}
+
+type adaptive struct{ p AdaptiveParams }
+
+// Extend returns what Adaptive needs to remember of a container (usage.Book.Extend).
+func (a *adaptive) Extend() usage.Extension {
+	return &Memo{
+		p:      &a.p,
+		CPU:    series.NewPeaks(int(a.p.CPU.Window/time.Hour) + 2),
+		Memory: series.NewPeaks(a.p.Memory.Long * 24),
+	}
+}
+
+// How far the bounds are from the target: less than the smallest change, so that every change is applied at once, and
+// more than what rounding does.
+const (
+	lowerBand = 0.95
+	upperBand = 1.08
+)
+
+// Estimate reads what was decided when the last sample came (Memo.Observe). Only the time of day is its own.
+func (a *adaptive) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+	var e cluster.Estimate
+	m, ok := s.Extension().(*Memo)
+	if !ok {
+		return e
+	}
+	set := func(r cluster.Resource, v float64) {
+		if v <= 0 {
+			return
+		}
+		target := max(amount(math.Ceil(v)), floor.Amount(r))
+		lower := max(scale(target, lowerBand), min(target, floor.Amount(r)))
+		e.Target = e.Target.Set(r, target)
+		e.Lower = e.Lower.Set(r, lower)
+		e.Upper = e.Upper.Set(r, max(scale(target, upperBand), target))
+	}
+	set(cluster.CPU, m.cpu.at(now.Unix())*1000)
+	set(cluster.Memory, m.memory.at(now.Unix()))
+	return e
+}
+
+// Memo is what Adaptive remembers of a container: the peaks of the last hours, and what it gives the container now.
+type Memo struct {
+	CPU, Memory series.Peaks
+
+	p           *AdaptiveParams
+	cpu, memory held
+}
+
+// held is a request as it was decided. Times are Unix seconds.
+type held struct {
+	level   float64 // what is given; 0 before the first sample
+	low     float64 // what is given in the low hours, once they have begun
+	hours   lowHours
+	inLow   bool  // the last decision was in the low hours
+	banned  int64 // until then there are no low hours
+	changed int64
+	decided int64
+	planned int64
+	bump    float64 // not below this
+	bumped  int64   // until then
+	adjust  float64 // what the margin has learnt
+	day     int64   // the day that is being counted, 0 before the first
+	above   bool    // it has seen usage above the request
+}
+
+// at returns the request at a time.
+func (h *held) at(now int64) float64 {
+	if h.inLow && h.isLow(now) {
+		return h.low
+	}
+	return h.level
+}
+
+func (h *held) isLow(now int64) bool { return now >= h.banned && h.hours.contain(now) }
+
+const daySeconds = 24 * 3600
+
+// Observe decides what the container is given from now on.
+func (m *Memo) Observe(s usage.Sample, taken cluster.Set) {
+	now := s.At.Unix()
+	if taken.Has(cluster.Memory) {
+		m.observeMemory(now, s.Memory)
+	}
+	if taken.Has(cluster.CPU) {
+		m.observeCPU(now, s.CPU)
+	}
+}
+
+// ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had.
+func (m *Memo) ObserveOOM(o usage.OOM, _ int64) {
+	now, h, r := o.At.Unix(), &m.memory, &m.p.Memory
+	had := float64(o.Memory)
+	if h.level == 0 || had < 0.95*h.at(now) {
+		return // it had less than is given by now
+	}
+	m.Memory.Observe(int(now/3600), had)
+	peak := m.Memory.At(int(now / 3600)).Amount()
+	factor := r.Kill
+	if peak > had*1.001 {
+		factor = r.Bump // the peak itself was seen
+	}
+	m.exceeded(now, max(peak, had)*factor)
+	m.decideMemory(now, true)
+}
+
+// exceeded notes that usage went above the request.
+func (m *Memo) exceeded(now int64, need float64) {
+	h, r := &m.memory, &m.p.Memory
+	if !h.above && h.learns(&m.Memory, now) {
+		h.adjust = min(h.adjust+r.Step*(1-r.Budget), maxAdjust)
+	}
+	h.above = true
+	if h.inLow && h.isLow(now) {
+		h.banned = now + int64(r.Plan.Ban/time.Second)
+	}
+	if now >= h.bumped || need > h.bump {
+		h.bump = need
+	}
+	h.bumped = now + int64(r.Hold/time.Second)
+}
+
+// The margin learns within these.
+const (
+	minAdjust = -0.1
+	maxAdjust = 0.4
+)
+
+// learns reports whether there is enough history to blame the margin for what happens.
+func (h *held) learns(p *series.Peaks, now int64) bool { return int(now/3600)-p.Since() >= 7*24 }
+
+func (m *Memo) observeMemory(now int64, v float64) {
+	h, r := &m.memory, &m.p.Memory
+	if d := now / daySeconds; d != h.day {
+		if h.day != 0 && !h.above && h.learns(&m.Memory, now) {
+			h.adjust = max(h.adjust-r.Step*r.Budget, minAdjust)
+		}
+		h.day, h.above = d, false
+	}
+	raised := m.Memory.Observe(int(now/3600), v)
+	had := h.at(now)
+	above := had > 0 && v > had
+	if above {
+		m.exceeded(now, v*r.Bump)
+	}
+	if above || h.level == 0 || now-h.decided >= 3600 || raised && v > 0.8*had {
+		m.decideMemory(now, above)
+	}
+}
+
+func (m *Memo) decideMemory(now int64, above bool) {
+	h, r := &m.memory, &m.p.Memory
+	h.decided = now
+	var days peaksOfDays
+	hour := int(now / 3600)
+	days.read(&m.Memory, hour, r.Long)
+	base := r.base(&m.Memory, hour)
+	usual := r.level(days.all(), base)
+	if now-h.planned >= int64(r.Plan.Every/time.Second) && hour-m.Memory.Since() >= r.Plan.Days*24 {
+		h.planned = now
+		h.hours = r.plan(&m.Memory, hour, usual, base)
+	}
+	margin := (r.Margin + h.adjust) * series.PerNat
+	today := float64(days[0]) + r.Least*series.PerNat
+	least := r.Min
+	if now < h.bumped {
+		least = max(least, h.bump)
+	}
+	want := max(series.Amount(max(usual+margin, today)), least)
+	wasLow := h.inLow
+	h.inLow = h.isLow(now)
+	if h.inLow {
+		recent := float64(m.Memory.Max(hour+1-r.Plan.Recent, hour+1)) + r.Least*series.PerNat
+		low := min(want, max(series.Amount(max(float64(h.hours.base)+margin, recent)), least))
+		if !wasLow {
+			h.low, h.changed = min(low, h.level), now
+		} else {
+			h.low, h.changed = r.move(h.low, low, now, h.changed, time.Hour, above)
+		}
+	}
+	h.level, h.changed = r.move(h.level, want, now, h.changed, r.wait(h), above && !h.inLow)
+	if h.inLow {
+		h.low = min(h.low, h.level)
+	}
+}
+
+// wait returns how long after a change the request may shrink.
+func (r *MemoryRule) wait(h *held) time.Duration {
+	if h.hours.any() {
+		return time.Hour
+	}
+	return r.Wait
+}
+
+// move changes a request when the difference is worth it: at once upwards, after a while downwards.
+func (r *MemoryRule) move(have, want float64, now, changed int64, wait time.Duration, above bool) (float64, int64) {
+	return move(have, want, r.Grow, r.Shrink, now, changed, wait, above)
+}
+
+func move(have, want, grow, shrink float64, now, changed int64, wait time.Duration, above bool) (float64, int64) {
+	switch {
+	case want > have*(1+grow), above && want > have:
+		return want, now
+	case want < have*(1-shrink) && now-changed >= int64(wait/time.Second):
+		return want, now
+	}
+	return have, changed
+}
+
+func (m *Memo) observeCPU(now int64, v float64) {
+	h, r := &m.cpu, &m.p.CPU
+	raised := m.CPU.Observe(int(now/3600), v)
+	if h.level == 0 || v > h.level || now-h.decided >= 3600 || raised && v > 0.9*h.level {
+		h.decided = now
+		hour := int(now / 3600)
+		peak := m.CPU.Max(hour+1-int(r.Window/time.Hour), hour+1).Amount()
+		recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
+		want := peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
+		want = max(want, recent*r.RecentFactor, r.Min)
+		h.level, h.changed = move(h.level, want, r.Grow, r.Shrink, now, h.changed, r.Wait, v > h.level)
+	}
+}

@@ -1,0 +1,109 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// memoVersion is the format of a stored Memo. One of another version is not read: history then begins anew.
+const memoVersion = 1
+
+// AppendBinary appends all that the Memo knows, so that a restart changes no answer.
+func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, memoVersion)
+	var err error
+	for _, r := range []struct {
+		peaks interface{ AppendBinary([]byte) ([]byte, error) }
+		held  *held
+	}{{&m.CPU, &m.cpu}, {&m.Memory, &m.memory}} {
+		if b, err = r.peaks.AppendBinary(b); err != nil {
+			return nil, err
+		}
+		b = r.held.appendBinary(b)
+	}
+	return b, nil
+}
+
+var errMemo = errors.New("stored sizes are broken")
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails the Memo is as it was.
+func (m *Memo) UnmarshalBinary(data []byte) error {
+	if len(data) == 0 || data[0] != memoVersion {
+		return fmt.Errorf("%w: not of version %d", errMemo, memoVersion)
+	}
+	n := *m
+	data = data[1:]
+	var err error
+	if data, err = n.CPU.Unmarshal(data); err != nil {
+		return err
+	}
+	if data, err = n.cpu.unmarshal(data); err != nil {
+		return err
+	}
+	if data, err = n.Memory.Unmarshal(data); err != nil {
+		return err
+	}
+	if data, err = n.memory.unmarshal(data); err != nil {
+		return err
+	}
+	if len(data) > 0 {
+		return errMemo
+	}
+	*m = n
+	return nil
+}
+
+func (h *held) numbers() [4]*float64 { return [...]*float64{&h.level, &h.low, &h.bump, &h.adjust} }
+
+func (h *held) times() [6]*int64 {
+	return [...]*int64{&h.banned, &h.changed, &h.decided, &h.planned, &h.bumped, &h.day}
+}
+
+func (h *held) appendBinary(b []byte) []byte {
+	for _, v := range h.numbers() {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*v))
+	}
+	for _, t := range h.times() {
+		b = binary.AppendVarint(b, *t)
+	}
+	flags := byte(0)
+	if h.inLow {
+		flags |= 1
+	}
+	if h.above {
+		flags |= 2
+	}
+	b = append(b, flags, h.hours.from, h.hours.length)
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(h.hours.base))
+}
+
+func (h *held) unmarshal(data []byte) ([]byte, error) {
+	for _, v := range h.numbers() {
+		if len(data) < 8 {
+			return nil, errMemo
+		}
+		*v = math.Float64frombits(binary.LittleEndian.Uint64(data))
+		if math.IsNaN(*v) || math.IsInf(*v, 0) {
+			return nil, errMemo
+		}
+		data = data[8:]
+	}
+	for _, t := range h.times() {
+		v, n := binary.Varint(data)
+		if n <= 0 {
+			return nil, errMemo
+		}
+		*t, data = v, data[n:]
+	}
+	if len(data) < 7 || data[0] > 3 || data[1] > 23 || data[2] > 24 {
+		return nil, errMemo
+	}
+	h.inLow, h.above = data[0]&1 != 0, data[0]&2 != 0
+	h.hours = lowHours{from: data[1], length: data[2], base: math.Float32frombits(binary.LittleEndian.Uint32(data[3:]))}
+	return data[7:], nil
+}

@@ -1,0 +1,105 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A Profile is a way to size, under the name by which a VerticalPodAutoscaler asks for it.
+type Profile struct {
+	Name  string
+	About string // one line for help and reports
+	Params
+	Estimator
+
+	// Mode is how the profile is meant to be applied; autoscalers may say otherwise. A backtest assumes it.
+	Mode cluster.Mode
+
+	// Extend makes what the Estimator needs to remember of a container besides its histograms (usage.Book.Extend).
+	// Nil when it needs nothing.
+	Extend func() usage.Extension
+}
+
+// Builtins returns the profiles that exist without any object, in the order in which help shows them.
+func Builtins() []Profile {
+	out := make([]Profile, 0, len(builtins))
+	for _, b := range builtins {
+		out = append(out, b())
+	}
+	return out
+}
+
+// Builtin returns the profile with a name.
+func Builtin(name string) (Profile, bool) {
+	for _, p := range Builtins() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Profile{}, false
+}
+
+var builtins = []func() Profile{
+	func() Profile {
+		p := DefaultParams()
+		return Profile{Name: "default", About: "upstream's recommendations, to the unit", Params: p, Estimator: Default(p)}
+	},
+	func() Profile { return adaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced()) },
+	func() Profile { return adaptiveProfile("cost", "about 6 days in 100 above the memory request, less waste", Cost()) },
+	func() Profile { return adaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical()) },
+	func() Profile {
+		p := DefaultParams()
+		p.FloorMillicores, p.FloorMegabytes = 10, 16
+		w := &windowMax{days: 7, margin: 0.15}
+		return Profile{
+			Name: "window-max", About: "1.15 × the most of 7 days, as many tools do",
+			Params: p, Estimator: w, Extend: w.Extend, Mode: cluster.InPlaceOrRecreate,
+		}
+	},
+}
+
+func adaptiveProfile(name, about string, a AdaptiveParams) Profile {
+	p := DefaultParams()
+	p.FloorMillicores, p.FloorMegabytes = 10, 16
+	e := &adaptive{a}
+	return Profile{Name: name, About: about, Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
+}
+
+// Balanced is meant for most workloads. How the numbers were found is told in docs/backtest.md.
+func Balanced() AdaptiveParams {
+	return AdaptiveParams{
+		Memory: MemoryRule{
+			Days: 7, Long: 14, Second: 0.3, LongSecond: 0.45, Spread: 0.15, Base: 0.7,
+			Margin: 0.13, Step: 0.05, Budget: 0.02, Least: 0.02,
+			Grow: 0.08, Shrink: 0.2, Wait: 12 * time.Hour, Bump: 1.1, Kill: 1.2, Hold: 12 * time.Hour,
+			Plan: PlanRule{Gain: 0.15, Days: 7, Every: 24 * time.Hour, Jitter: 1, Extra: 0.1, Recent: 2, Ban: 7 * 24 * time.Hour},
+			Min:  1 << 20,
+		},
+		CPU: CPURule{
+			Window: 24 * time.Hour, Recent: 2 * time.Hour, Factor: 0.9, Scale: 0.05, Add: 0.03, RecentFactor: 1.05,
+			Shrink: 0.15, Wait: 6 * time.Hour, Min: 0.01,
+		},
+	}
+}
+
+// Cost accepts more risk for less waste.
+func Cost() AdaptiveParams {
+	a := Balanced()
+	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.01, 0.06, 0.1
+	a.Memory.Plan.Gain = 0.14
+	return a
+}
+
+// Critical pays for safety.
+func Critical() AdaptiveParams {
+	a := Balanced()
+	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.25, 0.01, 0.2
+	a.Memory.Plan.Gain = 0.25
+	a.CPU.Window, a.CPU.Factor = 48*time.Hour, 1.1
+	return a
+}

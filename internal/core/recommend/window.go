@@ -1,0 +1,99 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"math"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// WindowMax gives what was the most in the last days, and a margin: Autopilot's S_max (3.2.2), what KRR does for memory
+// and Kruize for both. It is the plain rule that every better one has to beat.
+//
+//	target = max over the window × (1 + margin)
+//
+// The bounds are where a running pod is left alone: 5 % below the target and 10 % above.
+func WindowMax(days int, margin float64) Estimator { return &windowMax{days, margin} }
+
+type windowMax struct {
+	days   int
+	margin float64
+}
+
+// Window is what WindowMax remembers of a container.
+type Window struct{ CPU, Memory series.Peaks }
+
+// Extend returns what WindowMax needs to remember of a container (usage.Book.Extend).
+func (w *windowMax) Extend() usage.Extension {
+	return &Window{CPU: series.NewPeaks(24 * w.days), Memory: series.NewPeaks(24 * w.days)}
+}
+
+func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+	var e cluster.Estimate
+	m, ok := s.Extension().(*Window)
+	if !ok {
+		return e
+	}
+	hour := int(now.Unix() / 3600)
+	set := func(r cluster.Resource, p *series.Peaks, unit float64) {
+		peak := p.Max(hour+1-24*w.days, hour+1)
+		if peak == 0 {
+			return
+		}
+		least := floor.Amount(r)
+		target := max(amount(math.Ceil(peak.Amount()*(1+w.margin)*unit)), least)
+		e.Target = e.Target.Set(r, target)
+		e.Lower = e.Lower.Set(r, max(scale(target, 0.95), min(target, least)))
+		e.Upper = e.Upper.Set(r, max(scale(target, 1.1), target))
+	}
+	set(cluster.CPU, &m.CPU, 1000)
+	set(cluster.Memory, &m.Memory, 1)
+	return e
+}
+
+// Observe keeps the peaks.
+func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
+	hour := int(s.At.Unix() / 3600)
+	if taken.Has(cluster.CPU) {
+		m.CPU.Observe(hour, s.CPU)
+	}
+	if taken.Has(cluster.Memory) {
+		m.Memory.Observe(hour, s.Memory)
+	}
+}
+
+// ObserveOOM takes what a kill showed to be needed as a peak.
+func (m *Window) ObserveOOM(o usage.OOM, needed int64) {
+	m.Memory.Observe(int(o.At.Unix()/3600), float64(needed))
+}
+
+// AppendBinary appends the peaks.
+func (m *Window) AppendBinary(b []byte) ([]byte, error) {
+	b, err := m.CPU.AppendBinary(b)
+	if err != nil {
+		return nil, err
+	}
+	return m.Memory.AppendBinary(b)
+}
+
+// UnmarshalBinary reads what AppendBinary wrote.
+func (m *Window) UnmarshalBinary(data []byte) error {
+	n := *m
+	rest, err := n.CPU.Unmarshal(data)
+	if err != nil {
+		return err
+	}
+	if rest, err = n.Memory.Unmarshal(rest); err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return errMemo
+	}
+	*m = n
+	return nil
+}
