@@ -7,7 +7,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // VerticalPodAutoscaler is an autoscaler as it was stored before v1.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vpa
 // +kubebuilder:unservedversion
 // +kubebuilder:deprecatedversion:warning="autoscaling.k8s.io/v1beta2 API is deprecated"
@@ -20,7 +19,6 @@ type VerticalPodAutoscaler struct {
 
 // VerticalPodAutoscalerCheckpoint is a checkpoint as it was stored before v1.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vpacheckpoint
 // +kubebuilder:unservedversion
 // +kubebuilder:deprecatedversion:warning="autoscaling.k8s.io/v1beta2 API is deprecated"
