@@ -52,7 +52,7 @@ func run(m *testing.M) (code int, err error) {
 	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
 		return 0, err
 	}
-	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: "8", NodeMemory: "16Gi", Progress: os.Stderr})
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Progress: os.Stderr})
 	if err != nil {
 		return 0, err
 	}

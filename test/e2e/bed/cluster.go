@@ -5,13 +5,16 @@ package bed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,9 +22,10 @@ import (
 type Options struct {
 	Root       string // of podfit's repository
 	Nodes      int
-	NodeCPU    string
+	NodeCPU    int // cores
 	NodeMemory string
-	Progress   io.Writer // where building tells how far it is
+	Metrics    time.Duration // how often usage is measured
+	Progress   io.Writer     // where building tells how far it is
 }
 
 // A Cluster is a running local cluster.
@@ -30,14 +34,16 @@ type Cluster struct {
 	*Process
 	Kubeconfig string // of its administrator
 	Dir        string // where logs and identities are kept; gone when the cluster is down
+
+	control string // URL
 }
 
 // startup is how long a cluster may take to be ready, once everything is built.
-const startup = 2 * time.Minute
+const startup = 3 * time.Minute
 
 // Up builds what is missing and starts a cluster, and returns when it is ready.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
-	tool, err := buildTool(ctx, o)
+	tool, err := BuildCluster(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -47,33 +53,29 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{Dir: dir}
 	if err := c.up(ctx, tool, o); err != nil {
-		c.Down()
-		return nil, err
+		return nil, errors.Join(err, c.Down())
 	}
 	return c, nil
 }
 
-// buildTool builds the local cluster's own command, and has it build the control plane.
-func buildTool(ctx context.Context, o Options) (string, error) {
+// BuildCluster builds the local cluster's own command, and has it build the control plane. It returns the command's path.
+func BuildCluster(ctx context.Context, o Options) (string, error) {
 	module := filepath.Join(o.Root, "localcluster")
-	tool := filepath.Join(o.Root, ".cache", "bin", "localcluster")
-	if err := goBuild(ctx, module, tool, o.Progress); err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, tool, "build")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = module, o.Progress, o.Progress
+	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/localcluster", "build")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = module, io.Discard, o.Progress
 	cmd.SysProcAttr = dieWithParent()
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build the control plane: %w", err)
+		return "", fmt.Errorf("build the local cluster: %w", err)
 	}
-	return tool, nil
+	return filepath.Join(o.Root, ".cache", "bin", "localcluster"), nil
 }
 
 func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
-	ready := filepath.Join(c.Dir, "ready")
+	ready := filepath.Join(c.Dir, "ready.json")
 	args := []string{
 		"up", "--state-dir=" + filepath.Join(c.Dir, "cluster"), "--ready-file=" + ready,
-		"--nodes=" + strconv.Itoa(o.Nodes), "--node-cpu=" + o.NodeCPU, "--node-memory=" + o.NodeMemory,
+		"--nodes=" + strconv.Itoa(o.Nodes), "--node-cpu=" + strconv.Itoa(o.NodeCPU), "--node-memory=" + o.NodeMemory,
+		"--metric-resolution=" + o.Metrics.String(),
 	}
 	p, err := Start(Command{
 		Name: "localcluster", Path: tool, Args: args, Dir: filepath.Join(o.Root, "localcluster"),
@@ -85,17 +87,21 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	c.Process = p
 	ctx, cancel := context.WithTimeout(ctx, startup)
 	defer cancel()
-	err = Until(ctx, 100*time.Millisecond, func(context.Context) error {
-		if !p.Running() {
-			return nil
+	var text []byte
+	err = Until(ctx, 100*time.Millisecond, func(context.Context) (err error) {
+		if text, err = os.ReadFile(ready); err != nil && !p.Running() {
+			text, err = nil, nil // no need to wait any longer
 		}
-		_, err := os.Stat(ready)
 		return err
 	})
-	if err != nil || !p.Running() {
-		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, errors.New("see its log")), p.Tail(40))
+	if err != nil || text == nil {
+		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.err), p.Tail(40))
 	}
-	c.Kubeconfig = filepath.Join(c.Dir, "cluster", "kubeconfig")
+	var info struct{ Kubeconfig, Control string }
+	if err := json.Unmarshal(text, &info); err != nil {
+		return fmt.Errorf("read %s: %w", ready, err)
+	}
+	c.Kubeconfig, c.control = info.Kubeconfig, info.Control
 	c.Kube, err = NewKube(c.Kubeconfig)
 	return err
 }
@@ -107,4 +113,36 @@ func (c *Cluster) Down() error {
 		err = c.Process.Stop()
 	}
 	return errors.Join(err, os.RemoveAll(c.Dir))
+}
+
+// A Part is a part of the cluster that can be stopped and started.
+type Part string
+
+// The parts that tests take away.
+const (
+	APIServer     Part = "kube-apiserver"
+	MetricsServer Part = "metrics-server"
+)
+
+// StopPart stops a part, and returns when it has ended.
+func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }
+
+// StartPart starts a part that was stopped, and returns when it works.
+func (c *Cluster) StartPart(ctx context.Context, p Part) error { return c.part(ctx, p, "start") }
+
+func (c *Cluster) part(ctx context.Context, p Part, do string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.control+"/parts/"+string(p)+"/"+do, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", do, p, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		b, err := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s %s: %w", do, p, errors.Join(errors.New(resp.Status+" "+strings.TrimSpace(string(b))), err))
+	}
+	return nil
 }

@@ -24,6 +24,9 @@ var manifests []byte
 // namespace is where the demo's workloads live.
 const namespace = "shop"
 
+// metricResolution is how often usage is measured: 15s is usual.
+const metricResolution = 5 * time.Second
+
 // The demo has minutes where a cluster has weeks, so these flags make podfit's clock run faster; all else is as it comes.
 var (
 	hurryRecommender = []string{
@@ -62,7 +65,7 @@ func show(ctx context.Context, o options, out *os.File) error {
 	}
 	var c *bed.Cluster
 	start := func() (err error) {
-		c, err = bed.Up(ctx, bed.Options{Root: root, Nodes: o.Nodes, NodeCPU: "4", NodeMemory: "16Gi", Progress: out})
+		c, err = bed.Up(ctx, bed.Options{Root: root, Nodes: o.Nodes, NodeCPU: 4, NodeMemory: "16Gi", Metrics: metricResolution, Progress: out})
 		return err
 	}
 	what := fmt.Sprintf("Starting a cluster of %d nodes (the first time builds Kubernetes, which takes some ten minutes)", o.Nodes)
