@@ -45,9 +45,7 @@ test: build localcluster ## Run all tests of all modules, in the end those on th
 
 .PHONY: localcluster
 localcluster: ## Build the local cluster: a real control plane with simulated nodes
-	@mkdir -p .cache/bin
-	@CGO_ENABLED=0 go -C localcluster build -o $(CURDIR)/.cache/bin/localcluster .
-	@cd localcluster && ../$(STEP) "local cluster" ../.cache/bin/localcluster build
+	@$(STEP) "local cluster" go -C localcluster run ./cmd/localcluster build
 
 .PHONY: verify
 verify: ## Check everything that is not a test: generated files, format, vet, lint, imports, modules
