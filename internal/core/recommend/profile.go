@@ -49,9 +49,15 @@ var builtins = []func() Profile{
 		p := DefaultParams()
 		return Profile{Name: "default", About: "upstream's recommendations, to the unit", Params: p, Estimator: Default(p)}
 	},
-	func() Profile { return adaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced()) },
-	func() Profile { return adaptiveProfile("cost", "about 6 days in 100 above the memory request, less waste", Cost()) },
-	func() Profile { return adaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical()) },
+	func() Profile {
+		return adaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced())
+	},
+	func() Profile {
+		return adaptiveProfile("cost", "about 6 days in 100 above the memory request, less waste", Cost())
+	},
+	func() Profile {
+		return adaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical())
+	},
 	func() Profile {
 		p := DefaultParams()
 		p.FloorMillicores, p.FloorMegabytes = 10, 16

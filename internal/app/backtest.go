@@ -1,0 +1,317 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/edge/trace"
+)
+
+// BacktestConfig says what to replay, how, and what to write.
+type BacktestConfig struct {
+	Trace        string
+	Recommenders []string
+	Timeline     string
+	Output       string
+	Since, Until string
+	Mode         string
+	Parallel     int
+	Workloads    int
+	Prices       replay.Prices
+	Tolerance    replay.Tolerance
+	Quiet        bool
+}
+
+// BacktestDefaults returns the defaults. The prices are those of a general-purpose machine at a large cloud, on demand;
+// what matters is their ratio.
+func BacktestDefaults() BacktestConfig {
+	return BacktestConfig{
+		Recommenders: []string{"default", "balanced"},
+		Output:       "table",
+		Mode:         "profile",
+		Parallel:     runtime.GOMAXPROCS(0),
+		Workloads:    20,
+		Prices:       replay.Prices{Core: 0.031611, GiB: 0.004237},
+		Tolerance:    replay.DefaultTolerance(),
+	}
+}
+
+// NewBacktestCommand returns "podfit backtest".
+func NewBacktestCommand() *cobra.Command {
+	c := BacktestDefaults()
+	var names []string
+	for _, p := range recommend.Builtins() {
+		names = append(names, fmt.Sprintf("  %-12s %s", p.Name, p.About))
+	}
+	cmd := &cobra.Command{
+		Use:   "backtest --trace PATH",
+		Short: "Replay recorded usage through several ways to size, side by side",
+		Long: `Replays what containers used through the same core that runs in a cluster, and shows for each recommender what it would
+have cost and how often usage would have been above the request. Nothing is changed anywhere.
+
+A decision at a minute has seen only what was measured before it. The first 8 days of a container are for learning
+and are not measured.
+
+Recommenders:
+` + strings.Join(names, "\n"),
+		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
+  podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return backtest(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Trace, "trace", c.Trace, "a trace, *.csv or *.csv.gz, or a folder of them")
+	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare, by name")
+	f.StringVar(&c.Timeline, "timeline", c.Timeline, "write the requests as they would have changed to this file (CSV)")
+	f.StringVar(&c.Output, "output", c.Output, "the report's format: table, json or csv")
+	f.StringVar(&c.Since, "since", c.Since, "leave out samples from before this time (RFC 3339, a date, or Unix seconds)")
+	f.StringVar(&c.Until, "until", c.Until, "leave out samples from this time on")
+	f.StringVar(&c.Mode, "mode", c.Mode, "how changes are applied: Recreate, InPlaceOrRecreate, or what each profile is meant for (profile)")
+	f.IntVar(&c.Parallel, "parallel", c.Parallel, "how many workloads to replay at a time; the result does not depend on it")
+	f.IntVar(&c.Workloads, "workloads", c.Workloads, "how many workloads the table and the HTML report show, the worst first; -1 for all")
+	f.Float64Var(&c.Prices.Core, "cpu-price", c.Prices.Core, "what a core costs in an hour")
+	f.Float64Var(&c.Prices.GiB, "memory-price", c.Prices.GiB, "what a GiB costs in an hour")
+	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", c.Tolerance.DaysAbove, "the share of days above the memory request that a winner may have")
+	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "the share of CPU usage above the request that a winner may have")
+	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "no progress bar")
+	return cmd
+}
+
+// Validate returns what is wrong with the configuration.
+func (c *BacktestConfig) Validate() error {
+	if c.Trace == "" {
+		return errors.New("--trace says which trace to replay; it is required")
+	}
+	if len(c.Recommenders) == 0 {
+		return errors.New("--recommenders names none")
+	}
+	seen := map[string]bool{}
+	for _, n := range c.Recommenders {
+		if _, ok := recommend.Builtin(n); !ok {
+			return fmt.Errorf("--recommenders: there is no %q; there are %s", n, strings.Join(profileNames(), ", "))
+		}
+		if seen[n] {
+			return fmt.Errorf("--recommenders names %s twice", n)
+		}
+		seen[n] = true
+	}
+	switch {
+	case reporters[c.Output] == nil:
+		return fmt.Errorf("--output %q is not table, json or csv", c.Output)
+	case c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate":
+		return fmt.Errorf("--mode %q is not profile, Recreate or InPlaceOrRecreate", c.Mode)
+	case c.Parallel < 1:
+		return fmt.Errorf("--parallel is %d; at least 1 is needed", c.Parallel)
+	case c.Prices.Core < 0 || c.Prices.GiB < 0:
+		return errors.New("--cpu-price and --memory-price must not be negative")
+	case c.Tolerance.DaysAbove < 0 || c.Tolerance.Shortfall < 0:
+		return errors.New("--oom-budget and --cpu-shortfall must not be negative")
+	}
+	return nil
+}
+
+func profileNames() []string {
+	var names []string
+	for _, p := range recommend.Builtins() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+var reporters = map[string]func(io.Writer, *trace.Report, int) error{
+	"table": trace.WriteTable,
+	"json":  func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteJSON(w, r) },
+	"csv":   func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteCSV(w, r) },
+}
+
+// backtest reads, replays and reports.
+func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error {
+	if err := c.Validate(); err != nil {
+		return usageError{err}
+	}
+	workloads, err := c.read()
+	if err != nil {
+		return err
+	}
+	var timeline *os.File
+	if c.Timeline != "" { // find out now, not after the work, that it cannot be written
+		if timeline, err = os.Create(c.Timeline); err != nil {
+			return fmt.Errorf("write timeline: %w", err)
+		}
+		defer timeline.Close()
+	}
+	report, err := c.replay(ctx, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
+	if err != nil {
+		return err
+	}
+	if timeline != nil {
+		if err := errors.Join(trace.WriteTimeline(timeline, report), timeline.Close()); err != nil {
+			return fmt.Errorf("write timeline: %w", err)
+		}
+	}
+	return reporters[c.Output](out, report, c.Workloads)
+}
+
+// read reads the trace, and leaves out what is before or after the times asked for.
+func (c *BacktestConfig) read() ([]replay.Workload, error) {
+	since, err := boundary("--since", c.Since, 0)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	until, err := boundary("--until", c.Until, 1<<62)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if since >= until {
+		return nil, usageError{errors.New("--since is not before --until")}
+	}
+	all, err := trace.Read(c.Trace)
+	if err != nil {
+		return nil, err
+	}
+	workloads := all[:0]
+	for i := range all {
+		if w := all[i].Between(since, until); len(w.Samples) > 0 {
+			workloads = append(workloads, w)
+		}
+	}
+	if len(workloads) == 0 {
+		return nil, fmt.Errorf("%s: no samples between --since and --until", c.Trace)
+	}
+	return workloads, nil
+}
+
+func boundary(flag, s string, otherwise int64) (int64, error) {
+	if s == "" {
+		return otherwise, nil
+	}
+	if at, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.Unix(), nil
+		}
+	}
+	return 0, fmt.Errorf("%s %q is neither RFC 3339, nor a date, nor Unix seconds", flag, s)
+}
+
+// replay replays every workload through every recommender, several at a time, and puts the results together in the
+// order of the input.
+func (c *BacktestConfig) replay(ctx context.Context, workloads []replay.Workload, p *progress) (*trace.Report, error) {
+	profiles := make([]recommend.Profile, len(c.Recommenders))
+	for i, n := range c.Recommenders {
+		profiles[i], _ = recommend.Builtin(n)
+		if mode, ok := cluster.ParseMode(c.Mode); ok {
+			profiles[i].Mode = mode
+		}
+	}
+	r := &trace.Report{Source: c.Trace, Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance}
+	scores := make([][][]replay.Score, len(profiles))
+	for k := range profiles {
+		r.Recommenders = append(r.Recommenders, trace.Recommender{Name: profiles[k].Name, About: profiles[k].About})
+		scores[k] = make([][]replay.Score, len(workloads))
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.Parallel)
+	for i := range workloads {
+		group.Go(func() error {
+			w := &workloads[i]
+			usage := replay.Prepare(w)
+			wl := trace.Workload{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
+			for k, profile := range profiles {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				wl.Changes[k] = replay.Run(w, profile, replay.RulesFor(profile))
+				scores[k][i] = usage.Measure(wl.Changes[k])
+				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
+				p.step()
+			}
+			wl.Winner = replay.Best(wl.Outcomes, c.Tolerance)
+			r.Workloads[i] = wl
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	p.end()
+	for k := range profiles {
+		var all []replay.Score
+		for i := range workloads {
+			all = append(all, scores[k][i]...)
+		}
+		r.Total = append(r.Total, replay.OutcomeOf(all, c.Prices))
+	}
+	r.Winner = replay.Best(r.Total, c.Tolerance)
+	r.From, r.To = extent(workloads)
+	return r, nil
+}
+
+// extent returns when the first and the last sample were taken.
+func extent(workloads []replay.Workload) (from, to time.Time) {
+	first, last := int64(1<<62), int64(0)
+	for i := range workloads {
+		s := workloads[i].Samples
+		first, last = min(first, s[0].At), max(last, s[len(s)-1].At)
+	}
+	return time.Unix(first, 0).UTC(), time.Unix(last, 0).UTC()
+}
+
+// progress is a bar on a terminal. Elsewhere it is nothing.
+type progress struct {
+	mu          sync.Mutex
+	w           io.Writer // nil: no bar
+	done, total int
+	shown       int // percent
+}
+
+func newProgress(w io.Writer, quiet bool, total int) *progress {
+	f, ok := w.(*os.File)
+	if quiet || !ok || !term.IsTerminal(int(f.Fd())) {
+		w = nil
+	}
+	return &progress{w: w, total: total, shown: -1}
+}
+
+func (p *progress) step() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	if percent := 100 * p.done / p.total; p.w != nil && percent != p.shown {
+		p.shown = percent
+		const width = 40
+		full := width * p.done / p.total
+		fmt.Fprintf(p.w, "\r[%s%s] %3d %%  %d of %d replays", strings.Repeat("#", full), strings.Repeat(".", width-full), percent, p.done, p.total)
+	}
+}
+
+// end wipes the bar.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.w != nil {
+		fmt.Fprint(p.w, "\r\033[K")
+	}
+}

@@ -1,0 +1,176 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// Rules are those of the cluster that the workload is thought to run in.
+type Rules struct {
+	Usage  usage.Config
+	Budget plan.Budget
+	Mode   cluster.Mode // InPlaceOrRecreate or Recreate
+}
+
+// RulesFor returns upstream's thresholds, and the mode a profile is meant for. The number of replicas is not in a trace,
+// so it never forbids a change.
+func RulesFor(p recommend.Profile) Rules {
+	b := plan.DefaultBudget()
+	b.MinReplicas = 1
+	b.SkipInPlace = true
+	return Rules{Usage: usage.DefaultConfig(), Budget: b, Mode: p.Mode}
+}
+
+const (
+	minute = 60
+	silent = 24 * 3600 // how long decisions go on without samples
+)
+
+// Run replays a workload through a profile and returns how the requests would have changed, in order of time.
+//
+// The recommender and the updater work once a minute: after every minute that has samples, and, for a day after the
+// last one, every hour. So what is decided at a time does not depend on whether there are samples later.
+func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
+	if len(w.Samples) == 0 {
+		return nil
+	}
+	r := newRun(w, p, rules)
+	for i := 0; i < len(w.Samples); {
+		now := (w.Samples[i].At/minute + 1) * minute
+		for i < len(w.Samples) && w.Samples[i].At < now {
+			r.observe(&w.Samples[i])
+			i++
+		}
+		next := now + silent
+		if i < len(w.Samples) {
+			next = min(next, w.Samples[i].At)
+		}
+		for ; now <= next; now = (now/3600 + 1) * 3600 {
+			r.decide(now)
+		}
+	}
+	return r.changes
+}
+
+// run is the state of a replay.
+type run struct {
+	w       *Workload
+	profile recommend.Profile
+	rules   Rules
+	book    *usage.Book
+	a       *cluster.Autoscaler
+	pod     *cluster.Pod // stands for all pods of the workload: they have the same requests
+	world   plan.World
+	keys    []cluster.Key
+	tracked []bool
+	idle    time.Time // nothing happens before, as long as the advice stays the same
+	changes []Change
+}
+
+func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
+	r := &run{
+		w: w, profile: p, rules: rules,
+		book:    usage.NewBook(rules.Usage),
+		tracked: make([]bool, len(w.Pods)),
+	}
+	key := cluster.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}
+	r.a = &cluster.Autoscaler{Key: key, Target: w.Key, Mode: rules.Mode, Recommender: p.Name}
+	for _, name := range w.Pods {
+		r.keys = append(r.keys, cluster.Key{Namespace: w.Key.Namespace, Name: name})
+	}
+	start := time.Unix(w.Samples[0].At, 0).UTC()
+	r.pod = r.podNamed(key, start)
+	r.book.Configure(w.Key, nil)
+	if p.Extend != nil {
+		r.book.Extend(w.Key, p.Extend)
+	}
+	r.world = plan.World{
+		Governed: []plan.Governed{{Autoscaler: r.a, Pods: []*cluster.Pod{r.pod}}},
+		Scales:   map[cluster.Workload]cluster.Scale{w.Key: {Replicas: 1, Known: true}},
+	}
+	return r
+}
+
+// podNamed returns a running pod of the workload.
+func (r *run) podNamed(key cluster.Key, start time.Time) *cluster.Pod {
+	p := &cluster.Pod{
+		Key: key, UID: key.Namespace + "/" + key.Name, Controller: r.w.Key, Top: r.w.Key, Node: "node",
+		Created: start, Started: start, ReadySince: start, Ready: true,
+		Phase: cluster.Running, QoS: cluster.Burstable,
+	}
+	for i, name := range r.w.Containers {
+		p.Containers = append(p.Containers, cluster.Container{Name: name, Index: uint8(i)})
+	}
+	p.Observed = policy.ObservedContainers(p)
+	return p
+}
+
+// observe takes a sample. Memory above the request is a kill.
+func (r *run) observe(s *Sample) {
+	key, at := r.keys[s.Pod], time.Unix(s.At, 0).UTC()
+	if !r.tracked[s.Pod] {
+		r.tracked[s.Pod] = true
+		r.book.Track(r.podNamed(key, at))
+	}
+	name := r.w.Containers[s.Container]
+	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: s.CPU, Memory: s.Memory, Has: s.Has})
+	if !s.Has.Has(cluster.Memory) {
+		return
+	}
+	if had, ok := r.pod.Containers[s.Container].Requests.Get(cluster.Memory); ok && s.Memory > float64(had) {
+		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: had})
+	}
+}
+
+// decide is a pass of the recommender and one of the updater.
+func (r *run) decide(at int64) {
+	now := time.Unix(at, 0).UTC()
+	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
+	advice = policy.Cap(r.a, advice, cluster.Resources{})
+	if !slices.Equal(advice, r.a.Advice) {
+		r.a.Advice = advice
+		r.idle = time.Time{}
+	}
+	if now.Before(r.idle) {
+		return
+	}
+	// The advice stays: if nothing is to be done now, nothing is until the reason to wait is over.
+	r.idle = now.Add(1000 * time.Hour)
+	for _, d := range plan.Plan(now, r.world, r.rules.Budget) {
+		if d.Do == plan.Leave {
+			if !d.Reason.Until.IsZero() {
+				r.idle = d.Reason.Until
+			}
+			continue
+		}
+		r.apply(d, now)
+	}
+}
+
+// apply gives the pods their new size.
+func (r *run) apply(d plan.Decision, now time.Time) {
+	for _, f := range d.With {
+		c := r.pod.Container(f.Container)
+		for _, res := range cluster.All {
+			to, ok := f.Requests.Get(res)
+			if had, has := c.Requests.Get(res); !ok || has && had == to {
+				continue
+			}
+			c.Requests = c.Requests.Set(res, to)
+			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(f.Index), Resource: res, Request: to})
+		}
+	}
+	if d.Do == plan.Evict {
+		r.pod.Started, r.pod.Created = now, now
+	}
+	r.idle = time.Time{}
+}

@@ -1,0 +1,84 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// Prices are what resources cost in an hour.
+type Prices struct{ Core, GiB float64 }
+
+// PerMonth is how many hours a month of money has.
+const PerMonth = 730
+
+const gib = 1 << 30
+
+// Money returns what footprints of CPU (cores) and memory (bytes) cost in a month.
+func (p Prices) Money(cores, bytes float64) float64 {
+	return PerMonth * (cores*p.Core + bytes/gib*p.GiB)
+}
+
+// A Tolerance is how much harm is accepted when algorithms are compared by money.
+type Tolerance struct {
+	DaysAbove float64 // share of days that may see memory above the request
+	Shortfall float64 // share of CPU usage that may lie above the request
+}
+
+// DefaultTolerance accepts what the balanced profile aims at.
+func DefaultTolerance() Tolerance { return Tolerance{DaysAbove: 0.025, Shortfall: 0.01} }
+
+// An Outcome is what came of a workload, or of all, under one algorithm.
+type Outcome struct {
+	CPU, Memory Summary
+	Money       float64
+}
+
+// OutcomeOf sums up scores.
+func OutcomeOf(scores []Score, p Prices) Outcome {
+	var by [2][]Score
+	for _, s := range scores {
+		if s.Resource == cluster.CPU {
+			by[0] = append(by[0], s)
+		} else {
+			by[1] = append(by[1], s)
+		}
+	}
+	o := Outcome{CPU: Summarize(by[0]), Memory: Summarize(by[1])}
+	o.Money = p.Money(o.CPU.Footprint, o.Memory.Footprint)
+	return o
+}
+
+// Measured reports whether there were days to judge by.
+func (o Outcome) Measured() bool { return o.CPU.Days+o.Memory.Days > 0 }
+
+// harm is how far an outcome is beyond what is tolerated: 0 when it is within.
+func (o Outcome) harm(t Tolerance) float64 {
+	h := 0.0
+	if o.Memory.Days > 0 {
+		h += max(0, 1-o.Memory.FreeDays-t.DaysAbove)
+	}
+	if o.CPU.Days > 0 {
+		h += max(0, o.CPU.Shortfall-t.Shortfall)
+	}
+	return h
+}
+
+// Best returns which outcome wins: of those that do no more harm than is tolerated the cheapest, and if all do more,
+// the one that does the least. It returns −1 when there was nothing to judge by; of equals, the first wins.
+func Best(os []Outcome, t Tolerance) int {
+	best := -1
+	for i, o := range os {
+		if !o.Measured() {
+			continue
+		}
+		if best < 0 {
+			best = i
+			continue
+		}
+		h, least := o.harm(t), os[best].harm(t)
+		if h < least || h == least && o.Money < os[best].Money {
+			best = i
+		}
+	}
+	return best
+}

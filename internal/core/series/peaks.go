@@ -1,0 +1,243 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// A Level is an amount on a logarithmic scale: 0 is nothing known, and every Step levels are a factor of two. Levels
+// are rounded up, so that what a Level stands for is never less than what was seen, and at most 0.07 % more.
+type Level uint16
+
+// Step is how many levels make a factor of two.
+const Step = 1024
+
+// unit is the smallest amount that is told from none; 64 factors of two above it is the largest, 1.8e14.
+const unit = 1e-5
+
+// PerNat is how many levels make a factor of e.
+const PerNat = Step / math.Ln2
+
+// LevelOf returns the level of an amount.
+func LevelOf(v float64) Level {
+	if !(v > unit) {
+		return 1
+	}
+	l := math.Ceil(math.Log2(v/unit) * Step)
+	return Level(math.Min(1+l, math.MaxUint16))
+}
+
+// Amount returns what a position on the scale of levels stands for; it may lie between two of them.
+func Amount(position float64) float64 { return unit * math.Exp2((position-1)/Step) }
+
+// Amount returns what a level stands for, 0 for no level.
+func (l Level) Amount() float64 {
+	if l == 0 {
+		return 0
+	}
+	return Amount(float64(l))
+}
+
+// Peaks are the highest amounts of the last hours, one Level for each. Hours are those since 1970, UTC. An hour
+// without samples is 0. The zero value is empty; Room says how many hours are kept.
+//
+//	ring:  [ 17h 18h 19h | 12h 13h 14h 15h 16h ]     end = 20h: the newest hour is the one before
+type Peaks struct {
+	ring []Level
+	room int32
+	end  int32 // the hour after the newest; 0 when empty
+	from int32 // the first hour there was a sample in
+}
+
+// NewPeaks returns Peaks that keep a number of hours. They take memory as history grows.
+func NewPeaks(hours int) Peaks { return Peaks{room: int32(hours)} }
+
+// Empty reports whether nothing has been seen.
+func (p *Peaks) Empty() bool { return p.end == 0 }
+
+// Newest returns the hour of the newest sample.
+func (p *Peaks) Newest() int { return int(p.end) - 1 }
+
+// Since returns the first hour there was a sample in, which may have been forgotten since.
+func (p *Peaks) Since() int { return int(p.from) }
+
+// Room returns how many hours are kept.
+func (p *Peaks) Room() int { return int(p.room) }
+
+// Observe takes an amount seen in an hour, and returns whether it raised that hour's peak. Hours that are no longer
+// kept are ignored.
+func (p *Peaks) Observe(hour int, v float64) bool { return p.raise(int32(hour), LevelOf(v)) }
+
+func (p *Peaks) raise(h int32, l Level) bool {
+	switch {
+	case h < 0 || p.room <= 0:
+		return false
+	case p.end == 0:
+		p.from, p.end = h, h
+	case h < p.end-p.room:
+		return false
+	}
+	p.from = min(p.from, h)
+	p.fit(max(p.end, h+1))
+	p.advance(h + 1)
+	if s := p.slot(h); *s < l {
+		*s = l
+		return true
+	}
+	return false
+}
+
+// advance makes room up to an hour.
+func (p *Peaks) advance(end int32) {
+	if end <= p.end {
+		return
+	}
+	p.fit(end)
+	if end-p.end >= int32(len(p.ring)) {
+		clear(p.ring)
+	} else {
+		for h := p.end; h < end; h++ {
+			*p.slot(h) = 0
+		}
+	}
+	p.end = end
+}
+
+// fit grows the ring, a day at a time, as long as that is needed to hold all since the first sample.
+func (p *Peaks) fit(end int32) {
+	need := min(end-p.from, p.room)
+	if need <= int32(len(p.ring)) {
+		return
+	}
+	size := min((need+23)/24*24, p.room)
+	old := *p
+	p.ring = make([]Level, size)
+	for h := max(old.end-int32(len(old.ring)), 0); h < old.end; h++ {
+		if len(old.ring) > 0 {
+			*p.slot(h) = *old.slot(h)
+		}
+	}
+}
+
+func (p *Peaks) slot(h int32) *Level { return &p.ring[int(h)%len(p.ring)] }
+
+// At returns the peak of an hour, 0 when there is none or it is no longer kept.
+func (p *Peaks) At(hour int) Level {
+	h := int32(hour)
+	if h < 0 || h >= p.end || h < p.end-int32(len(p.ring)) {
+		return 0
+	}
+	return *p.slot(h)
+}
+
+// Max returns the highest peak from an hour on and before another.
+func (p *Peaks) Max(from, before int) Level {
+	lo, hi := max(from, int(p.end)-len(p.ring), 0), min(before, int(p.end))
+	if lo >= hi {
+		return 0
+	}
+	// The hours lie in at most two runs of the ring.
+	i, n := lo%len(p.ring), hi-lo
+	var m Level
+	for _, l := range p.ring[i:min(i+n, len(p.ring))] {
+		m = max(m, l)
+	}
+	if rest := i + n - len(p.ring); rest > 0 {
+		for _, l := range p.ring[:rest] {
+			m = max(m, l)
+		}
+	}
+	return m
+}
+
+// AppendHours appends the peaks of hours from one on and before another, leaving out those without.
+func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
+	for h := max(from, int(p.end)-len(p.ring), 0); h < min(before, int(p.end)); h++ {
+		if l := *p.slot(int32(h)); l > 0 {
+			dst = append(dst, l)
+		}
+	}
+	return dst
+}
+
+// Merge adds what other Peaks have seen: of every hour, the higher peak counts.
+func (p *Peaks) Merge(o *Peaks) {
+	if o.end == 0 {
+		return
+	}
+	p.room = max(p.room, o.room)
+	for h := max(o.end-int32(len(o.ring)), 0); h < o.end; h++ {
+		if l := *o.slot(h); l > 0 {
+			p.raise(h, l)
+		}
+	}
+	p.from = min(p.from, o.from)
+}
+
+// AppendBinary appends the Peaks in a form that UnmarshalBinary of the same room reads back.
+func (p *Peaks) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, uint64(p.end))
+	if p.end == 0 {
+		return b, nil
+	}
+	b = binary.AppendUvarint(b, uint64(p.from))
+	b = binary.AppendUvarint(b, uint64(len(p.ring)))
+	last := int64(0)
+	for h := p.end - int32(len(p.ring)); h < p.end; h++ {
+		l := int64(0)
+		if h >= 0 {
+			l = int64(*p.slot(h))
+		}
+		b = binary.AppendVarint(b, l-last)
+		last = l
+	}
+	return b, nil
+}
+
+var errBroken = errors.New("stored peaks are broken")
+
+// Unmarshal reads what AppendBinary wrote into Peaks made with NewPeaks, and returns the rest of the data. When it
+// fails, the Peaks are as they were.
+func (p *Peaks) Unmarshal(data []byte) ([]byte, error) {
+	next := func() uint64 {
+		v, n := binary.Uvarint(data)
+		if n <= 0 {
+			data = nil
+			return math.MaxUint64
+		}
+		data = data[n:]
+		return v
+	}
+	end := next()
+	if end == 0 {
+		*p = Peaks{room: p.room}
+		return data, nil
+	}
+	from, n := next(), next()
+	if end > math.MaxInt32/2 || from >= end || n == 0 || n > 1<<15 || n > end || uint64(len(data)) < n {
+		return nil, errBroken
+	}
+	q := Peaks{room: p.room}
+	last := int64(0)
+	for h := end - n; h < end; h++ {
+		d, k := binary.Varint(data)
+		if last += d; k <= 0 || last < 0 || last > math.MaxUint16 {
+			return nil, errBroken
+		}
+		data = data[k:]
+		if last > 0 {
+			q.raise(int32(h), Level(last))
+		}
+	}
+	if q.end == 0 {
+		return nil, errBroken
+	}
+	q.advance(int32(end))
+	q.from = min(q.from, int32(from))
+	*p = q
+	return data, nil
+}

@@ -1,0 +1,369 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/replay"
+)
+
+// A Report is what a backtest found out.
+type Report struct {
+	Source       string
+	From, To     time.Time // of the first and last sample
+	Recommenders []Recommender
+	Workloads    []Workload
+	Total        []replay.Outcome // one for each recommender
+	Winner       int              // of all; −1 when nothing was measured
+	Prices       replay.Prices
+	Tolerance    replay.Tolerance
+}
+
+// A Recommender is one algorithm of a Report.
+type Recommender struct{ Name, About string }
+
+// A Workload is one of a Report.
+type Workload struct {
+	*replay.Workload
+	Outcomes []replay.Outcome  // one for each recommender
+	Changes  [][]replay.Change // one for each recommender
+	Winner   int               // −1 when it was too short to judge
+}
+
+// WriteTimeline writes the requests as they would have changed: for each recommender and series the rows by time.
+func WriteTimeline(w io.Writer, r *Report) error {
+	b := bufio.NewWriterSize(w, 1<<16)
+	fmt.Fprintln(b, "time,namespace,kind,name,container,recommender,resource,request")
+	for i, rec := range r.Recommenders {
+		for _, wl := range r.Workloads {
+			for c, container := range wl.Containers {
+				series := quote(wl.Key.Namespace) + "," + quote(wl.Key.Kind) + "," + quote(wl.Key.Name) + "," + quote(container) + "," + quote(rec.Name)
+				for _, res := range cluster.All {
+					for _, x := range wl.Changes[i] {
+						if int(x.Container) == c && x.Resource == res {
+							b.WriteString(strconv.FormatInt(x.At, 10))
+							b.WriteByte(',')
+							b.WriteString(series)
+							b.WriteByte(',')
+							b.WriteString(res.String())
+							b.WriteByte(',')
+							b.WriteString(request(x))
+							b.WriteByte('\n')
+						}
+					}
+				}
+			}
+		}
+	}
+	return b.Flush()
+}
+
+// quote writes a field of CSV.
+func quote(s string) string {
+	for i := range len(s) {
+		switch s[i] {
+		case ',', '"', '\n', '\r':
+			out := []byte{'"'}
+			for j := range len(s) {
+				if s[j] == '"' {
+					out = append(out, '"')
+				}
+				out = append(out, s[j])
+			}
+			return string(append(out, '"'))
+		}
+	}
+	return s
+}
+
+// request writes cores or bytes.
+func request(x replay.Change) string {
+	if x.Resource == cluster.CPU {
+		return strconv.FormatFloat(float64(x.Request)/1000, 'f', -1, 64)
+	}
+	return strconv.FormatInt(x.Request, 10)
+}
+
+// figures are the numbers of an outcome's resource, with their names in every format and their units in the table.
+var figures = []struct {
+	name, title string
+	of          func(replay.Summary) float64
+	text        func(float64) string
+	only        cluster.Resource // 0: both
+}{
+	{"mean_slack", "slack", func(s replay.Summary) float64 { return s.MeanSlack }, fixed(3), 0},
+	{"median_slack", "median", func(s replay.Summary) float64 { return s.MedianSlack }, fixed(3), 0},
+	{"aggregate_slack", "aggregate", func(s replay.Summary) float64 { return s.AggregateSlack }, fixed(3), 0},
+	{"exceed_free_days", "days without exceed", func(s replay.Summary) float64 { return s.FreeDays }, percent(2), 0},
+	{"samples_above_per_day", "samples above/day", func(s replay.Summary) float64 { return s.Above }, fixed(3), 0},
+	{"oom_kills_per_day", "kills/day", func(s replay.Summary) float64 { return s.Events }, fixed(3), cluster.Memory},
+	{"usage_above", "usage above", func(s replay.Summary) float64 { return s.Shortfall }, percent(2), 0},
+	{"changes_per_day", "changes/day", func(s replay.Summary) float64 { return s.Changes }, fixed(2), 0},
+}
+
+func fixed(n int) func(float64) string {
+	return func(v float64) string { return strconv.FormatFloat(v, 'f', n, 64) }
+}
+
+func percent(n int) func(float64) string {
+	return func(v float64) string { return strconv.FormatFloat(100*v, 'f', n, 64) + " %" }
+}
+
+// amount writes cores or bytes for people.
+func amount(r cluster.Resource, v float64) string {
+	if r == cluster.CPU {
+		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
+	}
+	switch {
+	case v >= 10<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 1, 64) + " GiB"
+	case v >= 1<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + " GiB"
+	}
+	return strconv.FormatFloat(v/(1<<20), 'f', 0, 64) + " MiB"
+}
+
+func summary(o replay.Outcome, r cluster.Resource) replay.Summary {
+	if r == cluster.CPU {
+		return o.CPU
+	}
+	return o.Memory
+}
+
+// WriteTable writes the report for a terminal.
+func WriteTable(w io.Writer, r *Report, workloads int) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "%s: %d workloads, %s to %s, measured after %d days of learning\n",
+		r.Source, len(r.Workloads), r.From.Format(time.DateOnly), r.To.Format(time.DateOnly), replay.Learning)
+	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
+		if !r.has(res) {
+			continue
+		}
+		fmt.Fprintf(t, "\n%s\t", res)
+		for _, f := range figures {
+			if f.only == 0 || f.only == res {
+				fmt.Fprintf(t, "%s\t", f.title)
+			}
+		}
+		fmt.Fprintln(t, "footprint\t")
+		for i, o := range r.Total {
+			s := summary(o, res)
+			fmt.Fprintf(t, "  %s\t", r.Recommenders[i].Name)
+			for _, f := range figures {
+				if f.only == 0 || f.only == res {
+					fmt.Fprintf(t, "%s\t", f.text(f.of(s)))
+				}
+			}
+			fmt.Fprintf(t, "%s\t\n", amount(res, s.Footprint))
+		}
+	}
+	fmt.Fprint(t, "\nmoney a month\t")
+	for i, o := range r.Total {
+		fmt.Fprintf(t, "%s %.2f\t", r.Recommenders[i].Name, o.Money)
+	}
+	fmt.Fprintln(t)
+	r.verdict(t)
+	if workloads != 0 {
+		r.perWorkload(t, workloads)
+	}
+	return t.Flush()
+}
+
+func (r *Report) verdict(w io.Writer) {
+	if r.Winner < 0 {
+		fmt.Fprintf(w, "\nNothing to judge by: no container has more than %d days of samples.\n", replay.Learning)
+		return
+	}
+	wins := make([]int, len(r.Recommenders))
+	for _, wl := range r.Workloads {
+		if wl.Winner >= 0 {
+			wins[wl.Winner]++
+		}
+	}
+	fmt.Fprintf(w, "\n%s wins: the cheapest of those within %.1f %% of days above the memory request and %.1f %% of CPU usage above its request,\nor the least harmful when none is. By workload:",
+		r.Recommenders[r.Winner].Name, 100*r.Tolerance.DaysAbove, 100*r.Tolerance.Shortfall)
+	for i, n := range wins {
+		fmt.Fprintf(w, " %s %d", r.Recommenders[i].Name, n)
+	}
+	fmt.Fprintln(w)
+}
+
+// perWorkload writes one line for each workload: what its winner would have done.
+func (r *Report) perWorkload(w io.Writer, most int) {
+	fmt.Fprintln(w, "\nworkload\tbest\tmemory slack\tdays without exceed\tmemory\tCPU slack\tsamples above/day\tCPU\t")
+	for i, k := range r.Worst() {
+		if i == most {
+			fmt.Fprintf(w, "(%d more; --workloads 0 leaves them all out, -1 shows all)\n", len(r.Workloads)-most)
+			return
+		}
+		wl := &r.Workloads[k]
+		if wl.Winner < 0 {
+			fmt.Fprintf(w, "%s\ttoo short to judge\t\t\t\t\t\t\t\n", wl.Key)
+			continue
+		}
+		o := wl.Outcomes[wl.Winner]
+		fmt.Fprintf(w, "%s\t%s\t", wl.Key, r.Recommenders[wl.Winner].Name)
+		if o.Memory.Days > 0 {
+			fmt.Fprintf(w, "%.3f\t%.2f %%\t%s\t", o.Memory.MeanSlack, 100*o.Memory.FreeDays, amount(cluster.Memory, o.Memory.Footprint))
+		} else {
+			fmt.Fprint(w, "\t\t\t")
+		}
+		if o.CPU.Days > 0 {
+			fmt.Fprintf(w, "%.3f\t%.3f\t%s\t\n", o.CPU.MeanSlack, o.CPU.Above, amount(cluster.CPU, o.CPU.Footprint))
+		} else {
+			fmt.Fprint(w, "\t\t\t\n")
+		}
+	}
+}
+
+// has reports whether anything was measured of a resource.
+func (r *Report) has(res cluster.Resource) bool {
+	for _, o := range r.Total {
+		if summary(o, res).Days > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// jsonSummary is a Summary under the names that figures have.
+type jsonSummary struct {
+	Containers      int      `json:"containers"`
+	Days            int      `json:"container_days"`
+	MeanSlack       float64  `json:"mean_slack"`
+	MedianSlack     float64  `json:"median_slack"`
+	AggregateSlack  float64  `json:"aggregate_slack"`
+	FreeDays        float64  `json:"exceed_free_days"`
+	Above           float64  `json:"samples_above_per_day"`
+	Kills           *float64 `json:"oom_kills_per_day,omitempty"`
+	Shortfall       float64  `json:"usage_above"`
+	Changes         float64  `json:"changes_per_day"`
+	Footprint       float64  `json:"footprint"` // cores or bytes
+	MeanUsage       float64  `json:"mean_usage"`
+	NeverAbove      int      `json:"containers_never_above"`
+	MostDaysAbove   int      `json:"most_days_above_of_a_container"`
+}
+
+type jsonOutcome struct {
+	Recommender string       `json:"recommender"`
+	CPU         *jsonSummary `json:"cpu,omitempty"`
+	Memory      *jsonSummary `json:"memory,omitempty"`
+	Money       float64      `json:"money_per_month"`
+}
+
+type jsonWorkload struct {
+	Namespace string        `json:"namespace"`
+	Kind      string        `json:"kind"`
+	Name      string        `json:"name"`
+	Best      string        `json:"best,omitempty"`
+	Outcomes  []jsonOutcome `json:"recommenders"`
+}
+
+type jsonReport struct {
+	Source    string         `json:"trace"`
+	From      time.Time      `json:"from"`
+	To        time.Time      `json:"to"`
+	Learning  int            `json:"learning_days"`
+	Best      string         `json:"best,omitempty"`
+	Total     []jsonOutcome  `json:"recommenders"`
+	Workloads []jsonWorkload `json:"workloads"`
+}
+
+func (r *Report) name(i int) string {
+	if i < 0 {
+		return ""
+	}
+	return r.Recommenders[i].Name
+}
+
+func jsonOf(s replay.Summary, res cluster.Resource) *jsonSummary {
+	if s.Days == 0 {
+		return nil
+	}
+	j := &jsonSummary{
+		Containers: s.Containers, Days: s.Days, MeanSlack: s.MeanSlack, MedianSlack: s.MedianSlack, AggregateSlack: s.AggregateSlack,
+		FreeDays: s.FreeDays, Above: s.Above, Shortfall: s.Shortfall, Changes: s.Changes, Footprint: s.Footprint,
+		MeanUsage: s.UsedMean, NeverAbove: s.NeverAbove, MostDaysAbove: s.WorstDays,
+	}
+	if res == cluster.Memory {
+		j.Kills = &s.Events
+	}
+	return j
+}
+
+func (r *Report) outcomes(os []replay.Outcome) []jsonOutcome {
+	out := make([]jsonOutcome, len(os))
+	for i, o := range os {
+		out[i] = jsonOutcome{
+			Recommender: r.Recommenders[i].Name, Money: o.Money,
+			CPU: jsonOf(o.CPU, cluster.CPU), Memory: jsonOf(o.Memory, cluster.Memory),
+		}
+	}
+	return out
+}
+
+// WriteJSON writes the report for programs.
+func WriteJSON(w io.Writer, r *Report) error {
+	j := jsonReport{
+		Source: r.Source, From: r.From, To: r.To, Learning: replay.Learning, Best: r.name(r.Winner),
+		Total: r.outcomes(r.Total), Workloads: make([]jsonWorkload, len(r.Workloads)),
+	}
+	for i, wl := range r.Workloads {
+		j.Workloads[i] = jsonWorkload{
+			Namespace: wl.Key.Namespace, Kind: wl.Key.Kind, Name: wl.Key.Name,
+			Best: r.name(wl.Winner), Outcomes: r.outcomes(wl.Outcomes),
+		}
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(j)
+}
+
+// WriteCSV writes one row for each workload, recommender and resource; the rows of all workloads together have no name.
+func WriteCSV(w io.Writer, r *Report) error {
+	c := csv.NewWriter(w)
+	head := []string{"namespace", "kind", "name", "recommender", "resource", "container_days"}
+	for _, f := range figures {
+		head = append(head, f.name)
+	}
+	c.Write(append(head, "footprint", "money_per_month"))
+	row := func(key cluster.Workload, os []replay.Outcome) {
+		for i, o := range os {
+			for _, res := range cluster.All {
+				s := summary(o, res)
+				if s.Days == 0 {
+					continue
+				}
+				rec := []string{key.Namespace, key.Kind, key.Name, r.Recommenders[i].Name, res.String(), strconv.Itoa(s.Days)}
+				for _, f := range figures {
+					text := ""
+					if f.only == 0 || f.only == res {
+						text = strconv.FormatFloat(f.of(s), 'g', 6, 64)
+					}
+					rec = append(rec, text)
+				}
+				money := r.Prices.Money(s.Footprint, 0)
+				if res == cluster.Memory {
+					money = r.Prices.Money(0, s.Footprint)
+				}
+				c.Write(append(rec, strconv.FormatFloat(s.Footprint, 'f', -1, 64), strconv.FormatFloat(money, 'f', 4, 64)))
+			}
+		}
+	}
+	for _, wl := range r.Workloads {
+		row(wl.Key, wl.Outcomes)
+	}
+	row(cluster.Workload{}, r.Total)
+	c.Flush()
+	return c.Error()
+}
