@@ -5,4 +5,6 @@
 //
 // It builds the edges and hands their values to the core, on a tick. It takes no sizing or disruption
 // decision itself; those are made in core, and it translates nothing; that is done in edge.
+//
+//go:generate go test . -run TestFlagsAndMetricsAreDocumented -update
 package app

@@ -94,6 +94,12 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 	if err != nil {
 		return nil, err
 	}
+	var past history
+	if c.Storage == "prometheus" {
+		if past, err = c.History.client(m); err != nil {
+			return nil, err
+		}
+	}
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
@@ -102,7 +108,9 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
 		store := kube.NewCheckpoints(clients, c.Common.watched(kube.Options{Log: p.log}))
 		r := newRecommender(*c, world, source, store, m, h, p.log)
-		if err := r.keeper.load(ctx); err != nil {
+		if past != nil {
+			r.learnHistory(ctx, past, world, time.Now())
+		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
 		every(ctx, c.Interval, r.pass)

@@ -1,0 +1,254 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+func config(address string) Config {
+	return Config{
+		Address: address, Timeout: 5 * time.Second, Job: "kubernetes-cadvisor",
+		CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
+		Length: 48 * time.Hour, Resolution: time.Hour,
+		NamespaceLabel: "namespace", PodLabel: "pod_name", ContainerLabel: "name",
+		LabelsMetric: `up{job="kubernetes-pods"}`, LabelPrefix: "pod_label_",
+		LabelsNamespaceLabel: "kubernetes_namespace", LabelsPodLabel: "kubernetes_pod_name",
+	}
+}
+
+// answer serves one answer for each query that do makes.
+func answer(t *testing.T, do func(r *http.Request, query string) (kind string, result any)) *Client {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			t.Error(err)
+		}
+		kind, result := do(r, r.Form.Get("query"))
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": kind, "result": result}})
+	}))
+	t.Cleanup(srv.Close)
+	c, err := New(config(srv.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestHistoryComesInTheOrderOfTimeAndBySlices(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	var spans []string
+	c := answer(t, func(r *http.Request, query string) (string, any) {
+		from, _ := strconv.ParseFloat(r.Form.Get("start"), 64)
+		to, _ := strconv.ParseFloat(r.Form.Get("end"), 64)
+		if strings.Contains(query, "rate(") {
+			spans = append(spans, fmt.Sprintf("%.0fh", (to-from)/3600))
+		}
+		value := "0.25"
+		if strings.Contains(query, "memory") {
+			value = "104857600"
+		}
+		return "matrix", []any{map[string]any{
+			"metric": map[string]string{"namespace": "shop", "pod_name": "web-1", "name": "app"},
+			"values": []any{[]any{from, value}, []any{from + 3600, value}},
+		}}
+	})
+	var got []usage.Sample
+	if err := c.History(t.Context(), "shop", now, func(s usage.Sample) { got = append(got, s) }); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"23h", "23h", "0h"}, spans); diff != "" {
+		t.Errorf("slices (-want +got):\n%s", diff)
+	}
+	for i := 1; i < len(got); i++ {
+		if got[i].At.Before(got[i-1].At) {
+			t.Fatalf("sample %d is of %v, after one of %v", i, got[i].At, got[i-1].At)
+		}
+	}
+	first := got[0]
+	first.At = first.At.UTC()
+	want := usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "web-1"}, Container: "app",
+		At: now.Add(-48 * time.Hour), CPU: 0.25, Has: cluster.Of(cluster.CPU)}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("first sample (-want +got):\n%s", diff)
+	}
+	if len(got) != 3*4 {
+		t.Errorf("%d samples", len(got))
+	}
+}
+
+func TestQueriesSelectWhatUpstreamSelects(t *testing.T) {
+	var queries []string
+	c := answer(t, func(_ *http.Request, query string) (string, any) {
+		queries = append(queries, query)
+		return "matrix", []any{}
+	})
+	c.config.Length = 30 * time.Minute
+	if err := c.History(t.Context(), `sh"op`, time.Now(), func(usage.Sample) {}); err != nil {
+		t.Fatal(err)
+	}
+	by := "max by (pod_name, name, namespace) "
+	want := []string{
+		by + `(rate(container_cpu_usage_seconds_total{job="kubernetes-cadvisor", pod_name=~".+", name!="POD", name!="", namespace="sh\"op"}[3600s]))`,
+		by + `(container_memory_working_set_bytes{job="kubernetes-cadvisor", pod_name=~".+", name!="POD", name!="", namespace="sh\"op"})`,
+	}
+	if diff := cmp.Diff(want, queries); diff != "" {
+		t.Errorf("queries (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodLabelsAreFoundByTheirRealNames(t *testing.T) { // W-29
+	tests := map[string]struct{ metric, query, kind string }{
+		"the default, which knows only the present": {`up{job="kubernetes-pods"}`, `last_over_time(up{job="kubernetes-pods"}[172800s])`, "vector"},
+		"a range selector, as upstream needs":       {`kube_pod_labels{}[8d]`, `kube_pod_labels{}[8d]`, "matrix"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			metric := map[string]string{
+				"kubernetes_namespace": "shop", "kubernetes_pod_name": "web-1", "job": "kubernetes-pods",
+				"pod_label_app_kubernetes_io_name": "web", "pod_label_tier": "front",
+			}
+			var query string
+			c := answer(t, func(_ *http.Request, q string) (string, any) {
+				query = q
+				if tt.kind == "vector" {
+					return "vector", []any{map[string]any{"metric": metric, "value": []any{1.0, "1"}}}
+				}
+				return "matrix", []any{map[string]any{"metric": metric, "values": []any{[]any{1.0, "1"}}}}
+			})
+			c.config.LabelsMetric = tt.metric
+			labels, err := c.PodLabels(t.Context(), time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := labels[cluster.Key{Namespace: "shop", Name: "web-1"}]
+			if l.Get("app.kubernetes.io/name") != "web" || l.Get("tier") != "front" || l.Has("job") {
+				t.Errorf("labels are %v", l)
+			}
+			if query != tt.query {
+				t.Errorf("asked %s, want %s", query, tt.query)
+			}
+		})
+	}
+}
+
+func TestCredentialsAreSent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		config func(*Config)
+		want   string
+	}{
+		"none":     {func(*Config) {}, ""},
+		"a token":  {func(c *Config) { c.Token = "secret" }, "Bearer secret"},
+		"a file":   {func(c *Config) { c.TokenFile = file }, "Bearer from-file"},
+		"password": {func(c *Config) { c.Username, c.Password = "me", "pw" }, "Basic bWU6cHc="},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got = r.Header.Get("Authorization")
+				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"matrix","result":[]}}`))
+			}))
+			defer srv.Close()
+			cfg := config(srv.URL)
+			tt.config(&cfg)
+			c, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); err != nil {
+				t.Fatal(err)
+			}
+			if got != tt.want {
+				t.Errorf("sent %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFailuresSayWhatWasAskedAndWhere(t *testing.T) {
+	tests := map[string]struct {
+		code       int
+		reply, say string
+	}{
+		"refused":        {http.StatusForbidden, "no", "read the cpu history of namespace shop"},
+		"not an answer":  {http.StatusOK, "<html>", "read the cpu history of namespace shop"},
+		"another answer": {http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`, "not a matrix"},
+		"an error":       {http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`, "too many samples"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tt.code)
+				_, _ = w.Write([]byte(tt.reply))
+			}))
+			defer srv.Close()
+			c, err := New(config(srv.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.History(t.Context(), "shop", time.Now(), func(usage.Sample) { t.Error("a sample") })
+			if err == nil || !strings.Contains(err.Error(), tt.say) {
+				t.Errorf("error %v does not say %q", err, tt.say)
+			}
+		})
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add([]byte(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"pod_name":"p","name":"c"},"values":[[1,"NaN"],[2,"-1"],[3,"+Inf"]]}]}}`))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"kubernetes_namespace":"n","kubernetes_pod_name":"p","pod_label_":"x"},"value":[1,"1"]}]}}`))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"histograms":[[1,{}]]}]}}`))
+	f.Add([]byte(`{"status":"error"}`))
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		c, err := New(config("http://prometheus.invalid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := c.config
+		cfg.Length = time.Minute
+		cfg.Wrap = func(http.RoundTripper) http.RoundTripper { return canned(reply) }
+		if c, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		book := usage.NewBook(usage.DefaultConfig())
+		book.Track(&cluster.Pod{Key: cluster.Key{Namespace: "n", Name: "p"}, Top: cluster.Workload{Name: "w"},
+			Containers: []cluster.Container{{Name: "c"}}})
+		_ = c.History(context.Background(), "n", time.Unix(1e9, 0), func(s usage.Sample) { book.Observe(s) })
+		_, _ = c.PodLabels(context.Background(), time.Unix(1e9, 0))
+	})
+}
+
+// canned answers every request with the same bytes.
+type canned []byte
+
+// RoundTrip implements http.RoundTripper.
+func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(c)
+	res := w.Result()
+	res.Request = r
+	return res, nil
+}
