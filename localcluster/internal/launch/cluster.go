@@ -1,0 +1,548 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Options are what a cluster can be told.
+type Options struct {
+	Nodes            int
+	NodeCPU          int           // cores
+	NodeMemory       int64         // bytes
+	StateDir         string        // empty: a temporary folder that goes when the cluster goes
+	Speed            float64       // scenario seconds per second
+	Scenario         string        // a file, or none
+	MetricResolution time.Duration // how often metrics-server looks
+	CrashLoopMax     time.Duration // the longest back-off of containers that crash
+	ControlPort      int           // 0: any
+	StartTimeout     time.Duration
+}
+
+// DefaultOptions are a small cluster in real time.
+var DefaultOptions = Options{
+	Nodes: 3, NodeCPU: 4, NodeMemory: 8 << 30, Speed: 1,
+	MetricResolution: 15 * time.Second, CrashLoopMax: 10 * time.Second, StartTimeout: 3 * time.Minute,
+}
+
+// Validate says what is wrong with the options.
+func (o Options) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.Nodes >= 0 && o.Nodes <= 100, "%d nodes: want 0 to 100", o.Nodes)
+	check(o.NodeCPU >= 1, "nodes with %d cores", o.NodeCPU)
+	check(o.NodeMemory >= 512<<20, "nodes with %d bytes of memory: want 512Mi or more", o.NodeMemory)
+	check(o.Speed > 0 && o.Speed <= 100000, "speed %v: want more than 0, and up to 100000", o.Speed)
+	check(o.MetricResolution >= 2*time.Second, "metric resolution %v: want 2s or more", o.MetricResolution)
+	check(o.CrashLoopMax >= time.Second && o.CrashLoopMax <= 5*time.Minute, "crash loop back-off of up to %v: want 1s to 5m", o.CrashLoopMax)
+	return errors.Join(errs...)
+}
+
+// Ports are where the parts listen, all on 127.0.0.1. They are kept in the state folder.
+type Ports struct {
+	Etcd          int   `json:"etcd"`
+	EtcdPeer      int   `json:"etcdPeer"`
+	APIServer     int   `json:"apiserver"`
+	MetricsServer int   `json:"metricsServer"`
+	Nodes         int   `json:"nodes"` // the nodes' part of the control
+	Control       int   `json:"control"`
+	Kubelets      []int `json:"kubelets"`
+}
+
+// A Cluster is a running cluster.
+type Cluster struct {
+	Info Info
+
+	options   Options
+	out       io.Writer
+	temporary bool
+	unlock    func()
+	ca        *CA
+	admin     *api
+	parts     []*Part // in the order of their start
+	crashed   chan error
+	quit      chan struct{}
+	server    *http.Server
+}
+
+// Info is what others have to know to use the cluster. It is written to the ready file.
+type Info struct {
+	Kubeconfig       string    `json:"kubeconfig"`
+	Server           string    `json:"server"`
+	Control          string    `json:"control"`
+	StateDir         string    `json:"stateDir"`
+	CA               string    `json:"ca"`
+	CAKey            string    `json:"caKey"`
+	ServingCert      string    `json:"servingCert"` // for 127.0.0.1 and localhost, by the CA
+	ServingKey       string    `json:"servingKey"`
+	Ports            Ports     `json:"ports"`
+	Nodes            []string  `json:"nodes"`
+	Speed            float64   `json:"speed"`
+	Epoch            time.Time `json:"epoch"`
+	MetricResolution string    `json:"metricResolution"`
+	Launcher         int       `json:"launcherPID"`
+	Parts            []State   `json:"parts"`
+}
+
+// Up builds what is missing and starts a cluster. When it returns without an error, everything works. Whatever it
+// returns, Down has to be called.
+func Up(ctx context.Context, o Options, b *Builder) (*Cluster, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	controlplane, err := b.Build(ctx, ControlPlane)
+	if err != nil {
+		return nil, err
+	}
+	metricsserver, err := b.Build(ctx, MetricsServer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: o, out: b.Out, crashed: make(chan error, 16), quit: make(chan struct{}, 1)}
+	if err := c.prepare(controlplane, metricsserver); err != nil {
+		c.Down()
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, fmt.Errorf("not ready after %v", o.StartTimeout))
+	defer cancel()
+	if err := c.start(ctx); err != nil {
+		c.Down()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Wait returns when the cluster shall end: nil if somebody asked for it, an error if a part crashed.
+func (c *Cluster) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.quit:
+		return nil
+	case err := <-c.crashed:
+		return err
+	}
+}
+
+// Down stops everything, and removes the state folder if it is a temporary one.
+func (c *Cluster) Down() {
+	if c.server != nil {
+		c.server.Close()
+	}
+	for _, names := range [][]string{{"metrics-server", "nodes", "kube-scheduler", "kube-controller-manager"}, {"kube-apiserver"}, {"etcd"}} {
+		var g errgroup.Group
+		for _, p := range c.parts {
+			if slices.Contains(names, p.Name) {
+				g.Go(func() error { p.Stop(); return nil })
+			}
+		}
+		_ = g.Wait()
+	}
+	if c.unlock != nil {
+		c.unlock()
+	}
+	if c.temporary {
+		os.RemoveAll(c.Info.StateDir)
+	}
+}
+
+// prepare makes the files, and decides on what command lines the parts run.
+func (c *Cluster) prepare(controlplane, metricsserver string) error {
+	dir := c.options.StateDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "localcluster-"); err != nil {
+			return err
+		}
+		c.temporary = true
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	c.Info.StateDir = dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if c.unlock, err = tryLock(filepath.Join(dir, "lock")); err != nil {
+		return fmt.Errorf("another cluster runs in %s: %w", dir, err)
+	}
+	if err := c.choosePorts(); err != nil {
+		return err
+	}
+	p := c.Info.Ports
+	c.Info.Server = fmt.Sprintf("https://127.0.0.1:%d", p.APIServer)
+	c.Info.Control = fmt.Sprintf("http://127.0.0.1:%d", p.Control)
+	c.Info.Speed, c.Info.MetricResolution, c.Info.Launcher = c.options.Speed, c.options.MetricResolution.String(), os.Getpid()
+	for i := range c.options.Nodes {
+		c.Info.Nodes = append(c.Info.Nodes, fmt.Sprintf("node-%d", i+1))
+	}
+	if err := c.chooseEpoch(); err != nil {
+		return err
+	}
+	if err := c.makeIdentities(); err != nil {
+		return err
+	}
+	if err := c.describeNodes(); err != nil {
+		return err
+	}
+	c.describeParts(controlplane, metricsserver)
+	return nil
+}
+
+func (c *Cluster) path(elements ...string) string {
+	return filepath.Join(append([]string{c.Info.StateDir}, elements...)...)
+}
+
+// choosePorts takes the ports of last time if they are free, so that what was written down then still leads here.
+func (c *Cluster) choosePorts() error {
+	p := &c.Info.Ports
+	if text, err := os.ReadFile(c.path("ports.json")); err == nil {
+		if err := json.Unmarshal(text, p); err != nil {
+			return fmt.Errorf("read %s: %w", c.path("ports.json"), err)
+		}
+	}
+	if c.options.ControlPort != 0 {
+		p.Control = c.options.ControlPort
+	}
+	p.Kubelets = slices.Grow(p.Kubelets, c.options.Nodes)
+	for len(p.Kubelets) < c.options.Nodes {
+		p.Kubelets = append(p.Kubelets, 0)
+	}
+	p.Kubelets = p.Kubelets[:c.options.Nodes]
+	wanted := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.MetricsServer, &p.Nodes, &p.Control}
+	for i := range p.Kubelets {
+		wanted = append(wanted, &p.Kubelets[i])
+	}
+	var held []net.Listener // all at once, so that no port is chosen twice
+	defer func() {
+		for _, l := range held {
+			l.Close()
+		}
+	}()
+	for _, port := range wanted {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
+		if err != nil && port == &p.Control && c.options.ControlPort != 0 {
+			return err
+		}
+		if err != nil {
+			if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+				return err
+			}
+		}
+		held = append(held, l)
+		*port = l.Addr().(*net.TCPAddr).Port
+	}
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return WriteFile(c.path("ports.json"), text, 0o644)
+}
+
+// chooseEpoch keeps the scenario's beginning, so that its clock goes on after a restart.
+func (c *Cluster) chooseEpoch() error {
+	if text, err := os.ReadFile(c.path("epoch")); err == nil {
+		return c.Info.Epoch.UnmarshalText(text)
+	}
+	c.Info.Epoch = time.Now().UTC().Round(0)
+	text, err := c.Info.Epoch.MarshalText()
+	if err != nil {
+		return err
+	}
+	return WriteFile(c.path("epoch"), text, 0o644)
+}
+
+func (c *Cluster) makeIdentities() error {
+	ca, err := openCA(c.path("pki"), "ca")
+	if err != nil {
+		return err
+	}
+	front, err := openCA(c.path("pki"), "front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	accounts, err := openCA(c.path("pki"), "service-accounts") // only its key signs, tokens
+	if err != nil {
+		return err
+	}
+	_ = accounts
+	c.ca = ca
+	type issue func() (cert, key []byte, err error)
+	client := func(ca *CA, user string, groups ...string) issue {
+		return func() ([]byte, []byte, error) { return ca.client(user, groups...) }
+	}
+	for name, issue := range map[string]issue{
+		"serving": func() ([]byte, []byte, error) {
+			return ca.serving("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "metrics-server.kube-system.svc")
+		},
+		"front-proxy-client":       client(front, "front-proxy-client"),
+		"apiserver-kubelet-client": client(ca, "kube-apiserver-kubelet-client", "system:masters"),
+	} {
+		cert, key, err := issue()
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(WriteFile(c.path("pki", name+".crt"), cert, 0o644), WriteFile(c.path("pki", name+".key"), key, 0o600)); err != nil {
+			return err
+		}
+	}
+	c.Info.CA, c.Info.CAKey = ca.CertFile, ca.KeyFile
+	c.Info.ServingCert, c.Info.ServingKey = c.path("pki", "serving.crt"), c.path("pki", "serving.key")
+	c.Info.Kubeconfig = c.path("admin.kubeconfig")
+
+	users := map[string][]string{ // by file: a user and its groups
+		"admin":                   {"admin", "system:masters"},
+		"kube-controller-manager": {"system:kube-controller-manager", "system:masters"},
+		"kube-scheduler":          {"system:kube-scheduler"},
+		"metrics-server":          append([]string{metricsServerUser}, serviceAccountGroups...),
+	}
+	for _, n := range c.Info.Nodes {
+		users[n] = []string{"system:node:" + n, "system:nodes"}
+	}
+	for name, user := range users {
+		cert, key, err := ca.client(user[0], user[1:]...)
+		if err != nil {
+			return err
+		}
+		if err := WriteFile(c.path(name+".kubeconfig"), kubeconfig(c.Info.Server, ca.CertPEM, cert, key, user[0]), 0o600); err != nil {
+			return err
+		}
+		if name == "admin" {
+			if c.admin, err = newAPI(c.Info.Server, ca.CertPEM, cert, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Kubeconfig makes a configuration by which one acts as that user with these groups.
+func (c *Cluster) Kubeconfig(user string, groups ...string) ([]byte, error) {
+	cert, key, err := c.ca.client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return kubeconfig(c.Info.Server, c.ca.CertPEM, cert, key, user), nil
+}
+
+func (c *Cluster) describeNodes() error {
+	type m = map[string]any
+	scenario := c.options.Scenario
+	if scenario != "" {
+		var err error
+		if scenario, err = filepath.Abs(scenario); err != nil {
+			return err
+		}
+		if _, err := os.Stat(scenario); err != nil {
+			return err
+		}
+	}
+	nodes := []m{}
+	for i, name := range c.Info.Nodes {
+		nodes = append(nodes, m{"name": name, "index": i, "kubeconfig": c.path(name + ".kubeconfig"), "port": c.Info.Ports.Kubelets[i], "root": c.path("nodes", name)})
+	}
+	text, err := json.MarshalIndent(m{
+		"nodes": nodes, "cores": c.options.NodeCPU, "memory": c.options.NodeMemory,
+		"clock": m{"epoch": c.Info.Epoch, "speed": c.options.Speed}, "scenario": scenario,
+		"servingCert": c.Info.ServingCert, "servingKey": c.Info.ServingKey,
+		"crashLoopMax": c.options.CrashLoopMax.String(), "controlPort": c.Info.Ports.Nodes,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return WriteFile(c.path("nodes.json"), text, 0o644)
+}
+
+func (c *Cluster) describeParts(controlplane, metricsserver string) {
+	p := c.Info.Ports
+	pki := func(name string) string { return c.path("pki", name) }
+	etcd := fmt.Sprintf("http://127.0.0.1:%d", p.Etcd)
+	peer := fmt.Sprintf("http://127.0.0.1:%d", p.EtcdPeer)
+
+	c.part("etcd", 5*time.Second, c.answers(etcd+"/health"), controlplane, "etcd",
+		"--name=localcluster", "--data-dir="+c.path("etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
+		"--initial-cluster=localcluster="+peer, "--force-new-cluster="+fmt.Sprint(exists(c.path("etcd", "member"))),
+		"--log-level=warn", "--quota-backend-bytes=1073741824", "--auto-compaction-mode=periodic", "--auto-compaction-retention=30m")
+
+	c.part("kube-apiserver", 5*time.Second, func(ctx context.Context) error { return c.admin.do(ctx, http.MethodGet, "/readyz", "", nil, nil) },
+		controlplane, "kube-apiserver",
+		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.APIServer),
+		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", // it refuses to advertise 127.0.0.1
+		"--service-cluster-ip-range=10.0.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged",
+		"--tls-cert-file="+c.Info.ServingCert, "--tls-private-key-file="+c.Info.ServingKey, "--client-ca-file="+c.Info.CA,
+		"--kubelet-certificate-authority="+c.Info.CA, "--kubelet-client-certificate="+pki("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key="+pki("apiserver-kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+pki("service-accounts.key"),
+		"--service-account-signing-key-file="+pki("service-accounts.key"),
+		"--requestheader-client-ca-file="+pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+pki("front-proxy-client.crt"), "--proxy-client-key-file="+pki("front-proxy-client.key"),
+		"--profiling=false")
+
+	c.part("kube-controller-manager", 3*time.Second, func(ctx context.Context) error {
+		return c.admin.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
+	}, controlplane, "kube-controller-manager",
+		"--kubeconfig="+c.path("kube-controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
+		"--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller,-cloud-node-lifecycle-controller",
+		"--service-account-private-key-file="+pki("service-accounts.key"), "--root-ca-file="+c.Info.CA,
+		"--use-service-account-credentials=false", "--kube-api-qps=200", "--kube-api-burst=400", "--profiling=false")
+
+	c.part("kube-scheduler", 3*time.Second, nil, controlplane, "kube-scheduler",
+		"--kubeconfig="+c.path("kube-scheduler.kubeconfig"), "--secure-port=0", "--leader-elect=false",
+		"--kube-api-qps=200", "--kube-api-burst=400", "--profiling=false")
+
+	c.part("nodes", 3*time.Second, func(ctx context.Context) error {
+		for _, n := range c.Info.Nodes {
+			if err := c.admin.is(ctx, "/api/v1/nodes/"+n, "Ready"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, controlplane, "nodes", "--config="+c.path("nodes.json"))
+
+	kubeconfig := c.path("metrics-server.kubeconfig")
+	c.part("metrics-server", 3*time.Second, func(ctx context.Context) error {
+		return c.admin.is(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io", "Available")
+	}, metricsserver,
+		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.MetricsServer),
+		"--tls-cert-file="+c.Info.ServingCert, "--tls-private-key-file="+c.Info.ServingKey,
+		"--kubelet-certificate-authority="+c.Info.CA, "--kubelet-use-node-status-port", "--kubelet-preferred-address-types=InternalIP",
+		"--metric-resolution="+c.options.MetricResolution.String(),
+		"--kubelet-request-timeout="+min(10*time.Second, c.options.MetricResolution/2).String(), "--profiling=false")
+}
+
+func (c *Cluster) part(name string, grace time.Duration, ready func(context.Context) error, command ...string) {
+	c.parts = append(c.parts, &Part{Name: name, Log: c.path("logs", name+".log"), command: command, ready: ready, grace: grace, crashed: c.crashed})
+}
+
+// find returns the part of that name.
+func (c *Cluster) find(name string) (*Part, error) {
+	var names []string
+	for _, p := range c.parts {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return nil, fmt.Errorf("no part is called %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// start brings the cluster up. A part that crashes meanwhile ends the attempt.
+func (c *Cluster) start(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		select {
+		case err := <-c.crashed:
+			fail(err)
+			c.crashed <- err
+		case <-ctx.Done():
+		}
+	}()
+	began := time.Now()
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := c.startPart(ctx, began, name); err != nil {
+			return err
+		}
+	}
+	if err := c.furnish(ctx); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, name := range []string{"nodes", "kube-controller-manager", "kube-scheduler", "metrics-server"} {
+		g.Go(func() error { return c.startPart(ctx, began, name) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := c.serve(); err != nil {
+		return err
+	}
+	c.Info.Parts = c.states()
+	return nil
+}
+
+func (c *Cluster) startPart(ctx context.Context, began time.Time, name string) error {
+	p, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	if err := p.Start(); err != nil {
+		return err
+	}
+	if err := p.Ready(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "%5.1fs %s\n", time.Since(began).Seconds(), name)
+	return nil
+}
+
+// furnish makes the objects that the parts have to find.
+func (c *Cluster) furnish(ctx context.Context) error {
+	for _, n := range c.Info.Nodes {
+		if err := c.admin.create(ctx, "/api/v1/nodes", node(n)); err != nil {
+			return err
+		}
+	}
+	for path, object := range metricsServerObjects(c.Info.Ports.MetricsServer, c.ca.CertPEM) {
+		// The namespace kube-system comes a moment after the API server.
+		if err := wait(ctx, path, func(ctx context.Context) error { return c.admin.apply(ctx, path, object) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) states() []State {
+	var all []State
+	for _, p := range c.parts {
+		all = append(all, p.State())
+	}
+	return all
+}
+
+// answers asks a URL without TLS.
+func (c *Cluster) answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		reply, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return err
+		}
+		reply.Body.Close()
+		if reply.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", url, reply.Status)
+		}
+		return nil
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,146 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/localcluster/internal/demand"
+)
+
+const Mi = 1 << 20
+
+func TestCPUAboveTheLimitIsThrottledAndCounted(t *testing.T) {
+	m := newMachine()
+	c := start(t, m, "1500m", "10Mi", Limits{CPU: 0.5})
+	for range 40 {
+		tick(m)
+	}
+	near(t, "cores", c.CPU, 0.5)
+	near(t, "CPU seconds", c.CPUSeconds, 5)
+	near(t, "throttled seconds", c.ThrottledSeconds, 10)
+	near(t, "periods", c.Periods, 100)
+	near(t, "throttled periods", c.ThrottledPeriods, 100)
+
+	c.Limits.CPU = 2
+	for range 40 {
+		tick(m)
+	}
+	near(t, "cores after the limit was raised", c.CPU, 1.5)
+	near(t, "throttled seconds after the limit was raised", c.ThrottledSeconds, 10)
+	near(t, "throttled periods after the limit was raised", c.ThrottledPeriods, 100)
+}
+
+func TestScarceCPUIsSharedByWeightAndNothingIsWasted(t *testing.T) {
+	m := newMachine() // 4 cores
+	small := start(t, m, "500m", "1Mi", Limits{Shares: 1024})
+	big := start(t, m, "8", "1Mi", Limits{Shares: 2048})
+	other := start(t, m, "8", "1Mi", Limits{Shares: 1024})
+	capped := start(t, m, "8", "1Mi", Limits{Shares: 102400, CPU: 0.5})
+	tick(m)
+	near(t, "who wants little gets it", small.CPU, 0.5)
+	near(t, "who is limited gets the limit", capped.CPU, 0.5)
+	near(t, "two shares of the rest", big.CPU, 2)
+	near(t, "one share of the rest", other.CPU, 1)
+	near(t, "starved", other.StarvedSeconds, 7*0.25)
+	near(t, "starved by its own limit only", capped.StarvedSeconds, 0)
+}
+
+func TestMemoryAboveTheLimitIsTheEnd(t *testing.T) {
+	m := newMachine()
+	c := start(t, m, "100m", "ramp(100Mi,300Mi,100s)", Limits{Memory: 200 * Mi})
+	peak := int64(0)
+	for range 2000 {
+		if ended := tick(m); len(ended) > 0 {
+			if e := ended[0]; e.Container != c || e.Code != 137 || e.Reason != "OOMKilled" {
+				t.Errorf("ended as %+v", e)
+			}
+			if peak < 199*Mi || peak > 200*Mi {
+				t.Errorf("the last memory seen was %d", peak)
+			}
+			if clock < 50*time.Second || clock > 51*time.Second {
+				t.Errorf("ended at %v", clock)
+			}
+			if tick(m) != nil || m.Used() != 0 {
+				t.Error("it lives on after its end")
+			}
+			return
+		}
+		peak = c.Memory
+	}
+	t.Error("it was never killed")
+}
+
+func TestRaisingTheMemoryLimitInTimeSavesTheContainer(t *testing.T) {
+	m := newMachine()
+	c := start(t, m, "100m", "ramp(100Mi,300Mi,10s)", Limits{Memory: 200 * Mi})
+	for range 100 {
+		if clock > 4*time.Second {
+			c.Limits.Memory = 400 * Mi
+		}
+		if ended := tick(m); ended != nil {
+			t.Fatalf("ended at %v", clock)
+		}
+	}
+}
+
+func TestAMachineOutOfMemoryKillsWhomLinuxWould(t *testing.T) {
+	m := newMachine() // 1 GiB
+	start(t, m, "0", "600Mi", Limits{OOMScoreAdj: -997})
+	victim := start(t, m, "0", "300Mi", Limits{OOMScoreAdj: 900})
+	start(t, m, "0", "200Mi", Limits{OOMScoreAdj: 900})
+	ended := tick(m)
+	if len(ended) != 1 || ended[0].Container != victim {
+		t.Errorf("ended: %+v", ended)
+	}
+}
+
+func TestContainersEndByThemselves(t *testing.T) {
+	m := newMachine()
+	c := start(t, m, "0", "1Mi", Limits{})
+	c.Wish.Exit = &demand.Exit{After: 2 * time.Second, Code: 3}
+	for range 7 {
+		if ended := tick(m); ended != nil {
+			t.Fatalf("ended at %v", clock)
+		}
+	}
+	if ended := tick(m); len(ended) != 1 || ended[0].Code != 3 || ended[0].Reason != "Error" {
+		t.Errorf("ended: %+v", ended)
+	}
+}
+
+var clock time.Duration
+
+func newMachine() *Machine {
+	clock = 0
+	return &Machine{Cores: 4, Memory: 1 << 30}
+}
+
+func tick(m *Machine) []End {
+	clock += 250 * time.Millisecond
+	return m.Tick(clock, 250*time.Millisecond)
+}
+
+func start(t *testing.T, m *Machine, cpu, memory string, l Limits) *Container {
+	t.Helper()
+	w := Wish{}
+	var err, err2 error
+	w.CPU, err = demand.Parse(cpu)
+	w.Memory, err2 = demand.Parse(memory)
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	c := &Container{Wish: w, Limits: l}
+	m.Start(c, clock)
+	return c
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-6 {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}

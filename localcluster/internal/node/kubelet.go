@@ -1,0 +1,140 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	noop "go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+	kubeletapp "k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	"k8s.io/kubernetes/pkg/kubelet"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
+	kubeletutil "k8s.io/kubernetes/pkg/kubelet/util"
+	"k8s.io/kubernetes/pkg/util/oom"
+	"k8s.io/kubernetes/pkg/volume"
+	"k8s.io/kubernetes/pkg/volume/configmap"
+	"k8s.io/kubernetes/pkg/volume/downwardapi"
+	"k8s.io/kubernetes/pkg/volume/emptydir"
+	"k8s.io/kubernetes/pkg/volume/projected"
+	"k8s.io/kubernetes/pkg/volume/secret"
+	"k8s.io/kubernetes/pkg/volume/util/hostutil"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+	"k8s.io/mount-utils"
+)
+
+// Reserved for the system on each node: the reason why a node's allocatable is less than its capacity.
+const (
+	reservedMilliCPU = 100
+	reservedMemory   = 100 << 20
+	evictBelow       = "100Mi"
+)
+
+// startKubelet runs a node's kubelet until the process ends: a kubelet cannot be stopped otherwise.
+func startKubelet(ctx context.Context, c Config, n Node, r *Runtime) error {
+	kubeconfig, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", n.Kubeconfig, err)
+	}
+	kubeconfig.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
+	kubeconfig.QPS, kubeconfig.Burst = 50, 100
+	client, err := clientset.NewForConfig(kubeconfig)
+	if err != nil {
+		return err
+	}
+	heartbeat := rest.CopyConfig(kubeconfig)
+	heartbeat.QPS, heartbeat.Timeout = -1, 10*time.Second
+	heartbeatClient, err := clientset.NewForConfig(heartbeat)
+	if err != nil {
+		return err
+	}
+	certificate, err := tls.LoadX509KeyPair(c.ServingCert, c.ServingKey)
+	if err != nil {
+		return fmt.Errorf("read the serving certificate: %w", err)
+	}
+
+	flags, settings, err := kubeletOptions(c, n)
+	if err != nil {
+		return err
+	}
+	deps := &kubelet.Dependencies{
+		KubeClient: client, EventClient: client.CoreV1(), HeartbeatClient: heartbeatClient,
+		RemoteRuntimeService: r, RemoteImageService: newImages(), CAdvisorInterface: observer{r, time.Now()},
+		ContainerManager: newCgroups(resources(int64(c.Cores)*1000, c.Memory), resources(reservedMilliCPU, reservedMemory+100<<20)),
+		OSInterface:      &containertest.FakeOS{}, Mounter: &mount.FakeMounter{}, Subpather: &subpath.FakeSubpath{},
+		HostUtil: hostutil.NewFakeHostUtil(nil), OOMAdjuster: oom.NewFakeOOMAdjuster(), VolumePlugins: volumePlugins(),
+		PodStartupLatencyTracker: kubeletutil.NewPodStartupLatencyTracker(), NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),
+		TracerProvider: noop.NewTracerProvider(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+	}
+	// With a real recorder the kubelet watches the kernel's log for OOM kills, which takes root. Without it there
+	// are no events of the kubelet.
+	if f, err := os.Open("/dev/kmsg"); err == nil {
+		f.Close()
+	} else {
+		deps.Recorder = &record.FakeRecorder{}
+	}
+	deps.PodConfig = config.NewPodConfig(deps.Recorder, deps.PodStartupLatencyTracker)
+	podSource(ctx, client, n.Name, deps.PodConfig, r)
+	return kubeletapp.RunKubelet(ctx, &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *settings}, deps)
+}
+
+func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.KubeletConfiguration, error) {
+	for _, dir := range []string{"manifests", "logs", "certs"} {
+		if err := os.MkdirAll(filepath.Join(n.Root, dir), 0o755); err != nil {
+			return nil, nil, err
+		}
+	}
+	f := options.NewKubeletFlags()
+	f.RootDirectory, f.CertDirectory = n.Root, filepath.Join(n.Root, "certs")
+	f.HostnameOverride = n.Name
+	f.CloudProvider = "external" // leaves the node's addresses as they are: a kubelet would not take 127.0.0.1
+	f.MinimumGCAge = metav1.Duration{Duration: time.Minute}
+	f.MaxPerPodContainerCount, f.MaxContainerCount = 2, 100
+
+	s, err := options.NewKubeletConfiguration()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Address, s.Port, s.ReadOnlyPort, s.EnableServer = "127.0.0.1", n.Port, 0, true
+	s.StaticPodPath, s.PodLogsDir = filepath.Join(n.Root, "manifests"), filepath.Join(n.Root, "logs")
+	s.CgroupsPerQOS, s.CgroupRoot = true, "/"
+	s.MaxOpenFiles = 4096
+	s.EnableControllerAttachDetach, s.MakeIPTablesUtilChains, s.ResolverConfig = false, false, ""
+	s.RegisterNode, s.MaxPods = true, 250
+	s.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
+	s.NodeStatusUpdateFrequency = metav1.Duration{Duration: 10 * time.Second}
+	s.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 30 * time.Second}
+	s.EvictionHard = map[string]string{"memory.available": evictBelow}
+	s.EventRecordQPS = 50
+	s.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: c.CrashLoopMax.Duration}
+	return f, s, nil
+}
+
+func volumePlugins() []volume.VolumePlugin {
+	var all []volume.VolumePlugin
+	for _, probe := range []func() []volume.VolumePlugin{
+		emptydir.ProbeVolumePlugins, secret.ProbeVolumePlugins, configmap.ProbeVolumePlugins, downwardapi.ProbeVolumePlugins, projected.ProbeVolumePlugins,
+	} {
+		all = append(all, probe()...)
+	}
+	return all
+}
+
+func setFeatureGates() error {
+	return utilfeature.DefaultMutableFeatureGate.Set("KubeletCrashLoopBackOffMax=true")
+}

@@ -1,0 +1,100 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"podfit.dev/podfit/localcluster/internal/machine"
+	"podfit.dev/podfit/localcluster/internal/scenario"
+)
+
+const tick = 250 * time.Millisecond
+
+// A Config is what a process full of nodes has to know.
+type Config struct {
+	Nodes        []Node          `json:"nodes"`
+	Cores        int             `json:"cores"`  // of each node
+	Memory       int64           `json:"memory"` // bytes, of each node
+	Clock        Clock           `json:"clock"`
+	Scenario     string          `json:"scenario"` // a file, or none
+	ServingCert  string          `json:"servingCert"`
+	ServingKey   string          `json:"servingKey"`
+	CrashLoopMax metav1.Duration `json:"crashLoopMax"`
+	ControlPort  int             `json:"controlPort"`
+}
+
+// A Node is what differs between them.
+type Node struct {
+	Name       string `json:"name"`
+	Index      int    `json:"index"`
+	Kubeconfig string `json:"kubeconfig"`
+	Port       int32  `json:"port"`
+	Root       string `json:"root"`
+}
+
+// Run runs the nodes that the configuration file describes, until the context ends.
+func Run(ctx context.Context, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var c Config
+	if err := json.Unmarshal(text, &c); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	stage := &Stage{}
+	if c.Scenario != "" {
+		text, err := os.ReadFile(c.Scenario)
+		if err != nil {
+			return err
+		}
+		f, err := scenario.Parse(text)
+		if err != nil {
+			return err
+		}
+		stage.Play(f)
+	}
+	if err := setFeatureGates(); err != nil {
+		return err
+	}
+	allowManyKubelets()
+
+	var runtimes []*Runtime
+	for _, n := range c.Nodes {
+		m := &machine.Machine{Cores: float64(c.Cores), Memory: c.Memory}
+		r := newRuntime(n.Name, n.Index, m, c.Clock, stage)
+		if err := startKubelet(ctx, c, n, r); err != nil {
+			return fmt.Errorf("start the kubelet of %s: %w", n.Name, err)
+		}
+		runtimes = append(runtimes, r)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(c.ControlPort)))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: control(c.Clock, stage, runtimes), ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(listener)
+	defer server.Close()
+
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			for _, r := range runtimes {
+				r.Tick(now)
+			}
+		}
+	}
+}

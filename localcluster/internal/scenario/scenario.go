@@ -1,0 +1,194 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scenario decides what a simulated container does. Four sources may say so, for CPU, memory, exit and
+// readiness each by itself; the first that does wins:
+//
+//   - an override, set while the cluster runs,
+//   - an annotation of the pod, sim.podfit.dev/<container>.cpu, .memory, .exit or .ready,
+//   - a rule of the scenario file,
+//   - the default: a container that does next to nothing, for ever.
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/localcluster/internal/demand"
+	"podfit.dev/podfit/localcluster/internal/machine"
+	"sigs.k8s.io/yaml"
+)
+
+// Prefix is what the annotations that a scenario reads begin with.
+const Prefix = "sim.podfit.dev/"
+
+// A Script is what a container shall do, as it is written: expressions of the demand language. Empty is unsaid.
+type Script struct {
+	CPU    string `json:"cpu,omitempty"`
+	Memory string `json:"memory,omitempty"`
+	Exit   string `json:"exit,omitempty"`
+	Ready  string `json:"ready,omitempty"`
+}
+
+// A Target names the containers that a rule is for. Empty fields match all.
+type Target struct {
+	Namespace string            `json:"namespace,omitempty"`
+	Owner     string            `json:"owner,omitempty"` // a Deployment, StatefulSet, DaemonSet or Job
+	Pod       string            `json:"pod,omitempty"`   // how the pod's name begins
+	Labels    map[string]string `json:"labels,omitempty"`
+	Container string            `json:"container,omitempty"`
+}
+
+// A Rule is what some containers shall do.
+type Rule struct {
+	Target `json:",inline"`
+	Script `json:",inline"`
+}
+
+// A File is a scenario file: its rules are read from the top.
+type File struct {
+	Rules []Rule `json:"rules"`
+}
+
+// A Container is what is known of a container when its script is chosen.
+type Container struct {
+	Namespace, Pod, Name string
+	Owner                string
+	Labels, Annotations  map[string]string
+}
+
+// Parse reads a scenario file. Every expression in it has to be sound.
+func Parse(text []byte) (File, error) {
+	var f File
+	if err := yaml.UnmarshalStrict(text, &f); err != nil {
+		return File{}, fmt.Errorf("read the scenario: %w", err)
+	}
+	for i, r := range f.Rules {
+		if _, err := r.Script.wish(); err != nil {
+			return File{}, fmt.Errorf("rule %d of the scenario: %w", i+1, err)
+		}
+	}
+	return f, nil
+}
+
+// A Scenario is all the sources together.
+type Scenario struct {
+	File      File
+	Overrides map[string]Script // by namespace/pod/container; the pod's name may be a beginning that ends with *
+}
+
+// Override sets what the containers that the key names do, whatever else is said; an empty script takes it back.
+func (s *Scenario) Override(key string, script Script) error {
+	if parts := strings.Split(key, "/"); len(parts) != 3 || slices.Contains(parts, "") {
+		return fmt.Errorf("override %q: want namespace/pod/container, where the pod may end with *", key)
+	}
+	if _, err := script.wish(); err != nil {
+		return fmt.Errorf("override %s: %w", key, err)
+	}
+	if script == (Script{}) {
+		delete(s.Overrides, key)
+		return nil
+	}
+	if s.Overrides == nil {
+		s.Overrides = map[string]Script{}
+	}
+	s.Overrides[key] = script
+	return nil
+}
+
+// Wish is what the container does. It is sound even if an annotation is not; the error then says what was wrong.
+func (s *Scenario) Wish(c Container) (machine.Wish, error) {
+	var chosen Script
+	for _, source := range s.sources(c) {
+		choose(&chosen.CPU, source.CPU)
+		choose(&chosen.Memory, source.Memory)
+		choose(&chosen.Exit, source.Exit)
+		choose(&chosen.Ready, source.Ready)
+	}
+	return chosen.wish()
+}
+
+func choose(chosen *string, next string) {
+	if *chosen == "" {
+		*chosen = next
+	}
+}
+
+func (s *Scenario) sources(c Container) []Script {
+	var all []Script
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(s.Overrides))) { // the longest beginning first
+		if matches(key, c) {
+			all = append(all, s.Overrides[key])
+		}
+	}
+	annotation := func(what string) string { return c.Annotations[Prefix+c.Name+"."+what] }
+	all = append(all, Script{annotation("cpu"), annotation("memory"), annotation("exit"), annotation("ready")})
+	for _, r := range s.File.Rules {
+		if r.Target.matches(c) {
+			all = append(all, r.Script)
+		}
+	}
+	return all
+}
+
+func matches(key string, c Container) bool {
+	parts := strings.Split(key, "/")
+	beginning, open := strings.CutSuffix(parts[1], "*")
+	return parts[0] == c.Namespace && parts[2] == c.Name && (parts[1] == c.Pod || open && strings.HasPrefix(c.Pod, beginning))
+}
+
+func (t Target) matches(c Container) bool {
+	for name, value := range t.Labels {
+		if c.Labels[name] != value {
+			return false
+		}
+	}
+	return (t.Namespace == "" || t.Namespace == c.Namespace) &&
+		(t.Owner == "" || t.Owner == c.Owner) &&
+		strings.HasPrefix(c.Pod, t.Pod) &&
+		(t.Container == "" || t.Container == c.Name)
+}
+
+// wish reads the script; what is unsaid or unsound in it is the default.
+func (s Script) wish() (machine.Wish, error) {
+	w := machine.Wish{CPU: demand.Constant(0.001), Memory: demand.Constant(8 << 20)}
+	var errs []error
+	if s.CPU != "" {
+		p, err := demand.Parse(s.CPU)
+		if err == nil {
+			w.CPU = p
+		}
+		errs = append(errs, err)
+	}
+	if s.Memory != "" {
+		p, err := demand.Parse(s.Memory)
+		if err == nil {
+			w.Memory = p
+		}
+		errs = append(errs, err)
+	}
+	if s.Exit != "" {
+		e, err := demand.ParseExit(s.Exit)
+		w.Exit = e
+		errs = append(errs, err)
+	}
+	if s.Ready != "" {
+		r, err := demand.ParseReady(s.Ready)
+		w.Ready = r
+		errs = append(errs, err)
+	}
+	return w, errors.Join(errs...)
+}
+
+// Owner is the name of what a pod belongs to in the end: for the pod of a ReplicaSet, that of its Deployment.
+func Owner(kind, name string) string {
+	if kind == "ReplicaSet" {
+		if i := strings.LastIndexByte(name, '-'); i > 0 {
+			return name[:i]
+		}
+	}
+	return name
+}
