@@ -95,7 +95,7 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		return err
 	})
 	if err != nil || text == nil {
-		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.err), p.Tail(40))
+		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.Err()), p.Tail(40))
 	}
 	var info struct{ Kubeconfig, Control string }
 	if err := json.Unmarshal(text, &info); err != nil {

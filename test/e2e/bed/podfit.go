@@ -320,7 +320,7 @@ func (p *Podfit) Get(ctx context.Context, page string) (string, error) {
 // Healthy says what is wrong with the component, or nil.
 func (p *Podfit) Healthy(ctx context.Context) error {
 	if !p.Running() {
-		return fmt.Errorf("%s has ended: %w\n%s", p.Name, errors.Join(p.err), p.Tail(20))
+		return fmt.Errorf("%s has ended: %v\n%s", p.Name, p.Err(), p.Tail(20))
 	}
 	_, err := p.Get(ctx, "/health-check")
 	return err

@@ -86,6 +86,14 @@ func (p *Process) Running() bool {
 	}
 }
 
+// Err says how the process ended; nil while it runs.
+func (p *Process) Err() error {
+	if p.Running() {
+		return nil
+	}
+	return p.err
+}
+
 // Stop asks the process to end, and waits until it has. A process that does not listen is killed, which is an error.
 func (p *Process) Stop() error {
 	if !p.Running() {
