@@ -21,7 +21,22 @@ type Options struct {
 	step     float64   // ratio − 1
 	logRatio float64   // ln(ratio)
 	starts   []float64 // where each bucket begins
+
+	// A value x is in bucket ⌊log(x')⌋ to the base of the ratio, where x' = x·step/first + 1. The logarithm is slow, so
+	// slots leads from the leading bits of x' to a bucket that can only be right or one too low. Where that is
+	// decided by less than what the logarithm may be off, it is asked after all.
+	slots []uint8
+	edges []float64 // where each bucket begins, as x'
 }
+
+// slotBits is how many bits behind the binary point of x's mantissa choose a slot: so many that a slot, 3 % wide at
+// most, holds the edge of no more than one bucket.
+const slotBits = 5
+
+const slotShift = 52 - slotBits
+
+// slotBase is the slot of 1, the least that x' can be.
+const slotBase = 0x3FF << slotBits
 
 // The two schemes of the default checkpoint format. Their bucket numbers stand in stored checkpoints, so they
 // can never change.
@@ -37,6 +52,17 @@ func exponential(limit, first, ratio float64) *Options {
 	for i := 1; i < n; i++ {
 		o.starts[i] = first * (math.Pow(ratio, float64(i)) - 1) / (ratio - 1)
 	}
+	o.edges = make([]float64, n+1)
+	for i := range o.edges {
+		o.edges[i] = math.Pow(ratio, float64(i))
+	}
+	for slot, b := slotBase, 0; b < n-1; slot++ {
+		start := math.Float64frombits(uint64(slot) << slotShift)
+		for b < n-1 && o.edges[b+1] <= start {
+			b++
+		}
+		o.slots = append(o.slots, uint8(b))
+	}
 	return o
 }
 
@@ -49,11 +75,31 @@ func (o *Options) Bucket(v float64) int {
 	if !(v >= o.first) {
 		return 0
 	}
-	b := math.Log(float64(v*o.step/o.first)+1) / o.logRatio
-	if last := len(o.starts) - 1; b >= float64(last) {
+	const doubt = 1e-12 // relative: a thousand times what the logarithm may be off
+	x := float64(v*o.step/o.first) + 1
+	last := len(o.starts) - 1
+	slot := int(math.Float64bits(x)>>slotShift) - slotBase
+	if slot >= len(o.slots) {
 		return last
 	}
-	return int(b)
+	b := int(o.slots[slot])
+	edge := o.edges[b+1]
+	switch off := (x - edge) / edge; {
+	case off < -doubt:
+		if x-o.edges[b] < doubt*edge {
+			return o.logarithm(x)
+		}
+	case off > doubt:
+		b++
+	default:
+		return o.logarithm(x)
+	}
+	return min(b, last)
+}
+
+// logarithm is the definition of Bucket, for x' = x·step/first + 1.
+func (o *Options) logarithm(x float64) int {
+	return min(int(math.Log(x)/o.logRatio), len(o.starts)-1)
 }
 
 // Start returns where a bucket begins.

@@ -176,3 +176,41 @@ func TestHistogramEqualsItsDenseTwin(t *testing.T) {
 		}
 	})
 }
+
+// Bucket finds what the logarithm says, also on both sides of every edge.
+func TestBucketEqualsTheLogarithm(t *testing.T) {
+	for name, o := range map[string]*Options{"cpu": CPU, "memory": Memory} {
+		t.Run(name, func(t *testing.T) {
+			d := newDense(o, time.Hour)
+			check := func(v float64) {
+				if got, want := o.Bucket(v), d.bucket(v); got != want {
+					t.Fatalf("%v is in bucket %d, want %d", v, got, want)
+				}
+			}
+			for b := range o.Buckets() {
+				near := o.Start(b)
+				for _, to := range []float64{math.Inf(1), math.Inf(-1)} {
+					v := near
+					for range 2000 {
+						check(v)
+						v = math.Nextafter(v, to)
+					}
+				}
+				for _, off := range []float64{1e-13, 1e-12, 1e-11, 1e-9, 1e-3} {
+					check(near * (1 + off))
+					check(near * (1 - off))
+				}
+			}
+			rapid.Check(t, func(t *rapid.T) {
+				v := o.first * math.Exp(rapid.Float64Range(-2, 20).Draw(t, "ln"))
+				if got, want := o.Bucket(v), d.bucket(v); got != want {
+					t.Fatalf("%v is in bucket %d, want %d", v, got, want)
+				}
+			})
+			for i := range int64(200_000) {
+				check(float64(i) / 1000)
+				check(float64(i) * 1e6)
+			}
+		})
+	}
+}
