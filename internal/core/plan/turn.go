@@ -70,7 +70,7 @@ func (t *turn) take() {
 		t.leave(Reason{Why: Unscheduled})
 	case t.d.Wanted.Why == TooBigToPlace:
 		t.try(Evict, againstReplacing, Fits)
-	case p.Resize != nil && p.Resize.State != cluster.NoResize:
+	case p.Phase != cluster.Pending && isResizing(p):
 		t.whileResizing()
 	case mode.Resizes():
 		t.inPlace()
@@ -190,8 +190,10 @@ func isMemoryInUse(message string) bool {
 }
 
 func (t *turn) resizing() (Reason, bool) {
-	return Reason{Why: ResizeRunning}, t.d.Pod.Resize != nil && t.d.Pod.Resize.State != cluster.NoResize
+	return Reason{Why: ResizeRunning}, isResizing(t.d.Pod)
 }
+
+func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State != cluster.NoResize }
 
 func (t *turn) starting() (Reason, bool) {
 	return Reason{Why: Starting}, t.d.Pod.Phase == cluster.Pending
