@@ -1,0 +1,485 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller/resource/pod/patch"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller/resource/pod/recommendation"
+	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/routines"
+	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// What upstream computes for the same pod, autoscaler and namespace, with the differences that are meant:
+//
+//	W-11  upstream panics where a pod LimitRange meets a container without recommendation or without bounds, and writes
+//	      zero where it meets a resource that is not recommended
+//	W-12  upstream's bounds may end up on the wrong side of its target
+
+// Upstream logs what it thinks of every pod.
+func init() { klog.SetLogger(logr.Discard()) }
+
+// list translates amounts.
+func list(r cluster.Resources) corev1.ResourceList {
+	if r.Has.Empty() {
+		return nil
+	}
+	out := corev1.ResourceList{}
+	if v, ok := r.Get(cluster.CPU); ok {
+		out[corev1.ResourceCPU] = *resource.NewMilliQuantity(v, resource.DecimalSI)
+	}
+	if v, ok := r.Get(cluster.Memory); ok {
+		out[corev1.ResourceMemory] = *resource.NewQuantity(v, resource.BinarySI)
+	}
+	return out
+}
+
+// amounts translates back.
+func amounts(l corev1.ResourceList) cluster.Resources {
+	var r cluster.Resources
+	if q, ok := l[corev1.ResourceCPU]; ok {
+		r = r.Set(cluster.CPU, q.MilliValue())
+	}
+	if q, ok := l[corev1.ResourceMemory]; ok {
+		r = r.Set(cluster.Memory, q.Value())
+	}
+	return r
+}
+
+// theirs translates an autoscaler.
+func theirs(a *cluster.Autoscaler) *vpav1.VerticalPodAutoscaler {
+	mode := vpav1.UpdateMode(a.Mode.String())
+	v := &vpav1.VerticalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, Annotations: map[string]string{}},
+		Spec: vpav1.VerticalPodAutoscalerSpec{
+			UpdatePolicy:   &vpav1.PodUpdatePolicy{UpdateMode: &mode},
+			ResourcePolicy: &vpav1.PodResourcePolicy{},
+		},
+		Status: vpav1.VerticalPodAutoscalerStatus{Recommendation: &vpav1.RecommendedPodResources{}},
+	}
+	if a.MinReplicas > 0 {
+		v.Spec.UpdatePolicy.MinReplicas = &a.MinReplicas
+	}
+	for _, r := range a.Requirements {
+		change := vpav1.TargetLowerThanRequests
+		if r.Higher {
+			change = vpav1.TargetHigherThanRequests
+		}
+		var names []corev1.ResourceName
+		for _, res := range cluster.All {
+			if r.Resources.Has(res) {
+				names = append(names, corev1.ResourceName(res.String()))
+			}
+		}
+		v.Spec.UpdatePolicy.EvictionRequirements = append(v.Spec.UpdatePolicy.EvictionRequirements,
+			&vpav1.EvictionRequirement{Resources: names, ChangeRequirement: change})
+	}
+	for _, p := range a.Policies {
+		cp := vpav1.ContainerResourcePolicy{ContainerName: p.Container, MinAllowed: list(p.MinAllowed), MaxAllowed: list(p.MaxAllowed)}
+		if p.Off {
+			off := vpav1.ContainerScalingModeOff
+			cp.Mode = &off
+		}
+		if p.RequestsOnly {
+			only := vpav1.ContainerControlledValuesRequestsOnly
+			cp.ControlledValues = &only
+		}
+		v.Spec.ResourcePolicy.ContainerPolicies = append(v.Spec.ResourcePolicy.ContainerPolicies, cp)
+	}
+	for _, c := range a.IntegerCPU {
+		v.Annotations["vpa-post-processor.kubernetes.io/"+c+"_integerCPU"] = "true"
+	}
+	v.Status.Recommendation.ContainerRecommendations = recommendations(a.Advice)
+	return v
+}
+
+func recommendations(as []cluster.Advice) []vpav1.RecommendedContainerResources {
+	var out []vpav1.RecommendedContainerResources
+	for _, adv := range as {
+		out = append(out, vpav1.RecommendedContainerResources{
+			ContainerName: adv.Container, Target: list(adv.Target), LowerBound: list(adv.Lower),
+			UpperBound: list(adv.Upper), UncappedTarget: list(adv.Uncapped),
+		})
+	}
+	return out
+}
+
+// pod translates a pod.
+func pod(p *cluster.Pod) *corev1.Pod {
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), CreationTimestamp: metav1.NewTime(p.Created),
+		},
+		Spec:   corev1.PodSpec{NodeName: p.Node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if p.Phase == cluster.Pending {
+		out.Status.Phase = corev1.PodPending
+	}
+	if !p.Started.IsZero() {
+		started := metav1.NewTime(p.Started)
+		out.Status.StartTime = &started
+	}
+	if p.Observed != "" {
+		out.Annotations = map[string]string{"vpaObservedContainers": p.Observed}
+	}
+	if !p.Controller.IsZero() {
+		yes := true
+		out.OwnerReferences = []metav1.OwnerReference{{Kind: p.Controller.Kind, Name: p.Controller.Name, Controller: &yes}}
+	}
+	for _, c := range p.Containers {
+		out.Spec.Containers = append(out.Spec.Containers, corev1.Container{
+			Name: c.Name, Resources: corev1.ResourceRequirements{Requests: list(c.Requests), Limits: list(c.Limits)},
+		})
+		status := corev1.ContainerStatus{Name: c.Name}
+		if c.Applied != nil {
+			status.Resources = &corev1.ResourceRequirements{Requests: list(c.Applied.Requests), Limits: list(c.Applied.Limits)}
+		}
+		if e := c.Exit; e != nil {
+			reason := "Error"
+			if e.OOM {
+				reason = "OOMKilled"
+			}
+			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				Reason: reason, StartedAt: metav1.NewTime(e.Started), FinishedAt: metav1.NewTime(e.Finished),
+			}
+		}
+		out.Status.ContainerStatuses = append(out.Status.ContainerStatuses, status)
+	}
+	return out
+}
+
+// limitRanges is a namespace's LimitRanges for upstream's code.
+type limitRanges struct{ l cluster.LimitRange }
+
+func (r limitRanges) GetContainerLimitRangeItem(string) (*corev1.LimitRangeItem, error) {
+	return item(corev1.LimitTypeContainer, r.l.Container), nil
+}
+
+func (r limitRanges) GetPodLimitRangeItem(string) (*corev1.LimitRangeItem, error) {
+	return item(corev1.LimitTypePod, r.l.Pod), nil
+}
+
+func item(t corev1.LimitType, r cluster.Range) *corev1.LimitRangeItem {
+	if r == (cluster.Range{}) {
+		return nil
+	}
+	return &corev1.LimitRangeItem{Type: t, Min: list(r.Min), Max: list(r.Max), Default: list(r.Default)}
+}
+
+// A maker makes random things that a cluster could hold.
+type maker struct{ *rand.Rand }
+
+func newMaker(seed uint64) maker { return maker{rand.New(rand.NewPCG(seed, 20260822))} }
+
+func (m maker) oneIn(n int) bool { return m.IntN(n) == 0 }
+
+// size makes an amount of each magnitude that occurs, sometimes round.
+func (m maker) size(res cluster.Resource) int64 {
+	if res == cluster.CPU {
+		return []int64{1 + m.Int64N(100), 100 * (1 + m.Int64N(40)), 1 + m.Int64N(64000)}[m.IntN(3)]
+	}
+	return []int64{1 + m.Int64N(1<<34), (1 + m.Int64N(512)) << 20, (1 + m.Int64N(64)) << 30}[m.IntN(3)]
+}
+
+func (m maker) resources(has cluster.Set) cluster.Resources {
+	var r cluster.Resources
+	for _, res := range cluster.All {
+		if has.Has(res) {
+			r = r.Set(res, m.size(res))
+		}
+	}
+	return r
+}
+
+// some makes amounts of some resources.
+func (m maker) some() cluster.Resources { return m.resources(cluster.Set(m.IntN(4))) }
+
+// estimate makes bounds in order.
+func (m maker) estimate(has cluster.Set) cluster.Estimate {
+	var e cluster.Estimate
+	for _, res := range cluster.All {
+		if has.Has(res) {
+			v := []int64{m.size(res), m.size(res), m.size(res)}
+			slices.Sort(v)
+			e.Lower, e.Target, e.Upper = e.Lower.Set(res, v[0]), e.Target.Set(res, v[1]), e.Upper.Set(res, v[2])
+		}
+	}
+	return e
+}
+
+func (m maker) containers(n int) []cluster.Container {
+	var cs []cluster.Container
+	for i := range n {
+		c := cluster.Container{Name: string(rune('a' + i)), Index: uint8(i), Requests: m.some()}
+		if m.oneIn(2) {
+			c.Requests = m.resources(cluster.Both)
+		}
+		for _, res := range cluster.All {
+			request, ok := c.Requests.Get(res)
+			switch m.IntN(4) {
+			case 0:
+				c.Limits = c.Limits.Set(res, request+m.size(res))
+			case 1:
+				if ok {
+					c.Limits = c.Limits.Set(res, request)
+				}
+			case 2:
+				if ok {
+					c.Limits = c.Limits.Set(res, request*(1+m.Int64N(4)))
+				}
+			}
+		}
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+// autoscaler makes an autoscaler and what its recommender would recommend for some of the containers.
+func (m maker) autoscaler(cs []cluster.Container) *cluster.Autoscaler {
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}}
+	names := []string{"*"}
+	for _, c := range cs {
+		names = append(names, c.Name)
+	}
+	for _, name := range names {
+		if m.oneIn(2) {
+			continue
+		}
+		cp := cluster.ContainerPolicy{Container: name, RequestsOnly: m.oneIn(3), Off: m.oneIn(8)}
+		if !cp.Off {
+			cp.MinAllowed, cp.MaxAllowed = m.some(), m.some()
+		}
+		a.Policies = append(a.Policies, cp)
+	}
+	has := cluster.Both
+	if m.oneIn(4) {
+		has = cluster.Set(1 + m.IntN(2))
+	}
+	for _, c := range cs {
+		if cp := a.Policy(c.Name); !m.oneIn(8) && (cp == nil || !cp.Off) {
+			adv := cluster.Advice{Container: c.Name, Estimate: m.estimate(has)}
+			adv.Uncapped = adv.Target
+			a.Advice = append(a.Advice, adv)
+		}
+	}
+	return a
+}
+
+func (m maker) limitRange() cluster.LimitRange {
+	var l cluster.LimitRange
+	if m.oneIn(2) {
+		l.Container = cluster.Range{Min: m.some(), Max: m.some(), Default: m.some()}
+	}
+	if m.oneIn(2) {
+		l.Pod = cluster.Range{Min: m.some(), Max: m.some()}
+	}
+	return l
+}
+
+func TestCapEqualsUpstream(t *testing.T) {
+	m := newMaker(1)
+	for n := range 20_000 {
+		a := m.autoscaler(m.containers(1 + m.IntN(4)))
+		for _, adv := range a.Advice {
+			if m.oneIn(3) {
+				a.IntegerCPU = append(a.IntegerCPU, adv.Container)
+			}
+		}
+		global := m.some()
+		v := theirs(a)
+		capped := (&routines.IntegerCPUPostProcessor{}).Process(v, v.Status.Recommendation)
+		capped, err := vpautil.ApplyVPAPolicy(capped, v.Spec.ResourcePolicy, list(global))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range policy.Cap(a, a.Advice, global) {
+			u := capped.ContainerRecommendations[i]
+			want := cluster.Advice{Container: u.ContainerName, Uncapped: amounts(u.UncappedTarget), Estimate: cluster.Estimate{
+				Lower: amounts(u.LowerBound), Target: amounts(u.Target), Upper: amounts(u.UpperBound),
+			}}
+			if got != want {
+				t.Fatalf("case %d: %+v\ngot  %+v\nwant %+v", n, a, got, want)
+			}
+		}
+	}
+}
+
+// upstreamFit is what upstream would set on a pod, and say of it.
+type upstreamFit struct {
+	estimates map[string]cluster.Estimate
+	requests  map[string]cluster.Resources
+	limits    map[string]cluster.Resources
+	said      map[string][]string // per container, sorted: upstream's order follows a map
+	panicked  string
+}
+
+func upstream(a *cluster.Autoscaler, l cluster.LimitRange, p *cluster.Pod) (u upstreamFit) {
+	defer func() {
+		if r := recover(); r != nil {
+			u.panicked = fmt.Sprint(r)
+		}
+	}()
+	v, kubePod := theirs(a), pod(p)
+	processor := vpautil.NewCappingRecommendationProcessor(limitRanges{l})
+	capped, _, err := processor.Apply(v, kubePod)
+	if err != nil {
+		panic(err)
+	}
+	u.estimates = map[string]cluster.Estimate{}
+	for _, r := range capped.ContainerRecommendations {
+		u.estimates[r.ContainerName] = cluster.Estimate{
+			Lower: amounts(r.LowerBound), Target: amounts(r.Target), Upper: amounts(r.UpperBound),
+		}
+	}
+	provider := recommendation.NewProvider(limitRanges{l}, processor)
+	all, _, err := provider.GetContainersResourcesForPod(kubePod, v)
+	if err != nil {
+		panic(err)
+	}
+	u.requests, u.limits = map[string]cluster.Resources{}, map[string]cluster.Resources{}
+	for i, r := range all {
+		u.requests[p.Containers[i].Name], u.limits[p.Containers[i].Name] = amounts(r.Requests), amounts(r.Limits)
+	}
+	patches, err := patch.NewResourceUpdatesCalculator(provider, resource.QuantityValue{}).CalculatePatches(kubePod, v)
+	if err != nil {
+		panic(err)
+	}
+	for _, patch := range patches {
+		if strings.HasSuffix(patch.Path, "/vpaUpdates") {
+			u.said = said(patch.Value.(string))
+		}
+	}
+	return u
+}
+
+// said takes the annotation vpaUpdates apart. Upstream lists a container for which it only made an empty object, too.
+func said(annotation string) map[string][]string {
+	out := map[string][]string{}
+	_, annotation, _ = strings.Cut(annotation, "Pod resources updated by cart: ")
+	for _, part := range strings.Split(annotation, "; ") {
+		name, notes, _ := strings.Cut(part, ": ")
+		if notes == "" {
+			continue
+		}
+		words := strings.Split(notes, ", ")
+		slices.Sort(words)
+		out[name] = words
+	}
+	return out
+}
+
+// inOrder is what W-12 makes of upstream's bounds.
+func inOrder(e cluster.Estimate) cluster.Estimate {
+	for _, res := range cluster.All {
+		t, ok := e.Target.Get(res)
+		if !ok {
+			continue
+		}
+		if v, ok := e.Lower.Get(res); ok {
+			e.Lower = e.Lower.Set(res, min(v, t))
+		}
+		if v, ok := e.Upper.Get(res); ok {
+			e.Upper = e.Upper.Set(res, max(v, t))
+		}
+	}
+	return e
+}
+
+func TestFitEqualsUpstream(t *testing.T) {
+	m := newMaker(2)
+	var compared, panicked, disordered int
+	for n := range 40_000 {
+		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}, Containers: m.containers(1 + m.IntN(4))}
+		for i := range p.Containers {
+			if c := &p.Containers[i]; m.oneIn(4) {
+				c.Applied = &cluster.Applied{Requests: c.Requests, Limits: c.Limits}
+				other := m.containers(1)[0]
+				c.Requests, c.Limits = other.Requests, other.Limits
+			}
+		}
+		a := m.autoscaler(p.Containers)
+		l := m.limitRange()
+		fits := policy.Fit(a, policy.Limits{Range: l}, p)
+		u := upstream(a, l, p)
+		if u.panicked != "" {
+			panicked++
+			if l.Pod == (cluster.Range{}) {
+				t.Fatalf("case %d: upstream panicked for another reason than W-11: %s", n, u.panicked)
+			}
+			continue
+		}
+		if len(a.Advice) == 0 {
+			continue // a pod of which nothing is recommended is left alone, even by a pod LimitRange
+		}
+		if l.Pod != (cluster.Range{}) && mixed(a, p) {
+			continue // W-11: upstream would count zero, and may write zero
+		}
+		compared++
+		report := func(what string, got, want any) {
+			t.Fatalf("case %d, %s:\ngot  %+v\nwant %+v\nautoscaler %+v\nlimits %+v\npod %+v", n, what, got, want, a, l, p)
+		}
+		requests, limits := map[string]cluster.Resources{}, map[string]cluster.Resources{}
+		for _, c := range p.Containers {
+			requests[c.Name], limits[c.Name] = cluster.Resources{}, cluster.Resources{}
+		}
+		for _, f := range fits {
+			want := u.estimates[f.Container]
+			if inOrder(want) != want {
+				disordered++
+			}
+			if f.Estimate != inOrder(want) {
+				report("estimate of "+f.Container, f.Estimate, inOrder(want))
+			}
+			requests[f.Container], limits[f.Container] = f.Requests, f.Limits
+		}
+		if !maps.Equal(requests, u.requests) {
+			report("requests", requests, u.requests)
+		}
+		if !maps.Equal(limits, u.limits) {
+			report("limits", limits, u.limits)
+		}
+		if got := said(policy.Annotation(a, fits)); !maps.EqualFunc(got, u.said, slices.Equal) {
+			report("annotation", got, u.said)
+		}
+	}
+	t.Logf("%d pods compared; upstream panicked on %d (W-11), and disordered the bounds of %d containers (W-12)", compared, panicked, disordered)
+	if compared < 20_000 || panicked == 0 || disordered == 0 {
+		t.Error("the cases do not show what they are to show")
+	}
+}
+
+// mixed reports whether a resource is recommended for some of a pod's containers and not for others.
+func mixed(a *cluster.Autoscaler, p *cluster.Pod) bool {
+	var has, lacks cluster.Set
+	for _, c := range p.Containers {
+		target := c.Requests
+		if c.Applied != nil {
+			target = c.Applied.Requests
+		}
+		if adv := a.AdviceFor(c.Name); adv != nil {
+			target = adv.Target
+		}
+		has |= target.Has
+		lacks |= cluster.Both &^ target.Has
+	}
+	return has&lacks != 0
+}

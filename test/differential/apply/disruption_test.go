@@ -1,0 +1,228 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/features"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/restriction"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/utils"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+)
+
+// How many pods are evicted or resized at a time, with the differences that are meant:
+//
+//	W-14  a pod that is not ready does not count as running, and a controller of a kind upstream does not know has
+//	      replicas; so here every running pod is ready, and the kinds are those that upstream knows
+//	W-19  upstream patches again, whatever the budget, what is deferred, infeasible or failed in mode InPlace
+//	W-20  how long a resize takes is counted from its condition, not from when it was first seen; so here no time passes
+
+// controllers are the kinds whose replicas upstream reads.
+var controllers = []cluster.Workload{
+	{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "DaemonSet"},
+	{Kind: "ReplicationController"}, {Group: "batch", Kind: "Job"},
+}
+
+// restrictions makes upstream's rules for a cluster with one controller.
+func restrictions(t *testing.T, w cluster.Workload, replicas int32, minimum int, tolerance float64, skip bool) restriction.PodsRestrictionFactory {
+	t.Helper()
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	f := informers.NewSharedInformerFactory(client, 0)
+	meta := metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}
+	var err error
+	switch w.Kind {
+	case "ReplicaSet":
+		err = f.Apps().V1().ReplicaSets().Informer().GetStore().Add(&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}})
+	case "StatefulSet":
+		err = f.Apps().V1().StatefulSets().Informer().GetStore().Add(&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}})
+	case "DaemonSet":
+		err = f.Apps().V1().DaemonSets().Informer().GetStore().Add(&appsv1.DaemonSet{ObjectMeta: meta, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: replicas}})
+	case "ReplicationController":
+		err = f.Core().V1().ReplicationControllers().Informer().GetStore().Add(&corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: &replicas}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return restriction.NewPodsRestrictionFactory(client, f, minimum, tolerance, nil, skip)
+}
+
+// group makes the pods of one controller, some of which have not started, that all should change alike.
+func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
+	w := controllers[m.IntN(len(controllers))]
+	w.Namespace, w.Name = "shop", "cart"
+	a := &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: "shop", Name: "cart"}, Mode: mode, Target: w, MinReplicas: int32(m.IntN(4)),
+		Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{
+			Lower: cluster.Amounts(400, 1<<30), Target: cluster.Amounts(500, 2<<30), Upper: cluster.Amounts(600, 3<<30),
+		}}},
+	}
+	n := m.IntN(12)
+	var pods []*cluster.Pod
+	for i := range n {
+		p := &cluster.Pod{
+			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i)}, UID: fmt.Sprintf("uid-%d", i),
+			Controller: w, Top: w, Node: "n", Phase: cluster.Running, Ready: true, Created: noon, Started: noon, QoS: cluster.Burstable,
+			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 1<<28)}},
+		}
+		if m.oneIn(5) {
+			p.Phase, p.Ready = cluster.Pending, false
+		}
+		pods = append(pods, p)
+	}
+	b := plan.DefaultBudget()
+	b.MinReplicas, b.Tolerance = 1+m.IntN(3), []float64{0, 0.1, 0.25, 0.5, 0.9, 1}[m.IntN(6)]
+	b.InPlace = true
+	return plan.World{
+		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
+		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(max(0, n+m.IntN(4)-1))}},
+	}, b
+}
+
+func TestEvictionsEqualUpstream(t *testing.T) {
+	m := newMaker(6)
+	evicted, left := 0, 0
+	for n := range 3_000 {
+		w, b := m.group(cluster.Recreate)
+		g := w.Governed[0]
+		v := theirs(g.Autoscaler)
+		var pods []*corev1.Pod
+		for _, p := range g.Pods {
+			pods = append(pods, pod(p))
+		}
+		f := restrictions(t, g.Autoscaler.Target, w.Scales[g.Autoscaler.Target].Replicas, b.MinReplicas, b.Tolerance, false)
+		stats, creators, err := f.GetCreatorMaps(pods, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limiter := f.NewPodsEvictionRestriction(stats, creators)
+		var want []string
+		for _, p := range pods {
+			if limiter.CanEvict(p) {
+				if err := limiter.Evict(p, v, &record.FakeRecorder{}); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, p.Name)
+			}
+		}
+		var got []string
+		for _, d := range plan.Plan(noon, w, b) {
+			if d.Do == plan.Evict {
+				got = append(got, d.Pod.Name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("case %d: got %v, want %v\n%+v\n%+v %+v", n, got, want, g.Autoscaler, b, w.Scales)
+		}
+		evicted += len(got)
+		left += len(pods) - len(got)
+	}
+	if evicted < 1000 || left < 1000 {
+		t.Errorf("%d evicted and %d left do not show much", evicted, left)
+	}
+}
+
+// One pod should change, in a state of its own; the others are as they should be.
+func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
+	if err := features.MutableFeatureGate.Set("InPlace=true"); err != nil {
+		t.Fatal(err)
+	}
+	m := newMaker(7)
+	seen := map[utils.InPlaceDecision]int{}
+	for n := range 6_000 {
+		mode := []cluster.Mode{cluster.InPlaceOrRecreate, cluster.InPlace}[m.IntN(2)]
+		w, b := m.group(mode)
+		b.SkipInPlace = m.oneIn(3)
+		g := w.Governed[0]
+		if len(g.Pods) == 0 {
+			continue
+		}
+		for _, p := range g.Pods[1:] {
+			p.Containers[0].Requests = g.Autoscaler.Advice[0].Target
+		}
+		changing := g.Pods[0]
+		changing.Containers[0].Applied = &cluster.Applied{Requests: changing.Containers[0].Requests}
+		restart := m.oneIn(3)
+		if restart {
+			changing.Containers[0].Restart = cluster.Of(cluster.Memory)
+		}
+		if m.oneIn(2) {
+			// What the pod asks for already is what is recommended, and the kubelet says how far it is.
+			changing.Containers[0].Requests = g.Autoscaler.Advice[0].Target
+			changing.Resize = &cluster.Resize{Since: noon, State: cluster.ResizeDeferred + cluster.ResizeState(m.IntN(5))}
+		}
+		v := theirs(g.Autoscaler)
+		var pods []*corev1.Pod
+		for _, p := range g.Pods {
+			pods = append(pods, pod(p))
+		}
+		if restart {
+			pods[0].Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}}
+		}
+		if r := changing.Resize; r != nil {
+			pods[0].Status.Conditions = append(pods[0].Status.Conditions, condition(r.State))
+		}
+		f := restrictions(t, g.Autoscaler.Target, w.Scales[g.Autoscaler.Target].Replicas, b.MinReplicas, b.Tolerance, b.SkipInPlace)
+		stats, creators, err := f.GetCreatorMaps(pods, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decision := f.NewPodsInPlaceRestriction(stats, creators).CanInPlaceUpdate(pods[0], v, nil)
+		seen[decision]++
+		want := plan.Leave
+		switch decision {
+		case utils.InPlaceApproved:
+			want = plan.Resize
+		case utils.InPlaceEvict:
+			if f.NewPodsEvictionRestriction(stats, creators).CanEvict(pods[0]) {
+				want = plan.Evict
+			}
+		}
+		for _, d := range plan.Plan(noon.Add(time.Millisecond), w, b) {
+			if d.Pod == changing && d.Do != want {
+				t.Fatalf("case %d: %s (%s), want %s: %s\n%+v\n%+v\n%+v %+v",
+					n, d.Do, d.Reason, want, decision, changing, g.Autoscaler, b, w.Scales)
+			}
+		}
+	}
+	t.Log(seen)
+	for _, d := range []utils.InPlaceDecision{utils.InPlaceApproved, utils.InPlaceDeferred, utils.InPlaceEvict, utils.InPlaceInfeasible} {
+		if seen[d] < 20 {
+			t.Errorf("%s is seen %d times", d, seen[d])
+		}
+	}
+}
+
+// condition is how the kubelet says where a resize stands.
+func condition(s cluster.ResizeState) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue}
+	switch s {
+	case cluster.ResizeDeferred:
+		c.Reason = corev1.PodReasonDeferred
+	case cluster.ResizeInfeasible:
+		c.Reason = corev1.PodReasonInfeasible
+	case cluster.ResizeInProgress:
+		c.Type = corev1.PodResizeInProgress
+	case cluster.ResizeError:
+		c.Type, c.Reason, c.Message = corev1.PodResizeInProgress, corev1.PodReasonError, "no"
+	default:
+		c.Reason = "Whatever"
+	}
+	return c
+}

@@ -1,0 +1,75 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// extreme makes an amount that is small, usual, or as large as upstream can compare: it compares memory in thousandths of
+// a byte, which end at 8 PiB.
+func (m maker) extreme(res cluster.Resource) int64 {
+	most := int64(math.MaxInt64)
+	if res == cluster.Memory {
+		most /= 1000
+	}
+	switch m.IntN(4) {
+	case 0:
+		return m.Int64N(3)
+	case 1:
+		return most - m.Int64N(3)
+	case 2:
+		return m.Int64N(most)
+	}
+	return m.size(res)
+}
+
+func (m maker) extremes() cluster.Resources {
+	var r cluster.Resources
+	for _, res := range cluster.All {
+		if !m.oneIn(4) {
+			r = r.Set(res, m.extreme(res))
+		}
+	}
+	return r
+}
+
+// The limit that keeps its proportion to a request, and what is said when there is none, for the smallest and the largest
+// amounts too.
+func TestProportionalLimitsEqualUpstream(t *testing.T) {
+	m := newMaker(3)
+	overflows := 0
+	for n := range 50_000 {
+		requests, limits, def, target := m.extremes(), m.extremes(), m.extremes(), m.extremes()
+		if target.Has.Empty() {
+			continue
+		}
+		want, notes := vpautil.GetProportionalLimit(list(limits), list(requests), list(target), list(def))
+
+		a := &cluster.Autoscaler{Advice: []cluster.Advice{{Container: "a", Estimate: cluster.Estimate{Target: target}}}}
+		p := &cluster.Pod{Containers: []cluster.Container{{Name: "a", Requests: requests, Limits: limits}}}
+		got := policy.Fit(a, policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: def}}}, p)[0]
+		var gotNotes []string
+		for _, note := range got.Notes {
+			gotNotes = append(gotNotes, note.String())
+			if note.Kind == policy.LimitOverflow {
+				overflows++
+			}
+		}
+		if got.Limits != amounts(want) || !slices.Equal(gotNotes, notes) {
+			t.Fatalf("case %d: requests %v limits %v default %v target %v\ngot  %v %q\nwant %v %q",
+				n, requests, limits, def, target, got.Limits, gotNotes, amounts(want), notes)
+		}
+	}
+	if overflows == 0 {
+		t.Error("no limit was too large for a number")
+	}
+}

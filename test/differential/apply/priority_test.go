@@ -1,0 +1,230 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/priority"
+	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// Which pods should change, and in which order, with the differences that are meant:
+//
+//	W-13  a pod whose replacement would get the same size, but for rounding, is left
+//	W-27  a missing request lets a pod pass only the eviction requirements that name its resource
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// served makes n ready pods of one ReplicaSet that differ in everything the rules look at, some close to their target.
+func (m maker) served(n int, a *cluster.Autoscaler, like []cluster.Container) []*cluster.Pod {
+	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
+	a.Target = rs
+	var pods []*cluster.Pod
+	for i := range n {
+		age := time.Duration(m.IntN(24*60)) * time.Minute
+		p := &cluster.Pod{
+			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i)}, UID: fmt.Sprintf("uid-%d", i),
+			Controller: rs, Top: rs, Node: "n", Phase: cluster.Running, Ready: true, Created: noon.Add(-age),
+		}
+		if !m.oneIn(8) {
+			p.Started = p.Created
+		}
+		p.Observed = []string{"", "", "a", "a, b", "A b"}[m.IntN(5)]
+		for _, c := range like {
+			if !m.oneIn(4) {
+				c.Requests = m.close(a, c.Name)
+			} else {
+				c.Requests = m.some()
+			}
+			c.Limits = cluster.Resources{}
+			if m.oneIn(6) {
+				finished := noon.Add(-time.Duration(m.IntN(1200)) * time.Second)
+				c.Exit = &cluster.Exit{
+					OOM: !m.oneIn(3), Finished: finished, Started: finished.Add(-time.Duration(m.IntN(1200)) * time.Second),
+				}
+			}
+			p.Containers = append(p.Containers, c)
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// close makes requests near the target, or on it.
+func (m maker) close(a *cluster.Autoscaler, container string) cluster.Resources {
+	adv := a.AdviceFor(container)
+	if adv == nil {
+		return m.resources(cluster.Both)
+	}
+	r := m.resources(cluster.Both)
+	for _, res := range cluster.All {
+		if v, ok := adv.Target.Get(res); ok {
+			f := []float64{1, 1, 0.5 + m.Float64(), 0.95 + m.Float64()/10}[m.IntN(4)]
+			r = r.Set(res, max(1, int64(float64(v)*f)))
+		}
+	}
+	return r
+}
+
+func worldOf(a *cluster.Autoscaler, pods []*cluster.Pod, replicas int) plan.World {
+	return plan.World{
+		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
+		Scales:   map[cluster.Workload]cluster.Scale{a.Target: {Known: true, Replicas: int32(replicas)}},
+	}
+}
+
+func order(a *cluster.Autoscaler, pods []*cluster.Pod) []string {
+	v := theirs(a)
+	calculator := priority.NewUpdatePriorityCalculator(v, priority.UpdateConfig{
+		MinChangePriority: 0.1, PodLifetimeUpdateThreshold: 12 * time.Hour, EvictAfterOOMThreshold: 10 * time.Minute,
+	}, vpautil.NewCappingRecommendationProcessor(limitRanges{}), priority.NewProcessor())
+	var all []*corev1.Pod
+	for _, p := range pods {
+		all = append(all, pod(p))
+		calculator.AddPod(all[len(all)-1], noon, nil)
+	}
+	admission := priority.NewScalingDirectionPodEvictionAdmission()
+	admission.LoopInit(all, map[*vpav1.VerticalPodAutoscaler][]*corev1.Pod{v: all})
+	var names []string
+	for _, p := range calculator.GetSortedPods(admission) {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func TestPodsToUpdateEqualUpstream(t *testing.T) {
+	m := newMaker(4)
+	var compared, evicted, same, missing int
+	for n := range 4_000 {
+		like := m.containers(1 + m.IntN(3))
+		a := m.autoscaler(like)
+		a.Mode = cluster.Recreate
+		if len(a.Advice) == 0 {
+			continue
+		}
+		if m.oneIn(3) {
+			for range 1 + m.IntN(2) {
+				a.Requirements = append(a.Requirements, cluster.EvictionRequirement{
+					Resources: a.Advice[0].Target.Has, Higher: m.oneIn(2),
+				})
+			}
+		}
+		pods := m.served(1+m.IntN(12), a, like)
+
+		// With nobody to be missed, whoever should change does.
+		b := plan.DefaultBudget()
+		b.MinReplicas, b.Tolerance = 0, 1
+		var got []string
+		byName := map[string]plan.Decision{}
+		for _, d := range plan.Plan(noon, worldOf(a, pods, len(pods)+1), b) {
+			byName[d.Pod.Name] = d
+			if d.Do == plan.Evict {
+				got = append(got, d.Pod.Name)
+			}
+		}
+		want := order(a, pods)
+		want = slices.DeleteFunc(want, func(name string) bool {
+			d := byName[name]
+			switch {
+			case d.Do == plan.Evict:
+				return false
+			case d.Reason.Why == plan.SameSize || d.Reason.Why == plan.Fits:
+				same++
+				return almost(d)
+			case d.Reason.Why == plan.RequirementsUnmet:
+				missing++
+				return lacksRequest(d)
+			}
+			return false
+		})
+		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+			t.Fatalf("case %d: got %v, want %v\n%+v", n, got, want, a)
+		}
+		// Upstream leaves the order of equals to chance.
+		for i := range got {
+			if g, w := byName[got[i]].Priority, byName[want[i]].Priority; g != w {
+				t.Fatalf("case %d: place %d has %+v, want %+v", n, i, g, w)
+			}
+		}
+		compared += len(pods)
+		evicted += len(got)
+	}
+	t.Logf("%d pods compared, %d to be evicted; left although upstream evicts: %d of the same size (W-13), %d without request (W-27)",
+		compared, evicted, same, missing)
+	if evicted < 1000 || evicted > compared*9/10 || missing == 0 {
+		t.Error("the cases do not show what they are to show")
+	}
+}
+
+// almost reports whether a pod has what is recommended, but for rounding.
+func almost(d plan.Decision) bool {
+	for _, f := range d.With {
+		requests := d.Pod.Container(f.Container).Requests
+		for _, res := range cluster.All {
+			to, ok := f.Requests.Get(res)
+			from, has := requests.Get(res)
+			least := 1.0
+			if res == cluster.Memory {
+				least = 4096
+			}
+			if ok && (!has || math.Abs(float64(to-from)) > least) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func lacksRequest(d plan.Decision) bool {
+	return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
+		return d.Pod.Container(f.Container).Requests.Has != cluster.Both
+	})
+}
+
+// The priority itself, number by number.
+func TestPrioritiesEqualUpstream(t *testing.T) {
+	m := newMaker(5)
+	wanted := 0
+	for n := range 20_000 {
+		like := m.containers(1 + m.IntN(3))
+		a := m.autoscaler(like)
+		if len(a.Advice) == 0 {
+			continue
+		}
+		p := m.served(1, a, like)[0]
+		v, kubePod := theirs(a), pod(p)
+		capped, _, err := vpautil.NewCappingRecommendationProcessor(limitRanges{}).Apply(v, kubePod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := priority.NewProcessor().GetUpdatePriority(kubePod, v, capped)
+		d := plan.Plan(noon, worldOf(a, []*cluster.Pod{p}, 1), plan.DefaultBudget())[0]
+		if d.Reason.Why == plan.NoAdvice {
+			continue
+		}
+		if d.Priority.Up != want.ScaleUp || d.Priority.Diff != want.ResourceDiff {
+			t.Fatalf("case %d: got %+v, want %+v\n%+v\n%+v", n, d.Priority, want, a, p)
+		}
+		outside := d.Wanted.Why == plan.BelowRange || d.Wanted.Why == plan.AboveRange || d.Wanted.Why == plan.MissingRequest
+		if outside && !want.OutsideRecommendedRange {
+			t.Fatalf("case %d: %s, but upstream sees it within its range", n, d.Wanted)
+		}
+		if outside {
+			wanted++
+		}
+	}
+	if wanted == 0 {
+		t.Error("no pod was outside its range")
+	}
+}
