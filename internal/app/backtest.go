@@ -73,6 +73,7 @@ and are not measured.
 Recommenders:
 ` + strings.Join(names, "\n"),
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
+  podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
   podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,7 +84,7 @@ Recommenders:
 	f.StringVar(&c.Trace, "trace", c.Trace, "a trace, *.csv or *.csv.gz, or a folder of them")
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare, by name")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "write the requests as they would have changed to this file (CSV)")
-	f.StringVar(&c.Output, "output", c.Output, "the report's format: table, json or csv")
+	f.StringVar(&c.Output, "output", c.Output, "the report's format: table, json, csv or html")
 	f.StringVar(&c.Since, "since", c.Since, "leave out samples from before this time (RFC 3339, a date, or Unix seconds)")
 	f.StringVar(&c.Until, "until", c.Until, "leave out samples from this time on")
 	f.StringVar(&c.Mode, "mode", c.Mode, "how changes are applied: Recreate, InPlaceOrRecreate, or what each profile is meant for (profile)")
@@ -117,7 +118,7 @@ func (c *BacktestConfig) Validate() error {
 	}
 	switch {
 	case reporters[c.Output] == nil:
-		return fmt.Errorf("--output %q is not table, json or csv", c.Output)
+		return fmt.Errorf("--output %q is not table, json, csv or html", c.Output)
 	case c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate":
 		return fmt.Errorf("--mode %q is not profile, Recreate or InPlaceOrRecreate", c.Mode)
 	case c.Parallel < 1:
@@ -142,6 +143,7 @@ var reporters = map[string]func(io.Writer, *trace.Report, int) error{
 	"table": trace.WriteTable,
 	"json":  func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteJSON(w, r) },
 	"csv":   func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteCSV(w, r) },
+	"html":  trace.WriteHTML,
 }
 
 // backtest reads, replays and reports.

@@ -50,13 +50,13 @@ var builtins = []func() Profile{
 		return Profile{Name: "default", About: "upstream's recommendations, to the unit", Params: p, Estimator: Default(p)}
 	},
 	func() Profile {
-		return adaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced())
+		return AdaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced())
 	},
 	func() Profile {
-		return adaptiveProfile("cost", "about 6 days in 100 above the memory request, less waste", Cost())
+		return AdaptiveProfile("cost", "about 6 days in 100 above the memory request, less waste", Cost())
 	},
 	func() Profile {
-		return adaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical())
+		return AdaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical())
 	},
 	func() Profile {
 		p := DefaultParams()
@@ -69,7 +69,8 @@ var builtins = []func() Profile{
 	},
 }
 
-func adaptiveProfile(name, about string, a AdaptiveParams) Profile {
+// AdaptiveProfile returns a profile that sizes by Adaptive.
+func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
 	p := DefaultParams()
 	p.FloorMillicores, p.FloorMegabytes = 10, 16
 	e := &adaptive{a}

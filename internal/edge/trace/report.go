@@ -238,20 +238,20 @@ func (r *Report) has(res cluster.Resource) bool {
 
 // jsonSummary is a Summary under the names that figures have.
 type jsonSummary struct {
-	Containers      int      `json:"containers"`
-	Days            int      `json:"container_days"`
-	MeanSlack       float64  `json:"mean_slack"`
-	MedianSlack     float64  `json:"median_slack"`
-	AggregateSlack  float64  `json:"aggregate_slack"`
-	FreeDays        float64  `json:"exceed_free_days"`
-	Above           float64  `json:"samples_above_per_day"`
-	Kills           *float64 `json:"oom_kills_per_day,omitempty"`
-	Shortfall       float64  `json:"usage_above"`
-	Changes         float64  `json:"changes_per_day"`
-	Footprint       float64  `json:"footprint"` // cores or bytes
-	MeanUsage       float64  `json:"mean_usage"`
-	NeverAbove      int      `json:"containers_never_above"`
-	MostDaysAbove   int      `json:"most_days_above_of_a_container"`
+	Containers     int      `json:"containers"`
+	Days           int      `json:"container_days"`
+	MeanSlack      float64  `json:"mean_slack"`
+	MedianSlack    float64  `json:"median_slack"`
+	AggregateSlack float64  `json:"aggregate_slack"`
+	FreeDays       float64  `json:"exceed_free_days"`
+	Above          float64  `json:"samples_above_per_day"`
+	Kills          *float64 `json:"oom_kills_per_day,omitempty"`
+	Shortfall      float64  `json:"usage_above"`
+	Changes        float64  `json:"changes_per_day"`
+	Footprint      float64  `json:"footprint"` // cores or bytes
+	MeanUsage      float64  `json:"mean_usage"`
+	NeverAbove     int      `json:"containers_never_above"`
+	MostDaysAbove  int      `json:"most_days_above_of_a_container"`
 }
 
 type jsonOutcome struct {
