@@ -202,14 +202,23 @@ func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNoCertificate
 }
 
+// retryAfter is how soon a failed pass is repeated, should the tick be slower.
+const retryAfter = 2 * time.Second
+
 func (s *Server) keep(ctx context.Context, tick <-chan time.Time, changed <-chan struct{}) {
 	for {
-		s.note(s.pass(ctx))
+		err := s.pass(ctx)
+		s.note(err)
+		var again <-chan time.Time
+		if err != nil {
+			again = time.After(retryAfter)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		case <-changed:
+		case <-again:
 		}
 	}
 }

@@ -1,0 +1,386 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const service = "vpa-webhook.kube-system.svc"
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// verifies reports why the API server would not trust a certificate, given the CAs it was told to trust.
+func verifies(id identity, bundle []byte, name string, now time.Time) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err := id.leaf.Leaf.Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+func keeperOf(secrets corev1client.SecretInterface) *keeper {
+	return &keeper{client: secrets, secret: SecretName, names: []string{service, "vpa-webhook"}, log: silent}
+}
+
+// A replica looks at the Secret, tells the API server what to trust, and then serves.
+type replica struct {
+	*keeper
+	serves  identity
+	trusted []byte // what it last told
+}
+
+func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
+	t.Helper()
+	id, err := r.refresh(t.Context(), now, func(ca *x509.Certificate) bool {
+		certs, _ := readCertificates(r.trusted)
+		for _, c := range certs {
+			if c.Equal(ca) {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", now, err)
+	}
+	tell(id.bundle)
+	r.trusted, r.serves = id.bundle, id
+}
+
+// vault is a Secret that is quick to read: thirty years are many looks.
+type vault struct {
+	corev1client.SecretInterface
+	held      *corev1.Secret
+	meanwhile func() // happens once, before the next creation
+}
+
+func (v *vault) Get(context.Context, string, metav1.GetOptions) (*corev1.Secret, error) {
+	if v.held == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, SecretName)
+	}
+	return v.held, nil
+}
+
+func (v *vault) Create(_ context.Context, s *corev1.Secret, _ metav1.CreateOptions) (*corev1.Secret, error) {
+	if f := v.meanwhile; f != nil {
+		v.meanwhile = nil
+		f()
+	}
+	if v.held != nil {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "secrets"}, SecretName)
+	}
+	v.held = s
+	return s, nil
+}
+
+func (v *vault) Update(_ context.Context, s *corev1.Secret, _ metav1.UpdateOptions) (*corev1.Secret, error) {
+	v.held = s
+	return s, nil
+}
+
+func TestForThirtyYearsNoReplicaServesWhatTheAPIServerDoesNotTrust(t *testing.T) {
+	secrets := &vault{}
+	replicas := []*replica{{keeper: keeperOf(secrets)}, {keeper: keeperOf(secrets)}}
+	var registered []byte
+	authorities, leaves, good := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
+	check := func(now time.Time) {
+		for i, r := range replicas {
+			if r.serves.leaf == nil {
+				continue
+			}
+			pair := r.serves.leaf.Leaf.SerialNumber.String() + string(registered)
+			if now.Before(good[pair]) {
+				continue // the same certificate, the same trust
+			}
+			if err := verifies(r.serves, registered, service, now); err != nil {
+				t.Fatalf("%s: replica %d is not trusted: %v", now, i, err)
+			}
+			good[pair] = r.serves.leaf.Leaf.NotAfter // which is no later than its authority's
+			leaves[r.serves.leaf.Leaf.SerialNumber.String()] = true
+		}
+		certs, _ := readCertificates(registered)
+		if len(certs) > 2 {
+			t.Fatalf("%s: %d authorities are trusted at the same time", now, len(certs))
+		}
+		for _, c := range certs {
+			authorities[c.SerialNumber.String()] = true
+		}
+	}
+	// Each replica looks at its own pace; between any two looks the others go on serving what they had.
+	for hour := 0; hour < 30*365*24; hour += 12 {
+		now := start.Add(time.Duration(hour) * time.Hour)
+		for i, r := range replicas {
+			if hour%(12*(i+1)) == 0 {
+				r.pass(t, now, func(bundle []byte) { registered = bundle; check(now) })
+				check(now)
+			}
+		}
+	}
+	// 5 years each, renewed a year early: about every 4 years one; 90 days each, renewed 30 days early: every 60 days one.
+	if n := len(authorities); n < 7 || n > 9 {
+		t.Errorf("%d authorities in thirty years", n)
+	}
+	if n := len(leaves); n < 170 || n > 200 {
+		t.Errorf("%d certificates in thirty years", n)
+	}
+}
+
+func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
+	names := []string{service}
+	never := func(*x509.Certificate) bool { return false }
+	always := func(*x509.Certificate) bool { return true }
+	c, _, err := chain{}.renewed(start, names, never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := c.signer.cert
+	due := first.NotAfter.Add(-caRenew + time.Hour)
+	step := func(now time.Time, trusted func(*x509.Certificate) bool) {
+		t.Helper()
+		if c, _, err = c.renewed(now, names, trusted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(due, never)
+	if c.next.cert == nil || !c.signer.cert.Equal(first) {
+		t.Fatal("no next authority beside the first")
+	}
+	next := c.next.cert
+	step(due.Add(90*24*time.Hour), never)
+	if !c.signer.cert.Equal(first) {
+		t.Error("it signs although nobody is known to trust it")
+	}
+	c, _, _ = c.renewed(due.Add(caOverlap-time.Minute), names, always)
+	if !c.signer.cert.Equal(first) {
+		t.Error("it signs although it has not been trusted for long")
+	}
+	step(due.Add(91*24*time.Hour), always)
+	if !c.signer.cert.Equal(next) || len(c.retired) != 1 || !c.retired[0].Equal(first) {
+		t.Error("it does not sign, or the first is not trusted any more")
+	}
+	if c.leaf.Leaf.CheckSignatureFrom(next) != nil {
+		t.Error("what is served is not signed by it")
+	}
+	step(first.NotAfter.Add(time.Hour), always)
+	if len(c.retired) != 0 {
+		t.Error("an expired authority is trusted")
+	}
+}
+
+func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
+	for name, c := range map[string]struct {
+		registration Registration
+		valid        []string
+		invalid      string
+	}{
+		"service": {Registration{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
+		"host":    {Registration{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
+		"address": {Registration{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
+		"v6":      {Registration{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
+		"long":    {Registration{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			names, err := c.registration.names()
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, _, err := chain{}.renewed(start, names, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := identity{leaf: made.leaf}
+			for _, n := range c.valid {
+				if err := verifies(id, made.bundle(), n, start); err != nil {
+					t.Errorf("%s: %v", n, err)
+				}
+			}
+			if err := verifies(id, made.bundle(), c.invalid, start); err == nil {
+				t.Errorf("valid for %s", c.invalid)
+			}
+		})
+	}
+	for _, bad := range []string{"http://x", "https://", "ftp://x:1", "https://%zz"} {
+		if _, err := (Registration{URL: bad}).names(); err == nil {
+			t.Errorf("%q is a URL for a webhook", bad)
+		}
+	}
+}
+
+func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
+	c, _, err := chain{}.renewed(start, []string{"old.example.com"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, changed, err := c.renewed(start, []string{"old.example.com"}, nil)
+	if err != nil || changed || again.leaf != c.leaf {
+		t.Errorf("renewed without need: %v", err)
+	}
+	moved, changed, err := c.renewed(start, []string{"new.example.com"}, nil)
+	if err != nil || !changed || !moved.signer.cert.Equal(c.signer.cert) || moved.leaf.Leaf.VerifyHostname("new.example.com") != nil {
+		t.Errorf("not renewed for the new name: %v", err)
+	}
+}
+
+// script makes certificates the way upstream's shell script does: RSA keys, no end in sight.
+func script(t *testing.T) map[string][]byte {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "vpa_webhook_ca"}, DNSNames: []string{"vpa_webhook_ca"},
+		NotBefore: start.AddDate(-1, 0, 0), NotAfter: start.AddDate(270, 0, 0), IsCA: true, BasicConstraintsValid: true,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: service}, DNSNames: []string{service},
+		NotBefore: start.AddDate(-1, 0, 0), NotAfter: start.AddDate(270, 0, 0),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	write := func(template *x509.Certificate) []byte {
+		der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	keyText := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	return map[string][]byte{"caCert.pem": write(ca), "caKey.pem": keyText, "serverCert.pem": write(leaf), "serverKey.pem": keyText}
+}
+
+func secretWith(data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: SecretName, Namespace: "kube-system"}, Data: data}
+}
+
+func TestUpstreamsCertificatesAreServedAsTheyAre(t *testing.T) {
+	data := script(t)
+	client := fake.NewClientset(secretWith(data))
+	id, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(id.bundle) != string(data["caCert.pem"]) {
+		t.Error("another CA is trusted")
+	}
+	if err := verifies(id, data["caCert.pem"], service, start); err != nil {
+		t.Error(err)
+	}
+	for _, a := range client.Actions() {
+		if a.GetVerb() != "get" {
+			t.Errorf("the secret was touched: %s", a.GetVerb())
+		}
+	}
+}
+
+func TestWhatElseIsInTheSecretStays(t *testing.T) {
+	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
+	secrets := client.CoreV1().Secrets("kube-system")
+	id, err := keeperOf(secrets).refresh(t.Context(), start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verifies(id, id.bundle, service, start); err != nil {
+		t.Error(err)
+	}
+	s, err := secrets.Get(t.Context(), SecretName, metav1.GetOptions{})
+	if err != nil || string(s.Data["ca"]) != "theirs" {
+		t.Errorf("secret %v, %v", s.Data, err)
+	}
+	if again, err := keeperOf(secrets).refresh(t.Context(), start, nil); err != nil || string(again.bundle) != string(id.bundle) {
+		t.Errorf("what was written cannot be read: %v", err)
+	}
+}
+
+func TestASecretThatIsDeletedOrSpoiledComesBackWithTheSameAuthority(t *testing.T) {
+	client := fake.NewClientset()
+	secrets := client.CoreV1().Secrets("kube-system")
+	k := keeperOf(secrets)
+	first, err := k.refresh(t.Context(), start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := secrets.Delete(t.Context(), SecretName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	second, err := k.refresh(t.Context(), start, nil)
+	if err != nil || string(second.bundle) != string(first.bundle) || second.leaf != first.leaf {
+		t.Errorf("deleted: another identity, %v", err)
+	}
+	if _, err := secrets.Update(t.Context(), secretWith(map[string][]byte{"caCert.pem": []byte("x")}), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	third, err := k.refresh(t.Context(), start, nil)
+	if err != nil || string(third.bundle) != string(first.bundle) {
+		t.Errorf("spoiled: another authority, %v", err)
+	}
+	other, err := keeperOf(secrets).refresh(t.Context(), start, nil)
+	if err != nil || string(other.bundle) != string(first.bundle) {
+		t.Errorf("another replica finds another authority, %v", err)
+	}
+}
+
+func TestReplicasThatStartTogetherAgree(t *testing.T) {
+	secrets := &vault{}
+	slow, fast := keeperOf(secrets), keeperOf(secrets)
+	var quick identity
+	secrets.meanwhile = func() { // the slow one has seen that there is no secret, and is about to create it
+		var err error
+		if quick, err = fast.refresh(t.Context(), start, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	late, err := slow.refresh(t.Context(), start, nil)
+	if err != nil || string(late.bundle) != string(quick.bundle) || !late.leaf.Leaf.Equal(quick.leaf.Leaf) {
+		t.Errorf("they serve with different certificates: %v", err)
+	}
+}
+
+func TestAConflictIsLookedAtAgainAndNotForEver(t *testing.T) {
+	for _, conflicts := range []int{1, 99} {
+		client := fake.NewClientset(secretWith(nil))
+		left := conflicts
+		client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			left--
+			if left >= 0 {
+				return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
+			}
+			return false, nil, nil
+		})
+		_, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+		if (err == nil) != (conflicts == 1) {
+			t.Errorf("%d conflicts: %v", conflicts, err)
+		}
+	}
+}
+
+func TestWithoutTheRightToReadTheSecretTheReasonIsSaid(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
+	})
+	_, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+	if err == nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), SecretName) {
+		t.Errorf("error %v", err)
+	}
+}

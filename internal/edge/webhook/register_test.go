@@ -1,0 +1,218 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+var (
+	serviceKey = cluster.Key{Namespace: "kube-system", Name: "vpa-webhook"}
+	usual      = Registration{Service: serviceKey, Timeout: 30}
+)
+
+func registered(t *testing.T, client *fake.Clientset) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	c, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "vpa-webhook-config", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func assert(t *testing.T, client *fake.Clientset, want Registration, bundle string) change {
+	t.Helper()
+	did, err := newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), want).assert(t.Context(), []byte(bundle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return did
+}
+
+func TestTheWebhookIsRegisteredAsUpstreamDoes(t *testing.T) {
+	client := fake.NewClientset()
+	if did := assert(t, client, usual, "CA"); did != created {
+		t.Errorf("it did %v", did)
+	}
+	got := registered(t, client)
+	text, err := json.Marshal(got.Webhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"name":"vpa.k8s.io","clientConfig":{"service":{"namespace":"kube-system","name":"vpa-webhook"},"caBundle":"Q0E="},` +
+		`"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]},` +
+		`{"operations":["CREATE","UPDATE"],"apiGroups":["autoscaling.k8s.io"],"apiVersions":["*"],"resources":["verticalpodautoscalers"]}],` +
+		`"failurePolicy":"Ignore","sideEffects":"None","timeoutSeconds":30,"admissionReviewVersions":["v1"]}]`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("webhooks (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheRegistrationFollowsTheConfiguration(t *testing.T) {
+	client := fake.NewClientset()
+	assert(t, client, Registration{
+		URL: "https://10.0.0.1:8443", Labels: map[string]string{"a": "b"}, Fail: true, Timeout: 5, Ignored: []string{"", "z", "kube-system"},
+	}, "CA")
+	c := registered(t, client)
+	w := c.Webhooks[0]
+	if w.ClientConfig.Service != nil || *w.ClientConfig.URL != "https://10.0.0.1:8443" || *w.FailurePolicy != "Fail" || *w.TimeoutSeconds != 5 || c.Labels["a"] != "b" {
+		t.Errorf("configuration %+v", c)
+	}
+	want := []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"kube-system", "z"}}}
+	if diff := cmp.Diff(want, w.NamespaceSelector.MatchExpressions); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+
+	assert(t, client, Registration{Service: serviceKey, Timeout: 30, Namespace: "shop"}, "CA2")
+	w = registered(t, client).Webhooks[0]
+	if w.ClientConfig.URL != nil || w.ClientConfig.Service.Name != "vpa-webhook" || string(w.ClientConfig.CABundle) != "CA2" || *w.FailurePolicy != "Ignore" {
+		t.Errorf("configuration %+v", w)
+	}
+	want = []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: "In", Values: []string{"shop"}}}
+	if diff := cmp.Diff(want, w.NamespaceSelector.MatchExpressions); diff != "" {
+		t.Errorf("one namespace (-want +got):\n%s", diff)
+	}
+
+	assert(t, client, usual, "CA2")
+	c = registered(t, client)
+	if n := len(c.Webhooks[0].NamespaceSelector.MatchExpressions); n != 0 || len(c.Annotations) != 0 {
+		t.Errorf("all namespaces, and still %d expressions, annotations %v", n, c.Annotations)
+	}
+}
+
+// upstreams is what upstream's admission controller registers, W-17 included.
+func upstreams() *admissionregistrationv1.MutatingWebhookConfiguration {
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "vpa-webhook-config", ResourceVersion: "7"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:                    "vpa.k8s.io",
+			AdmissionReviewVersions: []string{"v1"},
+			Rules:                   rules(),
+			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(int32(30)),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: "kube-system", Name: "vpa-webhook", Port: new(int32(443))}, CABundle: []byte("CA"),
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{""}},
+			}},
+			MatchPolicy:        new(admissionregistrationv1.Equivalent),
+			ReinvocationPolicy: new(admissionregistrationv1.NeverReinvocationPolicy),
+			ObjectSelector:     &metav1.LabelSelector{},
+		}},
+	}
+}
+
+func TestUpstreamsRegistrationIsTakenOver(t *testing.T) {
+	client := fake.NewClientset(upstreams())
+	if did := assert(t, client, usual, "CA"); did != patched {
+		t.Errorf("it did %v", did)
+	}
+	w := registered(t, client).Webhooks[0]
+	if len(w.NamespaceSelector.MatchExpressions) != 0 {
+		t.Errorf("the selector that says nothing is still there: %+v", w.NamespaceSelector)
+	}
+	if w.ClientConfig.Service.Port == nil || w.MatchPolicy == nil {
+		t.Errorf("what was there is gone: %+v", w)
+	}
+}
+
+func TestWhatAnAdministratorAddsStays(t *testing.T) {
+	c := upstreams()
+	c.Labels = map[string]string{"team": "sre"}
+	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "x"}
+	c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"vpa": "yes"}}
+	c.Webhooks[0].ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
+	c.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "no-jobs", Expression: "true"}}
+	c.Webhooks[0].Rules[0].Scope = new(admissionregistrationv1.NamespacedScope)
+	theirs := metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"secret"}}
+	c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{"env": "prod"}, MatchExpressions: []metav1.LabelSelectorRequirement{theirs},
+	}
+	other := admissionregistrationv1.MutatingWebhook{Name: "other.example.com", AdmissionReviewVersions: []string{"v1"}}
+	c.Webhooks = append([]admissionregistrationv1.MutatingWebhook{other}, c.Webhooks...)
+	client := fake.NewClientset(c.DeepCopy())
+
+	want := usual
+	want.Ignored, want.Timeout, want.Labels = []string{"kube-system"}, 10, map[string]string{"a": "b"}
+	assert(t, client, want, "CA2")
+	assert(t, client, usual, "CA2") // and podfit's own expression is gone again, theirs is not
+
+	expected := c.DeepCopy()
+	expected.Labels["a"] = "b"
+	expected.Webhooks[1].ClientConfig.CABundle = []byte("CA2")
+	got := registered(t, client)
+	got.ManagedFields = nil
+	if diff := cmp.Diff(expected, got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestAssertingTwiceWritesOnce(t *testing.T) {
+	for name, want := range map[string]Registration{
+		"usual": usual, "by URL": {URL: "https://x", Timeout: 1}, "one namespace": {Service: serviceKey, Namespace: "shop", Timeout: 1},
+		"without some": {Service: serviceKey, Ignored: []string{"b", "a"}, Timeout: 1, Labels: map[string]string{"a": "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(upstreams())
+			assert(t, client, want, "CA")
+			// What the API server fills in is not a difference.
+			c := registered(t, client)
+			for i := range c.Webhooks[0].Rules {
+				c.Webhooks[0].Rules[i].Scope = new(admissionregistrationv1.AllScopes)
+			}
+			if c.Webhooks[0].NamespaceSelector == nil {
+				c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{}
+			}
+			if _, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			client.ClearActions()
+			if did := assert(t, client, want, "CA"); did != unchanged {
+				t.Errorf("it did %v", did)
+			}
+			for _, a := range client.Actions() {
+				if a.GetVerb() != "get" {
+					t.Errorf("it wrote: %s", a.GetVerb())
+				}
+			}
+		})
+	}
+}
+
+func TestTheRegistrationIsNeverDeleted(t *testing.T) {
+	client := fake.NewClientset(upstreams())
+	assert(t, client, Registration{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
+	assert(t, client, usual, "CA")
+	if slices.ContainsFunc(verbs(client), func(v string) bool { return v == "delete" || v == "update" }) {
+		t.Errorf("verbs %v", verbs(client))
+	}
+}
+
+func verbs(client *fake.Clientset) (out []string) {
+	for _, a := range client.Actions() {
+		out = append(out, a.GetVerb())
+	}
+	return out
+}
+
+func TestURL(t *testing.T) {
+	for in, want := range map[[2]string]string{
+		{"https://h", "443"}: "https://h:443", {"h", "443"}: "https://h:443", {"https://h", ""}: "https://h", {"[::1]", "1"}: "https://[::1]:1",
+	} {
+		if got := URL(in[0], in[1]); got != want {
+			t.Errorf("URL(%v) = %s, want %s", in, got, want)
+		}
+	}
+}

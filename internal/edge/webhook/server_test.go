@@ -1,0 +1,332 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// running is a server on a port of this machine, with its API server's memory.
+type running struct {
+	*Server
+	client *fake.Clientset
+	log    *journal
+	tick   chan time.Time
+	clock  atomic.Int64
+	cancel func()
+	stop   func() error
+}
+
+func run(t *testing.T, c Config) *running {
+	t.Helper()
+	r := &running{client: fake.NewClientset(), log: &journal{}, tick: make(chan time.Time)}
+	r.clock.Store(time.Now().Unix())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Registration.URL == "self" {
+		c.Registration.URL = "https://" + l.Addr().String()
+	}
+	c.Secret = cluster.Key{Namespace: "kube-system", Name: SecretName}
+	if r.Server, err = NewServer(c, r.client, handler(remember(), Options{}), r.log.logger()); err != nil {
+		t.Fatal(err)
+	}
+	r.now = func() time.Time { return time.Unix(r.clock.Load(), 0) }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx, l, r.tick) }()
+	r.cancel = cancel
+	r.stop = func() error { cancel(); return <-ended }
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("run: %v", err)
+			}
+		default:
+		}
+	})
+	return r
+}
+
+// later moves the clock and has the server look at everything once.
+func (r *running) later(d time.Duration) {
+	r.clock.Add(int64(d / time.Second))
+	r.tick <- time.Time{}
+	r.tick <- time.Time{} // taken only when the first look is over
+}
+
+// served returns the certificate a caller gets who trusts what is registered.
+func (r *running) served(t *testing.T) (*x509.Certificate, error) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(registered(t, r.client).Webhooks[0].ClientConfig.CABundle)
+	c, err := tls.Dial("tcp", *r.address.Load(), &tls.Config{RootCAs: roots, ServerName: r.name, Time: r.now})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	return c.ConnectionState().PeerCertificates[0], nil
+}
+
+func TestAServerWithoutAnythingServesAndRegistersItself(t *testing.T) {
+	for name, registration := range map[string]Registration{"by service": usual, "by URL": {URL: "self", Timeout: 10}} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, Config{Register: true, Registration: registration})
+			eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
+			if _, err := r.served(t); err != nil {
+				t.Error(err)
+			}
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+			if err := r.Check(context.WithoutCancel(t.Context())); err == nil {
+				t.Error("the check succeeds although nothing listens")
+			}
+		})
+	}
+}
+
+func TestADeletedRegistrationComesBack(t *testing.T) {
+	r := run(t, Config{Register: true, Registration: usual})
+	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
+	configurations := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if err := configurations.Delete(t.Context(), configurationName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.later(10 * time.Second)
+	registered(t, r.client)
+	if slices.Contains(verbs(r.client)[1:], "update") {
+		t.Error("something was overwritten")
+	}
+}
+
+func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
+	r := run(t, Config{Register: true, Registration: usual})
+	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
+	var seen []string
+	authorities := map[string]bool{}
+	for range 6 * 365 / 10 {
+		r.later(10 * 24 * time.Hour)
+		cert, err := r.served(t)
+		if err != nil {
+			t.Fatalf("%s: %v", r.now(), err)
+		}
+		if n := cert.SerialNumber.String(); !slices.Contains(seen, n) {
+			seen = append(seen, n)
+		}
+		authorities[cert.Issuer.SerialNumber] = true
+	}
+	if len(seen) < 30 || len(authorities) != 2 {
+		t.Errorf("%d certificates of %d authorities in six years", len(seen), len(authorities))
+	}
+}
+
+func TestNothingIsRegisteredThatDoesNotWork(t *testing.T) {
+	files := write(t, t.TempDir(), made(t, "another.name"))
+	r := run(t, Config{Files: files, Register: true, Registration: usual})
+	eventually(t, "the reason is logged", func() bool { return r.log.has("not registering a webhook that does not work") })
+	if verbs := verbs(r.client); len(verbs) > 0 {
+		t.Errorf("asked the API server: %v", verbs)
+	}
+	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered") {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// made makes the entries of a Secret with certificates for a name.
+func made(t *testing.T, name string) map[string][]byte {
+	t.Helper()
+	c, _, err := chain{}.renewed(time.Now(), []string{name}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := c.entries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// write puts certificates into a folder as Kubernetes mounts a Secret: links to a folder behind a link.
+func write(t *testing.T, dir string, entries map[string][]byte) Files {
+	t.Helper()
+	version, err := os.MkdirTemp(dir, "..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{entryCA, entryCert, entryKey} {
+		if err := os.WriteFile(filepath.Join(version, name), entries[name], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, "..tmp")
+	if err := os.Symlink(filepath.Base(version), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(link, filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	return Files{CA: filepath.Join(dir, entryCA), Cert: filepath.Join(dir, entryCert), Key: filepath.Join(dir, entryKey)}
+}
+
+func TestCertificateFilesAreReadAgainWhenTheyChange(t *testing.T) {
+	dir := t.TempDir()
+	files := write(t, dir, made(t, service))
+	files.Reload = true
+	r := run(t, Config{Files: files, Register: true, Registration: usual})
+	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
+	before, err := r.served(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := made(t, service)
+	write(t, dir, second)
+	eventually(t, "the new CA is registered", func() bool { return r.log.has("Successfully patched webhook with new client CA") })
+	for _, line := range []string{"New certificate found, reloading", "New client CA found, reloading and patching webhook"} {
+		if !r.log.has(line) {
+			t.Errorf("not logged: %q in\n%s", line, r.log)
+		}
+	}
+	var after *x509.Certificate
+	eventually(t, "the new certificate is served", func() bool {
+		after, err = r.served(t)
+		return err == nil && !after.Equal(before)
+	})
+	if got := registered(t, r.client).Webhooks[0].ClientConfig.CABundle; string(got) != string(second[entryCA]) {
+		t.Error("what is trusted is not the file")
+	}
+	for _, a := range r.client.Actions() {
+		if a.GetResource().Resource == "secrets" {
+			t.Errorf("a secret was asked for: %s", a.GetVerb())
+		}
+	}
+}
+
+func TestFilesThatDoNotFitTogetherAreLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	first := made(t, service)
+	files := write(t, dir, first)
+	files.Reload = true
+	var j journal
+	s := &fileSource{files: files, ca: true, log: j.logger()}
+	id, err := s.refresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := made(t, service)
+	half[entryKey], half[entryCA] = first[entryKey], nil
+	write(t, dir, half)
+	again, err := s.refresh()
+	if err != nil || again.leaf != id.leaf || string(again.bundle) != string(first[entryCA]) {
+		t.Errorf("served %v, %v", again, err)
+	}
+	if !j.has("the ones before stay") {
+		t.Error("and nobody is told")
+	}
+	write(t, dir, made(t, service))
+	if again, err = s.refresh(); err != nil || again.leaf == id.leaf || string(again.bundle) == string(first[entryCA]) {
+		t.Errorf("once they fit: %v", err)
+	}
+}
+
+func TestWithoutReloadFilesAreReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := &fileSource{files: write(t, dir, made(t, service)), log: silent}
+	id, err := s.refresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, made(t, service))
+	if again, err := s.refresh(); err != nil || again.leaf != id.leaf {
+		t.Errorf("read again: %v", err)
+	}
+}
+
+func TestWhoRegistersElsewhereIsNotAskedForItsCA(t *testing.T) {
+	files := write(t, t.TempDir(), made(t, "whatever"))
+	files.CA = filepath.Join(t.TempDir(), "none")
+	r := run(t, Config{Files: files, Registration: usual})
+	eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
+	if verbs := verbs(r.client); len(verbs) > 0 {
+		t.Errorf("asked the API server: %v", verbs)
+	}
+}
+
+func TestOneFileOfTwoIsAMistake(t *testing.T) {
+	dir := t.TempDir()
+	files := write(t, dir, made(t, service))
+	files.Key = filepath.Join(dir, "none")
+	if _, err := NewServer(Config{Files: files, Registration: usual}, fake.NewClientset(), handler(remember(), Options{}), silent); err == nil {
+		t.Error("accepted")
+	}
+	for _, none := range []Files{{}, {CA: "/none/a", Cert: "/none/b", Key: "/none/c"}} {
+		s, err := NewServer(Config{Files: none, Registration: usual}, fake.NewClientset(), handler(remember(), Options{}), silent)
+		if err != nil || s.keeper == nil {
+			t.Errorf("%+v: %v", none, err)
+		}
+	}
+}
+
+func TestTLSFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		version, ciphers string
+		min              uint16
+		suites           []uint16
+		bad              bool
+	}{
+		"default":   {min: tls.VersionTLS12},
+		"1.2":       {version: "tls1_2", min: tls.VersionTLS12},
+		"1.3":       {version: "tls1_3", min: tls.VersionTLS13},
+		"1.1":       {version: "tls1_1", bad: true},
+		"by commas": {ciphers: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", min: tls.VersionTLS12, suites: []uint16{0xc02c, 0xc030}},
+		"by colons": {ciphers: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384:nonsense:TLS_RSA_WITH_RC4_128_SHA", min: tls.VersionTLS12, suites: []uint16{0xc02c}},
+	} {
+		got, err := tlsConfig(c.version, c.ciphers, silent)
+		if (err != nil) != c.bad {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !c.bad && (got.MinVersion != c.min || !slices.Equal(got.CipherSuites, c.suites)) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	r := run(t, Config{MinTLSVersion: "tls1_3", Registration: usual})
+	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
+	if c, err := tls.Dial("tcp", *r.address.Load(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
+		_ = c.Close()
+		t.Error("TLS 1.2 is accepted")
+	}
+}
+
+func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
+	r := run(t, Config{Registration: usual, Linger: time.Hour}) // its end is not awaited
+	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
+	r.cancel()
+	for range 50 { // a server that did not linger would be gone after the first few
+		if err := r.Check(t.Context()); err != nil {
+			t.Fatalf("a review is not answered any more: %v", err)
+		}
+	}
+}
