@@ -38,8 +38,7 @@ type sampler interface {
 // recommender turns usage into recommendations, one pass per tick. One goroutine owns it.
 type recommender struct {
 	config   RecommenderConfig
-	params   recommend.Params
-	estimate recommend.Estimator
+	profiles *profiles
 	book     *usage.Book
 	world    recommenderWorld
 	usage    sampler
@@ -50,7 +49,6 @@ type recommender struct {
 
 	tracked  map[cluster.Key]bool      // pods the book knows
 	governed map[cluster.Workload]bool // workloads an autoscaler of ours names
-	targets  map[cluster.Key]cluster.Workload
 	prunedAt time.Time
 	outage   error // why the Metrics API could not be read in the last pass
 	rejected []uint64
@@ -136,13 +134,12 @@ func (r *recommender) end(ctx context.Context) {
 
 // newRecommender returns a recommender that knows nothing yet.
 func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k checkpoints, m *recommenderMetrics, h *Health, log *slog.Logger) *recommender {
-	params := c.Sizing.params()
 	book := usage.NewBook(c.Sizing.usage())
 	return &recommender{
-		config: c, params: params, estimate: recommend.Default(params), book: book,
+		config: c, profiles: newProfiles(&c), book: book,
 		world: w, usage: s, metrics: m, health: h, log: log,
 		keeper:  newKeeper(c, book, k, m, log),
-		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{}, targets: map[cluster.Key]cluster.Workload{},
+		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected: make([]uint64, len(usage.Rejections())),
 	}
 }
@@ -222,22 +219,25 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 func (r *recommender) served(s *kube.Snapshot) []*cluster.Autoscaler {
 	ours := make([]*cluster.Autoscaler, 0, len(s.Autoscalers))
 	for _, a := range s.Autoscalers {
-		if r.config.Serves(a) {
+		if r.serves(a) {
 			ours = append(ours, a)
 		}
 	}
 	return ours
 }
 
+// serves reports whether an autoscaler is ours: as upstream decides it, and where it names one of podfit's profiles.
+func (r *recommender) serves(a *cluster.Autoscaler) bool {
+	return r.config.Serves(a) || r.config.Common.Serves(a.Namespace) && r.profiles.knows(a)
+}
+
 // configure tells the book which workloads are sized, and by which rules their samples are kept.
 func (r *recommender) configure(s *kube.Snapshot, ours []*cluster.Autoscaler) {
 	now := make(map[cluster.Workload]bool, len(ours))
-	targets := make(map[cluster.Key]cluster.Workload, len(ours))
 	for _, a := range ours {
 		if a.Target.IsZero() {
 			continue
 		}
-		targets[a.Key] = a.Target
 		if now[a.Target] {
 			continue
 		}
@@ -253,7 +253,8 @@ func (r *recommender) configure(s *kube.Snapshot, ours []*cluster.Autoscaler) {
 			r.book.Release(w)
 		}
 	}
-	r.governed, r.targets = now, targets
+	r.governed = now
+	r.profiles.extend(r.book, s, now, r.elected)
 }
 
 // elected returns the autoscaler of ours that governs a workload.
@@ -262,7 +263,7 @@ func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Aut
 	if len(named) == 1 {
 		return named[0]
 	}
-	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.config.Serves(a) }))
+	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) }))
 }
 
 // track tells the book which pods there are, and what became of them.
@@ -413,7 +414,8 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
 	adv := advice{to: a}
 	pods := s.PodsOf(a.Target)
-	raw := recommend.Workload(r.params, r.estimate, r.book, a, a.Target, now)
+	profile := r.profiles.of(a)
+	raw := recommend.Workload(profile.Params, profile.Estimator, r.book, a, a.Target, now)
 	adv.containers = policy.Cap(r.rounding(a), raw, r.config.MaxAllowed())
 	problem, known := r.world.TargetProblem(a)
 	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {

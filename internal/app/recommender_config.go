@@ -39,6 +39,8 @@ type RecommenderConfig struct {
 
 	Sizing  SizingConfig
 	History HistoryConfig
+
+	nameFlag *pflag.Flag // tells whether --recommender-name was given
 }
 
 // SizingConfig is the part that decides the numbers.
@@ -109,7 +111,8 @@ func (c *RecommenderConfig) Flags(fs *pflag.FlagSet) {
 
 // own binds what only the recommender has.
 func (c *RecommenderConfig) own(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Name, "recommender-name", c.Name, "Serve the VerticalPodAutoscalers that name this recommender. The default one also serves those that name none.")
+	fs.StringVar(&c.Name, "recommender-name", c.Name, "Serve the VerticalPodAutoscalers that name this recommender. The default one also serves those that name none. When this flag is not given, podfit also serves those that name one of its profiles.")
+	c.nameFlag = fs.Lookup("recommender-name")
 	fs.DurationVar(&c.Interval, "recommender-interval", c.Interval, "How often usage is read and recommendations are made.")
 	fs.StringVar(&c.Storage, "storage", c.Storage, "Where history comes from at start: checkpoint, or prometheus. Empty means checkpoint.")
 	fs.DurationVar(&c.CheckpointsGC, "checkpoints-gc-interval", c.CheckpointsGC, "How often orphaned checkpoints are removed.")
@@ -242,6 +245,9 @@ func (c *RecommenderConfig) Serves(a *cluster.Autoscaler) bool {
 	}
 	return a.Recommender == c.Name
 }
+
+// nameGiven reports whether --recommender-name was given, be it with its default.
+func (c *RecommenderConfig) nameGiven() bool { return c.nameFlag != nil && c.nameFlag.Changed }
 
 // MaxAllowed returns the caps for containers whose autoscaler sets none.
 func (c *RecommenderConfig) MaxAllowed() cluster.Resources {

@@ -103,6 +103,7 @@ func commands(s Streams) []*cobra.Command {
 		newUpdaterCommand(s),
 		newAdmissionCommand(s),
 		newRunCommand(s),
+		NewBacktestCommand(),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	}
