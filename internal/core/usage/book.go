@@ -70,6 +70,19 @@ type pod struct {
 	live      bool
 }
 
+// newPod returns a pod with room for n instances. Most pods have one: it stands beside its pod in memory.
+func newPod(n int) *pod {
+	if n == 1 {
+		one := new(struct {
+			pod
+			only [1]instance
+		})
+		one.instances = one.only[:0]
+		return &one.pod
+	}
+	return &pod{instances: make([]instance, 0, n)}
+}
+
 // NewBook returns an empty Book.
 func NewBook(c Config) *Book {
 	return &Book{
@@ -393,7 +406,8 @@ func (b *Book) enter(p *cluster.Pod, uid uint64) *pod {
 			n++
 		}
 	}
-	t := &pod{workload: b.workload(p.Top), uid: uid, instances: make([]instance, 0, n)}
+	t := newPod(n)
+	t.workload, t.uid = b.workload(p.Top), uid
 	t.workload.pods++
 	for i := range p.Containers {
 		if c := &p.Containers[i]; b.sized(c) {

@@ -1,0 +1,50 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// podJSON is a pod as an API server of today tells of it: one container, its managed fields, its status.
+//
+//go:embed testdata/pod.json
+var podJSON string
+
+const cachedPods = 5000
+
+func nothing() struct{} { return struct{}{} }
+
+func decodePod(i int) *corev1.Pod {
+	p := new(corev1.Pod)
+	text := strings.NewReplacer(`"NAME"`, fmt.Sprintf(`"checkout-7c9f8d6b5-%05d"`, i), `"UID"`, fmt.Sprintf(`"0f3a1c5e-7b2d-4e68-9a40-%012d"`, i)).Replace(podJSON)
+	must(json.Unmarshal([]byte(text), p))
+	return p
+}
+
+// upstreamPods is what upstream's updater keeps: the whole object.
+func upstreamPods(struct{}) []*corev1.Pod {
+	ps := make([]*corev1.Pod, cachedPods)
+	for i := range ps {
+		ps[i] = decodePod(i)
+	}
+	return ps
+}
+
+func podfitPods(struct{}) []*cluster.Pod {
+	var in kube.Interner
+	ps := make([]*cluster.Pod, cachedPods)
+	for i := range ps {
+		ps[i] = kube.ProjectPod(decodePod(i), &in)
+	}
+	return ps
+}
