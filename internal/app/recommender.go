@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -85,10 +86,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
 	m := newRecommenderMetrics(p.reg)
 	h := p.healthFor(c.Interval)
-	source, err := metrics.New(clients.Config, clients.HTTP, c.Namespace, metrics.Hooks{
-		Answered:   m.answered,
-		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
-	})
+	source, err := c.source(clients, world, m)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +113,24 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		r.end(ctx)
 		return nil
 	}, nil
+}
+
+// source returns where usage is read: the Metrics API, or external metrics when asked for.
+func (c *RecommenderConfig) source(clients *kube.Clients, world *kube.World, m *recommenderMetrics) (sampler, error) {
+	hooks := metrics.Hooks{
+		Answered:   m.answered,
+		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
+	}
+	if !c.ExternalMetrics {
+		return metrics.New(clients.Config, clients.HTTP, c.Namespace, hooks)
+	}
+	reader, err := metrics.NewExternal(clients.Config, clients.HTTP, metrics.ExternalNames{
+		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
+	}, hooks)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
+	}
+	return &externalUsage{reader: reader, world: world, selectors: world, serves: c.Serves, known: map[cluster.Workload]knownSelector{}}, nil
 }
 
 // ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
