@@ -185,13 +185,14 @@ func (p *Peaks) AppendBinary(b []byte) ([]byte, error) {
 		return b, nil
 	}
 	b = binary.AppendUvarint(b, uint64(p.from))
-	b = binary.AppendUvarint(b, uint64(len(p.ring)))
+	first := max(p.end-int32(len(p.ring)), p.from)
+	for first < p.end-1 && *p.slot(first) == 0 {
+		first++
+	}
+	b = binary.AppendUvarint(b, uint64(p.end-first))
 	last := int64(0)
-	for h := p.end - int32(len(p.ring)); h < p.end; h++ {
-		l := int64(0)
-		if h >= 0 {
-			l = int64(*p.slot(h))
-		}
+	for h := first; h < p.end; h++ {
+		l := int64(*p.slot(h))
 		b = binary.AppendVarint(b, l-last)
 		last = l
 	}

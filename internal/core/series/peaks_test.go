@@ -1,0 +1,180 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestALevelIsNeverLessThanWhatWasSeen(t *testing.T) {
+	for _, v := range []float64{2e-5, 0.001, 0.25, 1, 3.7, 1024, 1 << 30, 5e11, 1.7e14} {
+		got := LevelOf(v).Amount()
+		if got < v*(1-1e-12) || got > v*1.0008 {
+			t.Errorf("LevelOf(%g) stands for %g", v, got)
+		}
+	}
+	if got := LevelOf(0); got != 1 || LevelOf(math.NaN()) != 1 {
+		t.Errorf("nothing used is level %d, want 1: something was seen", got)
+	}
+	if got := Level(0).Amount(); got != 0 {
+		t.Errorf("level 0 stands for %g, want 0", got)
+	}
+	if LevelOf(1e300) != math.MaxUint16 {
+		t.Error("what is beyond the scale is not its end")
+	}
+}
+
+// peaksTwin is the obvious version.
+type peaksTwin struct {
+	room, newest, since int
+	hours               map[int]Level
+}
+
+func (p *peaksTwin) observe(hour int, v float64) {
+	if len(p.hours) == 0 {
+		p.since, p.newest = hour, hour
+	}
+	if hour <= p.newest-p.room {
+		return
+	}
+	p.since, p.newest = min(p.since, hour), max(p.newest, hour)
+	p.hours[hour] = max(p.hours[hour], LevelOf(v))
+}
+
+func (p *peaksTwin) at(hour int) Level {
+	if hour <= p.newest-p.room {
+		return 0
+	}
+	return p.hours[hour]
+}
+
+func (p *peaksTwin) max(from, before int) Level {
+	m := Level(0)
+	for h := from; h < before; h++ {
+		m = max(m, p.at(h))
+	}
+	return m
+}
+
+func drawPeaks(t *rapid.T, room int) (Peaks, peaksTwin) {
+	p, twin := NewPeaks(room), peaksTwin{room: room, hours: map[int]Level{}}
+	hour := rapid.IntRange(0, 500_000).Draw(t, "start")
+	for range rapid.IntRange(0, 60).Draw(t, "samples") {
+		hour = max(0, hour+rapid.SampledFrom([]int{0, 0, 1, 1, 2, 5, 30, 400, -1, -3, -40}).Draw(t, "step"))
+		v := rapid.Float64Range(0, 1e12).Draw(t, "amount")
+		p.Observe(hour, v)
+		twin.observe(hour, v)
+	}
+	return p, twin
+}
+
+func TestPeaksAgreeWithTheirTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		room := rapid.SampledFrom([]int{1, 2, 24, 26, 48, 336}).Draw(t, "room")
+		p, twin := drawPeaks(t, room)
+		if p.Empty() != (len(twin.hours) == 0) {
+			t.Fatalf("empty: %v", p.Empty())
+		}
+		if p.Empty() {
+			return
+		}
+		if p.Newest() != twin.newest || p.Since() != twin.since {
+			t.Fatalf("from %d to %d, want %d to %d", p.Since(), p.Newest(), twin.since, twin.newest)
+		}
+		for range 20 {
+			from := twin.newest + rapid.IntRange(-400, 5).Draw(t, "from")
+			before := from + rapid.IntRange(0, 400).Draw(t, "length")
+			if got, want := p.Max(from, before), twin.max(from, before); got != want {
+				t.Fatalf("Max(%d, %d) = %d, want %d", from, before, got, want)
+			}
+			if got, want := p.At(from), twin.at(from); got != want {
+				t.Fatalf("At(%d) = %d, want %d", from, got, want)
+			}
+		}
+		checkRoundTrip(t, &p)
+	})
+}
+
+func checkRoundTrip(t *rapid.T, p *Peaks) {
+	b, err := p.AppendBinary([]byte{7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := NewPeaks(p.Room())
+	rest, err := q.Unmarshal(append(b[1:], 1, 2))
+	if err != nil || len(rest) != 2 {
+		t.Fatalf("read back: %v, %d left", err, len(rest))
+	}
+	if q.Newest() != p.Newest() || q.Since() != p.Since() {
+		t.Fatalf("read back from %d to %d, want %d to %d", q.Since(), q.Newest(), p.Since(), p.Newest())
+	}
+	for h := p.Newest() - p.Room() - 2; h <= p.Newest()+1; h++ {
+		if p.At(h) != q.At(h) {
+			t.Fatalf("read back: hour %d is %d, want %d", h, q.At(h), p.At(h))
+		}
+	}
+}
+
+func TestMergedPeaksAreTheHigherOfEachHour(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, a := drawPeaks(t, 48)
+		q, b := drawPeaks(t, 48)
+		p.Merge(&q)
+		newest := max(p.Newest(), q.Newest())
+		for h := newest - 48; h <= newest; h++ {
+			want := max(a.at(h), b.at(h))
+			if h <= newest-48 {
+				want = 0
+			}
+			if got := p.At(h); got != want {
+				t.Fatalf("hour %d is %d, want %d", h, got, want)
+			}
+		}
+	})
+}
+
+func TestPeaksTakeLittleRoomAndNoGarbage(t *testing.T) {
+	p := NewPeaks(14 * 24)
+	hour := 0
+	for ; hour < 1000; hour++ {
+		p.Observe(hour, float64(hour))
+	}
+	if got := 2 * len(p.ring); got > 700 {
+		t.Errorf("two weeks take %d bytes, want at most 700", got)
+	}
+	if n := testing.AllocsPerRun(1000, func() { hour++; p.Observe(hour, 3) }); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+}
+
+func FuzzPeaksFromAnyBytes(f *testing.F) {
+	p := NewPeaks(48)
+	for h := range 60 {
+		p.Observe(1000+h, float64(h))
+	}
+	good, _ := p.AppendBinary(nil)
+	f.Add(good)
+	f.Add([]byte{})
+	f.Add([]byte{0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		q := NewPeaks(48)
+		if _, err := q.Unmarshal(data); err != nil {
+			if !q.Empty() {
+				t.Fatal("a refused checkpoint left something behind")
+			}
+			return
+		}
+		b, err := q.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := NewPeaks(48)
+		if _, err := again.Unmarshal(b); err != nil {
+			t.Fatalf("what was accepted does not round-trip: %v", err)
+		}
+	})
+}
