@@ -1,0 +1,317 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+)
+
+const (
+	mib   = 1 << 20
+	start = 1_372_629_804
+)
+
+// draw returns a workload with gaps, several pods and containers, and samples of one resource only.
+func draw(t *rapid.T) *Workload {
+	w := &Workload{Key: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}}
+	for i := range rapid.IntRange(1, 2).Draw(t, "pods") {
+		w.Pods = append(w.Pods, fmt.Sprint("cart-", i))
+	}
+	for i := range rapid.IntRange(1, 2).Draw(t, "containers") {
+		w.Containers = append(w.Containers, fmt.Sprint("c", i))
+	}
+	at, level := int64(start), 100.0
+	for range rapid.IntRange(1, 150).Draw(t, "samples") {
+		at += rapid.SampledFrom([]int64{0, 1, 60, 300, 300, 3600, 5 * 3600, 30 * 3600, 9 * 86400}).Draw(t, "step")
+		level = min(max(level*rapid.SampledFrom([]float64{1, 1, 1.1, 0.9, 3, 0.3}).Draw(t, "factor"), 1), 1e5)
+		w.Samples = append(w.Samples, Sample{
+			At: at, CPU: level / 100, Memory: level * mib,
+			Pod:       int32(rapid.IntRange(0, len(w.Pods)-1).Draw(t, "pod")),
+			Container: int16(rapid.IntRange(0, len(w.Containers)-1).Draw(t, "container")),
+			Has:       rapid.SampledFrom([]cluster.Set{cluster.Both, cluster.Both, cluster.Of(cluster.CPU), cluster.Of(cluster.Memory)}).Draw(t, "has"),
+		})
+	}
+	w.Sort()
+	return w
+}
+
+func TestNoProfileLooksAhead(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		rapid.Check(t, func(t *rapid.T) {
+			w := draw(t)
+			cut := w.Samples[rapid.IntRange(0, len(w.Samples)-1).Draw(t, "cut")].At + rapid.Int64Range(-400, 90_000).Draw(t, "after")
+			before := w.Between(0, cut)
+			other := *w // has other values from the cut on
+			other.Samples = slices.Clone(w.Samples)
+			for i := range other.Samples {
+				if s := &other.Samples[i]; s.At >= cut {
+					s.CPU, s.Memory = s.CPU*5+1, s.Memory*3
+				}
+			}
+			want := until(Run(w, p, RulesFor(p)), cut)
+			for name, x := range map[string]*Workload{"cut": &before, "changed": &other} {
+				if got := until(Run(x, p, RulesFor(p)), cut); !slices.Equal(got, want) {
+					t.Fatalf("%s: of the trace %s at %d, the changes before are\n%v, of the whole trace\n%v", p.Name, name, cut, got, want)
+				}
+			}
+		})
+	}
+}
+
+func until(changes []Change, cut int64) []Change {
+	n := 0
+	for n < len(changes) && changes[n].At <= cut {
+		n++
+	}
+	return changes[:n]
+}
+
+func TestRequestsChangeOncePerMinuteAndOnlyWhenTheyDiffer(t *testing.T) {
+	type id struct {
+		container int16
+		resource  cluster.Resource
+	}
+	for _, p := range recommend.Builtins() {
+		rapid.Check(t, func(t *rapid.T) {
+			w := draw(t)
+			last := map[id]Change{}
+			for _, c := range Run(w, p, RulesFor(p)) {
+				k := id{c.Container, c.Resource}
+				before, ok := last[k]
+				switch {
+				case c.Request <= 0:
+					t.Fatalf("%s requests %d", p.Name, c.Request)
+				case ok && before.At > c.At-60:
+					t.Fatalf("%s decides at %d and %d", p.Name, before.At, c.At)
+				case ok && before.Request == c.Request:
+					t.Fatalf("%s changes %d to itself", p.Name, c.Request)
+				case !ok && !slices.ContainsFunc(w.Samples, func(s Sample) bool {
+					return s.Container == c.Container && s.Has.Has(c.Resource) && s.At < c.At
+				}):
+					t.Fatalf("%s requests %s before any sample of it", p.Name, c.Resource)
+				}
+				last[k] = c
+			}
+		})
+	}
+}
+
+// steady is one container that uses the same for some days.
+func steady(days int, cores, bytes float64) *Workload {
+	w := &Workload{
+		Key:  cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"},
+		Pods: []string{"cart-0"}, Containers: []string{"app"},
+	}
+	for i := range days * 288 {
+		w.Samples = append(w.Samples, Sample{At: start + int64(i)*300, CPU: cores, Memory: bytes, Has: cluster.Both})
+	}
+	return w
+}
+
+func TestAKillIsAnsweredWithinAMinute(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		w := steady(10, 0.1, 500*mib)
+		k := len(w.Samples) - 10
+		w.Samples[k].Memory = 3000 * mib
+		killed := w.Samples[k].At
+		i := slices.IndexFunc(Run(w, p, RulesFor(p)), func(c Change) bool { return c.At > killed && c.Resource == cluster.Memory })
+		if i < 0 {
+			t.Fatalf("%s: no change after the kill", p.Name)
+		}
+		c := Run(w, p, RulesFor(p))[i]
+		if c.At > killed+60 || c.Request < 3000*mib {
+			t.Errorf("%s: %d s after a kill at 3000 MiB the request is %d MiB", p.Name, c.At-killed, c.Request/mib)
+		}
+	}
+}
+
+func TestDefaultWaitsTwelveHoursBetweenSmallChanges(t *testing.T) {
+	w := steady(6, 0.2, 500*mib)
+	for i := range w.Samples {
+		w.Samples[i].CPU = 0.2 + 0.3*float64(i)/float64(len(w.Samples)) // grows slowly
+	}
+	p, _ := recommend.Builtin("default")
+	var times []int64
+	for _, c := range Run(w, p, RulesFor(p)) {
+		if c.Resource == cluster.CPU {
+			times = append(times, c.At)
+		}
+	}
+	if len(times) < 4 {
+		t.Fatalf("%d changes of growing CPU", len(times))
+	}
+	for i := 1; i < len(times); i++ {
+		if times[i]-times[i-1] < 12*3600 {
+			t.Errorf("changes at %d and %d, less than 12 hours apart", times[i-1], times[i])
+		}
+	}
+}
+
+// measureTwin measures sample by sample and second by second what Measure does by steps.
+func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resource) map[int]Day {
+	var first, last int64 = -1, 0
+	for _, s := range w.Samples {
+		if s.Container == container {
+			if first < 0 {
+				first = s.At
+			}
+			last = s.At
+		}
+	}
+	unit := 1.0
+	if r == cluster.CPU {
+		unit = 0.001
+	}
+	request := func(at int64) float64 {
+		v := 0.0
+		for _, c := range changes {
+			if c.Container == container && c.Resource == r && c.At <= at {
+				v = float64(c.Request) * unit
+			}
+		}
+		return v
+	}
+	out := map[int]Day{}
+	values := map[int][]float64{}
+	for _, s := range w.Samples {
+		if s.Container != container || !s.Has.Has(r) {
+			continue
+		}
+		n := int((s.At - first) / 86400)
+		if n < Learning {
+			continue
+		}
+		v := s.Memory
+		if r == cluster.CPU {
+			v = s.CPU
+		}
+		d := out[n]
+		d.Number = n
+		d.Samples++
+		d.Used += v
+		if q := request(s.At); v > q {
+			d.Above++
+			d.Over += v - q
+		}
+		out[n] = d
+		values[n] = append(values[n], v)
+	}
+	for n, d := range out {
+		slices.Sort(values[n])
+		d.P95 = values[n][int(math.Ceil(0.95*float64(len(values[n]))))-1]
+		from := first + int64(n)*86400
+		to := min(from+86400, last+1)
+		marks := []int64{from, to}
+		for _, c := range changes {
+			if c.Container == container && c.Resource == r && c.At >= from && c.At < to {
+				d.Changes++
+				marks = append(marks, c.At)
+			}
+		}
+		slices.Sort(marks)
+		sum := 0.0
+		for i := 1; i < len(marks); i++ {
+			sum += request(marks[i-1]) * float64(marks[i]-marks[i-1])
+		}
+		d.Mean = sum / float64(to-from)
+		out[n] = d
+	}
+	return out
+}
+
+func TestMeasureAgreesWithItsTwin(t *testing.T) {
+	balanced, _ := recommend.Builtin("balanced")
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t)
+		changes := Run(w, balanced, RulesFor(balanced))
+		for _, sc := range Prepare(w).Measure(changes) {
+			want := measureTwin(w, changes, sc.Container, sc.Resource)
+			if len(sc.Days) != len(want) {
+				t.Fatalf("%d days, want %d", len(sc.Days), len(want))
+			}
+			for _, d := range sc.Days {
+				e := want[d.Number]
+				if d.Above != e.Above || d.Changes != e.Changes || d.Samples != e.Samples || d.P95 != e.P95 ||
+					!near(d.Mean, e.Mean) || !near(d.Over, e.Over) || !near(d.Used, e.Used) {
+					t.Fatalf("day %d of %s: %+v, want %+v", d.Number, sc.Resource, d, e)
+				}
+			}
+		}
+	})
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
+
+func TestFiguresOfAKnownTimeline(t *testing.T) {
+	w := steady(10, 1, 100*mib)
+	last := &w.Samples[len(w.Samples)-1]
+	last.Memory, last.CPU = 300*mib, 3
+	changes := []Change{
+		{At: start, Resource: cluster.CPU, Request: 2000},
+		{At: start, Resource: cluster.Memory, Request: 200 * mib},
+		{At: start + 9*86400, Resource: cluster.CPU, Request: 1000},
+	}
+	o := OutcomeOf(Prepare(w).Measure(changes), Prices{Core: 1, GiB: 10})
+	if o.Memory.Days != 2 || o.Memory.FreeDays != 0.5 || o.Memory.Above != 0.5 || o.Memory.MeanSlack != 0.5 || o.Memory.Changes != 0 {
+		t.Errorf("memory: %+v", o.Memory)
+	}
+	if o.CPU.MeanSlack != 0.25 || o.CPU.Changes != 0.5 || !near(o.CPU.Shortfall, 2.0/(2*288+2)) {
+		t.Errorf("CPU: %+v", o.CPU)
+	}
+	if f := o.CPU.Footprint; math.Abs(f-1.5) > 0.01 {
+		t.Errorf("footprint %g cores, want 1.5", f)
+	}
+	if want := PerMonth * (o.CPU.Footprint + 10*200.0/1024); !near(o.Money, want) {
+		t.Errorf("money %g, want %g", o.Money, want)
+	}
+}
+
+func TestTheWinnerIsTheCheapestThatIsSafeEnough(t *testing.T) {
+	outcome := func(free, money float64) Outcome {
+		return Outcome{Memory: Summary{Days: 100, FreeDays: free}, Money: money}
+	}
+	tests := map[string]struct {
+		of   []Outcome
+		want int
+	}{
+		"none":                     {nil, -1},
+		"too short to judge":       {[]Outcome{{Money: 1}}, -1},
+		"the cheapest of the safe": {[]Outcome{outcome(0.90, 1), outcome(1, 9), outcome(0.99, 5)}, 2},
+		"no safe one":              {[]Outcome{outcome(0.90, 1), outcome(0.95, 9)}, 1},
+		"equals":                   {[]Outcome{outcome(1, 3), outcome(1, 3)}, 0},
+	}
+	for name, tt := range tests {
+		if got := Best(tt.of, DefaultTolerance()); got != tt.want {
+			t.Errorf("%s: %d wins, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// Two sizes: time grows as the data do.
+func BenchmarkReplay(b *testing.B) {
+	for _, days := range []int{10, 40} {
+		w := steady(days, 0.1, 300*mib)
+		for i := range w.Samples {
+			w.Samples[i].Memory = float64(200+100*(i*i%7)) * mib
+			w.Samples[i].CPU = 0.1 + 0.1*float64(i*i%11)
+		}
+		for _, p := range recommend.Builtins() {
+			b.Run(fmt.Sprintf("%s/%dd", p.Name, days), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Run(w, p, RulesFor(p))
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(w.Samples)), "ns/sample")
+			})
+		}
+	}
+}
