@@ -1,0 +1,160 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/replay"
+)
+
+const head = "time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n"
+
+// write puts files into a new folder; names ending in .gz are compressed.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		data := []byte(text)
+		if strings.HasSuffix(name, ".gz") {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			z.Write(data)
+			z.Close()
+			data = b.Bytes()
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestReadsAFolderOfTraces(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.csv": head +
+			"1372629804,shop,Deployment,web,web-0,app,0.5,\n" +
+			"1372629804,shop,Deployment,web,web-1,app,0.25,1048576\n" +
+			"2013-06-30T22:08:24Z,shop,Deployment,web,web-0,app,0,0\n" +
+			"1372630404,shop,Deployment,web,web-0,app,,\n",
+		"b.csv.gz": head + "1372629800,shop,Deployment,web,web-1,proxy,1e-3,5\n" + "1372629804,lab,Job,run,run-x,main,1,2\n",
+		"c.txt":    "not a trace",
+	})
+	ws, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ws) != 2 || ws[0].Key.Name != "run" || ws[0].Key.Group != "batch" {
+		t.Fatalf("read %v", ws)
+	}
+	w := ws[1]
+	want := []replay.Sample{
+		{At: 1372629800, CPU: 0.001, Memory: 5, Pod: 1, Container: 1, Has: cluster.Both},
+		{At: 1372629804, CPU: 0.5, Pod: 0, Container: 0, Has: cluster.Of(cluster.CPU)},
+		{At: 1372629804, CPU: 0.25, Memory: 1048576, Pod: 1, Container: 0, Has: cluster.Both},
+		{At: 1372630104, Pod: 0, Container: 0, Has: cluster.Both},
+	}
+	if len(w.Samples) != len(want) {
+		t.Fatalf("%d samples, want %d: an empty cell is no sample, 0 is one", len(w.Samples), len(want))
+	}
+	for i := range want {
+		if w.Samples[i] != want[i] {
+			t.Errorf("sample %d is %+v, want %+v", i, w.Samples[i], want[i])
+		}
+	}
+}
+
+func TestBadInputIsNamedByFileAndLine(t *testing.T) {
+	row := "1372629804,shop,Deployment,web,web-0,app,0.5,1\n"
+	tests := map[string]struct{ text, want string }{
+		"empty":            {"", "t.csv: the file is empty"},
+		"only a header":    {head, "no samples in it"},
+		"missing columns":  {"time,namespace,kind,name,pod,container,cpu_cores\n", "t.csv:1: column memory_bytes is missing"},
+		"no header":        {row, "t.csv:1: column time, namespace"},
+		"column twice":     {"time,time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n", "t.csv:1: column time stands twice"},
+		"short row":        {head + row + "1372630104,shop,Deployment\n", "t.csv:3: 3 fields, but the first line names 8 columns"},
+		"broken quotes":    {head + "1372629804,\"shop,Deployment,web,web-0,app,0.5,1\n", "t.csv:2: "},
+		"unsorted":         {head + row + "1372629504,shop,Deployment,web,web-0,app,0.5,1\n", "t.csv:3: time goes back: 1372629504 after 1372629804 (line 2)"},
+		"duplicate":        {head + row + row, "t.csv:3: a second row for time 1372629804"},
+		"negative CPU":     {head + "1372629804,shop,Deployment,web,web-0,app,-0.5,1\n", "t.csv:2: cpu_cores -0.5 is negative"},
+		"negative memory":  {head + "1372629804,shop,Deployment,web,web-0,app,0.5,-1\n", "t.csv:2: memory_bytes -1 is negative"},
+		"absurd CPU":       {head + "1372629804,shop,Deployment,web,web-0,app,1e9,1\n", "t.csv:2: cpu_cores 1e9 is more than any machine has"},
+		"absurd memory":    {head + "1372629804,shop,Deployment,web,web-0,app,1,1e18\n", "t.csv:2: memory_bytes 1e18 is more than any machine has"},
+		"not a number":     {head + "1372629804,shop,Deployment,web,web-0,app,NaN,1\n", `t.csv:2: cpu_cores "NaN" is not a number`},
+		"not a time":       {head + "yesterday,shop,Deployment,web,web-0,app,1,1\n", `t.csv:2: time "yesterday" is neither`},
+		"milliseconds":     {head + "1372629804000,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 1372629804000 is not between 1970 and 2200"},
+		"no name":          {head + "1372629804,shop,Deployment,,web-0,app,1,1\n", "t.csv:2: name is empty"},
+		"no sample at all": {head + "1372629804,shop,Deployment,web,web-0,app,,\n", "no samples in it"},
+	}
+	for name, tt := range tests {
+		_, err := Read(filepath.Join(write(t, map[string]string{"t.csv": tt.text}), "t.csv"))
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if e := (*Error)(nil); !errors.As(err, &e) {
+			t.Errorf("%s: %T says no file", name, err)
+		}
+	}
+}
+
+func TestAContainerIsInOneFile(t *testing.T) {
+	row := "1372629804,shop,Deployment,web,web-0,app,0.5,1\n"
+	_, err := Read(write(t, map[string]string{"a.csv": head + row, "b.csv": head + row}))
+	if err == nil || !strings.Contains(err.Error(), "b.csv:2: container app of pod web-0 is in ") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAPathThatIsNoTrace(t *testing.T) {
+	dir := write(t, map[string]string{"broken.csv.gz": "x", "empty.txt": ""})
+	if err := os.WriteFile(filepath.Join(dir, "broken.csv.gz"), []byte("plain text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "none.csv.gz"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "broken.csv.gz"): "broken.csv.gz: gzip: invalid header",
+		filepath.Join(dir, "none.csv.gz"):   "none.csv.gz: the file is empty",
+		filepath.Join(dir, "nowhere"):       "no such file",
+		t.TempDir():                         "no *.csv or *.csv.gz in this folder",
+	} {
+		if _, err := Read(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(head + "1372629804,shop,Deployment,web,web-0,app,0.5,1\n1372629805,shop,Deployment,web,web-0,app,,3\n")
+	f.Add(head + "2013-06-30T22:08:24Z,a,b,c,\"d\"\"\ne\",f,1e-5,9e13\n")
+	f.Add("memory_bytes,cpu_cores,container,pod,name,kind,namespace,time,extra\n1,2,c,p,n,k,ns,1372629804,x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		r := reader{workloads: map[cluster.Workload]*workload{}, name: "t.csv"}
+		if err := r.rows(strings.NewReader(text)); err != nil {
+			if e := (*Error)(nil); !errors.As(err, &e) || e.File != "t.csv" {
+				t.Fatalf("%v says no file", err)
+			}
+			return
+		}
+		ws, err := r.finish("t.csv")
+		if err != nil {
+			return
+		}
+		for _, w := range ws {
+			for i, s := range w.Samples {
+				if s.Has.Empty() || s.CPU < 0 || s.Memory < 0 || i > 0 && s.At < w.Samples[i-1].At {
+					t.Fatalf("accepted %+v", s)
+				}
+			}
+		}
+	})
+}
