@@ -41,7 +41,7 @@ var (
 	}
 	ControlPlane = Artifact{
 		Name: "controlplane", Dir: ".", Package: "./cmd/controlplane",
-		Sources: []string{"go.mod", "go.sum", "cmd/controlplane", "internal/demand", "internal/machine", "internal/node", "internal/scenario"},
+		Sources: []string{"go.mod", "go.sum", "cmd/controlplane", "internal/demand", "internal/engine", "internal/machine", "internal/node", "internal/scenario"},
 		Flags:   []string{"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion},
 	}
 	MetricsServer = Artifact{Name: "metrics-server", Dir: "metricsserver", Package: ".", Sources: []string{"metricsserver"}, Flags: []string{"-ldflags", "-s -w"}}

@@ -385,7 +385,7 @@ func (c *Cluster) describeParts(controlplane, metricsserver string) {
 		"--initial-cluster=localcluster="+peer, "--force-new-cluster="+fmt.Sprint(exists(c.path("etcd", "member"))),
 		"--log-level=warn", "--quota-backend-bytes=1073741824", "--auto-compaction-mode=periodic", "--auto-compaction-retention=30m")
 
-	c.part("kube-apiserver", 5*time.Second, func(ctx context.Context) error { return c.admin.do(ctx, http.MethodGet, "/readyz", "", nil, nil) },
+	c.part("kube-apiserver", 2*time.Second, func(ctx context.Context) error { return c.admin.do(ctx, http.MethodGet, "/readyz", "", nil, nil) },
 		controlplane, "kube-apiserver",
 		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.APIServer),
 		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", // it refuses to advertise 127.0.0.1

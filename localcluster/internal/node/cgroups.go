@@ -16,12 +16,12 @@ import (
 	qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"podfit.dev/podfit/localcluster/internal/engine"
 )
 
 const (
-	cgroupRoot = "/kubepods"
-	podPrefix  = "pod"
-	cpuPeriod  = 100000 // microseconds
+	podPrefix = "pod"
+	cpuPeriod = 100000 // microseconds
 
 	unlimitedMemory = int64(9223372036854771712) // as cgroups word it
 	unlimitedCPU    = int64(-1)
@@ -47,7 +47,7 @@ func newCgroups(capacity, reserved v1.ResourceList) *cgroups {
 }
 
 func (g *cgroups) NewPodContainerManager() cm.PodContainerManager         { return podCgroups{cgroups: g} }
-func (g *cgroups) GetPodCgroupRoot() string                               { return cgroupRoot }
+func (g *cgroups) GetPodCgroupRoot() string                               { return engine.CgroupRoot }
 func (g *cgroups) GetNodeAllocatableReservation() v1.ResourceList         { return g.reserved.DeepCopy() }
 func (g *cgroups) SystemCgroupsLimit() v1.ResourceList                    { return v1.ResourceList{} }
 func (g *cgroups) UpdateQOSCgroups(klog.Logger) error                     { return nil }
@@ -83,7 +83,7 @@ func (noMemory) GetPodCgroupMemoryUsage(*v1.Pod) (uint64, error) {
 }
 
 func (g podCgroups) GetPodContainerName(pod *v1.Pod) (cm.CgroupName, string) {
-	name := cm.CgroupName{strings.TrimPrefix(cgroupRoot, "/")}
+	name := cm.CgroupName{strings.TrimPrefix(engine.CgroupRoot, "/")}
 	switch qos.GetPodQOS(pod) {
 	case v1.PodQOSBurstable:
 		name = append(name, "burstable")
@@ -136,7 +136,7 @@ func (g podCgroups) GetAllPodsFromCgroups() (map[types.UID]cm.CgroupName, error)
 func (g podCgroups) IsPodCgroup(path string) (bool, types.UID) {
 	parts := strings.Split(path, "/")
 	uid, ok := strings.CutPrefix(parts[len(parts)-1], podPrefix)
-	return ok && strings.HasPrefix(path, cgroupRoot+"/"), types.UID(uid)
+	return ok && strings.HasPrefix(path, engine.CgroupRoot+"/"), types.UID(uid)
 }
 
 func (g podCgroups) GetPodCgroupConfig(pod *v1.Pod, _ v1.ResourceName) (*cm.ResourceConfig, error) {

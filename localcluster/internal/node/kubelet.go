@@ -36,6 +36,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/mount-utils"
+	"podfit.dev/podfit/localcluster/internal/engine"
 )
 
 // Reserved for the system on each node: the reason why a node's allocatable is less than its capacity.
@@ -46,7 +47,7 @@ const (
 )
 
 // startKubelet runs a node's kubelet until the process ends: a kubelet cannot be stopped otherwise.
-func startKubelet(ctx context.Context, c Config, n Node, r *Runtime) error {
+func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) error {
 	kubeconfig, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", n.Kubeconfig, err)
@@ -74,7 +75,7 @@ func startKubelet(ctx context.Context, c Config, n Node, r *Runtime) error {
 	}
 	deps := &kubelet.Dependencies{
 		KubeClient: client, EventClient: client.CoreV1(), HeartbeatClient: heartbeatClient,
-		RemoteRuntimeService: r, RemoteImageService: newImages(), CAdvisorInterface: observer{r, time.Now()},
+		RemoteRuntimeService: r, RemoteImageService: engine.NewImages(), CAdvisorInterface: observer{r, n.Name, c.Cores, c.Memory, time.Now()},
 		ContainerManager: newCgroups(resources(int64(c.Cores)*1000, c.Memory), resources(reservedMilliCPU, reservedMemory+100<<20)),
 		OSInterface:      &containertest.FakeOS{}, Mounter: &mount.FakeMounter{}, Subpather: &subpath.FakeSubpath{},
 		HostUtil: hostutil.NewFakeHostUtil(nil), OOMAdjuster: oom.NewFakeOOMAdjuster(), VolumePlugins: volumePlugins(),
@@ -115,6 +116,7 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 	s.CgroupsPerQOS, s.CgroupRoot = true, "/"
 	s.MaxOpenFiles = 4096
 	s.EnableControllerAttachDetach, s.MakeIPTablesUtilChains, s.ResolverConfig = false, false, ""
+	s.ClusterDNS, s.ClusterDomain = []string{"10.0.0.10"}, "cluster.local" // nobody is there, but pods expect one
 	s.RegisterNode, s.MaxPods = true, 250
 	s.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
 	s.NodeStatusUpdateFrequency = metav1.Duration{Duration: 10 * time.Second}

@@ -14,23 +14,18 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubelettypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"podfit.dev/podfit/localcluster/internal/engine"
 	"podfit.dev/podfit/localcluster/internal/scenario"
-)
-
-// The commands by which the kubelet asks a simulated container how it is.
-var (
-	askReady = []string{"simulated", "ready?"}
-	askAlive = []string{"simulated", "alive?"}
 )
 
 // podSource is the kubelet's usual source of pods, the API server, with two additions: the runtime learns owners and
 // current annotations, and nothing that the kubelet sees makes it open a connection to a pod.
-func podSource(ctx context.Context, client clientset.Interface, node string, c *config.PodConfig, r *Runtime) {
+func podSource(ctx context.Context, client clientset.Interface, node string, c *config.PodConfig, r *engine.Runtime) {
 	config.NewSourceApiserver(klog.FromContext(ctx), client, types.NodeName(node), func() bool { return true },
 		onTheWay(c.Channel(ctx, kubelettypes.ApiserverSource), func(pods []*v1.Pod) {
-			known := map[string]pod{}
+			known := map[string]engine.Pod{}
 			for i, p := range pods {
-				known[string(p.UID)] = pod{owner: owner(p), labels: p.Labels, annotations: p.Annotations}
+				known[string(p.UID)] = engine.Pod{Owner: owner(p), Labels: p.Labels, Annotations: p.Annotations}
 				pods[i] = withoutNetwork(p)
 			}
 			r.Learn(known)
@@ -64,13 +59,13 @@ func withoutNetwork(p *v1.Pod) *v1.Pod {
 	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			ask(c.ReadinessProbe, askReady)
-			ask(c.StartupProbe, askReady)
-			ask(c.LivenessProbe, askAlive)
+			ask(c.ReadinessProbe, engine.AskReady)
+			ask(c.StartupProbe, engine.AskReady)
+			ask(c.LivenessProbe, engine.AskAlive)
 			if c.Lifecycle != nil {
 				for _, h := range []*v1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
 					if h != nil {
-						*h = v1.LifecycleHandler{Exec: &v1.ExecAction{Command: askAlive}}
+						*h = v1.LifecycleHandler{Exec: &v1.ExecAction{Command: engine.AskAlive}}
 					}
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"podfit.dev/podfit/localcluster/internal/engine"
 	"podfit.dev/podfit/localcluster/internal/machine"
 	"podfit.dev/podfit/localcluster/internal/scenario"
 )
@@ -24,7 +25,7 @@ type Config struct {
 	Nodes        []Node          `json:"nodes"`
 	Cores        int             `json:"cores"`  // of each node
 	Memory       int64           `json:"memory"` // bytes, of each node
-	Clock        Clock           `json:"clock"`
+	Clock        engine.Clock    `json:"clock"`
 	Scenario     string          `json:"scenario"` // a file, or none
 	ServingCert  string          `json:"servingCert"`
 	ServingKey   string          `json:"servingKey"`
@@ -51,7 +52,7 @@ func Run(ctx context.Context, file string) error {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
-	stage := &Stage{}
+	stage := &engine.Stage{}
 	if c.Scenario != "" {
 		text, err := os.ReadFile(c.Scenario)
 		if err != nil {
@@ -68,10 +69,10 @@ func Run(ctx context.Context, file string) error {
 	}
 	allowManyKubelets()
 
-	var runtimes []*Runtime
+	var runtimes []*engine.Runtime
 	for _, n := range c.Nodes {
 		m := &machine.Machine{Cores: float64(c.Cores), Memory: c.Memory}
-		r := newRuntime(n.Name, n.Index, m, c.Clock, stage)
+		r := engine.NewRuntime(n.Name, n.Index, m, c.Clock, stage)
 		if err := startKubelet(ctx, c, n, r); err != nil {
 			return fmt.Errorf("start the kubelet of %s: %w", n.Name, err)
 		}
@@ -81,7 +82,7 @@ func Run(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: control(c.Clock, stage, runtimes), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: engine.Control(c.Clock, stage, runtimes), ReadHeaderTimeout: 10 * time.Second}
 	go server.Serve(listener)
 	defer server.Close()
 

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package engine
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// imageMount is where the images of a simulated node seem to lie.
-const imageMount = "/simulated/images"
+// ImageMount is where the images of a simulated node seem to lie.
+const ImageMount = "/simulated/images"
 
 // Images has every image that is asked for, but those whose name contains "missing".
 type Images struct {
@@ -23,7 +23,8 @@ type Images struct {
 	pulled map[string]bool
 }
 
-func newImages() *Images { return &Images{pulled: map[string]bool{}} }
+// NewImages is an empty store.
+func NewImages() *Images { return &Images{pulled: map[string]bool{}} }
 
 // ListImages lists what was pulled.
 func (s *Images) ListImages(context.Context, *api.ImageFilter) ([]*api.Image, error) {
@@ -68,7 +69,7 @@ func (s *Images) RemoveImage(_ context.Context, spec *api.ImageSpec) error {
 // ImageFsInfo says that images need next to no space.
 func (s *Images) ImageFsInfo(context.Context) (*api.ImageFsInfoResponse, error) {
 	usage := []*api.FilesystemUsage{{
-		Timestamp: time.Now().UnixNano(), FsId: &api.FilesystemIdentifier{Mountpoint: imageMount},
+		Timestamp: time.Now().UnixNano(), FsId: &api.FilesystemIdentifier{Mountpoint: ImageMount},
 		UsedBytes: &api.UInt64Value{Value: 1 << 20}, InodesUsed: &api.UInt64Value{Value: 100},
 	}}
 	return &api.ImageFsInfoResponse{ImageFilesystems: usage, ContainerFilesystems: usage}, nil

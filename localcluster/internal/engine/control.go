@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package engine
 
 import (
 	"cmp"
@@ -59,7 +59,7 @@ func (r *Runtime) reports(now time.Time) []Report {
 		meta := c.sandbox.config.Metadata
 		limits := limitsOf(c.limits)
 		report := Report{
-			Namespace: meta.Namespace, Pod: meta.Name, Container: c.config.Metadata.Name, UID: meta.Uid, Node: r.node, Owner: r.pods[meta.Uid].owner,
+			Namespace: meta.Namespace, Pod: meta.Name, Container: c.config.Metadata.Name, UID: meta.Uid, Node: r.node, Owner: r.pods[meta.Uid].Owner,
 			State: "created", Reason: c.reason, ExitCode: c.exit, Restarts: c.config.Metadata.Attempt, OOMKills: r.ooms[c.key()],
 			CPULimit: limits.CPU, CPUShares: limits.Shares, MemoryLimit: limits.Memory,
 		}
@@ -78,7 +78,7 @@ func (r *Runtime) reports(now time.Time) []Report {
 	return all
 }
 
-// control is the door for tests and demos:
+// Control is the door for tests and demos:
 //
 //	GET /containers             every container's Report
 //	GET /clock                  the scenario's time
@@ -86,7 +86,7 @@ func (r *Runtime) reports(now time.Time) []Report {
 //	PUT /demands/{ns}/{pod}/{container}     a Script: sets an override; the pod's name may end with *
 //	DELETE /demands/{ns}/{pod}/{container}  takes it back
 //	PUT /scenario               a scenario file, instead of the one before
-func control(clock Clock, stage *Stage, runtimes []*Runtime) http.Handler {
+func Control(clock Clock, stage *Stage, runtimes []*Runtime) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containers", func(w http.ResponseWriter, _ *http.Request) {
 		all := []Report{}

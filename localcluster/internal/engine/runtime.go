@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package engine
 
 import (
 	"context"
@@ -33,6 +33,12 @@ const (
 	labelContainer = "io.kubernetes.container.name"
 )
 
+// The commands by which a kubelet asks a simulated container how it is. Other commands do nothing, with success.
+var (
+	AskReady = []string{"simulated", "ready?"}
+	AskAlive = []string{"simulated", "alive?"}
+)
+
 // A Clock is the time of the scenario, which may run faster than that of the world.
 type Clock struct {
 	Epoch time.Time `json:"epoch"` // when the scenario began
@@ -49,20 +55,21 @@ func (c Clock) At(now time.Time) time.Duration {
 type Runtime struct {
 	cri.RuntimeService // what a simulated runtime has no use for is not implemented, see unimplemented
 
-	node  string
-	clock Clock
-	stage *Stage
-	ips   addresses
+	node   string
+	clock  Clock
+	stage  *Stage
+	booted time.Time
+	ips    addresses
 
 	mu         sync.Mutex
 	machine    *machine.Machine
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	pods       map[string]pod // by UID
+	pods       map[string]Pod // by UID
 	ooms       map[string]int // by namespace/pod/container
 	ticked     time.Time
-	seen       int // the version of the stage when wishes were last chosen
-	cpuSeconds float64
+	seen       int     // the version of the stage when wishes were last chosen
+	cpuSeconds float64 // of containers that have ended
 }
 
 type sandbox struct {
@@ -87,24 +94,26 @@ type container struct {
 	runs     *machine.Container
 }
 
-// A pod is what the API server says of a pod that the container runtime is not told.
-type pod struct {
-	owner       string
-	labels      map[string]string
-	annotations map[string]string
+// A Pod is what the API server says of a pod that the container runtime is not told.
+type Pod struct {
+	Owner       string
+	Labels      map[string]string
+	Annotations map[string]string
 }
 
-func newRuntime(node string, index int, m *machine.Machine, clock Clock, stage *Stage) *Runtime {
+// NewRuntime is the runtime of one node of many.
+func NewRuntime(node string, index int, m *machine.Machine, clock Clock, stage *Stage) *Runtime {
 	return &Runtime{
 		RuntimeService: unimplemented{},
 		node:           node,
 		clock:          clock,
 		stage:          stage,
+		booted:         time.Now(),
 		ips:            addresses{first: index * addressesPerNode, taken: map[string]bool{}},
 		machine:        m,
 		sandboxes:      map[string]*sandbox{},
 		containers:     map[string]*container{},
-		pods:           map[string]pod{},
+		pods:           map[string]Pod{},
 		ooms:           map[string]int{},
 		ticked:         time.Now(),
 	}
@@ -136,7 +145,7 @@ func (r *Runtime) Tick(now time.Time) {
 }
 
 // Learn notes what the API server says about the node's pods.
-func (r *Runtime) Learn(pods map[string]pod) {
+func (r *Runtime) Learn(pods map[string]Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pods = pods
@@ -153,11 +162,11 @@ func (r *Runtime) cast(c *container) {
 	meta := c.sandbox.config.Metadata
 	known, ok := r.pods[meta.Uid]
 	if !ok {
-		known = pod{labels: c.sandbox.config.Labels, annotations: c.sandbox.config.Annotations}
+		known = Pod{Labels: c.sandbox.config.Labels, Annotations: c.sandbox.config.Annotations}
 	}
 	wish, err := r.stage.Wish(scenario.Container{
 		Namespace: meta.Namespace, Pod: meta.Name, Name: c.config.Metadata.Name,
-		Owner: known.owner, Labels: known.labels, Annotations: known.annotations,
+		Owner: known.Owner, Labels: known.Labels, Annotations: known.Annotations,
 	})
 	if err != nil {
 		c.log(time.Now(), "what to simulate is not clear: %v", err)
@@ -384,7 +393,7 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	return nil
 }
 
-// ExecSync answers probes, which all come as commands; see withoutNetwork. Other commands do nothing, with success.
+// ExecSync answers probes, which all come as commands.
 func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ time.Duration) ([]byte, []byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -392,7 +401,7 @@ func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ tim
 	if !ok || c.state != api.ContainerState_CONTAINER_RUNNING {
 		return nil, nil, notFound("running container", id)
 	}
-	if slices.Equal(command, askReady) && !c.runs.Ready(r.clock.At(time.Now())) {
+	if slices.Equal(command, AskReady) && !c.runs.Ready(r.clock.At(time.Now())) {
 		return []byte("not ready yet"), nil, exec.CodeExitError{Err: fmt.Errorf("not ready yet"), Code: 1}
 	}
 	return nil, nil, nil
@@ -439,7 +448,7 @@ func (r *Runtime) stats(c *container) *api.ContainerStats {
 			UsageNanoCores:       &api.UInt64Value{Value: uint64(c.runs.CPU * 1e9)}},
 		Memory: &api.MemoryUsage{Timestamp: at,
 			WorkingSetBytes: &api.UInt64Value{Value: memory}, UsageBytes: &api.UInt64Value{Value: memory}, RssBytes: &api.UInt64Value{Value: memory}},
-		WritableLayer: &api.FilesystemUsage{Timestamp: at, FsId: &api.FilesystemIdentifier{Mountpoint: imageMount},
+		WritableLayer: &api.FilesystemUsage{Timestamp: at, FsId: &api.FilesystemIdentifier{Mountpoint: ImageMount},
 			UsedBytes: &api.UInt64Value{Value: 4096}, InodesUsed: &api.UInt64Value{Value: 1}},
 	}
 }

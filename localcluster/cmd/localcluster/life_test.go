@@ -1,0 +1,492 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"podfit.dev/podfit/localcluster/internal/launch"
+)
+
+// TestClusterLife runs a real cluster, from its start to several ends. If the executables are not built yet it
+// builds them, which takes longer than a test may by default: run `localcluster build` before, or set -timeout.
+func TestClusterLife(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "localcluster")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	state := t.TempDir()
+
+	c := launchCluster(t, binary, state)
+	t.Run("pods run and have metrics", c.podsRunAndHaveMetrics)
+	t.Run("resize in place", c.resizeInPlace)
+	t.Run("resize is deferred while the node is full", c.deferred)
+	t.Run("a memory limit is not lowered below the use", c.decreaseRefused)
+	t.Run("OOM kills are real enough", c.oomKilled)
+	t.Run("jobs complete", c.jobsComplete)
+	t.Run("users have the rights that they are given", c.users)
+	t.Run("the API server comes back", c.apiServerComesBack)
+	t.Run("nodes come back", c.nodesComeBack)
+	if err := c.end(syscall.SIGTERM); err != nil {
+		t.Errorf("after SIGTERM it ends with %v", err)
+	}
+	if _, err := os.Stat(c.ready); !os.IsNotExist(err) {
+		t.Error("the ready file is left behind")
+	}
+
+	c = launchCluster(t, binary, state)
+	t.Run("objects survive", c.objectsSurvive)
+	c.kill(c.part("kube-scheduler").PID, syscall.SIGKILL)
+	if err := c.ended(); err == nil {
+		t.Error("after the crash of a part it ends without an error")
+	}
+	if out := c.output(); !strings.Contains(out, "kube-scheduler ended by itself") {
+		t.Errorf("after the crash of a part it says:\n%s", out)
+	}
+
+	c = launchCluster(t, binary, state)
+	if err := c.end(syscall.SIGKILL); err == nil {
+		t.Error("SIGKILL has no effect")
+	}
+}
+
+func (c *cluster) podsRunAndHaveMetrics(t *testing.T) {
+	nodes, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 2 || !nodes.Items[0].Status.Allocatable.Cpu().Equal(resource.MustParse("1900m")) {
+		t.Fatalf("nodes: %v, %v", nodes.Items, err)
+	}
+	c.create(t, podOf("web", "", "cpu=250m memory=200Mi"), "100m", "300Mi")
+	eventually(t, "metrics of the pod", func() error {
+		var m struct {
+			Containers []struct{ Usage v1.ResourceList }
+		}
+		text, err := c.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/web").DoRaw(t.Context())
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &m); err != nil {
+			return err
+		}
+		cpu, memory := m.Containers[0].Usage.Cpu().MilliValue(), m.Containers[0].Usage.Memory().Value()
+		if cpu < 240 || cpu > 260 || memory != 200<<20 {
+			return fmt.Errorf("%dm CPU and %d bytes", cpu, memory)
+		}
+		return nil
+	})
+	log, err := c.CoreV1().Pods("default").GetLogs("web", &v1.PodLogOptions{}).DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(log), "starts") {
+		t.Errorf("log: %q, %v", log, err)
+	}
+}
+
+func (c *cluster) resizeInPlace(t *testing.T) {
+	before := c.create(t, podOf("grow", "", "cpu=900m memory=100Mi"), "100m", "200Mi")
+	c.resize(t, "grow", "200m", "400Mi")
+	eventually(t, "the resize", func() error {
+		p := c.pod(t, "grow")
+		s := p.Status.ContainerStatuses[0]
+		if s.Resources == nil || s.Resources.Limits.Memory().String() != "400Mi" || s.Resources.Requests.Cpu().String() != "200m" || s.AllocatedResources.Cpu().String() != "200m" {
+			return fmt.Errorf("status: %+v", s)
+		}
+		if p.UID != before.UID || s.RestartCount != 0 || s.ContainerID != before.Status.ContainerStatuses[0].ContainerID {
+			t.Fatalf("it was not in place: %+v", s)
+		}
+		return nil
+	})
+	if r := c.reportOf(t, "grow"); r.MemoryLimit != 400<<20 || r.CPUShares != 204 {
+		t.Errorf("the container runs with %+v", r)
+	}
+	err := c.tryResize(t, "grow", "6", "400Mi")
+	if err == nil || !strings.Contains(err.Error(), "node didn't have enough allocatable resources") {
+		t.Errorf("a resize above the node's size: %v", err)
+	}
+}
+
+func (c *cluster) deferred(t *testing.T) {
+	c.create(t, podOf("blocker", "node-2", ""), "1500m", "100Mi")
+	c.create(t, podOf("waiting", "node-2", ""), "100m", "100Mi")
+	c.resize(t, "waiting", "1", "100Mi")
+	eventually(t, "Deferred", func() error { return c.condition(t, "waiting", v1.PodResizePending, "Deferred") })
+	if err := c.CoreV1().Pods("default").Delete(t.Context(), "blocker", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the resize when there is room", func() error {
+		if got := c.pod(t, "waiting").Status.ContainerStatuses[0].Resources.Requests.Cpu().String(); got != "1" {
+			return fmt.Errorf("it has %s", got)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) decreaseRefused(t *testing.T) {
+	c.create(t, podOf("big", "", "memory=200Mi"), "100m", "400Mi")
+	eventually(t, "the use of memory", func() error {
+		if r := c.reportOf(t, "big"); r.Memory != 200<<20 {
+			return fmt.Errorf("%d bytes in use", r.Memory)
+		}
+		return nil
+	})
+	c.resize(t, "big", "100m", "100Mi")
+	eventually(t, "the refusal", func() error { return c.condition(t, "big", v1.PodResizeInProgress, "Error") })
+	if s := c.pod(t, "big").Status.ContainerStatuses[0]; s.Resources.Limits.Memory().String() != "400Mi" || s.RestartCount != 0 {
+		t.Errorf("status: %+v", s)
+	}
+}
+
+func (c *cluster) oomKilled(t *testing.T) {
+	c.create(t, podOf("hog", "", "memory=ramp(50Mi,300Mi,4s)"), "100m", "200Mi")
+	eventually(t, "OOM kills", func() error {
+		s := c.pod(t, "hog").Status.ContainerStatuses[0]
+		last := s.LastTerminationState.Terminated
+		if s.RestartCount < 2 || last == nil || last.Reason != "OOMKilled" || last.ExitCode != 137 {
+			return fmt.Errorf("status: %+v", s)
+		}
+		return nil
+	})
+	if r := c.reportOf(t, "hog"); r.OOMKills < 2 {
+		t.Errorf("%d OOM kills counted", r.OOMKills)
+	}
+}
+
+func (c *cluster) jobsComplete(t *testing.T) {
+	p := podOf("job", "", "exit=after=1s,code=0")
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	fill(p, "100m", "100Mi")
+	if _, err := c.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "completion", func() error {
+		if phase := c.pod(t, "job").Status.Phase; phase != v1.PodSucceeded {
+			return fmt.Errorf("it is %s", phase)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) users(t *testing.T) {
+	text := c.get(t, "/kubeconfig?user=system:serviceaccount:kube-system:metrics-server&group=system:serviceaccounts&group=system:authenticated")
+	limited := client(t, text)
+	if _, err := limited.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("pods: %v", err)
+	}
+	if _, err := limited.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("secrets: %v", err)
+	}
+}
+
+func (c *cluster) apiServerComesBack(t *testing.T) {
+	c.post(t, "/parts/kube-apiserver/stop")
+	if c.part("kube-apiserver").State != "stopped" {
+		t.Error("it runs on")
+	}
+	if _, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("it answers on")
+	}
+	c.post(t, "/parts/kube-apiserver/start")
+	c.create(t, podOf("after", "", ""), "10m", "50Mi")
+	if s := c.pod(t, "grow").Status.ContainerStatuses[0]; s.RestartCount != 0 {
+		t.Errorf("a pod of before is %+v", s)
+	}
+}
+
+func (c *cluster) nodesComeBack(t *testing.T) {
+	id := c.pod(t, "grow").Status.ContainerStatuses[0].ContainerID
+	c.post(t, "/parts/nodes/kill")
+	c.post(t, "/parts/nodes/start")
+	eventually(t, "the pod, in a new container", func() error {
+		p := c.pod(t, "grow")
+		if s := p.Status.ContainerStatuses[0]; s.ContainerID == id || !s.Ready || s.Resources.Limits.Memory().String() != "400Mi" {
+			return fmt.Errorf("status: %+v", s)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) objectsSurvive(t *testing.T) {
+	eventually(t, "the pod of before", func() error {
+		if s := c.pod(t, "web").Status.ContainerStatuses[0]; !s.Ready {
+			return fmt.Errorf("status: %+v", s)
+		}
+		return nil
+	})
+	c.create(t, podOf("new", "", ""), "10m", "50Mi")
+}
+
+// A cluster is one run of `localcluster up`.
+type cluster struct {
+	*kubernetes.Clientset
+	t       *testing.T
+	command *exec.Cmd
+	exit    chan error
+	ready   string
+	log     string
+	info    launch.Info
+}
+
+func launchCluster(t *testing.T, binary, state string) *cluster {
+	t.Helper()
+	dir := t.TempDir()
+	c := &cluster{t: t, exit: make(chan error, 1), ready: filepath.Join(dir, "ready.json"), log: filepath.Join(dir, "log")}
+	log, err := os.Create(c.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c.command = exec.Command(binary, "up", "--nodes=2", "--node-cpu=2", "--node-memory=4Gi", "--metric-resolution=2s", "--crash-loop-max=1s", "--state-dir="+state, "--ready-file="+c.ready)
+	c.command.Stdout, c.command.Stderr = log, log
+	if err := c.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.exit <- c.command.Wait() }()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("localcluster says:\n%s", c.output())
+		}
+		_ = c.command.Process.Signal(syscall.SIGTERM)
+	})
+	for {
+		select {
+		case err := <-c.exit:
+			t.Fatalf("it ended with %v:\n%s", err, c.output())
+		case <-time.After(100 * time.Millisecond):
+		}
+		text, err := os.ReadFile(c.ready)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &c.info)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	kubeconfig, err := os.ReadFile(c.info.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Clientset = client(t, kubeconfig)
+	return c
+}
+
+// end sends a signal, and returns when nothing runs any more.
+func (c *cluster) end(s syscall.Signal) error {
+	c.t.Helper()
+	c.kill(c.command.Process.Pid, s)
+	return c.ended()
+}
+
+func (c *cluster) ended() error {
+	c.t.Helper()
+	var err error
+	select {
+	case err = <-c.exit:
+	case <-time.After(time.Minute):
+		c.t.Fatal("it does not end")
+	}
+	eventually(c.t, "the end of all parts", func() error {
+		for _, p := range c.info.Parts {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID)); err == nil && !strings.Contains(string(stat), ") Z ") && (strings.Contains(string(stat), "(controlplane") || strings.Contains(string(stat), "(metrics-server")) {
+				return fmt.Errorf("%s runs on", p.Name)
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+func (c *cluster) kill(pid int, s syscall.Signal) {
+	c.t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) output() string {
+	text, _ := os.ReadFile(c.log)
+	return string(text)
+}
+
+func (c *cluster) part(name string) launch.State {
+	c.t.Helper()
+	var all []launch.State
+	if err := json.Unmarshal(c.get(c.t, "/parts"), &all); err != nil {
+		c.t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(s launch.State) bool { return s.Name == name })
+	return all[i]
+}
+
+type report struct {
+	Pod         string
+	OOMKills    int
+	CPUShares   int64
+	Memory      int64 `json:"memoryBytes"`
+	MemoryLimit int64 `json:"memoryLimitBytes"`
+}
+
+func (c *cluster) reportOf(t *testing.T, pod string) report {
+	t.Helper()
+	var all []report
+	if err := json.Unmarshal(c.get(t, "/containers"), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Pod == pod {
+			return r
+		}
+	}
+	t.Fatalf("no report of %s", pod)
+	return report{}
+}
+
+func (c *cluster) get(t *testing.T, path string) []byte { return c.call(t, http.MethodGet, path) }
+func (c *cluster) post(t *testing.T, path string)       { c.call(t, http.MethodPost, path) }
+
+func (c *cluster) call(t *testing.T, method, path string) []byte {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, c.info.Control+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s: %s, %v", method, path, reply.Status, text, err)
+	}
+	return text
+}
+
+// podOf is a pod with one container, app, that does what "cpu=... memory=..." says.
+func podOf(name, node, does string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+	for _, part := range strings.Fields(does) {
+		what, how, _ := strings.Cut(part, "=")
+		p.Annotations["sim.podfit.dev/app."+what] = how
+	}
+	p.Spec.Containers = []v1.Container{{
+		Name: "app", Image: "any",
+		ReadinessProbe: &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(80)}}},
+	}}
+	if node != "" {
+		p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": node}
+	}
+	return p
+}
+
+func fill(p *v1.Pod, cpu, memory string) {
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("50Mi")},
+		Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)},
+	}
+}
+
+// create makes a pod and waits until it is ready.
+func (c *cluster) create(t *testing.T, p *v1.Pod, cpu, memory string) *v1.Pod {
+	t.Helper()
+	fill(p, cpu, memory)
+	eventually(t, "the creation of "+p.Name, func() error {
+		_, err := c.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
+		return err
+	})
+	eventually(t, p.Name+" to be ready", func() error {
+		q := c.pod(t, p.Name)
+		if len(q.Status.ContainerStatuses) == 0 || !q.Status.ContainerStatuses[0].Ready || q.Status.ContainerStatuses[0].Resources == nil {
+			return fmt.Errorf("status: %+v", q.Status)
+		}
+		p = q
+		return nil
+	})
+	return p
+}
+
+func (c *cluster) pod(t *testing.T, name string) *v1.Pod {
+	t.Helper()
+	p, err := c.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (c *cluster) resize(t *testing.T, name, cpu, memory string) {
+	t.Helper()
+	if err := c.tryResize(t, name, cpu, memory); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) tryResize(t *testing.T, name, cpu, memory string) error {
+	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":%q},"limits":{"memory":%q}}}]}}`, cpu, memory)
+	_, err := c.CoreV1().Pods("default").Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
+	return err
+}
+
+func (c *cluster) condition(t *testing.T, name string, kind v1.PodConditionType, reason string) error {
+	t.Helper()
+	p := c.pod(t, name)
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == kind && condition.Reason == reason && condition.Status == v1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("conditions: %+v", p.Status.Conditions)
+}
+
+func client(t *testing.T, kubeconfig []byte) *kubernetes.Clientset {
+	t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 100, 100
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// eventually asks until the answer is nil, for a minute.
+func eventually(t *testing.T, what string, ask func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited for %s: %v", what, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
