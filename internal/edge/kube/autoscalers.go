@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -21,6 +22,7 @@ type autoscalerEntry struct {
 	status  v1.VerticalPodAutoscalerStatus
 	version string // resourceVersion
 	problem string // why the object could not be read, "" when it could
+	ours    bool   // it is the answer to a write of ours, and the watch has not brought it yet
 }
 
 func projectAutoscaler(o *autoscalerObject) *autoscalerEntry {
@@ -34,6 +36,13 @@ func projectAutoscaler(o *autoscalerObject) *autoscalerEntry {
 		e.Mode = cluster.Off // what it asks for is not known, but that it exists is
 	}
 	return e
+}
+
+// isEcho reports whether e is an older state of the same object than one that is known already: what the watch brings
+// after we have written more than once.
+func (e *autoscalerEntry) isEcho(known *autoscalerEntry) bool {
+	order, err := resourceversion.CompareResourceVersion(e.version, known.version)
+	return err == nil && order < 0 && known.ours && e.UID == known.UID
 }
 
 func (w *World) addAutoscalers() {
@@ -58,6 +67,9 @@ func (w *World) addAutoscalers() {
 
 // indexAutoscaler keeps the index by target.
 func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
+	if before != nil && now != nil && (*now).isEcho(*before) {
+		return *before
+	}
 	if before != nil {
 		t := (*before).Target
 		rest := slices.DeleteFunc(slices.Clone(w.byTarget[t]), func(a *cluster.Autoscaler) bool { return a.Key == key })

@@ -25,7 +25,7 @@ import (
 // fakeAPI is as much of an API server as the tests of this package need: lists in pages, watches, JSON patches with
 // resource versions, in JSON only. What it has no handler for it stores.
 type fakeAPI struct {
-	t   *testing.T
+	t   testing.TB
 	srv *httptest.Server
 
 	mu       sync.Mutex
@@ -33,6 +33,7 @@ type fakeAPI struct {
 	objects  map[string]map[string]any // by collection, then namespace/name
 	history  []fakeEvent
 	wake     chan struct{}     // closed at each event
+	stopping chan struct{}     // closed when the server stops
 	requests []string          // method and path of each, watches and lists excepted
 	bodies   map[string]string // last body by the same
 	queries  map[string]string // last query of a list by collection
@@ -53,15 +54,16 @@ type fakeReply struct {
 	body string
 }
 
-func newFakeAPI(t *testing.T) *fakeAPI {
+func newFakeAPI(t testing.TB) *fakeAPI {
 	f := &fakeAPI{
 		t: t, version: 100,
-		objects: make(map[string]map[string]any),
-		wake:    make(chan struct{}),
-		bodies:  make(map[string]string),
-		queries: make(map[string]string),
-		replies: make(map[string]fakeReply),
-		pages:   make(map[string]int),
+		objects:  make(map[string]map[string]any),
+		wake:     make(chan struct{}),
+		stopping: make(chan struct{}),
+		bodies:   make(map[string]string),
+		queries:  make(map[string]string),
+		replies:  make(map[string]fakeReply),
+		pages:    make(map[string]int),
 	}
 	f.srv = httptest.NewServer(f)
 	t.Cleanup(func() { f.stop() })
@@ -69,6 +71,9 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 }
 
 func (f *fakeAPI) stop() {
+	f.mu.Lock()
+	close(f.stopping) // ends the watches, for which Close would wait
+	f.mu.Unlock()
 	f.srv.CloseClientConnections()
 	f.srv.Close()
 }
@@ -80,6 +85,9 @@ func (f *fakeAPI) start() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.mu.Lock()
+	f.stopping = make(chan struct{})
+	f.mu.Unlock()
 	f.srv = &httptest.Server{Listener: l, Config: &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}}
 	f.srv.Start()
 }
@@ -432,7 +440,7 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 	flusher.Flush()
 	for {
 		f.mu.Lock()
-		wake := f.wake
+		wake, stopping := f.wake, f.stopping
 		var out []any
 		for _, e := range f.history {
 			if e.version > after && e.collection == p.collection && selects(q.Get("fieldSelector"), e.object) &&
@@ -450,6 +458,8 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 		flusher.Flush()
 		select {
 		case <-r.Context().Done():
+			return
+		case <-stopping:
 			return
 		case <-wake:
 		}

@@ -71,7 +71,9 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	if err != nil {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, refused(err))
 	}
-	w.wrote(e, projectAutoscaler(written))
+	after := projectAutoscaler(written)
+	after.ours = true
+	w.wrote(e, after)
 	return true, nil
 }
 

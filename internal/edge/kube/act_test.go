@@ -1,0 +1,126 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+const webPod = "/api/v1/namespaces/shop/pods/web-1-0"
+
+func podToActOn() *cluster.Pod {
+	return &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
+}
+
+func compact(t *testing.T, text string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{
+		{Container: "log"},
+		{Container: "app", Index: 1, Requests: cluster.Amounts(150, 1<<30), Limits: cluster.Resources{}.Set(cluster.Memory, 2<<30)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"uid":"u7"},"spec":{"containers":[{"name":"app","resources":{"limits":{"memory":"2Gi"},"requests":{"cpu":"150m","memory":"1Gi"}}}]}}`
+	if diff := cmp.Diff(want, compact(t, f.body("PATCH "+webPod+"/resize"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAResizeToNothingSendsNothing(t *testing.T) {
+	f := newFakeAPI(t)
+	if err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.seen()) != 0 {
+		t.Errorf("sent %v, error %v", f.seen(), err)
+	}
+}
+
+func TestAnEvictionNamesThePodsUID(t *testing.T) {
+	f := newFakeAPI(t)
+	if err := NewActor(f.clients()).Evict(t.Context(), podToActOn()); err != nil {
+		t.Fatal(err)
+	}
+	// The body is protobuf; the UID is in it as it is.
+	body := f.body("POST " + webPod + "/eviction")
+	for _, want := range []string{"policy/v1", "Eviction", "u7", "web-1-0"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in the body %q", want, body)
+		}
+	}
+}
+
+func TestAnnotationsAreSetAndRemoved(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	err := NewActor(f.clients()).Annotate(t.Context(), podToActOn(), map[string]string{"vpaInPlaceUpdated": "true"}, "vpaCpuStartupBoost/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"annotations":{"vpaCpuStartupBoost/app":null,"vpaInPlaceUpdated":"true"},"uid":"u7"}}`
+	if diff := cmp.Diff(want, compact(t, f.body("PATCH "+webPod))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRefusalsAreToldApart(t *testing.T) {
+	status := func(code int, reason, message, details string) string {
+		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q,"details":%s}`, code, reason, message, details)
+	}
+	for name, tc := range map[string]struct {
+		code int
+		body string
+		want error
+	}{
+		"gone":                             {404, status(404, "NotFound", `pods "web-1-0" not found`, `{"name":"web-1-0","kind":"pods"}`), ErrNotFound},
+		"no such subresource":              {404, "404 page not found", ErrUnsupported},
+		"another UID in an eviction":       {409, status(409, "Conflict", "Precondition failed: UID in precondition: u7", `{}`), ErrConflict},
+		"another UID in a patch":           {422, status(422, "Invalid", `metadata.uid: field is immutable`, `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`), ErrConflict},
+		"another QoS class":                {422, status(422, "Invalid", `Pod QOS Class may not change as a result of resizing`, `{"causes":[{"reason":"FieldValueInvalid","field":"spec"}]}`), ErrInvalid},
+		"a disruption budget":              {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), ErrBudget},
+		"an overloaded server":             {429, status(429, "TooManyRequests", "too many requests", `{}`), ErrBusy},
+		"more than the node has, by cause": {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), ErrNodeCapacity},
+		"more than the node has, by text":  {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), ErrNodeCapacity},
+		"a quota":                          {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrForbidden},
+		"a broken server":                  {500, status(500, "InternalError", "boom", `{}`), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeAPI(t)
+			f.reply("POST "+webPod+"/eviction", tc.code, tc.body)
+			err := NewActor(f.clients()).Evict(t.Context(), podToActOn())
+			if err == nil || !strings.HasPrefix(err.Error(), "evict pod shop/web-1-0: ") {
+				t.Fatalf("error %v", err)
+			}
+			for _, reason := range []error{ErrNotFound, ErrConflict, ErrBudget, ErrNodeCapacity, ErrForbidden, ErrInvalid, ErrUnsupported, ErrBusy} {
+				if errors.Is(err, reason) != (reason == tc.want) {
+					t.Errorf("is %q: %t; error %v", reason, errors.Is(err, reason), err)
+				}
+			}
+			if n := len(f.seen()); n != 1 {
+				t.Errorf("asked %d times", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+const statusPatch = "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web/status"
+
+var (
+	webKey     = cluster.Key{Namespace: "shop", Name: "web"}
+	someAdvice = []cluster.Advice{{
+		Container: "app",
+		Estimate: cluster.Estimate{
+			Lower:  cluster.Amounts(25, 250<<20),
+			Target: cluster.Amounts(1500, 262144000),
+			Upper:  cluster.Amounts(3000, 1<<30),
+		},
+		Uncapped: cluster.Amounts(1500, 262144001),
+	}}
+	provided = Condition{Type: v1.RecommendationProvided, Status: True}
+)
+
+func worldWithAutoscaler(t *testing.T, f *fakeAPI, status string) (*World, *cluster.Autoscaler) {
+	t.Helper()
+	f.apply(autoscalersPath, `{"apiVersion":"autoscaling.k8s.io/v1","kind":"VerticalPodAutoscaler",
+		"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":4},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},"status":`+status+`}`)
+	w := startWorld(t, f, Options{})
+	return w, w.Autoscaler(webKey)
+}
+
+func TestAStatusIsWrittenAsUpstreamWritesIt(t *testing.T) {
+	f := newFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{"conditions":[
+		{"type":"RecommendationProvided","status":"False","lastTransitionTime":"2026-03-01T10:00:00Z"},
+		{"type":"NoPodsMatched","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"},
+		{"type":"ConfigDeprecated","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"},
+		{"type":"ConfigUnsupported","status":"True","message":"old","lastTransitionTime":"2026-03-01T10:00:00Z"},
+		{"type":"SomebodyElses","status":"Unknown","reason":"r","message":"m","lastTransitionTime":"2026-03-01T09:00:00Z"}]}`)
+	now := at(t, "2026-03-01T12:00:00Z").Add(300 * time.Millisecond)
+	wrote, err := w.WriteStatus(t.Context(), a, someAdvice, now, provided,
+		Condition{Type: v1.NoPodsMatched}, Condition{Type: v1.ConfigUnsupported, Status: True, Message: "new"})
+	if !wrote || err != nil {
+		t.Fatalf("wrote %t, error %v", wrote, err)
+	}
+	got, err := json.MarshalIndent(f.object(autoscalersPath, "shop/web")["status"], "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+ "conditions": [
+  {
+   "lastTransitionTime": "2026-03-01T10:00:00Z",
+   "message": "new",
+   "status": "True",
+   "type": "ConfigUnsupported"
+  },
+  {
+   "lastTransitionTime": "2026-03-01T12:00:00Z",
+   "status": "True",
+   "type": "RecommendationProvided"
+  },
+  {
+   "lastTransitionTime": "2026-03-01T09:00:00Z",
+   "message": "m",
+   "reason": "r",
+   "status": "Unknown",
+   "type": "SomebodyElses"
+  }
+ ],
+ "observedGeneration": 4,
+ "recommendation": {
+  "containerRecommendations": [
+   {
+    "containerName": "app",
+    "lowerBound": {
+     "cpu": "25m",
+     "memory": "250Mi"
+    },
+    "target": {
+     "cpu": "1500m",
+     "memory": "250Mi"
+    },
+    "uncappedTarget": {
+     "cpu": "1500m",
+     "memory": "262144001"
+    },
+    "upperBound": {
+     "cpu": "3",
+     "memory": "1Gi"
+    }
+   }
+  ]
+ }
+}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
+	f := newFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{}`)
+	now := at(t, "2026-03-01T12:00:00Z")
+	for i, tc := range []struct {
+		advice []cluster.Advice
+		say    Condition
+		want   bool
+	}{
+		{someAdvice, provided, true},
+		{someAdvice, provided, false}, // at once, perhaps before the watch has brought the first
+		{someAdvice, provided, false},
+		{nil, provided, true},
+		{nil, Condition{Type: v1.RecommendationProvided, Status: False, Reason: "NoPodsMatched"}, true},
+		{nil, Condition{Type: v1.RecommendationProvided, Status: False, Reason: "NoPodsMatched"}, false},
+	} {
+		now = now.Add(time.Minute)
+		wrote, err := w.WriteStatus(t.Context(), a, tc.advice, now, tc.say)
+		if wrote != tc.want || err != nil {
+			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, tc.want, err)
+		}
+	}
+	eventually(t, "the watch has brought the last", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		e, _ := w.autoscalers.get(webKey)
+		return e.version == metaOf(f.object(autoscalersPath, "shop/web"))["resourceVersion"]
+	})
+	if wrote, err := w.WriteStatus(t.Context(), a, nil, now, Condition{Type: v1.RecommendationProvided, Status: False, Reason: "NoPodsMatched"}); wrote || err != nil {
+		t.Errorf("wrote %t what the API server has; error %v", wrote, err)
+	}
+}
+
+func TestAStatusOfAnObjectThatHasChangedIsNotWritten(t *testing.T) {
+	f := newFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{}`)
+	f.reply(statusPatch, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the object has been modified"}`)
+	if _, err := w.WriteStatus(t.Context(), a, someAdvice, time.Now(), provided); !errors.Is(err, ErrConflict) {
+		t.Errorf("error %v", err)
+	}
+	var ops []struct{ Op, Path string }
+	if err := json.Unmarshal([]byte(f.body(statusPatch)), &ops); err != nil || len(ops) != 2 ||
+		ops[0].Path != "/metadata/resourceVersion" || ops[1].Op != "add" || ops[1].Path != "/status" {
+		t.Errorf("patch %s", f.body(statusPatch))
+	}
+	replaced := *a
+	replaced.UID = "another"
+	if _, err := w.WriteStatus(t.Context(), &replaced, someAdvice, time.Now(), provided); !errors.Is(err, ErrNotFound) {
+		t.Errorf("error %v for an autoscaler that was replaced", err)
+	}
+}
+
+func TestAStatusIsNotWrittenTwiceWhenTheServerIsAway(t *testing.T) {
+	f := newFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{}`)
+	f.stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if wrote, err := w.WriteStatus(ctx, a, someAdvice, time.Now(), provided); wrote || err == nil {
+		t.Errorf("wrote %t, error %v", wrote, err)
+	}
+	f.start()
+	eventually(t, "it is written afterwards", func() bool {
+		wrote, err := w.WriteStatus(t.Context(), a, someAdvice, time.Now(), provided)
+		return wrote && err == nil
+	})
+}
