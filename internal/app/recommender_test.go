@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,7 @@ type bench struct {
 	stored      map[kube.CheckpointKey]usage.Checkpoint
 	storeWrites int
 	loadErrs    int
+	mu          sync.Mutex // several writers work at a time
 }
 
 func newBench(t *testing.T) *bench {
@@ -51,6 +53,8 @@ func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.pro
 func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
 
 func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []cluster.Advice, _ time.Time, cs ...kube.Condition) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i, old := range b.autoscalers {
 		if old.Key == a.Key {
 			next := *old
@@ -90,6 +94,8 @@ func (b *bench) Load(_ context.Context, each func(kube.CheckpointKey, usage.Chec
 }
 
 func (b *bench) Write(_ context.Context, k kube.CheckpointKey, c usage.Checkpoint) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.stored[k] = c
 	b.storeWrites++
 	return nil

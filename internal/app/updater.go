@@ -387,12 +387,17 @@ func (r *round) resize(ctx context.Context, d *plan.Decision) (settled bool) {
 		r.logger(d).Debug("A pod was gone before it could be resized", "error", err)
 		return true
 	}
+	// What the API server refuses for good is remembered; a server that is busy will have time again.
 	never := errors.Is(err, kube.ErrNodeCapacity)
-	if never {
-		r.mu.Lock()
+	lasting := never || errors.Is(err, kube.ErrInvalid) || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
+	r.mu.Lock()
+	switch {
+	case never:
 		r.ledger.Refused(r.now, *d)
-		r.mu.Unlock()
+	case lasting:
+		r.ledger.Failed(r.now, *d)
 	}
+	r.mu.Unlock()
 	switch {
 	case len(d.Unboost) > 0:
 		r.failed(d, "UnboostError")
@@ -401,8 +406,6 @@ func (r *round) resize(ctx context.Context, d *plan.Decision) (settled bool) {
 	default:
 		r.failed(d, "InPlaceUpdateError")
 	}
-	// Only what will not pass by itself is worth an eviction; a server that is busy will have time again.
-	lasting := never || errors.Is(err, kube.ErrInvalid) || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
 	if !d.Fallback || !lasting {
 		r.logger(d).Warn("Cannot resize a pod in place", "failed", err)
 		return true
