@@ -1,0 +1,17 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package differential compares podfit with upstream's own code: the same random input goes into both, and what comes
+// out must be the same, but for the Differences that are listed by name with their reasons.
+//
+// Each subject has a file of its own: histogram_test.go, usage_test.go, ... A comparison generates its input with rapid,
+// so that a failure is shrunk to the smallest input that shows it, and its seed is printed:
+//
+//	go test -run TestRecommendation -rapid.seed=12345
+//
+// A difference has a test of its own, too, which fails when upstream no longer does what it is listed for. The general
+// comparison either never generates what leads to the difference, or predicts from upstream's code what it comes to.
+//
+// How many cases each comparison runs is its own choice; together they are more than 20,000 and take minutes at most.
+// PODFIT_DIFFERENTIAL=20 runs twenty times as many, as every night.
+package differential
