@@ -37,7 +37,8 @@ type bench struct {
 	stored      map[kube.CheckpointKey]usage.Checkpoint
 	storeWrites int
 	loadErrs    int
-	mu          sync.Mutex // several writers work at a time
+	statusErr   map[string]error // by autoscaler
+	mu          sync.Mutex       // several writers work at a time
 }
 
 func newBench(t *testing.T) *bench {
@@ -55,6 +56,9 @@ func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
 func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []cluster.Advice, _ time.Time, cs ...kube.Condition) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err := b.statusErr[a.Name]; err != nil {
+		return false, err
+	}
 	for i, old := range b.autoscalers {
 		if old.Key == a.Key {
 			next := *old
@@ -350,6 +354,54 @@ func TestCheckpointsOfVanishedAutoscalersAreCollected(t *testing.T) {
 		b.run(11 * time.Minute)
 		if len(b.stored) != 1 {
 			t.Errorf("%d checkpoints are left", len(b.stored))
+		}
+	})
+}
+
+func TestAnAutoscalerThatCannotBeWrittenStopsNoOther(t *testing.T) { // W-24, W-26
+	for name, err := range map[string]error{
+		"deleted meanwhile": kube.ErrNotFound, "changed meanwhile": kube.ErrConflict, "refused": errors.New("etcd is full"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				b.config.Workers = 1
+				b.statusErr = map[string]error{}
+				for i := range 20 {
+					vpa := fmt.Sprintf("vpa-%d", i)
+					b.autoscale(vpa, b.deployment(fmt.Sprintf("web-%d", i), 1, "app"))
+					if i < 12 {
+						b.statusErr[vpa] = err
+					}
+				}
+				b.run(5 * time.Minute)
+				for i := 12; i < 20; i++ {
+					b.advice(fmt.Sprintf("vpa-%d", i), "app")
+				}
+				clear(b.statusErr)
+				b.run(2 * time.Second)
+				b.advice("vpa-0", "app")
+			})
+		})
+	}
+}
+
+func TestWorkloadsWithTheSameLabelsKeepTheirOwnHistory(t *testing.T) { // W-23: owners decide, not labels
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["small"] = cluster.Amounts(100, 300<<20)
+		b.use["large"] = cluster.Amounts(4000, 3<<30)
+		b.autoscale("a", b.deployment("a", 2, "small"))
+		b.autoscale("b", b.deployment("b", 2, "large"))
+		b.run(time.Hour)
+		if got := b.advice("a", "small").Target.CPU; got > 200 {
+			t.Errorf("the small one is recommended %dm", got)
+		}
+		for _, adv := range b.autoscalers[0].Advice {
+			if adv.Container != "small" {
+				t.Errorf("the small one is recommended something for container %s of the other", adv.Container)
+			}
 		}
 	})
 }
