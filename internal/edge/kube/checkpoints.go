@@ -59,8 +59,10 @@ func NewCheckpoints(c *Clients, o Options) *Checkpoints {
 // Load reads all checkpoints and calls each once for each key. One that cannot be read is logged and left out.
 func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.Checkpoint)) error {
 	var strays []checkpointObject // under a name that is not the first choice; they give way to one that is
+	taken := make(map[CheckpointKey]bool)
 	take := func(o *checkpointObject) {
 		c.learn(o)
+		taken[o.key()] = true
 		p, err := o.checkpoint()
 		if err != nil {
 			c.log.Warn("checkpoint cannot be read", "error", err)
@@ -76,7 +78,7 @@ func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.C
 		take(o)
 	})
 	for i := range strays {
-		if _, ok := c.at(strays[i].key()); !ok {
+		if !taken[strays[i].key()] {
 			take(&strays[i])
 		}
 	}
