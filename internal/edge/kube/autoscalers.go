@@ -41,8 +41,12 @@ func projectAutoscaler(o *autoscalerObject) *autoscalerEntry {
 // isEcho reports whether e is an older state of the same object than one that is known already: what the watch brings
 // after we have written more than once.
 func (e *autoscalerEntry) isEcho(known *autoscalerEntry) bool {
-	order, err := resourceversion.CompareResourceVersion(e.version, known.version)
-	return err == nil && order < 0 && known.ours && e.UID == known.UID
+	return known.ours && e.UID == known.UID && e.isOlder(known)
+}
+
+func (e *autoscalerEntry) isOlder(than *autoscalerEntry) bool {
+	order, err := resourceversion.CompareResourceVersion(e.version, than.version)
+	return err == nil && order < 0
 }
 
 func (w *World) addAutoscalers() {

@@ -82,7 +82,7 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 func (w *World) wrote(before, after *autoscalerEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now, ok := w.autoscalers.get(before.Key); ok && now == before {
+	if now, ok := w.autoscalers.get(before.Key); ok && now.UID == after.UID && (now == before || now.isOlder(after)) {
 		w.autoscalers.keep(before.Key, after)
 	}
 }
