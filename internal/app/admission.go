@@ -87,7 +87,7 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		if err != nil {
 			return fmt.Errorf("listen on --port %d for admission: %w", c.Port, err)
 		}
-		tick := time.NewTicker(time.Minute)
+		tick := time.NewTicker(c.StatusInterval)
 		defer tick.Stop()
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.Run(ctx, l, tick.C) })

@@ -172,6 +172,7 @@ func (s *SizingConfig) params() recommend.Params {
 		FloorMegabytes:   s.MinMemoryMB,
 		RoundMillicores:  int64(s.RoundCPUMillicores),
 		RoundBytes:       int64(s.RoundMemoryBytes),
+		Humanize:         s.HumanizeMemory,
 	}
 }
 

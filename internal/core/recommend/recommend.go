@@ -35,6 +35,7 @@ type Params struct {
 	FloorMegabytes   float64       // --pod-recommendation-min-memory-mb, in MiB, likewise
 	RoundMillicores  int64         // --round-cpu-millicores: round up to a multiple
 	RoundBytes       int64         // --round-memory-bytes
+	Humanize         bool          // --humanize-memory: two decimals of the largest unit
 }
 
 // Percentiles are the shares of usage (0 to 1) at which the numbers of an Estimate are read off.
@@ -69,6 +70,9 @@ func (p Params) Floor(n int) cluster.Resources {
 func (p Params) Round(r cluster.Resources) cluster.Resources {
 	r.CPU = roundUp(r.CPU, p.RoundMillicores)
 	r.Memory = roundUp(r.Memory, p.RoundBytes)
+	if p.Humanize {
+		r.Memory = humanized(r.Memory)
+	}
 	return r
 }
 
