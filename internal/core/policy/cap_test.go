@@ -161,7 +161,7 @@ func drawAutoscaler(t *rapid.T, containers []string) *cluster.Autoscaler {
 
 func drawBoost(t *rapid.T) *cluster.Boost {
 	return &cluster.Boost{
-		Factor: int32(rapid.Int32().Draw(t, "factor")), Quantity: amount().Draw(t, "quantity"),
+		Factor: rapid.Int32().Draw(t, "factor"), Quantity: amount().Draw(t, "quantity"),
 		ByQuantity: rapid.Bool().Draw(t, "by quantity"),
 	}
 }

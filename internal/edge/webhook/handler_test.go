@@ -48,7 +48,7 @@ func TestAReviewIsBounded(t *testing.T) {
 	if status, _ := post(h, "application/json", atLimit); status != http.StatusOK {
 		t.Errorf("at the limit: status %d", status)
 	}
-	above := append(atLimit, ' ')
+	above := append(bytes.Clone(atLimit), ' ')
 	status, reply := post(h, "application/json", above)
 	if status != http.StatusRequestEntityTooLarge || strings.TrimSpace(string(reply)) != "request payload too large" {
 		t.Errorf("above the limit: status %d, %s", status, reply)
