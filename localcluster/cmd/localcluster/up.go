@@ -91,6 +91,7 @@ func up() *cobra.Command {
 	f.DurationVar(&o.CrashLoopMax, "crash-loop-max", o.CrashLoopMax, "the longest back-off of a container that crashes again and again")
 	f.IntVar(&o.ControlPort, "control-port", 0, "where the control listens on 127.0.0.1 (default: a free port)")
 	f.DurationVar(&o.StartTimeout, "start-timeout", o.StartTimeout, "give up if the cluster is not ready by then; time for building does not count")
+	f.BoolVar(&o.Prometheus, "prometheus", false, "run Prometheus too, over the kubelets' /metrics/cadvisor")
 	f.StringVar(&ready, "ready-file", "", "write how to reach the cluster here, as JSON, once it is ready; removed at the end")
 	f.StringVar(&cache, "cache-dir", "", "where executables are kept (default: .cache/bin in the repository)")
 	return c
@@ -112,6 +113,9 @@ func tell(info launch.Info) {
 	fmt.Printf("\nKubernetes %s with %d nodes is ready at %s. Ctrl-C stops it.\n\n", launch.KubernetesVersion, len(info.Nodes), info.Server)
 	for _, p := range info.Parts {
 		fmt.Printf("  %-24s pid %-7d log %s\n", p.Name, p.PID, p.Log)
+	}
+	if info.Prometheus != "" {
+		fmt.Printf("\nPrometheus answers at %s; it also looks at the targets that files in %s name.\n", info.Prometheus, info.ScrapeTargets)
 	}
 	fmt.Printf("\nexport KUBECONFIG=%s\nexport LOCALCLUSTER=%s\n\n", info.Kubeconfig, info.Control)
 }

@@ -98,6 +98,7 @@ func (b *Builder) Build(ctx context.Context, a Artifact) (string, error) {
 	}
 	target := filepath.Join(b.Cache, a.Name+"-"+key)
 	if _, err := os.Stat(target); err == nil {
+		b.tidy(a.Name, target)
 		return target, nil
 	}
 	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
@@ -114,13 +115,21 @@ func (b *Builder) Build(ctx context.Context, a Artifact) (string, error) {
 	if err := b.build(ctx, a, target); err != nil {
 		return "", fmt.Errorf("build %s: %w", a.Name, err)
 	}
-	old, _ := filepath.Glob(filepath.Join(b.Cache, a.Name+"-????????????"))
+	b.tidy(a.Name, target)
+	return target, b.link(a.Name, target)
+}
+
+// tidy removes executables of that name that nobody has asked for in a day. A younger one may be needed by a running
+// cluster, to start a part again.
+func (b *Builder) tidy(name, used string) {
+	now := time.Now()
+	_ = os.Chtimes(used, now, now)
+	old, _ := filepath.Glob(filepath.Join(b.Cache, name+"-????????????"))
 	for _, path := range old {
-		if path != target {
+		if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) > 24*time.Hour {
 			os.Remove(path)
 		}
 	}
-	return target, b.link(a.Name, target)
 }
 
 // link gives the newest executable a name without a key.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -32,6 +33,7 @@ type Options struct {
 	CrashLoopMax     time.Duration // the longest back-off of containers that crash
 	ControlPort      int           // 0: any
 	StartTimeout     time.Duration
+	Prometheus       bool // run one, which looks as often as metrics-server
 }
 
 // DefaultOptions are a small cluster in real time.
@@ -65,6 +67,7 @@ type Ports struct {
 	MetricsServer int   `json:"metricsServer"`
 	Nodes         int   `json:"nodes"` // the nodes' part of the control
 	Control       int   `json:"control"`
+	Prometheus    int   `json:"prometheus"`
 	Kubelets      []int `json:"kubelets"`
 }
 
@@ -89,6 +92,8 @@ type Info struct {
 	Kubeconfig       string    `json:"kubeconfig"`
 	Server           string    `json:"server"`
 	Control          string    `json:"control"`
+	Prometheus       string    `json:"prometheus,omitempty"`        // its URL
+	ScrapeTargets    string    `json:"prometheusTargets,omitempty"` // files here name more targets for it
 	StateDir         string    `json:"stateDir"`
 	CA               string    `json:"ca"`
 	CAKey            string    `json:"caKey"`
@@ -109,16 +114,20 @@ func Up(ctx context.Context, o Options, b *Builder) (*Cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	controlplane, err := b.Build(ctx, ControlPlane)
-	if err != nil {
-		return nil, err
+	wanted := []Artifact{ControlPlane, MetricsServer}
+	if o.Prometheus {
+		wanted = append(wanted, Prometheus)
 	}
-	metricsserver, err := b.Build(ctx, MetricsServer)
-	if err != nil {
-		return nil, err
+	executables := map[string]string{}
+	for _, a := range wanted {
+		path, err := b.Build(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		executables[a.Name] = path
 	}
 	c := &Cluster{options: o, out: b.Out, crashed: make(chan error, 16), quit: make(chan struct{}, 1)}
-	if err := c.prepare(controlplane, metricsserver); err != nil {
+	if err := c.prepare(executables); err != nil {
 		c.Down()
 		return nil, err
 	}
@@ -148,7 +157,7 @@ func (c *Cluster) Down() {
 	if c.server != nil {
 		c.server.Close()
 	}
-	for _, names := range [][]string{{"metrics-server", "nodes", "kube-scheduler", "kube-controller-manager"}, {"kube-apiserver"}, {"etcd"}} {
+	for _, names := range [][]string{{"prometheus", "metrics-server", "nodes", "kube-scheduler", "kube-controller-manager"}, {"kube-apiserver"}, {"etcd"}} {
 		var g errgroup.Group
 		for _, p := range c.parts {
 			if slices.Contains(names, p.Name) {
@@ -166,7 +175,7 @@ func (c *Cluster) Down() {
 }
 
 // prepare makes the files, and decides on what command lines the parts run.
-func (c *Cluster) prepare(controlplane, metricsserver string) error {
+func (c *Cluster) prepare(executables map[string]string) error {
 	dir := c.options.StateDir
 	if dir == "" {
 		var err error
@@ -205,7 +214,10 @@ func (c *Cluster) prepare(controlplane, metricsserver string) error {
 	if err := c.describeNodes(); err != nil {
 		return err
 	}
-	c.describeParts(controlplane, metricsserver)
+	c.describeParts(executables[ControlPlane.Name], executables[MetricsServer.Name])
+	if c.options.Prometheus {
+		return c.describePrometheus(executables[Prometheus.Name])
+	}
 	return nil
 }
 
@@ -229,7 +241,7 @@ func (c *Cluster) choosePorts() error {
 		p.Kubelets = append(p.Kubelets, 0)
 	}
 	p.Kubelets = p.Kubelets[:c.options.Nodes]
-	wanted := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.MetricsServer, &p.Nodes, &p.Control}
+	wanted := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.MetricsServer, &p.Nodes, &p.Control, &p.Prometheus}
 	for i := range p.Kubelets {
 		wanted = append(wanted, &p.Kubelets[i])
 	}
@@ -240,14 +252,15 @@ func (c *Cluster) choosePorts() error {
 		}
 	}()
 	for _, port := range wanted {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
-		if err != nil && port == &p.Control && c.options.ControlPort != 0 {
+		l, err := listen(*port)
+		if port == &p.Control && c.options.ControlPort != 0 && err != nil {
 			return err
 		}
-		if err != nil {
-			if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-				return err
+		for try := 0; err != nil; try++ {
+			if try == 1000 {
+				return fmt.Errorf("find a free port: %w", err)
 			}
+			l, err = listen(firstPort + rand.IntN(lastPort-firstPort))
 		}
 		held = append(held, l)
 		*port = l.Addr().(*net.TCPAddr).Port
@@ -257,6 +270,17 @@ func (c *Cluster) choosePorts() error {
 		return err
 	}
 	return WriteFile(c.path("ports.json"), text, 0o644)
+}
+
+// Ports are chosen below those from which the kernel takes the near ends of outgoing connections: there, a port is
+// free only until somebody calls somewhere, and a part that is stopped for a while would not get it back.
+const firstPort, lastPort = 20000, 32000
+
+func listen(port int) (net.Listener, error) {
+	if port == 0 {
+		return nil, errors.New("no port chosen")
+	}
+	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
 // chooseEpoch keeps the scenario's beginning, so that its clock goes on after a restart.
@@ -462,8 +486,8 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 	}()
 	began := time.Now()
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if err := c.startPart(ctx, began, name); err != nil {
+	for _, p := range c.parts[:2] { // etcd and the API server, which all others need
+		if err := c.startPart(ctx, began, p); err != nil {
 			return err
 		}
 	}
@@ -471,31 +495,24 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, name := range []string{"nodes", "kube-controller-manager", "kube-scheduler", "metrics-server"} {
-		g.Go(func() error { return c.startPart(ctx, began, name) })
+	for _, p := range c.parts[2:] {
+		g.Go(func() error { return c.startPart(ctx, began, p) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := c.serve(); err != nil {
-		return err
-	}
 	c.Info.Parts = c.states()
-	return nil
+	return c.serve()
 }
 
-func (c *Cluster) startPart(ctx context.Context, began time.Time, name string) error {
-	p, err := c.find(name)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) startPart(ctx context.Context, began time.Time, p *Part) error {
 	if err := p.Start(); err != nil {
 		return err
 	}
 	if err := p.Ready(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "%5.1fs %s\n", time.Since(began).Seconds(), name)
+	fmt.Fprintf(c.out, "%5.1fs %s\n", time.Since(began).Seconds(), p.Name)
 	return nil
 }
 

@@ -1,0 +1,215 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestAPartThatEndsByItselfHasCrashed(t *testing.T) {
+	p, crashed := shell(t, "echo the reason; exit 3")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err := <-crashed
+	if !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "the reason") {
+		t.Errorf("the crash is told as %v", err)
+	}
+	if s := p.State(); s.State != "stopped" || s.PID != 0 {
+		t.Errorf("it is %+v", s)
+	}
+}
+
+func TestAPartThatIsStoppedHasNotCrashed(t *testing.T) {
+	for name, script := range map[string]string{
+		"heeds SIGTERM":   "exec sleep 60",
+		"ignores SIGTERM": "trap '' TERM; echo ready; while true; do sleep 60; done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, crashed := shell(t, script)
+			for range 2 { // it can be started again
+				if err := p.Start(); err != nil {
+					t.Fatal(err)
+				}
+				pid := p.State().PID
+				p.Stop()
+				p.Stop()
+				if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+					t.Errorf("the process is there: %v", err)
+				}
+				select {
+				case err := <-crashed:
+					t.Error(err)
+				default:
+				}
+			}
+		})
+	}
+}
+
+func TestExecutablesAreBuiltWhenTheirSourceHasChanged(t *testing.T) {
+	module := t.TempDir()
+	source := func(name, text string) {
+		t.Helper()
+		if err := WriteFile(filepath.Join(module, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source("go.mod", "module example.com/tool\n\ngo 1.26\n")
+	source("main.go", "package main\n\nfunc main() {}\n")
+	b := &Builder{Module: module, Cache: filepath.Join(module, "cache"), Out: io.Discard}
+	a := Artifact{Name: "tool", Dir: ".", Package: ".", Sources: []string{"go.mod", "main.go", "other"}}
+	source("other/other_test.go", "package other\n")
+
+	first := b.mustBuild(t, a)
+	built, err := os.Stat(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source("other/other_test.go", "package other // a test is no source\n")
+	if again := b.mustBuild(t, a); again != first {
+		t.Errorf("built anew: %s", again)
+	}
+	if now, err := os.Stat(first); err != nil || !os.SameFile(built, now) {
+		t.Error("built over")
+	}
+	source("main.go", "package main\n\nfunc main() { println() }\n")
+	second := b.mustBuild(t, a)
+	if second == first {
+		t.Error("not built although the source has changed")
+	}
+	if short, err := filepath.EvalSymlinks(filepath.Join(b.Cache, "tool")); err != nil || short != second {
+		t.Errorf("the short name leads to %s, %v", short, err)
+	}
+	source("main.go", "package main\n\nfunc main() { nonsense }\n")
+	if _, err := b.Build(t.Context(), a); err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
+		t.Errorf("a broken build is told as %v", err)
+	}
+}
+
+func (b *Builder) mustBuild(t *testing.T, a Artifact) string {
+	t.Helper()
+	path, err := b.Build(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPortsAreKeptInTheStateFolder(t *testing.T) {
+	dir := t.TempDir()
+	choose := func() Ports {
+		t.Helper()
+		c := &Cluster{Info: Info{StateDir: dir}, options: Options{Nodes: 3}}
+		if err := c.choosePorts(); err != nil {
+			t.Fatal(err)
+		}
+		return c.Info.Ports
+	}
+	first := choose()
+	if again := choose(); fmt.Sprint(again) != fmt.Sprint(first) {
+		t.Errorf("got %v, then %v", first, again)
+	}
+	all := append([]int{first.Etcd, first.EtcdPeer, first.APIServer, first.MetricsServer, first.Nodes, first.Control, first.Prometheus}, first.Kubelets...)
+	slices.Sort(all)
+	if len(slices.Compact(all)) != 10 || all[0] < firstPort {
+		t.Errorf("ports: %v", all)
+	}
+	taken, err := listen(first.APIServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if other := choose(); other.APIServer == first.APIServer || other.Etcd != first.Etcd {
+		t.Errorf("with a port taken: %v", other)
+	}
+}
+
+func TestCertificatesNameTheUser(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := openCA(dir, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := openCA(dir, "ca")
+	if err != nil || string(again.CertPEM) != string(ca.CertPEM) {
+		t.Fatalf("the authority is not kept: %v", err)
+	}
+	text, _, err := again.client("somebody", "one", "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	_, err = cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil || cert.Subject.CommonName != "somebody" || !slices.Equal(cert.Subject.Organization, []string{"one", "two"}) {
+		t.Errorf("certificate of %v, %v", cert.Subject, err)
+	}
+}
+
+func TestTheControlIsForProgramsOnThisMachine(t *testing.T) {
+	h := localOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	for host, want := range map[string]int{"127.0.0.1:1234": 200, "localhost:1234": 200, "evil.example:1234": 403, "127.0.0.1": 403} {
+		q := httptest.NewRequest(http.MethodGet, "/parts", nil)
+		q.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, q)
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", host, w.Code, want)
+		}
+	}
+	q := httptest.NewRequest(http.MethodPost, "/quit", nil)
+	q.Host = "127.0.0.1:1"
+	q.Header.Set("Origin", "https://evil.example")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	if w.Code != http.StatusForbidden {
+		t.Errorf("a web page may: %d", w.Code)
+	}
+}
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	if err := DefaultOptions.Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Options){
+		"nodes":      func(o *Options) { o.Nodes = -1 },
+		"cores":      func(o *Options) { o.NodeCPU = 0 },
+		"memory":     func(o *Options) { o.NodeMemory = 1 },
+		"speed":      func(o *Options) { o.Speed = 0 },
+		"resolution": func(o *Options) { o.MetricResolution = time.Second },
+		"back-off":   func(o *Options) { o.CrashLoopMax = 0 },
+	} {
+		o := DefaultOptions
+		change(&o)
+		if o.Validate() == nil {
+			t.Errorf("%s: %+v was taken", name, o)
+		}
+	}
+}
+
+func shell(t *testing.T, script string) (*Part, <-chan error) {
+	crashed := make(chan error, 1)
+	p := &Part{Name: "shell", Log: filepath.Join(t.TempDir(), "log"), command: []string{"/bin/sh", "-c", script}, grace: 500 * time.Millisecond, crashed: crashed}
+	t.Cleanup(p.Stop)
+	return p, crashed
+}
