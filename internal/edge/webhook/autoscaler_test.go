@@ -53,7 +53,7 @@ func verdict(t testing.TB, h *Handler, object, old string) *admissionv1.Admissio
 	return ask(t, h, request)
 }
 
-func TestAnAutoscalerIsRefusedForWhatIsWrongWithIt(t *testing.T) {
+func TestAnAutoscalerIsRefusedForWhatIsWrongWithIt(t *testing.T) { // W-16: without a target too
 	for name, c := range map[string]struct {
 		gates Gates
 		spec  string

@@ -191,7 +191,7 @@ func TestAssertingTwiceWritesOnce(t *testing.T) {
 	}
 }
 
-func TestTheRegistrationIsNeverDeleted(t *testing.T) {
+func TestTheRegistrationIsNeverDeleted(t *testing.T) { // W-18
 	client := fake.NewClientset(upstreams())
 	assert(t, client, Registration{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
 	assert(t, client, usual, "CA")

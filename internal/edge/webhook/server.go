@@ -287,6 +287,7 @@ func (s *Server) register(ctx context.Context, id identity) error {
 	}
 	did, err := s.registrar.assert(ctx, id.bundle)
 	if err != nil {
+		s.registered.Store(nil) // it may be gone: nobody shall count on it
 		return err
 	}
 	switch did {

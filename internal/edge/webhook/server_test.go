@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -116,6 +119,30 @@ func TestADeletedRegistrationComesBack(t *testing.T) {
 	registered(t, r.client)
 	if slices.Contains(verbs(r.client)[1:], "update") {
 		t.Error("something was overwritten")
+	}
+}
+
+func TestTheCheckFailsWhileTheRegistrationCannotBeKept(t *testing.T) {
+	r := run(t, Config{Register: true, Registration: usual})
+	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
+	var broken atomic.Bool
+	broken.Store(true)
+	r.client.PrependReactor("get", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return broken.Load(), nil, errors.New("forbidden")
+	})
+	r.later(time.Minute)
+	if err := r.Check(t.Context()); err == nil {
+		t.Error("the check succeeds")
+	}
+	broken.Store(false)
+	r.later(time.Minute)
+	if err := r.Check(t.Context()); err != nil {
+		t.Errorf("once it can: %v", err)
+	}
+	for _, line := range []string{"Cannot keep the webhook's certificates and registration", "in order again"} {
+		if n := strings.Count(r.log.String(), line); n != 1 {
+			t.Errorf("%q is logged %d times", line, n)
+		}
 	}
 }
 
