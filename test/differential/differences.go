@@ -1,0 +1,110 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package differential
+
+// A Difference is where podfit means to give another result than upstream.
+type Difference struct {
+	Name     string
+	Weakness string // what of upstream it mends, as docs/migrate.md numbers it; "" when it is no weakness
+	Upstream string // what upstream does
+	Podfit   string // what podfit does
+	Reason   string
+	Test     string // shows both
+}
+
+// Differences are all there are. A comparison that fails without one of them has found a mistake.
+var Differences = []Difference{
+	{
+		Name: "no data, no number", Weakness: "W-01",
+		Upstream: "recommends the floor for a resource it has no sample of",
+		Podfit:   "recommends nothing for that resource, and leaves a container out of which it knows nothing",
+		Reason:   "the floor would evict every pod that asks for more when metrics are missing",
+		Test:     "TestNoNumberWithoutSamples",
+	},
+	{
+		Name: "own confidence", Weakness: "W-06",
+		Upstream: "widens the bounds of memory by how many samples of CPU there are",
+		Podfit:   "by how many of memory there are; the same as long as samples have both",
+		Reason:   "one says nothing about the other",
+		Test:     "TestEachResourceHasItsOwnConfidence",
+	},
+	{
+		Name: "zero memory", Weakness: "W-05",
+		Upstream: "takes a missing value for a use of zero, and ignores the rest of a memory window that starts with one",
+		Podfit:   "takes no sample of it",
+		Reason:   "no running container uses no memory (kubernetes/autoscaler#8982)",
+		Test:     "TestZeroMemoryDoesNotFreezeTheWindow",
+	},
+	{
+		Name: "one OOM kill counts once", Weakness: "W-07",
+		Upstream: "takes an OOM kill as often as it is told of it, and is told only of changes that it sees happen",
+		Podfit:   "takes each once, read off the pod's status whenever that is seen",
+		Reason:   "none is missed while nobody looks, and none counts twice after a restart",
+		Test:     "TestAnOOMKillCountsOnce",
+	},
+	{
+		Name: "windows survive", Weakness: "W-08",
+		Upstream: "forgets at a restart the memory peaks of windows under way, with the OOM kills in them",
+		Podfit:   "keeps them beside the checkpoint",
+		Reason:   "what was learnt from an OOM kill must not be lost",
+		Test:     "TestARestartKeepsTheWindowsUnderWay",
+	},
+	{
+		Name: "overrides end", Weakness: "W-09",
+		Upstream: "keeps what an autoscaler once set for a container when it is no longer set",
+		Podfit:   "goes back to the flags",
+		Reason:   "the object says what holds",
+		Test:     "TestOverridesEndWithThePolicy",
+	},
+	{
+		Name: "intervals change at once", Weakness: "W-09",
+		Upstream: "finishes the memory window under way with the interval with which it began",
+		Podfit:   "ends it when the new interval says so",
+		Reason:   "from 24 hours to one, it would take a day until the change shows",
+		Test:     "TestAnotherIntervalHoldsAtOnce",
+	},
+	{
+		Name: "live containers", Weakness: "W-10",
+		Upstream: "splits the floor over every container the pods ever had, and recommends for all of them",
+		Podfit:   "over those that live pods have; with no live pod, those they last had",
+		Reason:   "a removed sidecar must not halve the floor for a week (kubernetes/autoscaler#6744)",
+		Test:     "TestTheFloorIsSplitOverLiveContainers",
+	},
+	{
+		Name: "history stays", Weakness: "W-03",
+		Upstream: "drops history when the target cannot be resolved for a moment",
+		Podfit:   "keeps it",
+		Reason:   "a moment without the API server is not a reason to forget (kubernetes/autoscaler#9891)",
+		Test:     "TestHistoryStaysWhenTheTargetIsLost",
+	},
+	{
+		Name: "one history", Weakness: "W-04",
+		Upstream: "keeps a history for each set of labels and adds them up for each recommendation, in random order",
+		Podfit:   "keeps one for each container of a workload",
+		Reason: "it does not grow with rollouts; sums differ by rounding only, which shows where exactly the share that a percentile " +
+			"asks for is reached at the edge of a bucket, and by what upstream drops because it is lighter than epsilon",
+		Test: "TestRolloutsChangeNothingButRounding",
+	},
+	{
+		Name:     "implausible samples",
+		Upstream: "takes any amount that is not negative",
+		Podfit:   "rejects more than 100,000 cores or 100 TB",
+		Reason:   "no machine has that; one broken source would lift a recommendation for days",
+		Test:     "TestImplausibleSamplesAreRejected",
+	},
+	{
+		Name:     "order of the bounds",
+		Upstream: "gives a lower bound above the target when the flags for the percentiles say so",
+		Podfit:   "keeps lower ≤ target ≤ upper whatever the flags say",
+		Reason:   "otherwise no pod is ever inside its bounds, and each is evicted again and again",
+		Test:     "TestBoundsKeepTheirOrder",
+	},
+	{
+		Name:     "checkpoints that cannot be",
+		Upstream: "loads a total that is not a number or infinite, weights without a reference time, and samples whose first is later than the last",
+		Podfit:   "refuses them",
+		Reason:   "nothing can have written them, and they make every later number nonsense",
+		Test:     "TestCheckpointsThatCannotBeAreRefused",
+	},
+}
