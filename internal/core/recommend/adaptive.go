@@ -92,6 +92,14 @@ const (
 	upperBand = 1.08
 )
 
+// withBand returns an estimate with a target, and bounds around it that are not below the floor.
+func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64) cluster.Estimate {
+	e.Target = e.Target.Set(r, target)
+	e.Lower = e.Lower.Set(r, max(scale(target, lowerBand), min(target, floor)))
+	e.Upper = e.Upper.Set(r, max(scale(target, upperBand), target))
+	return e
+}
+
 // Estimate reads what was decided when the last sample came (Memo.Observe). Only the time of day is its own.
 func (a *adaptive) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var e cluster.Estimate
@@ -103,11 +111,7 @@ func (a *adaptive) Estimate(s *usage.Series, floor cluster.Resources, now time.T
 		if v <= 0 {
 			return
 		}
-		target := max(amount(math.Ceil(v)), floor.Amount(r))
-		lower := max(scale(target, lowerBand), min(target, floor.Amount(r)))
-		e.Target = e.Target.Set(r, target)
-		e.Lower = e.Lower.Set(r, lower)
-		e.Upper = e.Upper.Set(r, max(scale(target, upperBand), target))
+		e = withBand(e, r, max(amount(math.Ceil(v)), floor.Amount(r)), floor.Amount(r))
 	}
 	set(cluster.CPU, m.cpu.at(now.Unix())*1000)
 	set(cluster.Memory, m.memory.at(now.Unix()))

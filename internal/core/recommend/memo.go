@@ -107,3 +107,36 @@ func (h *held) unmarshal(data []byte) ([]byte, error) {
 	h.hours = lowHours{from: data[1], length: data[2], base: math.Float32frombits(binary.LittleEndian.Uint32(data[3:]))}
 	return data[7:], nil
 }
+
+// appendNumbers appends whole and other numbers; readNumbers reads them back.
+func appendNumbers(b []byte, whole []int64, other ...float64) []byte {
+	for _, v := range whole {
+		b = binary.AppendVarint(b, v)
+	}
+	for _, v := range other {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	}
+	return b
+}
+
+// readNumbers reads what appendNumbers wrote and returns the rest of the data.
+func readNumbers(data []byte, whole []*int64, other ...*float64) ([]byte, error) {
+	for _, p := range whole {
+		v, n := binary.Varint(data)
+		if n <= 0 {
+			return nil, errMemo
+		}
+		*p, data = v, data[n:]
+	}
+	for _, p := range other {
+		if len(data) < 8 {
+			return nil, errMemo
+		}
+		v := math.Float64frombits(binary.LittleEndian.Uint64(data))
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, errMemo
+		}
+		*p, data = v, data[8:]
+	}
+	return data, nil
+}

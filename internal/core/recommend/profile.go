@@ -59,8 +59,39 @@ var builtins = []func() Profile{
 		return AdaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical())
 	},
 	func() Profile {
-		p := DefaultParams()
-		p.FloorMillicores, p.FloorMegabytes = 10, 16
+		p := lowFloors()
+		e := BusyHours(Busiest()).(*busyHours)
+		return Profile{
+			Name: "busy-hours", About: "CPU by the p99 of the busy hours × 1.3; memory as balanced",
+			Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate,
+		}
+	},
+	func() Profile {
+		p := lowFloors()
+		e := &ensemble{Autopilot()}
+		return Profile{
+			Name: "autopilot", About: "Autopilot's choice among models by cost (EuroSys 2020)",
+			Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate,
+		}
+	},
+	func() Profile {
+		p := lowFloors()
+		t := &timeOfDay{SeasonParams{Days: 14, Margin: 0.15, Jitter: 1, Recent: 6, Ahead: 4}}
+		return Profile{
+			Name: "time-of-day", About: "1.15 × the most around this hour of earlier days or weeks, where usage repeats",
+			Params: p, Estimator: t, Extend: t.Extend, Mode: cluster.InPlaceOrRecreate,
+		}
+	},
+	func() Profile {
+		p := lowFloors()
+		l := &loadPercentile{LoadParams{Percentile: 0.95, HalfLife: 12 * time.Hour, Margin: 0.15, Days: 7}}
+		return Profile{
+			Name: "autopilot-window", About: "Autopilot's moving windows: CPU p95 of load, memory the most of 7 days",
+			Params: p, Estimator: l, Extend: l.Extend, Mode: cluster.InPlaceOrRecreate,
+		}
+	},
+	func() Profile {
+		p := lowFloors()
 		w := &windowMax{days: 7, margin: 0.15}
 		return Profile{
 			Name: "window-max", About: "1.15 × the most of 7 days, as many tools do",
@@ -69,10 +100,32 @@ var builtins = []func() Profile{
 	},
 }
 
-// AdaptiveProfile returns a profile that sizes by Adaptive.
-func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
+// lowFloors are those of all profiles but the default: upstream's floor of 250 MiB is most of what small containers waste.
+func lowFloors() Params {
 	p := DefaultParams()
 	p.FloorMillicores, p.FloorMegabytes = 10, 16
+	return p
+}
+
+// Autopilot returns the hyper-parameters of the autopilot profile.
+func Autopilot() EnsembleParams {
+	return EnsembleParams{
+		CPU:    EnsembleWeights{Overrun: 10, Underrun: 1, Change: 0.05, Switch: 0.02, Forget: 72 * time.Hour, Bump: 1.05, Hold: 2 * time.Hour},
+		Memory: EnsembleWeights{Overrun: 100, Underrun: 1, Change: 0.1, Switch: 0.02, Forget: 168 * time.Hour, Bump: 1.2, Hold: 24 * time.Hour},
+	}
+}
+
+// Busiest returns the parameters of the busy-hours profile: criticality 1 of 3.
+func Busiest() BusyParams {
+	return BusyParams{
+		Percentile: 0.99, Factor: 1.3, Share: 0.8, HalfLife: 7 * 24 * time.Hour,
+		Memory: Balanced().Memory,
+	}
+}
+
+// AdaptiveProfile returns a profile that sizes by Adaptive.
+func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
+	p := lowFloors()
 	e := &adaptive{a}
 	return Profile{Name: name, About: about, Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
 }
@@ -88,7 +141,7 @@ func Balanced() AdaptiveParams {
 			Min:  1 << 20,
 		},
 		CPU: CPURule{
-			Window: 24 * time.Hour, Recent: 2 * time.Hour, Factor: 0.9, Scale: 0.05, Add: 0.03, RecentFactor: 1.05,
+			Window: 24 * time.Hour, Recent: 2 * time.Hour, Factor: 0.88, Scale: 0.05, Add: 0.03, RecentFactor: 1.05,
 			Shrink: 0.15, Wait: 6 * time.Hour, Min: 0.01,
 		},
 	}
@@ -99,6 +152,7 @@ func Cost() AdaptiveParams {
 	a := Balanced()
 	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.01, 0.06, 0.1
 	a.Memory.Plan.Gain = 0.14
+	a.CPU.Factor = 0.8
 	return a
 }
 

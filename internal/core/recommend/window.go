@@ -17,7 +17,7 @@ import (
 //
 //	target = max over the window × (1 + margin)
 //
-// The bounds are where a running pod is left alone: 5 % below the target and 10 % above.
+// The bounds are where a running pod is left alone: 5 % below the target and 8 % above.
 func WindowMax(days int, margin float64) Estimator { return &windowMax{days, margin} }
 
 type windowMax struct {
@@ -47,9 +47,7 @@ func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.
 		}
 		least := floor.Amount(r)
 		target := max(amount(math.Ceil(peak.Amount()*(1+w.margin)*unit)), least)
-		e.Target = e.Target.Set(r, target)
-		e.Lower = e.Lower.Set(r, max(scale(target, 0.95), min(target, least)))
-		e.Upper = e.Upper.Set(r, max(scale(target, 1.1), target))
+		e = withBand(e, r, target, least)
 	}
 	set(cluster.CPU, &m.CPU, 1000)
 	set(cluster.Memory, &m.Memory, 1)

@@ -1,0 +1,173 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// BusyHours sizes CPU by the hours in which the work is done (the rule of the grocery service Samokat):
+//
+//	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
+//
+// The busy hours are given, or found: the fewest hours of the day that hold a share of its load. Memory is sized by
+// Adaptive.
+func BusyHours(p BusyParams) Estimator {
+	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}}
+}
+
+// BusyParams are the parameters of BusyHours.
+type BusyParams struct {
+	Percentile float64       // of the samples within the busy hours, as a share
+	Factor     float64       // k
+	Share      float64       // of the day's load that the busy hours hold, when they are found
+	Hours      Hours         // the busy hours, when they are given
+	HalfLife   time.Duration // of what is remembered
+	Most       int64         // millicores: a share of the smallest eligible node; 0: no bound
+	Memory     MemoryRule
+}
+
+// Hours is a set of hours of the day, UTC: bit h is the hour from h o'clock on. The zero value is none.
+type Hours uint32
+
+// HoursBetween returns the hours from one on and before another, over midnight when they say so, of a day that is ahead
+// of UTC by whole hours.
+func HoursBetween(from, before, ahead int) Hours {
+	var s Hours
+	for h := from; h != before; h = (h + 1) % 24 {
+		s |= 1 << ((h - ahead + 48) % 24)
+	}
+	return s
+}
+
+// Has reports whether an hour is in the set.
+func (s Hours) Has(hour int) bool { return s>>uint(hour)&1 == 1 }
+
+type busyHours struct {
+	p      BusyParams
+	memory adaptive
+}
+
+// Busy is what BusyHours remembers of a container.
+type Busy struct {
+	Memo
+	p    *BusyParams
+	cpu  series.Weights // samples within the busy hours
+	load [24]float64    // decaying, of each hour of the day
+	day  int64          // that the load was last decayed on
+	busy Hours          // as found for today
+}
+
+// Extend returns what BusyHours needs to remember of a container (usage.Book.Extend).
+func (b *busyHours) Extend() usage.Extension {
+	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p, busy: b.p.Hours}
+}
+
+func (b *busyHours) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+	var e cluster.Estimate
+	m, ok := s.Extension().(*Busy)
+	if !ok {
+		return e
+	}
+	if v := m.cpu.Percentile(b.p.Percentile); v > 0 {
+		least := floor.Amount(cluster.CPU)
+		target := amount(math.Ceil(1000 * v * b.p.Factor))
+		if b.p.Most > 0 {
+			target = min(target, b.p.Most)
+		}
+		e = withBand(e, cluster.CPU, max(target, least), least)
+	}
+	if v := m.memory.at(now.Unix()); v > 0 {
+		least := floor.Amount(cluster.Memory)
+		e = withBand(e, cluster.Memory, max(amount(math.Ceil(v)), least), least)
+	}
+	return e
+}
+
+// Observe takes a sample.
+func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
+	m.Memo.Observe(s, taken.Without(cluster.CPU))
+	if !taken.Has(cluster.CPU) {
+		return
+	}
+	now := s.At.Unix()
+	hour := int(now / 3600 % 24)
+	if d := now / daySeconds; d != m.day {
+		if m.day > 0 && m.p.Hours == 0 {
+			m.busy = busiest(&m.load, m.p.Share)
+		}
+		f := math.Exp2(-24 * float64(d-m.day) / m.p.HalfLife.Hours())
+		for h := range m.load {
+			m.load[h] *= f
+		}
+		m.day = d
+	}
+	m.load[hour] += s.CPU
+	if m.busy == 0 || m.busy.Has(hour) || m.cpu.Percentile(1) == 0 {
+		m.cpu.Observe(int(now/3600), s.CPU, m.p.HalfLife.Hours())
+	}
+}
+
+// busiest returns the fewest hours that hold a share of the load: those with the most, and of equals the earlier.
+func busiest(load *[24]float64, share float64) Hours {
+	order := make([]int, 24)
+	total := 0.0
+	for h := range order {
+		order[h] = h
+		total += load[h]
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(load[b], load[a]) })
+	var s Hours
+	sum := 0.0
+	for _, h := range order {
+		if sum >= share*total {
+			break
+		}
+		sum += load[h]
+		s |= 1 << h
+	}
+	return s
+}
+
+// AppendBinary appends all that is remembered.
+func (m *Busy) AppendBinary(b []byte) ([]byte, error) {
+	b, err := m.cpu.AppendBinary(appendNumbers(b, []int64{m.day, int64(m.busy)}, m.load[:]...))
+	if err != nil {
+		return nil, err
+	}
+	return m.Memo.AppendBinary(b)
+}
+
+// UnmarshalBinary reads what AppendBinary wrote.
+func (m *Busy) UnmarshalBinary(data []byte) error {
+	n := *m
+	var busy int64
+	loads := make([]*float64, 24)
+	for h := range loads {
+		loads[h] = &n.load[h]
+	}
+	rest, err := readNumbers(data, []*int64{&n.day, &busy}, loads...)
+	if err != nil {
+		return err
+	}
+	if busy < 0 || busy >= 1<<24 {
+		return errMemo
+	}
+	n.busy = Hours(busy)
+	if rest, err = n.cpu.Unmarshal(rest); err != nil {
+		return err
+	}
+	if err := n.Memo.UnmarshalBinary(rest); err != nil {
+		return err
+	}
+	*m = n
+	return nil
+}

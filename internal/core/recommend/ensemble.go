@@ -1,0 +1,460 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// Ensemble is Autopilot's machine-learnt recommender (Rzadca et al., EuroSys 2020, 3.2.3): many simple models, each a
+// decay d_m and a margin M_m, and a choice among them by what each would have cost. Once an hour, with s the histogram
+// of the hour's samples (of memory its peak alone) and L the bucket bounds:
+//
+//	(4) o(L) ← (1−d_m)·o(L) + d_m·Σ_{b>L} s[b]                overruns
+//	(5) u(L) ← (1−d_m)·u(L) + d_m·Σ_{b<L} s[b]                underruns
+//	(6) L'   = argmin_L  w_o·o(L) + w_u·u(L) + w_ΔL·Δ(L, L' before)
+//	(7) L_m  = L' + M_m
+//	(8) c_m  ← d·(w_o·o_m + w_u·u_m + w_ΔL·Δ(L_m, L_m before)) + (1−d)·c_m     o_m, u_m: of the last hour alone
+//	(9) L    = L_m of the m with least c_m + w_Δm·Δ(m, m before) + w_ΔL·Δ(L_m, L before)
+//
+// Three things differ, because with counts alone (5) and (6) end at the highest bucket that is not empty: an underrun
+// weighs by how much is unused, (L−b)/L; buckets whose weight has decayed to less than a thousandth are left out; and
+// an overrun of CPU weighs by how much is missing, (b−L)/L, while one of memory is an event. Margins are relative.
+// The paper does not publish its weights; those here were tuned on the traces (docs/backtest.md).
+func Ensemble(p EnsembleParams) Estimator { return &ensemble{p} }
+
+// EnsembleParams are the hyper-parameters of Ensemble.
+type EnsembleParams struct {
+	CPU, Memory EnsembleWeights
+}
+
+// EnsembleWeights are what the costs of a resource weigh, and how fast they are forgotten.
+type EnsembleWeights struct {
+	Overrun, Underrun float64       // w_o, w_u
+	Change            float64       // w_ΔL
+	Switch            float64       // w_Δm
+	Forget            time.Duration // the half-life of c_m, instead of d
+	Bump              float64       // what is given, relative to what was seen above the request
+	Hold              time.Duration // how long that stays
+}
+
+// The models: half-lives in hours, and margins.
+var (
+	modelDecays  = [...]float64{12, 48, 168, 336}
+	modelMargins = [...]float64{0.05, 0.15, 0.3}
+)
+
+const models = len(modelDecays) * len(modelMargins)
+
+// The buckets are as many steps of one factor as cover a range of 1 to 268; the range moves up with usage.
+const (
+	buckets     = 40
+	bucketRatio = 1.15
+	lowest      = 1e-5
+	lightest    = 1e-3
+)
+
+type ensemble struct{ p EnsembleParams }
+
+// Extend returns what Ensemble needs to remember of a container (usage.Book.Extend).
+func (e *ensemble) Extend() usage.Extension { return &Models{p: &e.p} }
+
+func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+	var out cluster.Estimate
+	m, ok := s.Extension().(*Models)
+	if !ok {
+		return out
+	}
+	set := func(r cluster.Resource, v, unit float64) {
+		if v > 0 {
+			out = withBand(out, r, max(amount(math.Ceil(v*unit)), floor.Amount(r)), floor.Amount(r))
+		}
+	}
+	set(cluster.CPU, m.cpu.at(now.Unix()), 1000)
+	set(cluster.Memory, m.memory.at(now.Unix()), 1)
+	return out
+}
+
+// Models is what Ensemble remembers of a container.
+type Models struct {
+	p           *EnsembleParams
+	cpu, memory mixture
+}
+
+// Observe takes a sample.
+func (m *Models) Observe(s usage.Sample, taken cluster.Set) {
+	now := s.At.Unix()
+	if taken.Has(cluster.CPU) {
+		m.cpu.observe(now, s.CPU, &m.p.CPU, false)
+	}
+	if taken.Has(cluster.Memory) {
+		m.memory.observe(now, s.Memory, &m.p.Memory, true)
+	}
+}
+
+// ObserveOOM takes what a kill showed to be needed.
+func (m *Models) ObserveOOM(o usage.OOM, needed int64) {
+	m.memory.raise(o.At.Unix(), float64(needed), &m.p.Memory)
+}
+
+// mixture is the models of one resource. Times are Unix seconds.
+type mixture struct {
+	base    int32 // the bucket of the first weight, on the scale of bucketOf
+	hour    int64 // the hour that is being gathered, 0 before the first sample
+	samples [buckets]uint16
+	top     int32 // the highest bucket of the hour
+	weights [len(modelDecays)][buckets]float32
+	bound   [len(modelDecays)]int32 // L', as a bucket; 0 before the first
+	limit   [models]float32         // L_m
+	cost    [models]float32         // c_m
+	chosen  int32                   // m
+	level   float64                 // L
+	raised  float64                 // not below this
+	until   int64                   // until then
+}
+
+// bucketOf returns the bucket a value is in; bucket k ends at its boundOf.
+func bucketOf(v float64) int32 {
+	if v <= lowest {
+		return 0
+	}
+	return int32(math.Ceil(math.Log(v/lowest) / math.Log(bucketRatio)))
+}
+
+func boundOf(k int32) float64 { return lowest * math.Pow(bucketRatio, float64(k)) }
+
+// steps are the bounds of a range of buckets relative to that of the first.
+var steps = func() (out [buckets]float64) {
+	for i := range out {
+		out[i] = math.Pow(bucketRatio, float64(i))
+	}
+	return out
+}()
+
+func (x *mixture) at(now int64) float64 {
+	if now < x.until {
+		return max(x.level, x.raised)
+	}
+	return x.level
+}
+
+func (x *mixture) observe(now int64, v float64, w *EnsembleWeights, peakOnly bool) {
+	hour := now / 3600
+	if x.hour == 0 {
+		x.hour = hour
+		x.base = max(0, bucketOf(v)-buckets/2)
+	}
+	if hour > x.hour {
+		x.endHour(w, peakOnly)
+		x.hour = hour
+	}
+	k := bucketOf(v)
+	x.include(k)
+	x.top = max(x.top, k)
+	if n := &x.samples[max(0, k-x.base)]; *n < math.MaxUint16 {
+		*n++
+	}
+	if x.level == 0 {
+		x.level = v * w.Bump
+	}
+	if v > x.at(now) {
+		x.raise(now, v*w.Bump, w)
+	}
+}
+
+// raise answers usage above the request at once.
+func (x *mixture) raise(now int64, v float64, w *EnsembleWeights) {
+	if now >= x.until || v > x.raised {
+		x.raised = v
+	}
+	x.until = now + int64(w.Hold/time.Second)
+}
+
+// include moves the range of buckets up so that one is in it. What falls out at the lower end stays in the lowest.
+func (x *mixture) include(k int32) {
+	shift := k - x.base - (buckets - 1)
+	if shift <= 0 {
+		return
+	}
+	for d := range x.weights {
+		shiftDown(x.weights[d][:], int(shift))
+	}
+	shiftDown(x.samples[:], int(shift))
+	x.base += shift
+}
+
+func shiftDown[T uint16 | float32](a []T, by int) {
+	var lost T
+	for i := range min(by, len(a)) {
+		lost += a[i]
+	}
+	for i := range a {
+		if i+by < len(a) {
+			a[i] = a[i+by]
+		} else {
+			a[i] = 0
+		}
+	}
+	a[0] += lost
+}
+
+// endHour does equations 4 to 9 with the samples of the hour.
+func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
+	var s [buckets]float64
+	if peakOnly {
+		s[max(0, x.top-x.base)] = 1
+	} else {
+		n := 0.0
+		for _, c := range x.samples {
+			n += float64(c)
+		}
+		for i, c := range x.samples {
+			s[i] = float64(c) / n
+		}
+	}
+	for d := range modelDecays {
+		keep := math.Exp2(-1 / modelDecays[d]) // 1 − d_m
+		for i := range s {
+			x.weights[d][i] = float32(keep*float64(x.weights[d][i]) + (1-keep)*s[i])
+		}
+		x.bound[d] = x.best(d, w, peakOnly)
+	}
+	keep := math.Exp2(-3600 / w.Forget.Seconds())
+	least, chosen := math.Inf(1), int32(0)
+	for m := range models {
+		limit := boundOf(x.bound[m/len(modelMargins)]) * (1 + modelMargins[m%len(modelMargins)])
+		// The limit that stood while the hour went by is the one to be judged by it.
+		c := 0.0
+		if before := float64(x.limit[m]); before > 0 {
+			over, under := runs(&s, before/boundOf(x.base), peakOnly)
+			c = w.Overrun*over + w.Underrun*under
+			if differ(limit, before) {
+				c += w.Change
+			}
+		}
+		x.cost[m] = float32((1-keep)*c + keep*float64(x.cost[m]))
+		x.limit[m] = float32(limit)
+		total := float64(x.cost[m])
+		if int32(m) != x.chosen {
+			total += w.Switch
+		}
+		if differ(limit, x.level) {
+			total += w.Change * (1 - keep)
+		}
+		if total < least {
+			least, chosen = total, int32(m)
+		}
+	}
+	x.chosen = chosen
+	if l := float64(x.limit[chosen]); differ(l, x.level) {
+		x.level = l
+	}
+	x.samples = [buckets]uint16{}
+	x.top = 0
+}
+
+// differ reports whether two limits are different ones: those of one bucket and margin are the same but for rounding.
+func differ(a, b float64) bool { return math.Abs(a-b) > 1e-4*b }
+
+// best is equation 6.
+func (x *mixture) best(d int, w *EnsembleWeights, peakOnly bool) int32 {
+	var s [buckets]float64
+	total := 0.0
+	for i, v := range x.weights[d] {
+		s[i] = float64(v)
+		total += s[i]
+	}
+	for i := range s {
+		if s[i] < lightest*total {
+			s[i] = 0
+		}
+		s[i] /= total
+	}
+	least, at := math.Inf(1), int32(0)
+	for i := range int32(buckets) {
+		k := x.base + i
+		over, under := runs(&s, steps[i], peakOnly)
+		c := w.Overrun*over + w.Underrun*under
+		if k != x.bound[d] {
+			c += w.Change
+		}
+		if c < least {
+			least, at = c, k
+		}
+	}
+	return at
+}
+
+// runs returns the overruns and underruns of a histogram at a limit, which is relative to the first bucket's bound.
+func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float64) {
+	for i, weight := range s {
+		if weight == 0 {
+			continue
+		}
+		switch b := steps[i]; {
+		case b <= limit*(1+1e-6):
+			under += weight * max(0, limit-b) / limit
+		case peakOnly:
+			over += weight
+		default:
+			over += weight * (b - limit) / limit
+		}
+	}
+	return over, under
+}
+
+// AppendBinary appends all that the models know.
+func (m *Models) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, memoVersion)
+	for _, x := range []*mixture{&m.cpu, &m.memory} {
+		b = x.appendBinary(b)
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails the models are as they were.
+func (m *Models) UnmarshalBinary(data []byte) error {
+	if len(data) == 0 || data[0] != memoVersion {
+		return errMemo
+	}
+	n := *m
+	rest, err := n.cpu.unmarshal(data[1:])
+	if err != nil {
+		return err
+	}
+	if rest, err = n.memory.unmarshal(rest); err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return errMemo
+	}
+	*m = n
+	return nil
+}
+
+func (x *mixture) numbers() []*float32 {
+	var out []*float32
+	for d := range x.weights {
+		for i := range x.weights[d] {
+			out = append(out, &x.weights[d][i])
+		}
+	}
+	for m := range models {
+		out = append(out, &x.limit[m], &x.cost[m])
+	}
+	return out
+}
+
+func (x *mixture) appendBinary(b []byte) []byte {
+	b = binary.AppendVarint(b, x.hour)
+	if x.hour == 0 {
+		return b
+	}
+	b = binary.AppendVarint(b, int64(x.base))
+	b = binary.AppendVarint(b, int64(x.top))
+	b = binary.AppendVarint(b, x.until)
+	b = append(b, byte(x.chosen))
+	for _, v := range x.bound {
+		b = binary.AppendVarint(b, int64(v))
+	}
+	for _, v := range []float64{x.level, x.raised} {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	}
+	for _, n := range x.samples {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	// Most weights are nothing: runs of them are stored as one byte.
+	zeros := 0
+	flush := func() {
+		for ; zeros > 0; zeros -= min(zeros, 255) {
+			b = append(b, 0, byte(min(zeros, 255)))
+		}
+	}
+	for _, v := range x.numbers() {
+		if *v == 0 {
+			zeros++
+			continue
+		}
+		flush()
+		b = append(b, 1)
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*v))
+	}
+	flush()
+	return b
+}
+
+func (x *mixture) unmarshal(data []byte) ([]byte, error) {
+	ok := true
+	integer := func(lo, hi int64) int64 {
+		v, n := binary.Varint(data)
+		if n <= 0 || v < lo || v > hi {
+			ok, data = false, nil
+			return lo
+		}
+		data = data[n:]
+		return v
+	}
+	const far = 1 << 40
+	*x = mixture{hour: integer(0, far)}
+	if x.hour == 0 {
+		if !ok {
+			return nil, errMemo
+		}
+		return data, nil
+	}
+	x.base = int32(integer(0, 1000))
+	x.top = int32(integer(0, 1000))
+	x.until = integer(0, far)
+	if len(data) == 0 || int(data[0]) >= models || x.top >= x.base+buckets {
+		return nil, errMemo
+	}
+	x.chosen, data = int32(data[0]), data[1:]
+	for d := range x.bound {
+		x.bound[d] = int32(integer(0, 1000))
+	}
+	for _, v := range []*float64{&x.level, &x.raised} {
+		if len(data) < 8 {
+			return nil, errMemo
+		}
+		*v = math.Float64frombits(binary.LittleEndian.Uint64(data))
+		if !(*v >= 0 && *v < 1e15) {
+			return nil, errMemo
+		}
+		data = data[8:]
+	}
+	for i := range x.samples {
+		v, n := binary.Uvarint(data)
+		if n <= 0 || v > math.MaxUint16 {
+			return nil, errMemo
+		}
+		x.samples[i], data = uint16(v), data[n:]
+	}
+	numbers := x.numbers()
+	for i := 0; i < len(numbers); {
+		switch {
+		case len(data) >= 2 && data[0] == 0 && data[1] > 0 && i+int(data[1]) <= len(numbers):
+			i += int(data[1])
+			data = data[2:]
+		case len(data) >= 5 && data[0] == 1:
+			v := math.Float32frombits(binary.LittleEndian.Uint32(data[1:]))
+			if !(v >= 0 && v < 1e15) {
+				return nil, errMemo
+			}
+			*numbers[i] = v
+			i++
+			data = data[5:]
+		default:
+			return nil, errMemo
+		}
+	}
+	if !ok {
+		return nil, errMemo
+	}
+	return data, nil
+}

@@ -1,0 +1,197 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"math"
+	"math/cmplx"
+	"time"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// TimeOfDay gives at every hour what was the most around that hour in earlier periods, and a margin:
+//
+//	target(t) = max over periods k = 1 … n and |j| ≤ jitter of x(t − k·P + j), and of the last hours × (1 + margin)
+//
+// where the period P is a day or a week when usage repeats with it (Period), and else it is WindowMax. This is the
+// forecast of Crane's predictor with "maxValue": what is high every night, or every Monday, is provided for then only.
+func TimeOfDay(p SeasonParams) Estimator { return &timeOfDay{p} }
+
+// SeasonParams are the parameters of TimeOfDay.
+type SeasonParams struct {
+	Days   int // of history
+	Margin float64
+	Jitter int // hours
+	Recent int // hours whose most is provided for in any case
+	Ahead  int // hours that are provided for together, so that the request does not change with each
+}
+
+type timeOfDay struct{ p SeasonParams }
+
+// Seasons is what TimeOfDay remembers of a container.
+type Seasons struct {
+	Window
+	days    int
+	cpu     int8 // the period in days, as found today; 0: none
+	memory  int8
+	checked int64 // the day it was looked for
+}
+
+// Extend returns what TimeOfDay needs to remember of a container (usage.Book.Extend).
+func (e *timeOfDay) Extend() usage.Extension {
+	n := 24 * e.p.Days
+	return &Seasons{Window: Window{CPU: series.NewPeaks(n), Memory: series.NewPeaks(n)}, days: e.p.Days}
+}
+
+func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+	var out cluster.Estimate
+	m, ok := s.Extension().(*Seasons)
+	if !ok {
+		return out
+	}
+	hour := int(now.Unix() / 3600)
+	for _, x := range []struct {
+		r      cluster.Resource
+		peaks  *series.Peaks
+		period int8
+		unit   float64
+	}{{cluster.CPU, &m.CPU, m.cpu, 1000}, {cluster.Memory, &m.Memory, m.memory, 1}} {
+		if peak := e.p.peak(x.peaks, hour, int(x.period)*24); peak > 0 {
+			least := floor.Amount(x.r)
+			out = withBand(out, x.r, max(amount(math.Ceil(peak.Amount()*(1+e.p.Margin)*x.unit)), least), least)
+		}
+	}
+	return out
+}
+
+// peak returns the most that is to be expected in the hours that belong together with an hour.
+func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
+	if period == 0 {
+		return x.Max(hour+1-24*p.Days, hour+1)
+	}
+	from := hour / p.Ahead * p.Ahead
+	m := x.Max(hour+1-p.Recent, hour+1)
+	for back := period; back <= 24*p.Days; back += period {
+		m = max(m, x.Max(from-back-p.Jitter, from-back+p.Ahead+p.Jitter))
+	}
+	return m
+}
+
+// Observe keeps the peaks, and looks for periods once a day.
+func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
+	m.Window.Observe(s, taken)
+	if day := s.At.Unix() / daySeconds; day != m.checked {
+		m.checked = day
+		hour := int(s.At.Unix() / 3600)
+		m.cpu, m.memory = int8(Period(&m.CPU, hour)/24), int8(Period(&m.Memory, hour)/24)
+	}
+}
+
+// AppendBinary appends all that is remembered.
+func (m *Seasons) AppendBinary(b []byte) ([]byte, error) {
+	return m.Window.AppendBinary(appendNumbers(b, []int64{m.checked, int64(m.cpu), int64(m.memory)}))
+}
+
+// UnmarshalBinary reads what AppendBinary wrote.
+func (m *Seasons) UnmarshalBinary(data []byte) error {
+	var checked, cpu, memory int64
+	rest, err := readNumbers(data, []*int64{&checked, &cpu, &memory})
+	if err != nil {
+		return err
+	}
+	if cpu < 0 || cpu > 7 || memory < 0 || memory > 7 {
+		return errMemo
+	}
+	n := *m
+	if err := n.Window.UnmarshalBinary(rest); err != nil {
+		return err
+	}
+	n.checked, n.cpu, n.memory = checked, int8(cpu), int8(memory)
+	*m = n
+	return nil
+}
+
+// What it takes to be called periodic.
+const (
+	peakShare   = 4.0 // a spectral line that carries so many times the mean power is a candidate
+	correlation = 0.3 // the autocorrelation at the period at least
+)
+
+// Period returns the period of usage in hours: 24, 168, or 0 when it does not repeat. The hours before an hour are
+// looked at, as whole weeks or, when there is less than two, as whole days.
+//
+// A period is a candidate when its line stands out of the spectrum (FFT), and confirmed when the circular
+// autocorrelation has a maximum there: higher than a quarter of a period beside it, and at least 0.3. A week is only
+// accepted when it explains more than a day does.
+func Period(p *series.Peaks, hour int) int {
+	have := hour - max(p.Since(), hour-p.Room())
+	n := have / (7 * 24) * 7 * 24
+	if n < 2*7*24 {
+		n = have / 24 * 24
+	}
+	if n < 3*24 {
+		return 0
+	}
+	x := make([]float64, n)
+	mean, seen := 0.0, 0
+	for i := range x {
+		if l := p.At(hour - n + i); l > 0 {
+			x[i] = float64(l)
+			mean += x[i]
+			seen++
+		}
+	}
+	if seen < n*3/4 {
+		return 0 // too many gaps to tell
+	}
+	mean /= float64(seen)
+	for i := range x {
+		if x[i] > 0 {
+			x[i] -= mean // gaps stay at the mean
+		}
+	}
+	t := fourier.NewFFT(n)
+	lines := t.Coefficients(nil, x)
+	power := make([]float64, len(lines))
+	total := 0.0
+	for i := 1; i < len(lines); i++ {
+		power[i] = real(lines[i] * cmplx.Conj(lines[i]))
+		total += power[i]
+	}
+	if total < 1e-9*float64(n) {
+		return 0 // constant
+	}
+	spectrum := make([]complex128, len(lines))
+	for i := range lines {
+		spectrum[i] = complex(power[i], 0)
+	}
+	auto := t.Sequence(nil, spectrum) // Wiener and Khinchin: the autocorrelation is the transform of the power
+	confirmed := func(period int) float64 {
+		if n < 2*period {
+			return 0
+		}
+		stands := false
+		for harmonic := 1; harmonic <= 4; harmonic++ { // a narrow peak has its power in the harmonics
+			stands = stands || power[harmonic*n/period] > peakShare*total/float64(len(lines)-1)
+		}
+		r := auto[period] / auto[0]
+		if !stands || r < correlation || r <= auto[period-period/4]/auto[0] || r <= auto[(period+period/4)%n]/auto[0] {
+			return 0
+		}
+		return r
+	}
+	day, week := confirmed(24), confirmed(7*24)
+	switch {
+	case week > day+0.1:
+		return 7 * 24
+	case day > 0:
+		return 24
+	}
+	return 0
+}

@@ -1,0 +1,117 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// The buckets of Weights: bucket 0 ends at the first bound, each later one is wider by the ratio.
+const (
+	weightBuckets = 128
+	weightFirst   = 0.001
+	weightRatio   = 1.12 // the last bucket ends at 1,780 times a thousand times the first: 1,780 cores
+)
+
+// Weights are how often a container used how much CPU, in cores, with what is older weighing less: a small decaying
+// histogram that is stored without loss. The zero value is empty.
+type Weights struct {
+	weight [weightBuckets]float32
+	hour   int32 // of the newest sample
+}
+
+// Observe takes a sample. What is older by a half-life, in hours, weighs half as much.
+func (w *Weights) Observe(hour int, v, halfLife float64) {
+	if h := int32(hour); h > w.hour {
+		if w.hour > 0 {
+			f := float32(math.Exp2(-float64(h-w.hour) / halfLife))
+			for i := range w.weight {
+				if w.weight[i] *= f; w.weight[i] < 1e-9 {
+					w.weight[i] = 0
+				}
+			}
+		}
+		w.hour = h
+	}
+	b := 0
+	if v > weightFirst {
+		b = min(int(math.Ceil(math.Log(v/weightFirst)/math.Log(weightRatio))), weightBuckets-1)
+	}
+	w.weight[b]++
+}
+
+// Percentile returns the bound that a share of the samples did not exceed, 0 when there are none.
+func (w *Weights) Percentile(share float64) float64 { return w.percentile(share, false) }
+
+// LoadPercentile returns the bound below which a share of the load was, not of the time: Autopilot's S_pj, equation 3
+// of the paper. A container that idles most of the day is sized by when it works.
+func (w *Weights) LoadPercentile(share float64) float64 { return w.percentile(share, true) }
+
+func (w *Weights) percentile(share float64, load bool) float64 {
+	total := 0.0
+	bound := weightFirst
+	weigh := func(i int) float64 {
+		v := float64(w.weight[i])
+		if load {
+			v *= bound
+		}
+		return v
+	}
+	for i := range w.weight {
+		total += weigh(i)
+		bound *= weightRatio
+	}
+	if total == 0 {
+		return 0
+	}
+	sum, last := 0.0, 0.0
+	bound = weightFirst
+	for i := range w.weight {
+		if v := weigh(i); v > 0 {
+			last = bound
+			if sum += v; sum >= share*total*(1-1e-12) {
+				return bound
+			}
+		}
+		bound *= weightRatio
+	}
+	return last
+}
+
+// AppendBinary appends the Weights in a form that Unmarshal reads back.
+func (w *Weights) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, uint64(w.hour))
+	for i, v := range w.weight {
+		if v != 0 {
+			b = append(b, byte(i))
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+	}
+	return append(b, weightBuckets), nil
+}
+
+// Unmarshal reads what AppendBinary wrote and returns the rest of the data. When it fails, the Weights are as they were.
+func (w *Weights) Unmarshal(data []byte) ([]byte, error) {
+	var n Weights
+	hour, k := binary.Uvarint(data)
+	if k <= 0 || hour > math.MaxInt32/2 {
+		return nil, errBroken
+	}
+	n.hour = int32(hour)
+	for data = data[k:]; ; data = data[5:] {
+		switch {
+		case len(data) > 0 && data[0] == weightBuckets:
+			*w = n
+			return data[1:], nil
+		case len(data) < 5 || data[0] > weightBuckets:
+			return nil, errBroken
+		}
+		v := math.Float32frombits(binary.LittleEndian.Uint32(data[1:]))
+		if !(v > 0 && v < 1e30) {
+			return nil, errBroken
+		}
+		n.weight[data[0]] = v
+	}
+}
