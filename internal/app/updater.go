@@ -113,6 +113,7 @@ type updater struct {
 	paused  bool                     // the last pass was left out because the admission controller does not work
 	left    map[string]plan.Why      // why each pod that should change was left in the last pass, by UID
 	held    map[cluster.Key]plan.Why // what each autoscaler was last told about pods that are left
+	guarded map[string]bool          // pods that a disruption budget was in the way of, by UID
 }
 
 func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, m *updaterMetrics, h *Health, log *slog.Logger) *updater {
@@ -123,7 +124,7 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{},
+		metrics: m, health: h, log: log, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{},
 	}
 }
 
@@ -182,7 +183,10 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	decisions := plan.Plan(now, w, u.budget)
 	u.ledger.Learn(now, decisions)
 	watch.step("FilterPods")
-	r := round{updater: u, now: now, size: make(map[cluster.Key]string, len(w.Governed))}
+	r := round{updater: u, now: now, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
+	for i := range decisions {
+		r.exists[decisions[i].Pod.UID] = true
+	}
 	for i := range w.Governed {
 		r.size[w.Governed[i].Autoscaler.Key] = sizeLog2(len(w.Governed[i].Pods))
 	}
@@ -212,8 +216,11 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 	}
 	u.metrics.statusInvalid.WithLabelValues(reason).Inc()
 	if !u.paused && ctx.Err() == nil {
-		u.log.Warn("Not updating pods: the admission controller is not known to work, so new pods would not get their recommendation",
-			"lease", ownNamespace(u.config.StatusNamespace)+"/"+u.config.StatusName, "reason", reason, "error", err)
+		log := u.log.With("lease", ownNamespace(u.config.StatusNamespace)+"/"+u.config.StatusName, "reason", reason)
+		if err != nil {
+			log = log.With("error", err)
+		}
+		log.Warn("Not updating pods: the admission controller is not known to work, so new pods would not get their recommendation")
 	}
 	u.paused = true
 	return false
@@ -222,8 +229,9 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 // round is what one pass does.
 type round struct {
 	*updater
-	now  time.Time
-	size map[cluster.Key]string // the size class of each autoscaler
+	now    time.Time
+	size   map[cluster.Key]string // the size class of each autoscaler
+	exists map[string]bool        // the governed pods, by UID
 
 	mu      sync.Mutex // guards the ledger and what follows while pods are changed
 	evicted map[cluster.Key]plan.Decision
@@ -424,7 +432,9 @@ func (r *round) evict(ctx context.Context, d *plan.Decision) {
 		return
 	case errors.Is(err, kube.ErrBudget):
 		r.failed(d, "EvictionError")
-		r.logger(d).Info("A disruption budget does not allow to evict a pod now", "failed", err)
+		if r.firstTime(d.Pod) {
+			r.logger(d).Info("A disruption budget does not allow to evict a pod now", "failed", err)
+		}
 		return
 	default:
 		r.failed(d, "EvictionError")
@@ -435,6 +445,17 @@ func (r *round) evict(ctx context.Context, d *plan.Decision) {
 	r.tell.Evicted(d.Pod, d.Autoscaler)
 	r.done(d, r.evicted)
 	r.metrics.evicted.WithLabelValues(r.size[d.Autoscaler.Key], d.Autoscaler.Mode.String(), d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
+}
+
+// firstTime reports whether a disruption budget has not been in the way of this pod before.
+func (r *round) firstTime(p *cluster.Pod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.guarded[p.UID] {
+		return false
+	}
+	r.guarded[p.UID] = true
+	return true
 }
 
 // annotationInPlace marks pods that were resized in place, as upstream does.
@@ -470,5 +491,6 @@ func (r *round) finish() {
 	}
 	withEvicted.publish(true)
 	withResized.publish(false)
+	maps.DeleteFunc(r.guarded, func(uid string, _ bool) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ plan.Why) bool { _, governed := r.size[key]; return !governed })
 }
