@@ -1,0 +1,321 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"math"
+	"math/bits"
+	"testing"
+	"time"
+	"unsafe"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+func builtin(t *testing.T, name string) Profile {
+	t.Helper()
+	p, ok := Builtin(name)
+	if !ok {
+		t.Fatalf("there is no profile %s", name)
+	}
+	return p
+}
+
+func TestTheTableNamesEveryProfileOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Builtins() {
+		if seen[p.Name] || p.About == "" || p.Estimator == nil {
+			t.Errorf("profile %q", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	for _, name := range []string{"default", "balanced", "cost", "critical", "busy-hours", "autopilot"} {
+		if !seen[name] {
+			t.Errorf("there is no profile %s", name)
+		}
+	}
+	if _, ok := Builtin("magic"); ok {
+		t.Error("there is a profile magic")
+	}
+}
+
+// The formula's example in docs/algorithm.md.
+func TestTheExampleOfTheAdaptiveLevel(t *testing.T) {
+	r := Balanced().Memory
+	days := []series.Level{
+		series.LevelOf(500 * mib), series.LevelOf(1000 * mib), series.LevelOf(800 * mib), series.LevelOf(400 * mib),
+		series.LevelOf(400 * mib), series.LevelOf(400 * mib), series.LevelOf(400 * mib), series.LevelOf(1000 * mib),
+	}
+	level := r.level(days, float64(series.LevelOf(300*mib)))
+	got := series.Amount(level+0.13*series.PerNat) / mib
+	want := 1000 * math.Exp(0.3*math.Log(0.8)+0.15*math.Log(1000.0/300)+0.13)
+	if math.Abs(got-want) > 2 || math.Abs(want-1276) > 1 {
+		t.Errorf("%.1f MiB, want %.1f", got, want)
+	}
+}
+
+func TestWindowMaxIsTheMostOfItsWindowWithAMargin(t *testing.T) {
+	b := newBench(builtin(t, "window-max"))
+	b.use(day, always(0.4, 1000*mib))
+	b.use(6*day, always(0.2, 300*mib))
+	if got := b.memory(); math.Abs(got-1150) > 2 {
+		t.Errorf("within 7 days of 1000 MiB the request is %.0f MiB, want 1150", got)
+	}
+	b.use(2*day, always(0.2, 300*mib))
+	if got := b.memory(); math.Abs(got-345) > 1 {
+		t.Errorf("later it is %.0f MiB, want 345", got)
+	}
+	if got := b.estimate().Target.CPU; got < 230 || got > 231 {
+		t.Errorf("CPU is %dm, want 1.15 × 200m", got)
+	}
+}
+
+func TestAPercentileOfLoadSeesTheWorkAndNotTheIdling(t *testing.T) {
+	var w series.Weights
+	for i := range 1000 {
+		v := 0.1
+		if i%10 == 0 {
+			v = 1
+		}
+		w.Observe(1000, v, 12)
+	}
+	if got := w.Percentile(0.9); got > 0.12 {
+		t.Errorf("p90 of time is %.2f cores, want 0.1", got)
+	}
+	if got := w.LoadPercentile(0.9); got < 1 || got > 1.12 {
+		t.Errorf("p90 of load is %.2f cores, want 1", got)
+	}
+}
+
+func TestEnsembleGivesUpARareTailOnlyWhenItIsCheap(t *testing.T) {
+	bound := func(overrun float64) float64 {
+		var x mixture
+		x.base = bucketOf(1)
+		low, high := 0, 5
+		x.weights[0][low], x.weights[0][high] = 0.99, 0.01
+		k := x.best(0, &EnsembleWeights{Overrun: overrun, Underrun: 1}, true)
+		return boundOf(k) / boundOf(x.base)
+	}
+	// At the low bound the tail costs w_o × 0.01, at the high one what is unused costs 0.99 × (1 − 1/1.15⁵) = 0.50.
+	if got := bound(30); got > 1.01 {
+		t.Errorf("with w_o = 30 the limit is ×%.2f, want the low bound", got)
+	}
+	if got := bound(100); got < 1.9 {
+		t.Errorf("with w_o = 100 the limit is ×%.2f, want the high bound", got)
+	}
+}
+
+func TestEnsembleFollowsUsageBothWays(t *testing.T) {
+	b := newBench(builtin(t, "autopilot"))
+	b.use(10*day, always(0.5, 800*mib))
+	if got := b.memory(); got < 800 || got > 1300 {
+		t.Errorf("a steady 800 MiB gets %.0f MiB", got)
+	}
+	b.use(5*time.Minute, always(0.5, 2000*mib))
+	if got := b.memory(); got < 2000 {
+		t.Errorf("a sample of 2000 MiB leaves the request at %.0f MiB", got)
+	}
+	b.use(60*day, always(0.5, 200*mib))
+	if got := b.memory(); got > 500 {
+		t.Errorf("two months at 200 MiB leave the request at %.0f MiB", got)
+	}
+	// Usage beyond the range of the buckets moves it.
+	b.use(10*day, always(0.5, 200_000*mib))
+	if got := b.memory(); got < 200_000 {
+		t.Errorf("ten days at 200000 MiB get %.0f MiB", got)
+	}
+}
+
+func officeHours(at time.Time) (float64, float64) {
+	if h := at.Hour(); h >= 8 && h < 18 {
+		return 1, 500 * mib
+	}
+	return 0.05, 500 * mib
+}
+
+func TestBusyHoursSizesByThem(t *testing.T) {
+	b := newBench(builtin(t, "busy-hours"))
+	b.use(10*day, officeHours)
+	m := b.book.Series(cart, "app").Extension().(*Busy)
+	if office := HoursBetween(8, 18, 0); m.busy&^office != 0 || bits.OnesCount32(uint32(m.busy)) != 8 {
+		t.Errorf("the busy hours are %024b, want the 8 that hold 80 %% of the load, of %024b", m.busy, office)
+	}
+	if got := b.estimate().Target.CPU; got < 1300 || got > 1300*1.12+1 {
+		t.Errorf("the request is %dm, want 1.3 cores up to a bucket", got)
+	}
+	// A spike outside the busy hours does not count, one within does.
+	at2 := func(at time.Time) (float64, float64) {
+		if at.Hour() == 2 {
+			return 4, 500 * mib
+		}
+		return officeHours(at)
+	}
+	given := Busiest()
+	given.Hours = HoursBetween(10, 20, 2)
+	p := builtin(t, "busy-hours")
+	e := BusyHours(given).(*busyHours)
+	p.Estimator, p.Extend = e, e.Extend
+	night := newBench(p)
+	night.use(10*day, at2)
+	if got := night.estimate().Target.CPU; got > 1500 {
+		t.Errorf("with given hours, what runs at night makes the request %dm", got)
+	}
+	given.Most = 700
+	e = BusyHours(given).(*busyHours)
+	p.Estimator, p.Extend = e, e.Extend
+	capped := newBench(p)
+	capped.use(2*day, officeHours)
+	if got := capped.estimate().Target.CPU; got != 700 {
+		t.Errorf("capped at 700m the request is %dm", got)
+	}
+}
+
+func TestHoursKnowMidnightAndTimeZones(t *testing.T) {
+	night := HoursBetween(22, 6, 3) // 22 to 6 o'clock three hours ahead of UTC: 19 to 3 UTC
+	for h := range 24 {
+		if want := h >= 19 || h < 3; night.Has(h) != want {
+			t.Errorf("%d o'clock: %v", h, !want)
+		}
+	}
+}
+
+func peaksOf(days int, amount func(hour int) float64) (*series.Peaks, time.Time) {
+	p := series.NewPeaks(days * 24)
+	first := int(noon.Unix() / 3600)
+	for h := range days * 24 {
+		if v := amount(h); v > 0 {
+			p.Observe(first+h, v)
+		}
+	}
+	return &p, noon.Add(time.Duration(days) * day)
+}
+
+func TestPeriodsAreFound(t *testing.T) {
+	noise := func(h int) float64 { return 1 + 0.3*math.Sin(float64(h*h%1013)) }
+	tests := map[string]struct {
+		days   int
+		amount func(h int) float64
+		want   int
+	}{
+		"constant":               {14, func(int) float64 { return 5 }, 0},
+		"noise":                  {14, noise, 0},
+		"a wave a day":           {14, func(h int) float64 { return noise(h) * (2 + math.Sin(2*math.Pi*float64(h)/24)) }, 24},
+		"an hour a night":        {14, func(h int) float64 { return 1 + 9*b2f(h%24 == 3) }, 24},
+		"a day a week":           {14, func(h int) float64 { return noise(h) * (1 + 4*b2f(h/24%7 == 2)) }, 168},
+		"every eleven hours":     {14, func(h int) float64 { return 1 + 9*b2f(h%11 == 3) }, 0},
+		"growth":                 {14, func(h int) float64 { return 1 + float64(h) }, 0},
+		"a day a week, one week": {7, func(h int) float64 { return noise(h) * (1 + 4*b2f(h/24%7 == 2)) }, 0},
+		"two days are too few":   {2, func(h int) float64 { return 1 + 9*b2f(h%24 == 3) }, 0},
+		"mostly gaps":            {14, func(h int) float64 { return b2f(h%3 == 0) * (1 + 9*b2f(h%24 == 3)) }, 0},
+	}
+	for name, tt := range tests {
+		p, now := peaksOf(tt.days, tt.amount)
+		if got := Period(p, int(now.Unix()/3600)); got != tt.want {
+			t.Errorf("%s: period %d h, want %d", name, got, tt.want)
+		}
+	}
+}
+
+func b2f(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestTimeOfDayProvidesForTheNightAtNight(t *testing.T) {
+	b := newBench(builtin(t, "time-of-day"))
+	nightly := func(at time.Time) (float64, float64) {
+		return 0.1 + 0.9*b2f(at.Hour() == 3), 200*mib + 800*mib*b2f(at.Hour() == 3)
+	}
+	b.use(14*day, nightly)
+	seen := map[int]float64{}
+	for range 24 * 12 {
+		b.use(5*time.Minute, nightly)
+		seen[b.now.Hour()] = max(seen[b.now.Hour()], b.memory())
+	}
+	if seen[3] < 1000 || seen[15] > 300 {
+		t.Errorf("the request is %.0f MiB at 3 o'clock, %.0f MiB at 15", seen[3], seen[15])
+	}
+}
+
+func TestALeakIsToldFromGrowth(t *testing.T) {
+	tests := map[string]struct {
+		days   int
+		amount func(h int) float64
+		want   bool
+	}{
+		"50 MiB a day":             {10, func(h int) float64 { return (500 + 50*float64(h)/24) * mib }, true},
+		"with noise":               {10, func(h int) float64 { return (500 + 50*float64(h)/24 + 20*math.Sin(float64(h*h))) * mib }, true},
+		"steady":                   {10, func(h int) float64 { return (500 + 20*math.Sin(float64(h*h))) * mib }, false},
+		"one step":                 {10, func(h int) float64 { return (500 + 400*b2f(h > 120)) * mib }, false},
+		"a day and a night":        {10, func(h int) float64 { return (500 + 300*math.Sin(float64(h)/24*2*math.Pi)) * mib }, false},
+		"a restart every two days": {10, func(h int) float64 { return (500 + 10*float64(h%48)) * mib }, false},
+		"too short to tell":        {3, func(h int) float64 { return (500 + 50*float64(h)/24) * mib }, false},
+		"slower than is worth it":  {10, func(h int) float64 { return (5000 + 5*float64(h)/24) * mib }, false},
+	}
+	for name, tt := range tests {
+		p, now := peaksOf(tt.days, tt.amount)
+		g, got := Leak(p, 1500*mib, now)
+		if got != tt.want {
+			t.Errorf("%s: %v %+v", name, got, g)
+		}
+		if name != "50 MiB a day" {
+			continue
+		}
+		if math.Abs(g.PerDay/mib-50) > 1 {
+			t.Errorf("%s: %.1f MiB a day", name, g.PerDay/mib)
+		}
+		// 500 + 50·10 MiB are used, 500 are left: ten days.
+		if left := g.Full.Sub(now).Hours() / 24; math.Abs(left-10) > 0.5 {
+			t.Errorf("%s: full in %.1f days, want 10", name, left)
+		}
+	}
+}
+
+// A profile's memory of a container is small: 1.5 KiB beside the histograms, the Autopilot models 2.
+func TestWhatProfilesRememberIsSmall(t *testing.T) {
+	for _, p := range Builtins() {
+		if p.Extend == nil {
+			continue
+		}
+		b := newBench(p)
+		b.use(30*day, func(at time.Time) (float64, float64) {
+			return 0.1 + float64(at.Minute())/100, float64(200+at.Hour()*20) * mib
+		})
+		got := map[string]int{"adaptive": 0}
+		switch m := b.book.Series(cart, "app").Extension().(type) {
+		case *Memo:
+			got["adaptive"] = int(sizeOfMemo) + 2*(m.Memory.Room()+m.CPU.Room())
+			if got["adaptive"] > 1536 {
+				t.Errorf("%s takes %d bytes", p.Name, got["adaptive"])
+			}
+		case *Models:
+			if sizeOfModels > 2560 {
+				t.Errorf("%s takes %d bytes", p.Name, sizeOfModels)
+			}
+		}
+	}
+}
+
+func TestOneSampleOfOneResourceSizesOnlyThat(t *testing.T) {
+	for _, p := range Builtins() {
+		if p.Extend == nil {
+			continue
+		}
+		b := newBench(p)
+		b.book.Observe(usage.Sample{Pod: b.pod, Container: "app", At: noon, CPU: 0.5, Has: cluster.Of(cluster.CPU)})
+		b.now = noon.Add(time.Minute)
+		if e := b.estimate(); e.Target.Has != cluster.Of(cluster.CPU) || e.Target.CPU < 400 {
+			t.Errorf("%s: one sample of half a core gives %v", p.Name, e.Target)
+		}
+	}
+}
+
+const (
+	sizeOfMemo   = unsafe.Sizeof(Memo{})
+	sizeOfModels = unsafe.Sizeof(Models{})
+)
