@@ -5,6 +5,7 @@ package recommend
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -30,8 +31,11 @@ import (
 //
 // Where history says so, the day has two levels (plan.go): the hours in which usage has stayed low get a lower request.
 //
-// CPU, where a moment above the request is no kill, follows the peak of the last hours: level = peak·m·peak^−η + a, so
-// that small containers, for which room costs nothing, get relatively more.
+// CPU, where a moment above the request is no kill, follows the peak of the last hours:
+//
+//	level = peak · m · peak^−η · (peak/b)^γ + a          b: the median of the hours' peaks
+//
+// so that small containers, for which room costs nothing, get relatively more, and spiky ones too.
 func Adaptive(p AdaptiveParams) Estimator { return &adaptive{p} }
 
 // AdaptiveParams say how Adaptive sizes. What is called a margin is a difference of logarithms: 0.1 is about 10 %.
@@ -66,6 +70,7 @@ type MemoryRule struct {
 type CPURule struct {
 	Window, Recent time.Duration
 	Factor         float64 // m
+	Spread         float64 // γ
 	Scale          float64 // η
 	Add            float64 // a, cores
 	RecentFactor   float64 // of the peak of the recent past, the least that is given
@@ -286,6 +291,20 @@ func move(have, want, grow, shrink float64, now, changed int64, wait time.Durati
 	return have, changed
 }
 
+// spread returns (peak/b)^γ.
+func (r *CPURule) spread(p *series.Peaks, hour int, peak float64) float64 {
+	var room [maxWindow]series.Level
+	hours := p.AppendHours(room[:0], hour+1-min(int(r.Window/time.Hour), maxWindow), hour+1)
+	if len(hours) == 0 {
+		return 1
+	}
+	slices.Sort(hours)
+	return math.Pow(max(peak/hours[len(hours)/2].Amount(), 1), r.Spread)
+}
+
+// maxWindow is how many hours a CPU rule can look back.
+const maxWindow = 7 * 24
+
 func (m *Memo) observeCPU(now int64, v float64) {
 	h, r := &m.cpu, &m.p.CPU
 	raised := m.CPU.Observe(int(now/3600), v)
@@ -294,7 +313,7 @@ func (m *Memo) observeCPU(now int64, v float64) {
 		hour := int(now / 3600)
 		peak := m.CPU.Max(hour+1-int(r.Window/time.Hour), hour+1).Amount()
 		recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
-		want := peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
+		want := peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale)*r.spread(&m.CPU, hour, peak) + r.Add
 		want = max(want, recent*r.RecentFactor, r.Min)
 		h.level, h.changed = move(h.level, want, r.Grow, r.Shrink, now, h.changed, r.Wait, v > h.level)
 	}
