@@ -1,0 +1,280 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/webhook"
+)
+
+const cases = 6000
+
+// pod makes a pod as a controller does.
+func (m maker) pod() *corev1.Pod {
+	yes := true
+	p := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "cart-", Namespace: "shop", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cart", UID: "1", Controller: &yes},
+		}},
+	}
+	if m.oneIn(2) {
+		p.Annotations = map[string]string{"a/b": "c"}
+	}
+	if m.oneIn(4) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+	}
+	for i := range 1 + m.IntN(3) {
+		c := corev1.Container{Name: fmt.Sprint("c", i)}
+		requests, limits := m.some(), m.some()
+		if m.oneIn(3) {
+			limits = cluster.Resources{}
+		}
+		for _, res := range cluster.All { // a request above its limit is not a pod
+			r, a := requests.Get(res)
+			l, b := limits.Get(res)
+			if a && b && (r > l || m.oneIn(4)) {
+				limits = limits.Set(res, r)
+			}
+		}
+		c.Resources = corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+	}
+	return p
+}
+
+// request gives every container a CPU request, within its limit: see TestAMultipleOfNothingIsNoBoost.
+func (m maker) request(p *corev1.Pod) {
+	for i := range p.Spec.Containers {
+		r := &p.Spec.Containers[i].Resources
+		if _, ok := r.Requests[corev1.ResourceCPU]; ok {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		cpu, ok := r.Limits[corev1.ResourceCPU]
+		if !ok {
+			cpu = list(cluster.Amounts(m.amount(cluster.CPU), 0))[corev1.ResourceCPU]
+		}
+		r.Requests[corev1.ResourceCPU] = cpu
+	}
+}
+
+// autoscaler makes an autoscaler for a pod: with advice for the containers it may size, as the recommender writes it.
+func (m maker) autoscaler(p *corev1.Pod, boost bool) *v1.VerticalPodAutoscaler {
+	modes := []v1.UpdateMode{v1.UpdateModeInitial, v1.UpdateModeRecreate, v1.UpdateModeInPlaceOrRecreate, v1.UpdateModeOff}
+	mode := pick(m, modes...)
+	a := &v1.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-vpa"}}
+	a.Spec.TargetRef = targetRef()
+	a.Spec.UpdatePolicy = &v1.PodUpdatePolicy{UpdateMode: &mode}
+	a.Spec.ResourcePolicy = &v1.PodResourcePolicy{}
+	if boost && m.oneIn(2) {
+		a.Spec.StartupBoost = m.boost()
+	}
+	a.Status.Recommendation = &v1.RecommendedPodResources{}
+	for _, c := range p.Spec.Containers {
+		off := false
+		if !m.oneIn(3) {
+			cp := v1.ContainerResourcePolicy{ContainerName: c.Name}
+			low := m.some()
+			high := low
+			for _, res := range cluster.All {
+				if v, ok := low.Get(res); ok {
+					high = high.Set(res, v+m.amount(res))
+				}
+			}
+			if m.oneIn(2) {
+				cp.MinAllowed = list(low)
+			}
+			if m.oneIn(2) {
+				cp.MaxAllowed = list(high)
+			}
+			if m.oneIn(3) {
+				cp.ControlledValues = new(v1.ContainerControlledValuesRequestsOnly)
+			}
+			if off = m.oneIn(8); off {
+				cp.Mode = new(v1.ContainerScalingModeOff)
+			}
+			if boost && m.oneIn(3) {
+				cp.StartupBoost = m.boost()
+			}
+			a.Spec.ResourcePolicy.ContainerPolicies = append(a.Spec.ResourcePolicy.ContainerPolicies, cp)
+		}
+		if off || m.oneIn(5) {
+			continue
+		}
+		target := list(cluster.Amounts(m.amount(cluster.CPU), m.amount(cluster.Memory)))
+		a.Status.Recommendation.ContainerRecommendations = append(a.Status.Recommendation.ContainerRecommendations,
+			v1.RecommendedContainerResources{ContainerName: c.Name, Target: target, LowerBound: target, UpperBound: target, UncappedTarget: target})
+	}
+	return a
+}
+
+func (m maker) boost() *v1.StartupBoost {
+	if m.oneIn(2) {
+		return &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.FactorStartupBoostType, Factor: new(1 + m.Int32N(5))}}
+	}
+	q := list(cluster.Resources{}.Set(cluster.CPU, m.amount(cluster.CPU)))[corev1.ResourceCPU]
+	return &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.QuantityStartupBoostType, Quantity: &q}}
+}
+
+// limitRange makes what bounds containers. The pod's LimitRange is compared where capping is.
+func (m maker) limitRange() (l cluster.LimitRange) {
+	if m.oneIn(2) {
+		return l
+	}
+	low := m.some()
+	high := low
+	for _, res := range cluster.All {
+		if v, ok := low.Get(res); ok {
+			high = high.Set(res, v+m.amount(res))
+		}
+	}
+	l.Container = cluster.Range{Min: low, Max: high}
+	if m.oneIn(3) {
+		l.Container.Default = high
+	}
+	return l
+}
+
+func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
+	for name, g := range map[string]webhook.Gates{"without boost": {}, "with boost": {CPUStartupBoost: true}} {
+		t.Run(name, func(t *testing.T) {
+			gates(t, g)
+			patched := 0
+			for seed := range uint64(cases) {
+				m := newMaker(seed)
+				p := m.pod()
+				if g.CPUStartupBoost {
+					m.request(p)
+				}
+				s := scene{limits: m.limitRange(), object: m.autoscaler(p, g.CPUStartupBoost)}
+				most := pick(m, 0, 0, m.amount(cluster.CPU))
+				r := request("", "v1", "pods", "Pod", p)
+				want := apply(t, p, ask(t, upstream(s, most), r).Patch)
+				got := apply(t, p, ask(t, podfit(s, g, most), r).Patch)
+				if _, ok := want.Annotations["vpaUpdates"]; ok {
+					patched++
+				}
+				if !equality.Semantic.DeepEqual(want, got) {
+					text := func(v any) string { b, _ := json.MarshalIndent(v, "", " "); return string(b) }
+					t.Fatalf("seed %d: pod %s\nautoscaler %s\nlimits %+v\nupstream %s %q\npodfit %s %q", seed, text(p), text(s.object), s.limits,
+						text(want.Spec), want.Annotations, text(got.Spec), got.Annotations)
+				}
+			}
+			if patched < cases/2 {
+				t.Errorf("only %d of %d pods were sized", patched, cases)
+			}
+		})
+	}
+}
+
+// Upstream multiplies a request that is not there, and sets it to zero: a container without a request, whose limit
+// would have been its request, is then guaranteed nothing. Podfit leaves it alone.
+func TestAMultipleOfNothingIsNoBoost(t *testing.T) {
+	g := webhook.Gates{CPUStartupBoost: true}
+	gates(t, g)
+	m := newMaker(1)
+	p := m.pod()
+	p.Spec.Containers = []corev1.Container{{Name: "app"}}
+	a := &v1.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-vpa"}}
+	a.Spec.TargetRef = targetRef()
+	a.Spec.StartupBoost = &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.FactorStartupBoostType, Factor: new(int32(3))}}
+	s, r := scene{object: a}, request("", "v1", "pods", "Pod", p)
+	theirs := apply(t, p, ask(t, upstream(s, 0), r).Patch).Spec.Containers[0].Resources.Requests
+	if q, ok := theirs[corev1.ResourceCPU]; !ok || !q.IsZero() {
+		t.Errorf("upstream %v", theirs)
+	}
+	if ours := apply(t, p, ask(t, podfit(s, g, 0), r).Patch).Spec.Containers[0].Resources.Requests; len(ours) != 0 {
+		t.Errorf("podfit %v", ours)
+	}
+}
+
+// apply patches a pod, and brings what says the same into the same form.
+func apply(t *testing.T, p *corev1.Pod, patch []byte) *corev1.Pod {
+	t.Helper()
+	raw, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(patch) > 0 {
+		decoded, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if raw, err = decoded.Apply(raw); err != nil {
+			t.Fatalf("apply %s: %v", patch, err)
+		}
+	}
+	var out corev1.Pod
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := out.Annotations["vpaUpdates"]; ok {
+		if text = inOrder(text); text == "" {
+			delete(out.Annotations, "vpaUpdates")
+		} else {
+			out.Annotations["vpaUpdates"] = text
+		}
+	}
+	for key, text := range out.Annotations {
+		if strings.HasPrefix(key, "vpaCpuStartupBoost/") {
+			out.Annotations[key] = quantities(t, text)
+		}
+	}
+	return &out
+}
+
+var containerText = regexp.MustCompile(`container \d+: `)
+
+// inOrder sorts what upstream writes in random order, and drops containers of which it says nothing.
+func inOrder(text string) string {
+	head, rest, _ := strings.Cut(text, ": ")
+	var containers []string
+	for _, c := range strings.Split(rest, "; ") {
+		name := containerText.FindString(c + " ")
+		parts := strings.Split(strings.TrimSpace(c[min(len(name), len(c)):]), ", ")
+		slices.Sort(parts)
+		if said := strings.Join(parts, ", "); said != "" {
+			containers = append(containers, name+said)
+		}
+	}
+	if len(containers) == 0 {
+		return ""
+	}
+	return head + ": " + strings.Join(containers, "; ")
+}
+
+// quantities writes resources in one form of their quantities.
+func quantities(t *testing.T, text string) string {
+	t.Helper()
+	var r corev1.ResourceRequirements
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("annotation %q: %v", text, err)
+	}
+	var out []string
+	for kind, l := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
+		for _, name := range slices.Sorted(maps.Keys(l)) {
+			q := l[name]
+			out = append(out, fmt.Sprint(kind, name, q.MilliValue()))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,202 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	uv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+
+	"podfit.dev/podfit/internal/edge/webhook"
+)
+
+func targetRef() *autoscalingv1.CrossVersionObjectReference {
+	return &autoscalingv1.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cart"}
+}
+
+type object = map[string]any
+
+// spec makes the spec of an autoscaler, right or wrong, with values as people write them.
+func (m maker) spec() object {
+	s := object{"targetRef": targetRef()}
+	set := func(o object, key string, chance int, values ...any) {
+		if m.oneIn(chance) {
+			o[key] = pick(m, values...)
+		}
+	}
+	if m.oneIn(2) {
+		p := object{}
+		set(p, "updateMode", 1, "Off", "Initial", "Recreate", "Auto", "InPlace", "InPlaceOrRecreate", "bad", "", nil)
+		set(p, "minReplicas", 3, 0, 1, -1, nil)
+		set(p, "evictAfterOOMSeconds", 3, 0, 1, 600)
+		s["updatePolicy"] = p
+	}
+	if m.oneIn(4) {
+		s["startupBoost"] = m.anyBoost()
+	}
+	set(s, "recommenders", 4, []object{}, []object{{"name": "a"}}, []object{{"name": "a"}, {"name": "b"}})
+	if m.oneIn(3) {
+		return s
+	}
+	var policies []object
+	for range m.IntN(3) {
+		c := object{}
+		set(c, "containerName", 1, "app", "*", "")
+		set(c, "mode", 3, "Auto", "Off", "bad", "")
+		for _, key := range []string{"minAllowed", "maxAllowed"} {
+			if m.oneIn(2) {
+				l := object{}
+				set(l, "cpu", 2, "100m", 1, "1.5", "1u", "100.5m", "0", "-1", 2000)
+				set(l, "memory", 2, "100Mi", "1Gi", 7, "1500m", "262144k", "0")
+				set(l, "example.com/x", 5, "1", "1.5")
+				c[key] = l
+			}
+		}
+		set(c, "controlledResources", 3, []string{}, []string{"cpu"}, []string{"memory", "storage"}, []string{"x", "cpu", "x"}, nil)
+		set(c, "controlledValues", 3, "RequestsOnly", "RequestsAndLimits", "bad")
+		set(c, "oomBumpUpRatio", 4, "1.2", 1, "0.5", "0.9999", "1500m")
+		set(c, "oomMinBumpUp", 4, "1Mi", 0, "-1", "0.5")
+		set(c, "memoryAggregationIntervalSeconds", 4, 0, 1, -5)
+		set(c, "memoryAggregationIntervalCount", 4, 0, 1, -5)
+		if m.oneIn(4) {
+			c["startupBoost"] = m.anyBoost()
+		}
+		policies = append(policies, c)
+	}
+	s["resourcePolicy"] = object{"containerPolicies": policies}
+	if m.oneIn(40) {
+		s["resourcePolicy"] = pick[any](m, "x", 7, []int{1}, object{"containerPolicies": []object{{"minAllowed": object{"cpu": "lots"}}}})
+	}
+	return s
+}
+
+func (m maker) anyBoost() object {
+	if m.oneIn(4) {
+		return object{}
+	}
+	c := object{"type": pick(m, "Factor", "Quantity", "", "bad")}
+	if m.oneIn(2) {
+		c["factor"] = pick(m, 0, 1, 3, -1)
+	}
+	if m.oneIn(2) {
+		c["quantity"] = pick[any](m, "1", "100m", "1u", 2)
+	}
+	return object{"cpu": c}
+}
+
+func vpa(spec object) object {
+	return object{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": object{"name": "cart", "namespace": "shop"}, "spec": spec}
+}
+
+// said is what matters of an answer: upstream goes through lists of resources in random order.
+func said(r *admissionv1.AdmissionResponse) string {
+	out := []string{fmt.Sprint("allowed ", r.Allowed, " patch ", string(r.Patch))}
+	if r.Result != nil {
+		out = append(out, fmt.Sprint(r.Result.Status, r.Result.Code, r.Result.Reason, r.Result.Details.Kind, r.Result.Details.Group, r.Result.Details.Name))
+		var causes []string
+		for _, c := range r.Result.Details.Causes {
+			causes = append(causes, fmt.Sprintf("%s %s %s", c.Field, c.Type, c.Message))
+		}
+		slices.Sort(causes)
+		out = append(out, causes...)
+		if len(causes) == 1 {
+			out = append(out, r.Result.Message)
+		}
+	}
+	return strings.Join(append(out, r.Warnings...), "\n")
+}
+
+func TestAutoscalersAreJudgedAsUpstreamJudgesThem(t *testing.T) {
+	for name, g := range map[string]webhook.Gates{
+		"all gates shut": {}, "all gates open": {InPlace: true, CPUStartupBoost: true, PerVPAConfig: true}, "one gate open": {PerVPAConfig: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gates(t, g)
+			theirs, ours := upstream(scene{}, 0), podfit(scene{}, g, 0)
+			refused, updates := 0, 0
+			for seed := range uint64(2 * cases) {
+				m := newMaker(seed)
+				spec := m.spec()
+				r := request("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", vpa(spec))
+				if m.oneIn(2) {
+					old := m.spec()
+					old["recommenders"] = []object{{"name": "old"}} // so that the spec differs: an update that does not touch it passes
+					raw, err := json.Marshal(vpa(old))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if json.Unmarshal(raw, &uv1.VerticalPodAutoscaler{}) != nil {
+						continue // see TestAnUpdateMayMendWhatCannotBeRead
+					}
+					r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: raw}
+					updates++
+				}
+				want, got := ask(t, theirs, r), ask(t, ours, r)
+				if !want.Allowed {
+					refused++
+				}
+				if said(want) != said(got) {
+					t.Fatalf("seed %d: %s %s\nold %s\nupstream\n%s\npodfit\n%s", seed, r.Operation, r.Object.Raw, r.OldObject.Raw, said(want), said(got))
+				}
+			}
+			if refused < cases/4 || refused > 2*cases-cases/20 || updates < cases/2 {
+				t.Errorf("of %d autoscalers %d were refused, %d updated", 2*cases, refused, updates)
+			}
+		})
+	}
+}
+
+// Where podfit means to judge differently.
+
+func judge(t *testing.T, operation admissionv1.Operation, spec, old object) (theirs, ours *admissionv1.AdmissionResponse) {
+	t.Helper()
+	r := request("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", vpa(spec))
+	r.Operation = operation
+	if old != nil {
+		raw, err := json.Marshal(vpa(old))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.OldObject.Raw = raw
+	}
+	return ask(t, upstream(scene{}, 0), r), ask(t, podfit(scene{}, webhook.Gates{}, 0), r)
+}
+
+func TestATargetIsRequired(t *testing.T) { // W-16: upstream's check can not fire
+	theirs, ours := judge(t, admissionv1.Create, object{"updatePolicy": object{"updateMode": "Off"}}, nil)
+	if !theirs.Allowed || ours.Allowed {
+		t.Errorf("upstream %+v, podfit %+v", theirs, ours)
+	}
+}
+
+func TestAnUpdateMayMendWhatCannotBeRead(t *testing.T) {
+	spec := object{"targetRef": targetRef(), "updatePolicy": object{"updateMode": "Off"}}
+	theirs, ours := judge(t, admissionv1.Update, spec, object{"resourcePolicy": 7})
+	if theirs.Allowed || !ours.Allowed {
+		t.Errorf("upstream %+v, podfit %+v", theirs, ours)
+	}
+}
+
+func TestAnUpdateThatLeavesTheSpecAlonePasses(t *testing.T) {
+	spec := object{"targetRef": targetRef(), "updatePolicy": object{"updateMode": "bad"}}
+	theirs, ours := judge(t, admissionv1.Update, spec, spec)
+	if theirs.Allowed || !ours.Allowed {
+		t.Errorf("upstream %+v, podfit %+v", theirs, ours)
+	}
+}
+
+func TestNamesOfFieldsAreCaseSensitive(t *testing.T) { // as they are for the API server, which drops this one
+	theirs, ours := judge(t, admissionv1.Create, object{"targetRef": targetRef(), "UPDATEPOLICY": object{"updateMode": "bad"}}, nil)
+	if theirs.Allowed || !ours.Allowed {
+		t.Errorf("upstream %+v, podfit %+v", theirs, ours)
+	}
+}
