@@ -94,17 +94,18 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		body string
 		want error
 	}{
-		"gone":                             {404, status(404, "NotFound", `pods "web-1-0" not found`, `{"name":"web-1-0","kind":"pods"}`), ErrNotFound},
-		"no such subresource":              {404, "404 page not found", ErrUnsupported},
-		"another UID in an eviction":       {409, status(409, "Conflict", "Precondition failed: UID in precondition: u7", `{}`), ErrConflict},
-		"another UID in a patch":           {422, status(422, "Invalid", `metadata.uid: field is immutable`, `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`), ErrConflict},
-		"another QoS class":                {422, status(422, "Invalid", `Pod QOS Class may not change as a result of resizing`, `{"causes":[{"reason":"FieldValueInvalid","field":"spec"}]}`), ErrInvalid},
-		"a disruption budget":              {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), ErrBudget},
-		"an overloaded server":             {429, status(429, "TooManyRequests", "too many requests", `{}`), ErrBusy},
-		"more than the node has, by cause": {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), ErrNodeCapacity},
-		"more than the node has, by text":  {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), ErrNodeCapacity},
-		"a quota":                          {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrForbidden},
-		"a broken server":                  {500, status(500, "InternalError", "boom", `{}`), nil},
+		"gone":                {404, status(404, "NotFound", `pods "web-1-0" not found`, `{"name":"web-1-0","kind":"pods"}`), ErrNotFound},
+		"no such subresource": {404, "404 page not found", ErrUnsupported},
+		"no such subresource, in the server's own words": {404, status(404, "NotFound", "the server could not find the requested resource", `{}`), ErrUnsupported},
+		"another UID in an eviction":                     {409, status(409, "Conflict", "Precondition failed: UID in precondition: u7", `{}`), ErrConflict},
+		"another UID in a patch":                         {422, status(422, "Invalid", `metadata.uid: field is immutable`, `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`), ErrConflict},
+		"another QoS class":                              {422, status(422, "Invalid", `Pod QOS Class may not change as a result of resizing`, `{"causes":[{"reason":"FieldValueInvalid","field":"spec"}]}`), ErrInvalid},
+		"a disruption budget":                            {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), ErrBudget},
+		"an overloaded server":                           {429, status(429, "TooManyRequests", "too many requests", `{}`), ErrBusy},
+		"more than the node has, by cause":               {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), ErrNodeCapacity},
+		"more than the node has, by text":                {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), ErrNodeCapacity},
+		"a quota":                                        {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrForbidden},
+		"a broken server":                                {500, status(500, "InternalError", "boom", `{}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeAPI(t)

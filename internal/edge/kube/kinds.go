@@ -56,10 +56,7 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 	since, waiting := k.asked[gk]
 	if !waiting {
 		k.asked[gk] = time.Now()
-		select {
-		case k.wake <- struct{}{}:
-		default:
-		}
+		k.askAgain()
 		return kind{}, errPending
 	}
 	if !k.loaded.After(since) {
@@ -73,9 +70,16 @@ func (k *kinds) run(ctx context.Context, d discovery.DiscoveryInterface, changed
 	tick := time.NewTicker(kindsRefresh)
 	defer tick.Stop()
 	for {
-		if err := k.refresh(d); err != nil && ctx.Err() == nil {
-			k.log.Warn("discovery has failed, keeping what is known", "error", err)
-			k.retryLater(ctx)
+		answer := make(chan error, 1)
+		go func() { answer <- k.refresh(d) }() // discovery knows no context; it gives up by itself after half a minute
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-answer:
+			if err != nil {
+				k.log.Warn("discovery has failed, keeping what is known", "error", err)
+				k.askAgain()
+			}
 		}
 		changed()
 		if !pause(ctx, kindsPause) {
@@ -90,12 +94,11 @@ func (k *kinds) run(ctx context.Context, d discovery.DiscoveryInterface, changed
 	}
 }
 
-func (k *kinds) retryLater(ctx context.Context) {
-	if ctx.Err() == nil {
-		select {
-		case k.wake <- struct{}{}:
-		default:
-		}
+// askAgain has discovery asked after the next pause.
+func (k *kinds) askAgain() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
 	}
 }
 

@@ -46,8 +46,8 @@ func refused(err error) error {
 func reasonOf(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-			return ErrUnsupported // no handler for the path, rather than no object
+		if isNoHandler(err) {
+			return ErrUnsupported
 		}
 		return ErrNotFound
 	case apierrors.IsConflict(err):
@@ -71,6 +71,17 @@ func reasonOf(err error) error {
 		return ErrBusy
 	}
 	return nil
+}
+
+// isNoHandler reports whether it is the path that was not found rather than the object. What the API server says then
+// names no object, or is not its own answer at all.
+func isNoHandler(err error) bool {
+	var status apierrors.APIStatus
+	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &status) {
+		return true
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == ""
 }
 
 // concernsUID reports whether a patch was refused because the object has another UID than the patch names.
