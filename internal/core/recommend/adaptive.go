@@ -5,7 +5,6 @@ package recommend
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -31,11 +30,8 @@ import (
 //
 // Where history says so, the day has two levels (plan.go): the hours in which usage has stayed low get a lower request.
 //
-// CPU, where a moment above the request is no kill, follows the peak of the last hours:
-//
-//	level = peak · m · peak^−η · (peak/b)^γ + a          b: the median of the hours' peaks
-//
-// so that small containers, for which room costs nothing, get relatively more, and spiky ones too.
+// CPU, where a moment above the request is no kill, follows the peak of the last hours: level = peak·m·peak^−η + a, so
+// that small containers, for which room costs nothing, get relatively more. Its days have two levels too, where that pays.
 func Adaptive(p AdaptiveParams) Estimator { return &adaptive{p} }
 
 // AdaptiveParams say how Adaptive sizes. What is called a margin is a difference of logarithms: 0.1 is about 10 %.
@@ -70,12 +66,12 @@ type MemoryRule struct {
 type CPURule struct {
 	Window, Recent time.Duration
 	Factor         float64 // m
-	Spread         float64 // γ
 	Scale          float64 // η
 	Add            float64 // a, cores
 	RecentFactor   float64 // of the peak of the recent past, the least that is given
 	Grow, Shrink   float64
 	Wait           time.Duration
+	Plan           PlanRule
 	Min            float64 // cores
 }
 
@@ -85,7 +81,7 @@ type adaptive struct{ p AdaptiveParams }
 func (a *adaptive) Extend() usage.Extension {
 	return &Memo{
 		p:      &a.p,
-		CPU:    series.NewPeaks(int(a.p.CPU.Window/time.Hour) + 2),
+		CPU:    series.NewPeaks(max(int(a.p.CPU.Window/time.Hour)+2, 24*a.p.CPU.Plan.Days)),
 		Memory: series.NewPeaks(a.p.Memory.Long * 24),
 	}
 }
@@ -291,30 +287,43 @@ func move(have, want, grow, shrink float64, now, changed int64, wait time.Durati
 	return have, changed
 }
 
-// spread returns (peak/b)^γ.
-func (r *CPURule) spread(p *series.Peaks, hour int, peak float64) float64 {
-	var room [maxWindow]series.Level
-	hours := p.AppendHours(room[:0], hour+1-min(int(r.Window/time.Hour), maxWindow), hour+1)
-	if len(hours) == 0 {
-		return 1
-	}
-	slices.Sort(hours)
-	return math.Pow(max(peak/hours[len(hours)/2].Amount(), 1), r.Spread)
+// level returns what a peak calls for.
+func (r *CPURule) level(peak float64) float64 {
+	return peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
 }
-
-// maxWindow is how many hours a CPU rule can look back.
-const maxWindow = 7 * 24
 
 func (m *Memo) observeCPU(now int64, v float64) {
 	h, r := &m.cpu, &m.p.CPU
 	raised := m.CPU.Observe(int(now/3600), v)
-	if h.level == 0 || v > h.level || now-h.decided >= 3600 || raised && v > 0.9*h.level {
+	had := h.at(now)
+	if had > 0 && v > had && h.inLow && h.isLow(now) {
+		h.banned = now + int64(r.Plan.Ban/time.Second)
+	}
+	if h.level == 0 || v > had || now-h.decided >= 3600 || raised && v > 0.9*had {
 		h.decided = now
 		hour := int(now / 3600)
 		peak := m.CPU.Max(hour+1-int(r.Window/time.Hour), hour+1).Amount()
 		recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
-		want := peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale)*r.spread(&m.CPU, hour, peak) + r.Add
-		want = max(want, recent*r.RecentFactor, r.Min)
+		least := max(recent*r.RecentFactor, r.Min)
+		want := max(r.level(peak), least)
+		if r.Plan.Gain > 0 && now-h.planned >= int64(r.Plan.Every/time.Second) && hour-m.CPU.Since() >= r.Plan.Days*24 {
+			h.planned = now
+			rule := MemoryRule{Days: r.Plan.Days, Long: r.Plan.Days, Base: 0.5, Plan: r.Plan}
+			h.hours = rule.plan(&m.CPU, hour, float64(series.LevelOf(peak)), rule.base(&m.CPU, hour))
+		}
+		wasLow := h.inLow
+		h.inLow = h.isLow(now)
+		if h.inLow {
+			low := min(want, max(r.level(series.Amount(float64(h.hours.base))), least))
+			if !wasLow {
+				h.low, h.changed = min(low, h.level), now
+			} else {
+				h.low, h.changed = move(h.low, low, r.Grow, r.Shrink, now, h.changed, time.Hour, v > h.low)
+			}
+		}
 		h.level, h.changed = move(h.level, want, r.Grow, r.Shrink, now, h.changed, r.Wait, v > h.level)
+		if h.inLow {
+			h.low = min(h.low, h.level)
+		}
 	}
 }

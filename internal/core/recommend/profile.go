@@ -141,8 +141,9 @@ func Balanced() AdaptiveParams {
 			Min:  1 << 20,
 		},
 		CPU: CPURule{
-			Window: 24 * time.Hour, Recent: 2 * time.Hour, Factor: 0.88, Scale: 0.05, Add: 0.03, RecentFactor: 1.05,
+			Window: 24 * time.Hour, Recent: 2 * time.Hour, Factor: 0.95, Scale: 0.05, Add: 0.03, RecentFactor: 1.05,
 			Shrink: 0.15, Wait: 6 * time.Hour, Min: 0.01,
+			Plan: PlanRule{Gain: 0.1, Days: 3, Every: 24 * time.Hour, Jitter: 1, Ban: 24 * time.Hour},
 		},
 	}
 }
@@ -152,7 +153,7 @@ func Cost() AdaptiveParams {
 	a := Balanced()
 	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.01, 0.06, 0.1
 	a.Memory.Plan.Gain = 0.14
-	a.CPU.Factor = 0.8
+	a.CPU.Factor = 0.86
 	return a
 }
 
@@ -162,5 +163,6 @@ func Critical() AdaptiveParams {
 	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.25, 0.01, 0.2
 	a.Memory.Plan.Gain = 0.25
 	a.CPU.Window, a.CPU.Factor = 48*time.Hour, 1.1
+	a.CPU.Plan.Gain, a.CPU.Plan.Days = 0.2, 5
 	return a
 }
