@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,6 +163,21 @@ func (s *story) oom(t *rapid.T) {
 	}
 }
 
+// reconfigure changes what the policies set for OOM kills. It sets the same as before, and no other interval: what comes of
+// those are differences.
+func (s *story) reconfigure(t *rapid.T) {
+	policies := slices.Clone(s.autoscaler.Policies)
+	for i := range policies {
+		if policies[i].OOMBumpRatio > 0 {
+			policies[i].OOMBumpRatio = rapid.SampledFrom([]float64{1, 1.1, 2}).Draw(t, "bump ratio")
+		}
+		if policies[i].OOMMinBumpSet {
+			policies[i].OOMMinBump = rapid.SampledFrom([]int64{0, 10 * mib, 3 << 30}).Draw(t, "min bump")
+		}
+	}
+	s.configure(policies...)
+}
+
 // replace ends a pod and starts another, perhaps of another template.
 func (s *story) replace(t *rapid.T, rollout bool) {
 	pod, _ := s.pod(t)
@@ -190,6 +206,8 @@ func TestRecommendation(t *testing.T) {
 			case 7:
 				n, _ := s.compare(t)
 				numbers += n
+			case 8:
+				s.reconfigure(t)
 			default:
 				s.sample(t)
 			}
