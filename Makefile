@@ -76,6 +76,15 @@ bench: ## Run benchmarks; BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/ben
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHPKG) | tee .cache/bench/$(VERSION).txt
 	@if [ -n "$(BASE)" ]; then $(TOOL) benchstat $(BASE) .cache/bench/$(VERSION).txt; fi
 
+.PHONY: backtest-dev
+backtest-dev: build ## Replay the traces of TRACES=FOLDER through every profile, as docs/backtest.md has it
+	@traces=$$(find "$(TRACES)" -maxdepth 1 \( -name '*.csv' -o -name '*.csv.gz' \) 2>/dev/null | sort || true); \
+	if [ -z "$$traces" ]; then echo "backtest-dev: skipped, there are no traces: make backtest-dev TRACES=FOLDER"; exit 0; fi; \
+	for trace in $$traces; do \
+		bin/podfit backtest --trace "$$trace" --workloads 0 \
+			--recommenders default,balanced,cost,critical,busy-hours,autopilot,autopilot-window,time-of-day,window-max; \
+	done
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME
 	@tools/fuzz $(FUZZTIME) $(TESTED)

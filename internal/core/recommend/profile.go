@@ -135,8 +135,8 @@ func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{
 			Days: 7, Long: 14, Second: 0.3, LongSecond: 0.45, Spread: 0.15, Base: 0.7,
-			Margin: 0.13, Step: 0.05, Budget: 0.02, Least: 0.02,
-			Grow: 0.08, Shrink: 0.2, Wait: 12 * time.Hour, Bump: 1.1, Kill: 1.2, Hold: 12 * time.Hour,
+			Margin: 0.12, Step: 0.05, Budget: 0.02, Least: 0.02,
+			Grow: 0.08, Shrink: 0.25, Wait: 12 * time.Hour, Bump: 1.1, Kill: 1.2, Hold: 12 * time.Hour,
 			Plan: PlanRule{Gain: 0.15, Days: 7, Every: 24 * time.Hour, Jitter: 1, Extra: 0.1, Recent: 2, Ban: 7 * 24 * time.Hour},
 			Min:  1 << 20,
 		},
@@ -151,8 +151,8 @@ func Balanced() AdaptiveParams {
 // Cost accepts more risk for less waste.
 func Cost() AdaptiveParams {
 	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.01, 0.06, 0.1
-	a.Memory.Plan.Gain = 0.14
+	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = -0.05, 0.06, 0.1
+	a.Memory.LongSecond, a.Memory.Plan.Gain = 0.3, 0.16
 	a.CPU.Factor = 0.86
 	return a
 }
@@ -160,7 +160,7 @@ func Cost() AdaptiveParams {
 // Critical pays for safety.
 func Critical() AdaptiveParams {
 	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.25, 0.01, 0.2
+	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.26, 0.01, 0.2
 	a.Memory.Plan.Gain = 0.25
 	a.CPU.Window, a.CPU.Factor = 48*time.Hour, 1.1
 	a.CPU.Plan.Gain, a.CPU.Plan.Days = 0.2, 5
