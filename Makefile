@@ -59,7 +59,7 @@ verify: ## Check everything that is not a test: generated files, format, vet, li
 .PHONY: lint
 lint: ## Run golangci-lint on all modules (its first build takes minutes)
 	@failed=0; for module in $(TESTED); do \
-		(cd $$module && $(CURDIR)/$(STEP) "lint $$module" go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
+		(cd $$module && $(CURDIR)/$(STEP) "lint $$module" go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
 	done; exit $$failed
 
 .PHONY: vulnerabilities

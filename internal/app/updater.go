@@ -210,7 +210,7 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 		u.paused = false
 		return true
 	}
-	reason := "stale"
+	reason := "invalid"
 	if err != nil {
 		reason = "error"
 	}

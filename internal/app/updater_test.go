@@ -208,7 +208,7 @@ func TestNothingIsDoneWhileTheAdmissionControllerIsAway(t *testing.T) {
 		if len(y.did) > 0 {
 			t.Errorf("did %v", y.did)
 		}
-		if n := testutil.ToFloat64(u.metrics.statusInvalid.WithLabelValues("stale")); n != 10 {
+		if n := testutil.ToFloat64(u.metrics.statusInvalid.WithLabelValues("invalid")); n != 10 {
 			t.Errorf("counted %v passes", n)
 		}
 	})
