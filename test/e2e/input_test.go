@@ -20,7 +20,7 @@ func invalidAutoscalers(t *testing.T, name string) {
 	const webhook = `admission webhook "vpa.k8s.io" denied the request: VerticalPodAutoscaler.autoscaling.k8s.io "bad" is invalid: `
 	for name, c := range map[string]struct{ spec, want string }{
 		"a quantity that is none": {
-			`resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "50mm"}}]}`,
+			`resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: fifty}}]}`,
 			webhook + `.: Internal error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
 		},
 		"max below min": {
@@ -130,7 +130,7 @@ func badObjectsBesideGood(t *testing.T, name string) {
 	p.eventually("the older of two autoscalers governs", resized, p.sized("twice", 2, "app cpu=200m memory=262144k"))
 	governed := p.start("twice", 2)
 	p.always("the younger one does not interfere", 15*time.Second, p.same("twice", governed))
-	if pods, err := p.running(t.Context(), "orphan", 1); err != nil || requests(pods[0]) != "app cpu=100m memory=50Mi" {
+	if pods, err := p.running(t.Context(), "orphan", 1); err != nil || requests(pods[0]) != "app cpu=100m memory=52428800" {
 		t.Errorf("the pod without an owner was touched: %v %v", pods, err)
 	}
 }

@@ -335,13 +335,13 @@ func limitsKeepTheirProportion(t *testing.T, name string) {
 	p.apply(w.manifest(), autoscaler("steady", "", "steady", "Initial",
 		"  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {memory: 500Mi}, maxAllowed: {cpu: 200m}}]}"))
 	old := p.start("steady", 2)
-	p.eventually("the target is capped", measured, p.recommended("steady", "app cpu=200m memory=500Mi"))
+	p.eventually("the target is capped", measured, p.recommended("steady", "app cpu=200m memory=524288k"))
 	for _, pod := range old {
 		if err := p.CoreV1().Pods(p.ns).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.eventually("new pods carry the target", resized, p.sized("steady", 2, "app cpu=200m memory=500Mi"))
+	p.eventually("new pods carry the target", resized, p.sized("steady", 2, "app cpu=200m memory=524288k"))
 	pods, err := p.pods(t.Context(), "steady")
 	if err != nil {
 		t.Fatal(err)

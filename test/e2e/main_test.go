@@ -30,6 +30,10 @@ var shared *world
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// The tests wait most of the time, so what limits how many run together is not the number of processors.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
+	}
 	if testing.Short() {
 		fmt.Println("skipped: end-to-end tests are not short")
 		return

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -150,7 +151,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// requests writes what the containers of a pod really have, as "name cpu=… memory=…", sorted.
+// requests writes what the containers of a pod really have, as "name cpu=… memory=…" in decimal units, sorted.
 func requests(pod corev1.Pod) string {
 	of := map[string]corev1.ResourceList{}
 	for _, c := range pod.Spec.Containers {
@@ -179,7 +180,8 @@ func write(of map[string]corev1.ResourceList) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		l := of[name]
-		parts = append(parts, fmt.Sprintf("%s cpu=%s memory=%s", name, l.Cpu(), l.Memory()))
+		memory := resource.NewQuantity(l.Memory().Value(), resource.DecimalSI) // 250Mi and 262144k are the same amount
+		parts = append(parts, fmt.Sprintf("%s cpu=%s memory=%s", name, l.Cpu(), memory))
 	}
 	return strings.Join(parts, "; ")
 }

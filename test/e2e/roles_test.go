@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -100,8 +101,7 @@ func TestAllInOneProcess(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	accounts := []string{bed.Recommender().Account, bed.Updater().Account, bed.Admission().Account}
-	if err := p.Share(t.Context(), bed.All().Account, accounts...); err != nil {
+	if err := p.Install(t.Context(), filepath.Join(p.root, "deploy", "all-in-one")); err != nil {
 		t.Fatal(err)
 	}
 	serving, err := bed.Serving()

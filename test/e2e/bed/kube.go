@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -43,7 +42,7 @@ func NewKube(kubeconfig string) (*Kube, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", kubeconfig, err)
 	}
-	config.QPS, config.Burst = 200, 400
+	config.QPS = -1 // without limit: to wait for the client would look like waiting for the cluster
 	// Warnings are for people at a terminal; here they would tear the demo's table.
 	config.WarningHandler = rest.NoWarnings{}
 	typed, err := kubernetes.NewForConfig(config)
@@ -170,8 +169,9 @@ func list[T any](ctx context.Context, k *Kube, resource, namespace string) ([]*T
 }
 
 func typed[T any](u *unstructured.Unstructured) (*T, error) {
+	b, err := u.MarshalJSON()
 	t := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, t); err != nil {
+	if err = errors.Join(err, json.Unmarshal(b, t)); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	return t, nil

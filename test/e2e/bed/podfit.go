@@ -20,7 +20,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -142,47 +141,6 @@ func (k *Kube) established(ctx context.Context, crds []*unstructured.Unstructure
 	return nil
 }
 
-// Share makes a service account that may do what some others may together: it becomes a subject of their bindings.
-func (k *Kube) Share(ctx context.Context, account string, of ...string) error {
-	err := k.ApplyYAML(ctx, Namespace, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: "+account+"}}")
-	if err != nil {
-		return err
-	}
-	rights := func(subjects []rbacv1.Subject) bool {
-		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
-			return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == Namespace && slices.Contains(of, s.Name)
-		})
-	}
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: account}
-	everywhere, err := k.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, b := range everywhere.Items {
-		if !rights(b.Subjects) {
-			continue
-		}
-		b.Subjects = append(b.Subjects, subject)
-		if _, err := k.RbacV1().ClusterRoleBindings().Update(ctx, &b, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-	}
-	somewhere, err := k.RbacV1().RoleBindings(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, b := range somewhere.Items {
-		if !rights(b.Subjects) {
-			continue
-		}
-		b.Subjects = append(b.Subjects, subject)
-		if _, err := k.RbacV1().RoleBindings(b.Namespace).Update(ctx, &b, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Identity writes a kubeconfig with which a process is one of the service accounts, with a token from the API server as its
 // pods would have one, and returns its path.
 func (c *Cluster) Identity(ctx context.Context, account string) (string, error) {
@@ -232,7 +190,7 @@ func Admission() Component {
 	return Component{Name: "admission-controller", Command: "admission-controller", Account: "vpa-admission-controller"}
 }
 
-// All is the three in one process. Its account has the rights of all three (see Share).
+// All is the three in one process, as deploy/all-in-one runs it.
 func All() Component {
 	return Component{Name: "podfit", Command: "run", Account: "podfit"}
 }
