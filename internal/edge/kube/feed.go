@@ -73,6 +73,9 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = src.selector
 			w, err := src.watch(ctx, o)
+			if o.SendInitialEvents != nil && apierrors.IsInvalid(err) {
+				return nil, err // this server cannot stream a list; the reflector asks for pages next
+			}
 			f.note(ctx, err)
 			if err != nil {
 				return nil, err

@@ -125,7 +125,7 @@ func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
 			defer mu.Unlock()
 			return k.find(gk)
 		}
-		time.Sleep(kindsPause)
+		time.Sleep(kindsPause + time.Second) // when nothing else is due
 		before := d.count()
 		if _, err := find(robot); !errors.Is(err, errPending) {
 			t.Fatalf("error %v before anybody was asked", err)
@@ -263,7 +263,7 @@ func TestScalesAreReadBehindTheReadersAndKeptThroughFailures(t *testing.T) {
 
 func TestManyScalesAreATrickle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const workloads = 3000
+		const workloads = 600
 		f := &fakeScales{n: 1, slow: 50 * time.Millisecond}
 		s, mu := startScales(t, f)
 		ask := func() {
@@ -278,13 +278,13 @@ func TestManyScalesAreATrickle(t *testing.T) {
 		f.mu.Lock()
 		first := f.reads
 		f.mu.Unlock()
-		for range 60 {
+		for range 20 {
 			ask()
 			time.Sleep(time.Minute)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		perSecond := float64(f.reads-first) / 3600
+		perSecond := float64(f.reads-first) / 1200
 		if first != workloads || f.most > scaleAtOnce || perSecond < 3 || perSecond > 5.5 {
 			t.Errorf("%d at first, %.1f per second later, %d at once", first, perSecond, f.most)
 		}

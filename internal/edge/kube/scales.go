@@ -124,6 +124,9 @@ func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
 	defer s.mu.Unlock()
 	var ready []cluster.Workload
 	next := scaleFresh
+	if len(s.entries) > 0 {
+		next = scaleRetry // those that are being read now may be due again by then
+	}
 	for w, e := range s.entries {
 		switch {
 		case e.busy:
@@ -183,10 +186,6 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(grou
 	e.due = time.Now().Add(s.pause(e))
 	if fresh {
 		changed()
-	}
-	select { // the loop has computed its next alarm without this entry
-	case s.wake <- struct{}{}:
-	default:
 	}
 }
 

@@ -5,7 +5,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -117,7 +116,10 @@ func (w *World) WaitSynced(ctx context.Context) error {
 		select {
 		case <-f.ready:
 		case <-ctx.Done():
-			return fmt.Errorf("list %s: %w", f.name, errors.Join(ctx.Err(), f.state().Err))
+			if err := f.state().Err; err != nil {
+				return fmt.Errorf("list %s: %w: %w", f.name, ctx.Err(), err)
+			}
+			return fmt.Errorf("list %s: %w", f.name, ctx.Err())
 		}
 	}
 	return nil
