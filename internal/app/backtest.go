@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/edge/profile"
 	"podfit.dev/podfit/internal/edge/trace"
 )
 
@@ -82,7 +83,7 @@ Recommenders:
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Trace, "trace", c.Trace, "a trace, *.csv or *.csv.gz, or a folder of them")
-	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare, by name")
+	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare: names, and files *.yaml with a SizingProfile")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "write the requests as they would have changed to this file (CSV)")
 	f.StringVar(&c.Output, "output", c.Output, "the report's format: table, json, csv or html")
 	f.StringVar(&c.Since, "since", c.Since, "leave out samples from before this time (RFC 3339, a date, or Unix seconds)")
@@ -108,8 +109,8 @@ func (c *BacktestConfig) Validate() error {
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Recommenders {
-		if _, ok := recommend.Builtin(n); !ok {
-			return fmt.Errorf("--recommenders: there is no %q; there are %s", n, strings.Join(profileNames(), ", "))
+		if _, ok := recommend.Builtin(n); !ok && !isFile(n) {
+			return fmt.Errorf("--recommenders: there is no %q; there are %s, and files *.yaml with a SizingProfile", n, strings.Join(profileNames(), ", "))
 		}
 		if seen[n] {
 			return fmt.Errorf("--recommenders names %s twice", n)
@@ -139,6 +140,35 @@ func profileNames() []string {
 	return names
 }
 
+// isFile reports whether a recommender is named by the file that describes it.
+func isFile(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
+}
+
+// profiles returns what to compare.
+func (c *BacktestConfig) profiles() ([]recommend.Profile, error) {
+	var out []recommend.Profile
+	from := map[string]string{}
+	for _, n := range c.Recommenders {
+		p, ok := recommend.Builtin(n)
+		if !ok {
+			var err error
+			if p, err = profile.ReadFile(n); err != nil {
+				return nil, err
+			}
+		}
+		if other := from[p.Name]; other != "" {
+			return nil, fmt.Errorf("%s and %s are both named %s", other, n, p.Name)
+		}
+		from[p.Name] = n
+		if mode, ok := cluster.ParseMode(c.Mode); ok {
+			p.Mode = mode
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
 var reporters = map[string]func(io.Writer, *trace.Report, int) error{
 	"table": trace.WriteTable,
 	"json":  func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteJSON(w, r) },
@@ -151,6 +181,10 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
+	profiles, err := c.profiles()
+	if err != nil {
+		return err
+	}
 	workloads, err := c.read()
 	if err != nil {
 		return err
@@ -162,7 +196,7 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 		}
 		defer timeline.Close()
 	}
-	report, err := c.replay(ctx, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
+	report, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
 	if err != nil {
 		return err
 	}
@@ -220,14 +254,7 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
-func (c *BacktestConfig) replay(ctx context.Context, workloads []replay.Workload, p *progress) (*trace.Report, error) {
-	profiles := make([]recommend.Profile, len(c.Recommenders))
-	for i, n := range c.Recommenders {
-		profiles[i], _ = recommend.Builtin(n)
-		if mode, ok := cluster.ParseMode(c.Mode); ok {
-			profiles[i].Mode = mode
-		}
-	}
+func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
 	r := &trace.Report{Source: c.Trace, Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {
@@ -241,14 +268,14 @@ func (c *BacktestConfig) replay(ctx context.Context, workloads []replay.Workload
 			w := &workloads[i]
 			usage := replay.Prepare(w)
 			wl := trace.Workload{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
-			for k, profile := range profiles {
+			for k, p := range profiles {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				wl.Changes[k] = replay.Run(w, profile, replay.RulesFor(profile))
+				wl.Changes[k] = replay.Run(w, p, replay.RulesFor(p))
 				scores[k][i] = usage.Measure(wl.Changes[k])
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
-				p.step()
+				bar.step()
 			}
 			wl.Winner = replay.Best(wl.Outcomes, c.Tolerance)
 			r.Workloads[i] = wl
@@ -258,7 +285,7 @@ func (c *BacktestConfig) replay(ctx context.Context, workloads []replay.Workload
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	p.end()
+	bar.end()
 	for k := range profiles {
 		var all []replay.Score
 		for i := range workloads {

@@ -139,3 +139,30 @@ func TestAContainerOfOneMinuteIsReplayed(t *testing.T) {
 		t.Errorf("%s\n%s", out, timeline)
 	}
 }
+
+func TestAProfileFromAFileIsComparedToo(t *testing.T) {
+	trace := writeTrace(t, 1, 10)
+	mine := filepath.Join(t.TempDir(), "mine.yaml")
+	text := "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: roomy}\nspec: {memory: {margin: 1}}\n"
+	if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, timeline := runBacktest(t, "--trace", trace, "--recommenders", "balanced,"+mine, "--output", "json")
+	var r struct {
+		Recommenders []struct {
+			Recommender string
+			Memory      struct {
+				Footprint float64
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Recommenders) != 2 || r.Recommenders[1].Recommender != "roomy" || !strings.Contains(timeline, ",roomy,memory,") {
+		t.Fatalf("compared %+v", r.Recommenders)
+	}
+	if a, b := r.Recommenders[0].Memory.Footprint, r.Recommenders[1].Memory.Footprint; b < 1.5*a {
+		t.Errorf("with a margin of 1 the footprint is %g, with the built-in's %g", b, a)
+	}
+}

@@ -38,6 +38,9 @@ type BusyParams struct {
 // Hours is a set of hours of the day, UTC: bit h is the hour from h o'clock on. The zero value is none.
 type Hours uint32
 
+// WholeDay is every hour.
+const WholeDay Hours = 1<<24 - 1
+
 // HoursBetween returns the hours from one on and before another, over midnight when they say so, of a day that is ahead
 // of UTC by whole hours.
 func HoursBetween(from, before, ahead int) Hours {

@@ -46,8 +46,7 @@ func Builtin(name string) (Profile, bool) {
 
 var builtins = []func() Profile{
 	func() Profile {
-		p := DefaultParams()
-		return Profile{Name: "default", About: "upstream's recommendations, to the unit", Params: p, Estimator: Default(p)}
+		return DefaultProfile("default", "upstream's recommendations, to the unit", DefaultParams())
 	},
 	func() Profile {
 		return AdaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced())
@@ -59,12 +58,7 @@ var builtins = []func() Profile{
 		return AdaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical())
 	},
 	func() Profile {
-		p := lowFloors()
-		e := BusyHours(Busiest()).(*busyHours)
-		return Profile{
-			Name: "busy-hours", About: "CPU by the p99 of the busy hours × 1.3; memory as balanced",
-			Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate,
-		}
+		return BusyHoursProfile("busy-hours", "CPU by the p99 of the busy hours × 1.3; memory as balanced", Busiest())
 	},
 	func() Profile {
 		p := lowFloors()
@@ -121,6 +115,17 @@ func Busiest() BusyParams {
 		Percentile: 0.99, Factor: 1.3, Share: 0.8, HalfLife: 7 * 24 * time.Hour,
 		Memory: Balanced().Memory,
 	}
+}
+
+// DefaultProfile returns a profile that sizes by Default, with parameters of its own.
+func DefaultProfile(name, about string, p Params) Profile {
+	return Profile{Name: name, About: about, Params: p, Estimator: Default(p)}
+}
+
+// BusyHoursProfile returns a profile that sizes by BusyHours.
+func BusyHoursProfile(name, about string, b BusyParams) Profile {
+	e := &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}}
+	return Profile{Name: name, About: about, Params: lowFloors(), Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
 }
 
 // AdaptiveProfile returns a profile that sizes by Adaptive.
