@@ -221,18 +221,18 @@ func keep(ctx context.Context, c *bed.Cluster, out io.Writer) {
 	fmt.Fprintf(out, `
 The cluster stays up until Ctrl-C. In another terminal:
 
-  export KUBECONFIG=%s
-  kubectl -n %s get vpa                                  what podfit recommends
-  kubectl -n %s describe vpa worker                      range, target and conditions of one
-  kubectl -n %s get events --field-selector reason=EvictedByVPA
-  kubectl -n %s get events --field-selector reason=InPlaceResizedByVPA
-  kubectl -n %s get pods -o yaml | grep vpaUpdates       what the webhook set in new pods
-  kubectl -n %s get vpacheckpoints                       what was learnt, kept over restarts
-  kubectl -n %s scale deployment web --replicas=5        new pods are born with the right size
-  kubectl -n %s patch vpa checkout --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}'
+  export KUBECONFIG=%[1]s
+  kubectl -n %[2]s get vpa                               # what podfit recommends
+  kubectl -n %[2]s describe vpa worker                   # range, target and conditions of one
+  kubectl -n %[2]s get events --field-selector reason=EvictedByVPA
+  kubectl -n %[2]s get events --field-selector reason=InPlaceResizedByVPA
+  kubectl -n %[2]s get pods -o yaml | grep vpaUpdates    # what the webhook set in new pods
+  kubectl -n %[2]s get vpacheckpoint                     # what was learnt, kept over restarts
+  kubectl -n %[2]s scale deployment web --replicas=5     # new pods are born with the right size
+  kubectl -n %[2]s patch vpa checkout --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}'
 
-podfit's logs are in %s.
-`, c.Kubeconfig, namespace, namespace, namespace, namespace, namespace, namespace, namespace, namespace, c.Dir)
+podfit's logs are in %[3]s.
+`, c.Kubeconfig, namespace, c.Dir)
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nStopping the cluster.")
 }

@@ -1,0 +1,526 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	vpav1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// TestSwitchOver has upstream's components learn and act, replaces them by podfit's with the same flags on the same
+// objects, and goes back again. Whoever takes over goes on with what the other has learnt, and touches no pod.
+func TestSwitchOver(t *testing.T) {
+	p := newPlace(t, "switch-over")
+	upstream := buildUpstream(t, p.root)
+	for _, c := range p.components() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := p.startAll(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	flags := sharedFlags(p)
+
+	evicted := steady("evicted")
+	resizedOnes := spec{Name: "resized", CPU: "500m", Memory: "600Mi", Requests: "{cpu: 100m, memory: 250Mi}", Limits: "{memory: 800Mi}"}
+	watched := spec{Kind: "StatefulSet", Name: "watched", CPU: "burst(100m, 400m, every=40s, for=30s)", Requests: "{cpu: 100m, memory: 250Mi}"}
+	p.apply(evicted.manifest(), evicted.autoscaler("Recreate"), resizedOnes.manifest(), resizedOnes.autoscaler("InPlaceOrRecreate"),
+		watched.manifest(), watched.autoscaler("Off"))
+
+	old := p.start("evicted", 2)
+	first := p.upstreamCrew(upstream, flags)
+	p.eventually("upstream replaces pods", measured+resized, p.sized("evicted", 2, steadyTarget))
+	if err := p.same("evicted", old)(t.Context()); err == nil {
+		t.Error("upstream has not replaced the pods, they were of the right size")
+	}
+	p.eventually("upstream resizes pods", resized, p.carriesItsTarget("resized"))
+	p.eventually("upstream has seen the bursts", resized, p.recommended("watched", "app cpu=442m memory=262144k"))
+	p.eventually("upstream's numbers are all there", resized, p.complete)
+
+	t.Log("from upstream to podfit")
+	before := p.standstill(first)
+	second := p.podfitCrew(flags)
+	p.takesOver(second, before)
+	for _, pod := range p.start("evicted", 2)[:1] {
+		if err := p.CoreV1().Pods(p.ns).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.eventually("podfit's webhook sizes a new pod", resized, p.sized("evicted", 2, steadyTarget))
+	p.wearsAnnotations("evicted")
+
+	t.Log("from podfit to upstream")
+	before = p.standstill(second)
+	p.takesOver(p.upstreamCrew(upstream, flags), before)
+}
+
+// buildUpstream returns the folder of upstream's executables.
+func buildUpstream(t *testing.T, root string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
+	cmd.Dir, cmd.Stderr = filepath.Join(root, "test", "upstream"), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("build upstream: %v", err)
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// flagSet is what both implementations of the components are started with.
+type flagSet struct{ recommender, updater, admission []string }
+
+func sharedFlags(p *place) flagSet {
+	p.Helper()
+	port, err := bed.FreePort()
+	if err != nil {
+		p.Fatal(err)
+	}
+	ca, cert, key := certificates(p.T)
+	common := []string{"--vpa-object-namespace=" + p.ns, "--kube-api-qps=100", "--kube-api-burst=200", "--v=2"}
+	return flagSet{
+		recommender: append([]string{"--recommender-interval=5s"}, common...),
+		updater:     append([]string{"--updater-interval=5s"}, common...),
+		admission: append([]string{
+			"--client-ca-file=" + ca, "--tls-cert-file=" + cert, "--tls-private-key=" + key, "--register-by-url",
+			"--webhook-address=https://127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--port=%d", port),
+			"--webhook-timeout-seconds=5", "--status-lease-update-interval=2s",
+		}, common...),
+	}
+}
+
+// certificates writes a CA, and a certificate and key for 127.0.0.1, as those who run upstream have them.
+func certificates(t *testing.T) (ca, cert, key string) {
+	t.Helper()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ownKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "vpa_webhook_ca"}, NotBefore: from, NotAfter: to,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "vpa-webhook.kube-system.svc"}, NotBefore: from, NotAfter: to,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost", "vpa-webhook.kube-system.svc"},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &caKey.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, &ownKey.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(ownKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return file("caCert.pem", "CERTIFICATE", rootDER), file("serverCert.pem", "CERTIFICATE", leafDER), file("serverKey.pem", "PRIVATE KEY", keyDER)
+}
+
+// A crew is the three components of one implementation.
+type crew struct {
+	recommender, updater, admission *bed.Podfit
+	since                           time.Time
+}
+
+func (c *crew) all() []*bed.Podfit { return []*bed.Podfit{c.admission, c.recommender, c.updater} }
+
+// upstreamCrew starts upstream's components, as the administrator, with a client certificate.
+func (p *place) upstreamCrew(dir string, flags flagSet) *crew {
+	p.Helper()
+	run := func(name string, args []string) *bed.Podfit {
+		port, err := bed.FreePort()
+		if err != nil {
+			p.Fatal(err)
+		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		process, err := bed.Start(bed.Command{
+			Name: "upstream's " + name, Path: filepath.Join(dir, name), Log: filepath.Join(p.Dir, "upstream-"+name+".log"),
+			Args: append([]string{"--kubeconfig=" + p.Kubeconfig, "--address=" + address}, args...),
+		})
+		if err != nil {
+			p.Fatal(err)
+		}
+		return &bed.Podfit{Process: process, Address: address}
+	}
+	return p.manned(&crew{
+		since: time.Now(), admission: run("admission-controller", flags.admission),
+		recommender: run("recommender", flags.recommender), updater: run("updater", flags.updater),
+	})
+}
+
+// podfitCrew starts podfit's components, each with the rights of its own service account.
+func (p *place) podfitCrew(flags flagSet) *crew {
+	p.Helper()
+	run := func(c bed.Component, args []string) *bed.Podfit {
+		r, err := p.Cluster.Run(p.Context(), p.binary, c.Named("switch-over-"+c.Name).With(args...))
+		if err != nil {
+			p.Fatal(err)
+		}
+		return r
+	}
+	return p.manned(&crew{
+		since: time.Now(), admission: run(bed.Admission(), flags.admission),
+		recommender: run(bed.Recommender(), flags.recommender), updater: run(bed.Updater(), flags.updater),
+	})
+}
+
+// manned has a crew end with the test at the latest, and its logs shown if the test fails.
+func (p *place) manned(c *crew) *crew {
+	p.Cleanup(func() {
+		for _, one := range c.all() {
+			if p.Failed() {
+				p.Logf("%s\n%s", one.Name, one.Tail(40))
+			}
+			if one.Running() {
+				one.Kill()
+			}
+		}
+	})
+	return c
+}
+
+// passes returns how many passes the recommender and the updater have made. The metrics that say so have the same names in
+// both implementations.
+func (c *crew) passes(ctx context.Context) (recommender, updater int, err error) {
+	for _, one := range c.all() {
+		if !one.Running() {
+			return 0, 0, fmt.Errorf("%s has ended: %w", one.Name, one.Err())
+		}
+	}
+	if recommender, err = count(ctx, c.recommender, `vpa_recommender_execution_latency_seconds_count{step="total"}`); err != nil {
+		return 0, 0, err
+	}
+	updater, err = count(ctx, c.updater, `vpa_updater_execution_latency_seconds_count{step="total"}`)
+	return recommender, updater, err
+}
+
+// morePasses returns a check of whether so many more passes have been made than now.
+func (p *place) morePasses(c *crew, more int) func(context.Context) error {
+	p.Helper()
+	r, u, err := c.passes(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return func(ctx context.Context) error {
+		nr, nu, err := c.passes(ctx)
+		if err == nil && (nr < r+more || nu < u+more) {
+			return fmt.Errorf("the recommender has made %d and the updater %d passes, in all %d and %d", nr-r, nu-u, nr, nu)
+		}
+		return err
+	}
+}
+
+// count returns the value of a series that a component serves, 0 when it has none.
+func count(ctx context.Context, one *bed.Podfit, series string) (int, error) {
+	page, err := one.Get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.SplitSeq(page, "\n") {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			return strconv.Atoi(rest)
+		}
+	}
+	return 0, nil
+}
+
+// carriesItsTarget says which pod of an app differs from what its autoscaler of the same name recommends.
+func (p *place) carriesItsTarget(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		a, err := p.Autoscaler(ctx, p.ns, name)
+		if err != nil {
+			return err
+		}
+		return p.sized(name, 2, targets(a))(ctx)
+	}
+}
+
+// complete says which autoscaler has no recommendation, or no checkpoint with samples of both of its pods.
+func (p *place) complete(ctx context.Context) error {
+	as, err := p.Autoscalers(ctx, p.ns)
+	if err != nil {
+		return err
+	}
+	for _, a := range as {
+		if targets(a) == "" {
+			return fmt.Errorf("%s has no recommendation", a.Name)
+		}
+		c, err := p.checkpoint(ctx, a.Name+"-app")
+		if err != nil {
+			return err
+		}
+		if c.Status.TotalSamplesCount < 4 {
+			return fmt.Errorf("%s has only %d samples", c.Name, c.Status.TotalSamplesCount)
+		}
+	}
+	return nil
+}
+
+// A state is what the one who takes over finds.
+type state struct {
+	at          time.Time
+	pods        map[types.UID]corev1.Pod
+	autoscalers map[string]*vpav1.VerticalPodAutoscaler
+	checkpoints map[string]*vpav1.VerticalPodAutoscalerCheckpoint
+	version     string // of the list of autoscalers, to see what happens to them from then on
+}
+
+// standstill ends a crew and returns what it leaves.
+func (p *place) standstill(c *crew) *state {
+	p.Helper()
+	for _, one := range c.all() {
+		if !one.Running() {
+			p.Fatalf("%s has ended: %v\n%s", one.Name, one.Err(), one.Tail(20))
+		}
+		if err := one.Stop(); err != nil {
+			p.Fatal(err)
+		}
+	}
+	p.eventually("all pods are there", resized, func(ctx context.Context) error {
+		for _, app := range []string{"evicted", "resized", "watched"} {
+			if _, err := p.running(ctx, app, 2); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s := &state{at: time.Now(), autoscalers: map[string]*vpav1.VerticalPodAutoscaler{}, checkpoints: map[string]*vpav1.VerticalPodAutoscalerCheckpoint{}}
+	var err error
+	if s.pods, err = p.allPods(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	l, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).List(p.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	s.version = l.GetResourceVersion()
+	for i := range l.Items {
+		a, err := readAutoscaler(&l.Items[i])
+		if err != nil {
+			p.Fatal(err)
+		}
+		s.autoscalers[a.Name] = a
+	}
+	cs, err := p.Checkpoints(p.Context(), p.ns)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, c := range cs {
+		s.checkpoints[c.Name] = c
+	}
+	if len(s.autoscalers) != 3 || len(s.checkpoints) != 3 || len(s.pods) != 6 {
+		p.Fatalf("there are %d autoscalers, %d checkpoints, %d pods", len(s.autoscalers), len(s.checkpoints), len(s.pods))
+	}
+	return s
+}
+
+func (p *place) allPods(ctx context.Context) (map[types.UID]corev1.Pod, error) {
+	pods, err := p.pods(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	out := map[types.UID]corev1.Pod{}
+	for _, pod := range pods {
+		out[pod.UID] = pod
+	}
+	return out, nil
+}
+
+func readAutoscaler(u *unstructured.Unstructured) (*vpav1.VerticalPodAutoscaler, error) {
+	a := &vpav1.VerticalPodAutoscaler{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, a); err != nil {
+		return nil, fmt.Errorf("read %s: %w", u.GetName(), err)
+	}
+	return a, nil
+}
+
+// takesOver holds a crew that has just started to what the state before it promises.
+func (p *place) takesOver(c *crew, before *state) {
+	p.Helper()
+	seen := p.watchAutoscalers(before)
+	p.eventually("the webhook is registered and says that it works", time.Minute, func(ctx context.Context) error {
+		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, "vpa-admission-controller", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if l.Spec.RenewTime == nil || l.Spec.RenewTime.Time.Before(c.since) {
+			return errors.New("the lease is old")
+		}
+		_, _, err = c.passes(ctx)
+		return err
+	})
+	p.eventually("several passes are made while all work", time.Minute, p.morePasses(c, 4))
+	p.eventually("history is stored on top of what there was", time.Minute, func(ctx context.Context) error { return p.continued(ctx, before) })
+
+	now, err := p.allPods(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	for uid, was := range before.pods {
+		pod, ok := now[uid]
+		if !ok {
+			p.Errorf("pod %s is gone", was.Name)
+			continue
+		}
+		if pod.Generation != was.Generation || !maps.Equal(pod.Annotations, was.Annotations) || requests(pod) != requests(was) {
+			p.Errorf("pod %s was touched: generation %d → %d, annotations %v → %v, requests %s → %s",
+				pod.Name, was.Generation, pod.Generation, was.Annotations, pod.Annotations, requests(was), requests(pod))
+		}
+		for i := range pod.Status.ContainerStatuses {
+			if n, m := was.Status.ContainerStatuses[i].RestartCount, pod.Status.ContainerStatuses[i].RestartCount; n != m {
+				p.Errorf("pod %s: restarts %d → %d", pod.Name, n, m)
+			}
+		}
+	}
+	if len(now) != len(before.pods) {
+		p.Errorf("there are %d pods, there were %d", len(now), len(before.pods))
+	}
+	p.explained(before, seen())
+}
+
+// continued says which checkpoint has not been written since, or not on top of what was in it.
+func (p *place) continued(ctx context.Context, before *state) error {
+	cs, err := p.Checkpoints(ctx, p.ns)
+	if err != nil {
+		return err
+	}
+	if len(cs) != len(before.checkpoints) {
+		return fmt.Errorf("there are %d checkpoints, there were %d", len(cs), len(before.checkpoints))
+	}
+	for _, c := range cs {
+		was := before.checkpoints[c.Name]
+		if was == nil {
+			return fmt.Errorf("checkpoint %s is new", c.Name)
+		}
+		// Two pods are measured every 5 s; the samples of the gap and of one that straddles its start are new, no others.
+		most := was.Status.TotalSamplesCount + 2*(int(time.Since(before.at)/(5*time.Second))+2)
+		if n := c.Status.TotalSamplesCount; n <= was.Status.TotalSamplesCount || n > most {
+			return fmt.Errorf("checkpoint %s has %d samples, had %d, can have %d", c.Name, n, was.Status.TotalSamplesCount, most)
+		}
+		if !c.Status.FirstSampleStart.Equal(&was.Status.FirstSampleStart) {
+			return fmt.Errorf("checkpoint %s starts at %v, started at %v", c.Name, c.Status.FirstSampleStart, was.Status.FirstSampleStart)
+		}
+		if !c.Status.LastSampleStart.After(was.Status.LastSampleStart.Time) {
+			return fmt.Errorf("checkpoint %s has nothing after %v", c.Name, was.Status.LastSampleStart)
+		}
+		if got, had := c.Status.CPUHistogram.TotalWeight, was.Status.CPUHistogram.TotalWeight; got <= had {
+			return fmt.Errorf("checkpoint %s weighs %v, weighed %v", c.Name, got, had)
+		}
+	}
+	return nil
+}
+
+// watchAutoscalers notes every state of the autoscalers from a moment on, until the function that it returns is called.
+func (p *place) watchAutoscalers(since *state) func() []*vpav1.VerticalPodAutoscaler {
+	p.Helper()
+	w, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).
+		Watch(p.Context(), metav1.ListOptions{ResourceVersion: since.version})
+	if err != nil {
+		p.Fatal(err)
+	}
+	noted := make(chan []*vpav1.VerticalPodAutoscaler, 1)
+	go func() {
+		var all []*vpav1.VerticalPodAutoscaler
+		for e := range w.ResultChan() {
+			if u, ok := e.Object.(*unstructured.Unstructured); ok {
+				if a, err := readAutoscaler(u); err == nil {
+					all = append(all, a)
+				}
+			}
+		}
+		noted <- all
+	}()
+	return func() []*vpav1.VerticalPodAutoscaler {
+		w.Stop()
+		return <-noted
+	}
+}
+
+// explained checks that new samples explain every state of the autoscalers: usage has not changed, so targets have not
+// either, and bounds come closer the longer usage is known. Usage in bursts may move what half of the samples are below.
+func (p *place) explained(before *state, states []*vpav1.VerticalPodAutoscaler) {
+	p.Helper()
+	last := maps.Clone(before.autoscalers)
+	moved := map[string]bool{}
+	for _, a := range states {
+		was := last[a.Name]
+		last[a.Name] = a
+		if !slices.EqualFunc(a.Status.Conditions, was.Status.Conditions, func(x, y vpav1.VerticalPodAutoscalerCondition) bool {
+			return x.Type == y.Type && x.Status == y.Status && x.LastTransitionTime.Equal(&y.LastTransitionTime)
+		}) {
+			p.Errorf("%s: conditions %+v → %+v", a.Name, was.Status.Conditions, a.Status.Conditions)
+		}
+		if targets(a) != targets(was) {
+			p.Errorf("%s: target %q → %q", a.Name, targets(was), targets(a))
+			continue
+		}
+		for i, r := range a.Status.Recommendation.ContainerRecommendations {
+			o := was.Status.Recommendation.ContainerRecommendations[i]
+			for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				from, to := o.LowerBound[res], r.LowerBound[res]
+				if to.Cmp(from) < 0 && a.Name != "watched" {
+					p.Errorf("%s: lower bound of %s %s → %s", a.Name, res, &from, &to)
+				}
+				if from, to = o.UpperBound[res], r.UpperBound[res]; to.Cmp(from) > 0 {
+					p.Errorf("%s: upper bound of %s %s → %s", a.Name, res, &from, &to)
+				} else if to.Cmp(from) < 0 {
+					moved[a.Name] = true
+				}
+				if from, to = o.UncappedTarget[res], r.UncappedTarget[res]; to.Cmp(from) != 0 {
+					p.Errorf("%s: uncapped target of %s %s → %s", a.Name, res, &from, &to)
+				}
+			}
+		}
+	}
+	if len(moved) != len(before.autoscalers) {
+		p.Errorf("the one who took over has narrowed the bounds of only %v", slices.Sorted(maps.Keys(moved)))
+	}
+}
