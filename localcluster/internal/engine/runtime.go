@@ -25,14 +25,6 @@ import (
 	"podfit.dev/podfit/localcluster/internal/scenario"
 )
 
-// The labels by which the kubelet marks what it runs.
-const (
-	labelNamespace = "io.kubernetes.pod.namespace"
-	labelPod       = "io.kubernetes.pod.name"
-	labelUID       = "io.kubernetes.pod.uid"
-	labelContainer = "io.kubernetes.container.name"
-)
-
 // The commands by which a kubelet asks a simulated container how it is. Other commands do nothing, with success.
 var (
 	AskReady = []string{"simulated", "ready?"}

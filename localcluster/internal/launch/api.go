@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,7 +86,7 @@ func (a *api) create(ctx context.Context, path string, object any) error {
 		return err
 	}
 	err = a.do(ctx, http.MethodPost, path, "application/json", text, nil)
-	if e, ok := err.(*statusError); ok && e.code == http.StatusConflict {
+	if e := (*statusError)(nil); errors.As(err, &e) && e.code == http.StatusConflict {
 		return nil
 	}
 	return err

@@ -89,7 +89,7 @@ func (p *Part) watch(c *exec.Cmd, ended chan<- struct{}) {
 	p.mu.Unlock()
 	close(ended)
 	if !stopped {
-		p.crashed <- fmt.Errorf("%s ended by itself: %v\n%s", p.Name, err, tail(p.Log, 2000))
+		p.crashed <- crash(p.Name, err, tail(p.Log, 2000))
 	}
 }
 
@@ -176,4 +176,13 @@ func (p *Part) kill(signal syscall.Signal) {
 	if p.process != nil {
 		_ = syscall.Kill(-p.process.Pid, signal)
 	}
+}
+
+// crash says how a part ended that should not have. It may have ended well, as its error then says: there is none.
+func crash(name string, err error, log string) error {
+	how := "without an error"
+	if err != nil {
+		how = err.Error()
+	}
+	return fmt.Errorf("%s ended by itself: %s\n%s", name, how, log)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
-	_ "k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/legacyregistry" // has the variable that is linked to below
 )
 
 // A kubelet believes that it is alone in its process, and registers collectors of its own in the process-wide

@@ -83,7 +83,7 @@ func Run(ctx context.Context, file string) error {
 		return err
 	}
 	server := &http.Server{Handler: engine.Control(c.Clock, stage, runtimes), ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(listener)
+	go func() { _ = server.Serve(listener) }() // ends when it is closed
 	defer server.Close()
 
 	ticker := time.NewTicker(tick)

@@ -72,7 +72,7 @@ func show(ctx context.Context, o options, out *os.File) error {
 	if err := stage(out, what, start); err != nil {
 		return err
 	}
-	defer c.Down()
+	defer func() { _ = c.Down() }()
 	var parts []*bed.Podfit
 	install := func() (err error) { parts, err = install(ctx, c, root, binary); return err }
 	if err := stage(out, "Installing CRDs and rights, starting podfit as its three service accounts", install); err != nil {

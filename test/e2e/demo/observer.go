@@ -27,7 +27,6 @@ type observer struct {
 	kube      *bed.Kube
 	namespace string
 	shape     []workload // what the manifests say
-	nodes     int        // of the cluster: how many pods a DaemonSet has
 }
 
 // shapeOf reads what the manifests say about workloads and their autoscalers.
