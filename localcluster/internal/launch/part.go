@@ -89,7 +89,7 @@ func (p *Part) watch(c *exec.Cmd, ended chan<- struct{}) {
 	p.mu.Unlock()
 	close(ended)
 	if !stopped {
-		p.crashed <- crash(p.Name, err, tail(p.Log, 2000))
+		p.crashed <- crash(p.Name, err, string(tail(p.Log, 2000)))
 	}
 }
 
