@@ -29,6 +29,7 @@ import (
 // BacktestConfig says what to replay, how, and what to write.
 type BacktestConfig struct {
 	Trace        string
+	History      BacktestHistory // used when it has an address
 	Recommenders []string
 	Timeline     string
 	Output       string
@@ -63,7 +64,7 @@ func NewBacktestCommand() *cobra.Command {
 		names = append(names, fmt.Sprintf("  %-12s %s", p.Name, p.About))
 	}
 	cmd := &cobra.Command{
-		Use:   "backtest --trace PATH",
+		Use:   "backtest {--trace PATH | --prometheus URL --namespace NAME}",
 		Short: "Replay recorded usage through several ways to size, side by side",
 		Long: `Replays what containers used through the same core that runs in a cluster, and shows for each recommender what it would
 have cost and how often usage would have been above the request. Nothing is changed anywhere.
@@ -75,6 +76,7 @@ Recommenders:
 ` + strings.Join(names, "\n"),
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
   podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
+  podfit backtest --prometheus http://localhost:9090 --namespace shop
   podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,6 +85,7 @@ Recommenders:
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Trace, "trace", c.Trace, "a trace, *.csv or *.csv.gz, or a folder of them")
+	c.History.flags(f)
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare: names, and files *.yaml with a SizingProfile")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "write the requests as they would have changed to this file (CSV)")
 	f.StringVar(&c.Output, "output", c.Output, "the report's format: table, json, csv or html")
@@ -101,8 +104,15 @@ Recommenders:
 
 // Validate returns what is wrong with the configuration.
 func (c *BacktestConfig) Validate() error {
-	if c.Trace == "" {
-		return errors.New("--trace says which trace to replay; it is required")
+	switch {
+	case c.Trace == "" && c.History.Address == "":
+		return errors.New("--trace says which trace to replay, or --prometheus where usage is stored; one of them is required")
+	case c.Trace != "" && c.History.Address != "":
+		return errors.New("--trace and --prometheus exclude each other")
+	case c.History.Address != "":
+		if err := c.History.validate(); err != nil {
+			return err
+		}
 	}
 	if len(c.Recommenders) == 0 {
 		return errors.New("--recommenders names none")
@@ -185,7 +195,7 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 	if err != nil {
 		return err
 	}
-	workloads, err := c.read()
+	workloads, err := c.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -209,7 +219,7 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 }
 
 // read reads the trace, and leaves out what is before or after the times asked for.
-func (c *BacktestConfig) read() ([]replay.Workload, error) {
+func (c *BacktestConfig) read(ctx context.Context) ([]replay.Workload, error) {
 	since, err := boundary("--since", c.Since, 0)
 	if err != nil {
 		return nil, usageError{err}
@@ -221,7 +231,12 @@ func (c *BacktestConfig) read() ([]replay.Workload, error) {
 	if since >= until {
 		return nil, usageError{errors.New("--since is not before --until")}
 	}
-	all, err := trace.Read(c.Trace)
+	var all []replay.Workload
+	if c.History.Address == "" {
+		all, err = trace.Read(c.Trace)
+	} else {
+		all, err = c.History.read(ctx, min(until, time.Now().Unix()))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -232,9 +247,17 @@ func (c *BacktestConfig) read() ([]replay.Workload, error) {
 		}
 	}
 	if len(workloads) == 0 {
-		return nil, fmt.Errorf("%s: no samples between --since and --until", c.Trace)
+		return nil, fmt.Errorf("%s: no samples in the time asked for", c.source())
 	}
 	return workloads, nil
+}
+
+// source names where the usage is from.
+func (c *BacktestConfig) source() string {
+	if c.History.Address == "" {
+		return c.Trace
+	}
+	return strings.Join(c.History.Namespaces, ", ") + " of " + c.History.Address
 }
 
 func boundary(flag, s string, otherwise int64) (int64, error) {
@@ -255,7 +278,7 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
 func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
-	r := &trace.Report{Source: c.Trace, Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance}
+	r := &trace.Report{Source: c.source(), Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {
 		r.Recommenders = append(r.Recommenders, trace.Recommender{Name: profiles[k].Name, About: profiles[k].About})

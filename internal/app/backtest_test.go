@@ -105,18 +105,21 @@ func TestSinceAndUntilLeaveOutSamples(t *testing.T) {
 func TestBacktestSaysWhatIsWrongWithItsCall(t *testing.T) {
 	trace := writeTrace(t, 1, 1)
 	for want, args := range map[string][]string{
-		"--trace says which":             nil,
-		`there is no "magic"; there are`: {"--trace", trace, "--recommenders", "default,magic"},
-		"names default twice":            {"--trace", trace, "--recommenders", "default,default"},
-		`--output "pdf" is not`:          {"--trace", trace, "--output", "pdf"},
-		"--parallel is 0":                {"--trace", trace, "--parallel", "0"},
-		`--since "noon" is neither`:      {"--trace", trace, "--since", "noon"},
-		"--since is not before --until":  {"--trace", trace, "--since", "2013-07-02", "--until", "2013-07-01"},
-		"no samples between":             {"--trace", trace, "--since", "2020-01-01"},
-		`--mode "Sometimes" is not`:      {"--trace", trace, "--mode", "Sometimes"},
-		"write timeline":                 {"--trace", trace, "--timeline", filepath.Join(t.TempDir(), "no", "such", "folder.csv")},
-		"nowhere.csv: no such file":      {"--trace", filepath.Join(t.TempDir(), "nowhere.csv")},
-		"must not be negative":           {"--trace", trace, "--cpu-price", "-1"},
+		"--trace says which":               nil,
+		`there is no "magic"; there are`:   {"--trace", trace, "--recommenders", "default,magic"},
+		"names default twice":              {"--trace", trace, "--recommenders", "default,default"},
+		`--output "pdf" is not`:            {"--trace", trace, "--output", "pdf"},
+		"--parallel is 0":                  {"--trace", trace, "--parallel", "0"},
+		`--since "noon" is neither`:        {"--trace", trace, "--since", "noon"},
+		"--since is not before --until":    {"--trace", trace, "--since", "2013-07-02", "--until", "2013-07-01"},
+		"no samples in the time asked for": {"--trace", trace, "--since", "2020-01-01"},
+		`--mode "Sometimes" is not`:        {"--trace", trace, "--mode", "Sometimes"},
+		"write timeline":                   {"--trace", trace, "--timeline", filepath.Join(t.TempDir(), "no", "such", "folder.csv")},
+		"nowhere.csv: no such file":        {"--trace", filepath.Join(t.TempDir(), "nowhere.csv")},
+		"exclude each other":               {"--trace", trace, "--prometheus", "http://localhost"},
+		"--prometheus needs --namespace":   {"--prometheus", "http://localhost"},
+		`--history-length is "long": give`: {"--prometheus", "http://localhost", "--namespace", "shop", "--history-length", "long"},
+		"must not be negative":             {"--trace", trace, "--cpu-price", "-1"},
 	} {
 		cmd := NewBacktestCommand()
 		cmd.SetOut(&bytes.Buffer{})

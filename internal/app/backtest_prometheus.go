@@ -1,0 +1,175 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/prom"
+)
+
+// BacktestHistory says what to read from Prometheus instead of a file.
+type BacktestHistory struct {
+	Address            string
+	Namespaces         []string
+	Length, Resolution string
+	Job                string
+	TokenFile          string
+	Insecure           bool
+	Labels             [3]string // that name the namespace, the pod and the container
+}
+
+// flags binds the history to flags.
+func (h *BacktestHistory) flags(f *pflag.FlagSet) {
+	h.Length, h.Resolution = "30d", "5m"
+	h.Labels = [3]string{"namespace", "pod", "container"}
+	f.StringVar(&h.Address, "prometheus", h.Address, "read the usage from this Prometheus, instead of a trace")
+	f.StringSliceVar(&h.Namespaces, "namespace", h.Namespaces, "with --prometheus: the namespaces to read")
+	f.StringVar(&h.Length, "history-length", h.Length, "with --prometheus: how far to look back from --until, or from now")
+	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "with --prometheus: the time between samples")
+	f.StringVar(&h.Job, "prometheus-job", h.Job, "with --prometheus: the scrape job of the container metrics; empty for any")
+	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "with --prometheus: a file with a bearer token")
+	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "with --prometheus: do not verify its certificate")
+	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "with --prometheus: the label that names the namespace")
+	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "with --prometheus: the label that names the pod")
+	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "with --prometheus: the label that names the container")
+}
+
+func (h *BacktestHistory) validate() error {
+	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
+		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
+			return fmt.Errorf("%s is %q: give a duration such as 5m, 1h or 30d", x.flag, x.value)
+		}
+	}
+	if len(h.Namespaces) == 0 {
+		return errors.New("--prometheus needs --namespace")
+	}
+	return nil
+}
+
+// read reads the workloads of the namespaces up to a time, in Unix seconds.
+func (h *BacktestHistory) read(ctx context.Context, until int64) ([]replay.Workload, error) {
+	length, err := model.ParseDuration(h.Length)
+	if err != nil {
+		return nil, fmt.Errorf("--history-length: %w", err)
+	}
+	resolution, err := model.ParseDuration(h.Resolution)
+	if err != nil {
+		return nil, fmt.Errorf("--history-resolution: %w", err)
+	}
+	c, err := prom.New(prom.Config{
+		Address: h.Address, Insecure: h.Insecure, TokenFile: h.TokenFile, Timeout: 5 * time.Minute, Job: h.Job,
+		CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
+		Length: time.Duration(length), Resolution: time.Duration(resolution),
+		NamespaceLabel: h.Labels[0], PodLabel: h.Labels[1], ContainerLabel: h.Labels[2],
+	})
+	if err != nil {
+		return nil, err
+	}
+	g := gatherer{workloads: map[cluster.Workload]*gathered{}}
+	for _, namespace := range h.Namespaces {
+		if err := c.History(ctx, namespace, time.Unix(until, 0), g.add); err != nil {
+			return nil, err
+		}
+	}
+	return g.finish(), nil
+}
+
+// gatherer puts samples of pods together to workloads.
+type gatherer struct {
+	workloads map[cluster.Workload]*gathered
+	owners    map[cluster.Key]cluster.Workload
+}
+
+type gathered struct {
+	replay.Workload
+	pods       map[string]int32
+	containers map[string]int16
+}
+
+// add takes a sample. What no container can have used is left out, as in the cluster.
+func (g *gatherer) add(s usage.Sample) {
+	for _, v := range [...]float64{s.CPU, s.Memory} {
+		if math.IsNaN(v) || v < 0 || v > 1e14 {
+			return
+		}
+	}
+	key, ok := g.owners[s.Pod]
+	if !ok {
+		if g.owners == nil {
+			g.owners = map[cluster.Key]cluster.Workload{}
+		}
+		key = ownerByName(s.Pod)
+		g.owners[s.Pod] = key
+	}
+	w := g.workloads[key]
+	if w == nil {
+		w = &gathered{pods: map[string]int32{}, containers: map[string]int16{}}
+		w.Key = key
+		g.workloads[key] = w
+	}
+	pod, ok := w.pods[s.Pod.Name]
+	if !ok {
+		pod = int32(len(w.Pods))
+		w.pods[s.Pod.Name] = pod
+		w.Pods = append(w.Pods, s.Pod.Name)
+	}
+	container, ok := w.containers[s.Container]
+	if !ok {
+		if len(w.Containers) == math.MaxUint8 {
+			return // no pod has so many
+		}
+		container = int16(len(w.Containers))
+		w.containers[s.Container] = container
+		w.Containers = append(w.Containers, s.Container)
+	}
+	w.Samples = append(w.Samples, replay.Sample{
+		At: s.At.Unix(), CPU: s.CPU, Memory: s.Memory, Pod: pod, Container: container, Has: s.Has,
+	})
+}
+
+func (g *gatherer) finish() []replay.Workload {
+	out := make([]replay.Workload, 0, len(g.workloads))
+	for _, w := range g.workloads {
+		w.Sort()
+		out = append(out, w.Workload)
+	}
+	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
+// podNames are the forms of pods' names, by the kind that gives them. Kubernetes makes the random parts from an alphabet
+// without vowels.
+var podNames = []struct {
+	group, kind string
+	form        *regexp.Regexp
+}{
+	{"batch", "CronJob", regexp.MustCompile(`^(.+)-[0-9]{8,11}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
+	{"apps", "Deployment", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
+	{"apps", "StatefulSet", regexp.MustCompile(`^(.+)-[0-9]+$`)},
+	{"apps", "DaemonSet", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)}, // or a Job
+}
+
+// ownerByName guesses from a pod's name what it belongs to: nothing else is known without a cluster. A pod whose name
+// has no such form stands for itself.
+func ownerByName(pod cluster.Key) cluster.Workload {
+	for _, n := range podNames {
+		if m := n.form.FindStringSubmatch(pod.Name); m != nil {
+			return cluster.Workload{Group: n.group, Kind: n.kind, Namespace: pod.Namespace, Name: m[1]}
+		}
+	}
+	return cluster.Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+}
