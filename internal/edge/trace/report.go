@@ -122,6 +122,14 @@ func percent(n int) func(float64) string {
 // amount writes cores or bytes for people.
 func amount(r cluster.Resource, v float64) string {
 	if r == cluster.CPU {
+		switch {
+		case v == 0:
+			return "0 cores"
+		case v < 0.01:
+			return strconv.FormatFloat(1000*v, 'f', 1, 64) + "m"
+		case v < 1:
+			return strconv.FormatFloat(1000*v, 'f', 0, 64) + "m"
+		}
 		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
 	}
 	switch {

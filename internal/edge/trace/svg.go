@@ -63,9 +63,9 @@ func nice(lo, hi float64, n int) []float64 {
 	return out
 }
 
-// axes draws the frame, lines at round values and their names.
-func (c *canvas) axes(f frame, xs []float64, xName func(float64) string, yName func(float64) string) {
-	for _, v := range nice(f.y0, f.y1, 4) {
+// axes draws the frame, lines at given and at round values and their names.
+func (c *canvas) axes(f frame, xs, ys []float64, xName, yName func(float64) string) {
+	for _, v := range ys {
 		c.f(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" class="grid"/>`, f.left, f.left+f.width, f.y(v), f.y(v))
 		c.text(f.left-6, f.y(v)+4, "tick end", yName(v))
 	}
@@ -82,7 +82,7 @@ func plain(v float64) string { return strconv.FormatFloat(math.Round(v*1e6)/1e6,
 func (r *Report) frontier(res cluster.Resource) string {
 	type point struct{ x, y float64 }
 	points := make([]point, len(r.Total))
-	maxX, maxY := 0.0, 0.0
+	minX, maxX, maxY := math.Inf(1), math.Inf(-1), 0.0
 	for i, o := range r.Total {
 		s := summary(o, res)
 		p := point{s.MeanSlack, 100 * (1 - s.FreeDays)}
@@ -90,18 +90,17 @@ func (r *Report) frontier(res cluster.Resource) string {
 			p = point{s.Footprint, s.Above}
 		}
 		points[i] = p
-		maxX, maxY = max(maxX, p.x), max(maxY, p.y)
+		minX, maxX, maxY = min(minX, p.x), max(maxX, p.x), max(maxY, p.y)
 	}
-	f := frame{left: 60, top: 12, width: 420, height: 250, x1: maxX * 1.12, y1: maxY * 1.15}
-	if f.x1 <= 0 {
-		f.x1 = 1
-	}
-	if f.y1 <= 0 {
-		f.y1 = 1
+	// What is told apart are the recommenders, so the axis of waste begins near the least of it.
+	room := 0.25*(maxX-minX) + 0.05*math.Abs(maxX) + 1e-9
+	f := frame{left: 60, top: 12, width: 420, height: 250, x0: minX - room, x1: maxX + room, y1: maxY*1.15 + 1e-9}
+	if res == cluster.CPU {
+		f.x0 = max(f.x0, 0)
 	}
 	var c canvas
 	c.open(520, 310, "waste against risk, "+res.String())
-	c.axes(f, nice(f.x0, f.x1, 6), plain, plain)
+	c.axes(f, nice(f.x0, f.x1, 6), nice(f.y0, f.y1, 4), plain, plain)
 	xTitle, yTitle := "mean relative slack of memory", "days above the request, %"
 	if res == cluster.CPU {
 		xTitle, yTitle = "requested CPU, cores", "samples above the request a day"
@@ -169,7 +168,7 @@ func (w *Workload) history(container int, res cluster.Resource) string {
 	var c canvas
 	c.open(560, 190, fmt.Sprintf("%s of %s, container %s", res, w.Key, w.Containers[container]))
 	day := func(v float64) string { return time.Unix(int64(v), 0).UTC().Format("2 Jan") }
-	c.axes(f, days(first, last), day, func(v float64) string { return amount(res, v) })
+	c.axes(f, days(first, last), amounts(res, f.y1), day, func(v float64) string { return amount(res, v) })
 	var d strings.Builder
 	for k := range columns {
 		if high[k] == 0 && math.IsInf(low[k], 1) {
@@ -200,6 +199,22 @@ func (w *Workload) history(container int, res cluster.Resource) string {
 	}
 	c.WriteString("</svg>")
 	return c.String()
+}
+
+// amounts returns round amounts up to one: memory in whole MiB or GiB.
+func amounts(res cluster.Resource, most float64) []float64 {
+	unit := 1.0
+	switch {
+	case res == cluster.Memory && most >= 4<<30:
+		unit = 1 << 30
+	case res == cluster.Memory:
+		unit = 1 << 20
+	}
+	out := nice(0, most/unit, 4)
+	for i := range out {
+		out[i] *= unit
+	}
+	return out
 }
 
 // days returns midnights between two times, at most eight, evenly spaced.
