@@ -211,7 +211,7 @@ func (h *held) learns(p *series.Peaks, now int64) bool { return int(now/3600)-p.
 
 func (m *Memo) observeMemory(now int64, v float64) {
 	h, r := &m.memory, &m.p.Memory
-	if d := now / daySeconds; d != h.day {
+	if d := now / daySeconds; d > h.day { // samples of several pods may come a little out of order
 		if h.day != 0 && !h.above && h.learns(&m.Memory, now) {
 			h.adjust = max(h.adjust-r.Step*r.Budget, minAdjust)
 		}

@@ -183,6 +183,21 @@ func TestTheMarginLearnsFromDaysAbove(t *testing.T) {
 	}
 }
 
+func TestPodsThatReportLateDoNotCountADayTwice(t *testing.T) {
+	b := newBench(balanced())
+	b.use(9*day+12*time.Hour-5*time.Minute, always(0.1, 400*mib)) // to just before midnight
+	m, midnight := b.memo(), b.now.Truncate(day).Add(day)
+	m.Observe(usage.Sample{At: midnight, Memory: 400 * mib}, cluster.Of(cluster.Memory))
+	want := m.memory.adjust
+	for range 50 {
+		m.Observe(usage.Sample{At: midnight.Add(-time.Second), Memory: 400 * mib}, cluster.Of(cluster.Memory))
+		m.Observe(usage.Sample{At: midnight.Add(time.Second), Memory: 400 * mib}, cluster.Of(cluster.Memory))
+	}
+	if got := m.memory.adjust; got != want {
+		t.Errorf("the margin has learnt %g from one midnight, want %g", got, want)
+	}
+}
+
 func drawUsage(t *rapid.T) []usage.Sample {
 	var out []usage.Sample
 	at := noon

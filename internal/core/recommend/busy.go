@@ -103,7 +103,7 @@ func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
 	}
 	now := s.At.Unix()
 	hour := int(now / 3600 % 24)
-	if d := now / daySeconds; d != m.day {
+	if d := now / daySeconds; d > m.day {
 		if m.day > 0 && m.p.Hours == 0 {
 			m.busy = busiest(&m.load, m.p.Share)
 		}

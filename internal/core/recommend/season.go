@@ -86,7 +86,7 @@ func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
 // Observe keeps the peaks, and looks for periods once a day.
 func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 	m.Window.Observe(s, taken)
-	if day := s.At.Unix() / daySeconds; day != m.checked {
+	if day := s.At.Unix() / daySeconds; day > m.checked {
 		m.checked = day
 		hour := int(s.At.Unix() / 3600)
 		m.cpu, m.memory = int8(Period(&m.CPU, hour)/24), int8(Period(&m.Memory, hour)/24)
