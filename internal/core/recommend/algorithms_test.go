@@ -276,6 +276,26 @@ func TestALeakIsToldFromGrowth(t *testing.T) {
 	}
 }
 
+func TestLeaksAreToldOfContainersWhosePeaksAreRemembered(t *testing.T) {
+	for _, p := range Builtins() {
+		if p.Extend == nil {
+			continue
+		}
+		b := newBench(p)
+		b.use(8*day, func(at time.Time) (float64, float64) { return 0.1, (500 + 100*at.Sub(noon).Hours()/24) * mib })
+		g, leaks := LeakOf(b.book.Series(cart, "app"), 0, b.now)
+		_, remembers := b.book.Series(cart, "app").Extension().(interface{ memoryPeaks() *series.Peaks })
+		if leaks != remembers || leaks && math.Abs(g.PerDay/mib-100) > 3 {
+			t.Errorf("%s: %v %+v", p.Name, leaks, g)
+		}
+	}
+	b := newBench(balanced())
+	b.use(8*day, always(0.1, 500*mib))
+	if _, leaks := LeakOf(b.book.Series(cart, "app"), 0, b.now); leaks {
+		t.Error("steady usage is taken for a leak")
+	}
+}
+
 // A profile's memory of a container is small: 1.5 KiB beside the histograms, the Autopilot models 2.
 func TestWhatProfilesRememberIsSmall(t *testing.T) {
 	for _, p := range Builtins() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // Growth is how memory grows, when it does so steadily.
@@ -68,3 +69,16 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	}
 	return g, true
 }
+
+// LeakOf is Leak for a container whose profile remembers the peaks of memory; of others it cannot be told.
+func LeakOf(s *usage.Series, bound float64, now time.Time) (Growth, bool) {
+	m, ok := s.Extension().(interface{ memoryPeaks() *series.Peaks })
+	if !ok {
+		return Growth{}, false
+	}
+	return Leak(m.memoryPeaks(), bound, now)
+}
+
+func (m *Memo) memoryPeaks() *series.Peaks   { return &m.Memory }
+func (m *Window) memoryPeaks() *series.Peaks { return &m.Memory }
+func (m *Load) memoryPeaks() *series.Peaks   { return &m.memory }
