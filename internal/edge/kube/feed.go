@@ -45,7 +45,7 @@ type sink[T any] interface {
 }
 
 // A feed keeps a sink up to date with a source. While the API server is away it tries again, ever more slowly up to
-// half a minute, and the sink keeps what it has.
+// ten seconds or so, and the sink keeps what it has.
 type feed struct {
 	name string
 	run  func(context.Context)
@@ -95,7 +95,7 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 
 // keepWatching lists and watches again and again until ctx ends. It does what Reflector.Run does, but knows how it went.
 func (f *feed) keepWatching(ctx context.Context, r *cache.Reflector) {
-	pause := wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
+	pause := wait.Backoff{Duration: 800 * time.Millisecond, Cap: 10 * time.Second, Steps: 38, Factor: 2, Jitter: 0.5}
 	_ = pause.DelayWithReset(clock.RealClock{}, 2*time.Minute).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := r.ListAndWatchWithContext(ctx)
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !errors.Is(err, io.EOF) {
