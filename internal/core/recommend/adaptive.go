@@ -230,7 +230,7 @@ func (m *Memo) observeMemory(now int64, v float64) {
 
 func (m *Memo) decideMemory(now int64, above bool) {
 	h, r := &m.memory, &m.p.Memory
-	h.decided = now
+	h.resume(now)
 	var days peaksOfDays
 	hour := int(now / 3600)
 	days.read(&m.Memory, hour, r.Long)
@@ -262,6 +262,18 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	if h.inLow {
 		h.low = min(h.low, h.level)
 	}
+}
+
+// silence is how long a container may say nothing before what it says next is taken for a start.
+const silence = 2 * 3600
+
+// resume notes that a decision is made. After a silence a container is likely to start, and to use less than it will:
+// the request waits as after a change before it shrinks.
+func (h *held) resume(now int64) {
+	if h.decided > 0 && now-h.decided > silence {
+		h.changed = now
+	}
+	h.decided = now
 }
 
 // wait returns how long after a change the request may shrink.
@@ -300,7 +312,7 @@ func (m *Memo) observeCPU(now int64, v float64) {
 		h.banned = now + int64(r.Plan.Ban/time.Second)
 	}
 	if h.level == 0 || v > had || now-h.decided >= 3600 || raised && v > 0.9*had {
-		h.decided = now
+		h.resume(now)
 		hour := int(now / 3600)
 		peak := m.CPU.Max(hour+1-int(r.Window/time.Hour), hour+1).Amount()
 		recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()

@@ -183,6 +183,21 @@ func TestTheMarginLearnsFromDaysAbove(t *testing.T) {
 	}
 }
 
+func TestAStartAfterASilenceIsNotTakenForSmallUsage(t *testing.T) {
+	b := newBench(balanced())
+	b.use(9*day, always(0.5, 800*mib))
+	before := b.estimate().Target
+	b.now = b.now.Add(20 * day) // scaled to nothing
+	b.use(2*time.Hour, always(0.01, 50*mib))
+	if got := b.estimate().Target; got.CPU < before.CPU || got.Memory < before.Memory {
+		t.Errorf("two hours after a start the request is %v, it was %v", got, before)
+	}
+	b.use(day, always(0.01, 50*mib))
+	if got := b.memory(); got > 100 {
+		t.Errorf("a day of 50 MiB later it is still %.0f MiB", got)
+	}
+}
+
 func TestPodsThatReportLateDoNotCountADayTwice(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day+12*time.Hour-5*time.Minute, always(0.1, 400*mib)) // to just before midnight

@@ -56,7 +56,7 @@ func (l *loadPercentile) Estimate(s *usage.Series, floor cluster.Resources, now 
 		e = withBand(e, cluster.CPU, max(amount(math.Ceil(1000*v*(1+l.p.Margin))), least), least)
 	}
 	hour := int(now.Unix() / 3600)
-	if peak := m.memory.Max(hour+1-24*l.p.Days, hour+1); peak > 0 {
+	if peak := m.memory.Last(24*l.p.Days, hour); peak > 0 {
 		least := floor.Amount(cluster.Memory)
 		e = withBand(e, cluster.Memory, max(amount(math.Ceil(peak.Amount()*(1+l.p.Margin))), least), least)
 	}

@@ -121,7 +121,11 @@ func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHou
 	if r.Plan.Gain <= 0 {
 		return best
 	}
+	var room peaksOfDays
 	n := min(r.Long, (hour+1-p.Since())/24, maxDays)
+	if !wellKnown(p, hour, r.Plan.Days) {
+		return best // it may only seem low
+	}
 	// peaks[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
 	var peaks [maxDays][24]series.Level
 	for d := range n {
@@ -139,7 +143,7 @@ func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHou
 		for length := 1; length <= 22; length++ {
 			top := series.Level(0)
 			for d := range n {
-				days[d] = max(days[d], peaks[d][(from+length-1)%24], 1)
+				days[d] = max(days[d], peaks[d][(from+length-1)%24])
 				top = max(top, days[d])
 			}
 			if length < shortest {
@@ -148,7 +152,11 @@ func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHou
 			if float64(top) > usual+margin {
 				break
 			}
-			low := r.level(days[:n], base) + r.Plan.Extra*series.PerNat
+			seen := days.seen(room[:0], n)
+			if len(seen) < r.Plan.Days {
+				continue
+			}
+			low := r.level(seen, base) + r.Plan.Extra*series.PerNat
 			part := float64(length) / 24
 			mean := part*math.Exp(nats(low-usual)) + 1 - part // relative to the usual level
 			if g := high/mean - high; g > gain {
@@ -158,4 +166,25 @@ func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHou
 		}
 	}
 	return best
+}
+
+// seen appends those of the first n days that have samples.
+func (d *peaksOfDays) seen(to []series.Level, n int) []series.Level {
+	for _, l := range d[:n] {
+		if l > 0 {
+			to = append(to, l)
+		}
+	}
+	return to
+}
+
+// wellKnown reports whether there are samples of three quarters of the hours of the last days.
+func wellKnown(p *series.Peaks, hour, days int) bool {
+	known := 0
+	for h := hour + 1 - 24*days; h <= hour; h++ {
+		if p.At(h) > 0 {
+			known++
+		}
+	}
+	return known >= 24*days*3/4
 }

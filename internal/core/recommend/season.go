@@ -72,13 +72,17 @@ func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.
 
 // peak returns the most that is to be expected in the hours that belong together with an hour.
 func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
+	all := x.Last(24*p.Days, hour)
 	if period == 0 {
-		return x.Max(hour+1-24*p.Days, hour+1)
+		return all
 	}
 	from := hour / p.Ahead * p.Ahead
 	m := x.Max(hour+1-p.Recent, hour+1)
 	for back := period; back <= 24*p.Days; back += period {
 		m = max(m, x.Max(from-back-p.Jitter, from-back+p.Ahead+p.Jitter))
+	}
+	if m == 0 {
+		return all // nothing is known of these hours
 	}
 	return m
 }

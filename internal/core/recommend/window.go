@@ -41,7 +41,7 @@ func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.
 	}
 	hour := int(now.Unix() / 3600)
 	set := func(r cluster.Resource, p *series.Peaks, unit float64) {
-		peak := p.Max(hour+1-24*w.days, hour+1)
+		peak := p.Last(24*w.days, hour)
 		if peak == 0 {
 			return
 		}

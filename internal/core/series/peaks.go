@@ -154,6 +154,15 @@ func (p *Peaks) Max(from, before int) Level {
 	return m
 }
 
+// Last returns the highest peak of so many hours that end with one; or, when there was nothing in them, of as many that
+// end with the newest sample: who has not been heard of is still known.
+func (p *Peaks) Last(hours, hour int) Level {
+	if m := p.Max(hour+1-hours, hour+1); m > 0 {
+		return m
+	}
+	return p.Max(int(p.end)-hours, int(p.end))
+}
+
 // AppendHours appends the peaks of hours from one on and before another, leaving out those without.
 func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
 	for h := max(from, int(p.end)-len(p.ring), 0); h < min(before, int(p.end)); h++ {

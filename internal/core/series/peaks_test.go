@@ -137,6 +137,17 @@ func TestMergedPeaksAreTheHigherOfEachHour(t *testing.T) {
 	})
 }
 
+func TestTheLastPeakIsKnownAfterAGap(t *testing.T) {
+	p := NewPeaks(48)
+	p.Observe(100, 5)
+	p.Observe(110, 3)
+	for hour, want := range map[int]float64{110: 3, 115: 3, 119: 3, 500: 3, 105: 5} {
+		if got := p.Last(10, hour).Amount(); got < want || got > want*1.001 {
+			t.Errorf("the most of 10 hours up to %d is %g, want %g", hour, got, want)
+		}
+	}
+}
+
 func TestPeaksTakeLittleRoomAndNoGarbage(t *testing.T) {
 	p := NewPeaks(14 * 24)
 	hour := 0
