@@ -88,6 +88,7 @@ type teller interface {
 	Evicted(*cluster.Pod, *cluster.Autoscaler)
 	Resized(*cluster.Pod)
 	ResizeSkipped(*cluster.Pod)
+	Pod(p *cluster.Pod, reason, message string)
 	Autoscaler(a *cluster.Autoscaler, reason, message string)
 }
 
@@ -114,6 +115,7 @@ type updater struct {
 	left    map[string]plan.Why      // why each pod that should change was left in the last pass, by UID
 	held    map[cluster.Key]plan.Why // what each autoscaler was last told about pods that are left
 	guarded map[string]bool          // pods that a disruption budget was in the way of, by UID
+	orphans map[string]bool          // pods without an owner that have been told so, by UID
 }
 
 func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, m *updaterMetrics, h *Health, log *slog.Logger) *updater {
@@ -124,7 +126,7 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{},
+		metrics: m, health: h, log: log, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{}, orphans: map[string]bool{},
 	}
 }
 
@@ -145,6 +147,7 @@ func (u *updater) gather() plan.World {
 	served := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool {
 		return !u.config.Serves(a.Namespace) || a.Mode == cluster.Off && !policy.Boosts(a)
 	})
+	u.tellOrphans(s.Pods, served)
 	w := plan.World{
 		Governed: plan.Gather(served, s.Pods),
 		Limits:   map[string]policy.Limits{},
@@ -164,6 +167,29 @@ func (u *updater) gather() plan.World {
 		}
 	}
 	return w
+}
+
+// tellOrphans tells pods without an owner, once, that no autoscaler can size them: where there are autoscalers, somebody
+// may wait for it.
+func (u *updater) tellOrphans(pods []*cluster.Pod, served []*cluster.Autoscaler) {
+	if u.config.DryRun {
+		return
+	}
+	autoscaled := make(map[string]bool, len(served))
+	for _, a := range served {
+		autoscaled[a.Namespace] = true
+	}
+	seen := map[string]bool{}
+	for _, p := range pods {
+		if !p.Controller.IsZero() || !autoscaled[p.Namespace] || !p.Live() {
+			continue
+		}
+		seen[p.UID] = true
+		if !u.orphans[p.UID] {
+			u.tell.Pod(p, "NotAutoscaled", "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
+		}
+	}
+	u.orphans = seen
 }
 
 // pass compares every governed pod with its recommendation and carries out what was decided.

@@ -114,6 +114,7 @@ func (y *yard) tell(s string) {
 func (y *yard) Evicted(p *cluster.Pod, _ *cluster.Autoscaler) { y.tell("evicted " + p.Name) }
 func (y *yard) Resized(p *cluster.Pod)                        { y.tell("resized " + p.Name) }
 func (y *yard) ResizeSkipped(p *cluster.Pod)                  { y.tell("skipped " + p.Name) }
+func (y *yard) Pod(p *cluster.Pod, reason, _ string)          { y.tell(reason + " " + p.Name) }
 func (y *yard) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 	y.tell(reason + " " + a.Name + ": " + message)
 }
@@ -291,6 +292,29 @@ func TestADisruptionBudgetOnlyDelays(t *testing.T) {
 		}
 		y.evictErr = nil
 		y.run(t, time.Hour)
+		if n := y.count("evict "); n != 3 {
+			t.Errorf("%d evictions", n)
+		}
+	})
+}
+
+func TestAPodWithoutAnOwnerIsToldOnceAndStopsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(cluster.Recreate)
+		y.pods = append(y.pods,
+			&cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "bare"}, UID: "bare", Phase: cluster.Running,
+				Containers: []cluster.Container{{Name: "app"}}},
+			&cluster.Pod{Key: cluster.Key{Namespace: "elsewhere", Name: "bare"}, UID: "other", Phase: cluster.Running})
+		y.run(t, time.Hour)
+		told := 0
+		for _, s := range y.told {
+			if s == "NotAutoscaled bare" {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("told %d times: %q", told, y.told)
+		}
 		if n := y.count("evict "); n != 3 {
 			t.Errorf("%d evictions", n)
 		}
