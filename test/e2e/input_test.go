@@ -130,9 +130,12 @@ func badObjectsBesideGood(t *testing.T, name string) {
 	p.eventually("the older of two autoscalers governs", resized, p.sized("twice", 2, "app cpu=200m memory=262144k"))
 	governed := p.start("twice", 2)
 	p.always("the younger one does not interfere", 15*time.Second, p.same("twice", governed))
-	if pods, err := p.running(t.Context(), "orphan", 1); err != nil || requests(pods[0]) != "app cpu=100m memory=52428800" {
-		t.Errorf("the pod without an owner was touched: %v %v", pods, err)
+	pods, err := p.running(t.Context(), "orphan", 1)
+	if err != nil || requests(pods[0]) != "app cpu=100m memory=52428800" {
+		t.Fatalf("the pod without an owner was touched: %v %v", pods, err)
 	}
+	p.eventually("the pod without an owner is told", 30*time.Second,
+		p.event("Pod", pods[0].Name, "NotAutoscaled", "No controller owns this pod, so no VerticalPodAutoscaler can size it."))
 }
 
 // childSets are the names of the ReplicaSets of the Deployment child.
