@@ -131,11 +131,9 @@ func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error
 		err = fmt.Errorf("restore %s of %s: %w: %w", container, w, ErrExtra, err)
 	}
 	if err != nil || x.updated != c.Updated.Unix() {
-		// Upstream has written the checkpoint since, or there never was an Extra: memory is as old as CPU.
-		x = extra{}
-		if !memory.IsEmpty() {
-			x.memory = counts
-		}
+		// Upstream has written the checkpoint since, or there never was an Extra: memory is as old as CPU. That holds for
+		// an empty histogram, too: peaks of windows under way are left out, and on the first day there are no others.
+		x = extra{memory: counts}
 	}
 	join(&s.CPU, &cpu)
 	join(&s.Memory, &memory)
