@@ -1,0 +1,137 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// The condition that a workload named by several autoscalers gives to those that do not govern it.
+const targetConflict v1.VerticalPodAutoscalerConditionType = "TargetConflict"
+
+// advice is what is to be written to one autoscaler.
+type advice struct {
+	to         *cluster.Autoscaler
+	containers []cluster.Advice
+	conditions []kube.Condition
+}
+
+// advise computes every recommendation, then writes those that changed, a few at a time.
+func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapshot, ours []*cluster.Autoscaler) {
+	var g errgroup.Group
+	g.SetLimit(r.config.Workers)
+	count := make(map[objectKey]int)
+	for _, a := range ours {
+		adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
+		count[adv.class()]++
+		if len(a.Advice) == 0 && len(adv.containers) > 0 {
+			r.metrics.firstAdvice(a.Created, now)
+		}
+		for i := range adv.containers {
+			if before := a.AdviceFor(adv.containers[i].Container); before != nil {
+				r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
+			}
+		}
+		g.Go(func() error {
+			r.write(ctx, now, adv)
+			return nil
+		})
+	}
+	_ = g.Wait() // what went wrong was logged where it happened
+	r.metrics.publishObjects(count)
+}
+
+// advice returns what should stand in an autoscaler's status.
+func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
+	adv := advice{to: a}
+	pods := s.PodsOf(a.Target)
+	profile := r.profiles.of(a)
+	raw := recommend.Workload(profile.Params, profile.Estimator, r.book, a, a.Target, now)
+	adv.containers = policy.Cap(r.rounding(a), raw, r.config.MaxAllowed())
+	problem, known := r.world.TargetProblem(a)
+	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {
+		adv.containers = a.Advice // nothing is known that would make the last numbers wrong
+	}
+	switch {
+	case known && problem != "":
+		adv.say(v1.ConfigUnsupported, kube.True, "", problem)
+	case known:
+		adv.say(v1.ConfigUnsupported, kube.Removed, "", "")
+	}
+	noPods := kube.Condition{Status: kube.False}
+	if !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }) {
+		noPods = kube.Condition{Type: v1.NoPodsMatched, Status: kube.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
+		adv.conditions = append(adv.conditions, noPods)
+	} else {
+		adv.say(v1.NoPodsMatched, kube.Removed, "", "")
+	}
+	if len(adv.containers) > 0 {
+		adv.say(v1.RecommendationProvided, kube.True, "", "")
+	} else {
+		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
+	}
+	if first := governs(s.AutoscalersOf(a.Target)); first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
+		adv.say(targetConflict, kube.True, "OlderAutoscalerGoverns",
+			"VerticalPodAutoscaler "+first.Name+" names the same target and is older: it governs the pods, this one does not")
+	} else {
+		adv.say(targetConflict, kube.Removed, "", "")
+	}
+	return adv
+}
+
+// rounding returns the autoscaler with its wish for whole cores, if the flag allows one.
+func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if r.config.IntegerCPU || len(a.IntegerCPU) == 0 {
+		return a
+	}
+	b := *a
+	b.IntegerCPU = nil
+	return &b
+}
+
+// governs returns which of several autoscalers of a workload applies its recommendation, or nil when none does.
+func governs(named []*cluster.Autoscaler) *cluster.Autoscaler {
+	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Off }))
+}
+
+func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason, message string) {
+	a.conditions = append(a.conditions, kube.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+}
+
+// class returns the class of objects that an autoscaler is counted in.
+func (a *advice) class() objectKey {
+	k := objectKey{mode: a.to.Mode.String(), advised: len(a.containers) > 0, matches: true}
+	for _, c := range a.conditions {
+		switch {
+		case c.Type == v1.NoPodsMatched && c.Status == kube.True:
+			k.matches = false
+		case c.Type == v1.ConfigUnsupported && c.Status == kube.True:
+			k.unsupported = true
+		}
+	}
+	return k
+}
+
+func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
+	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
+		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
+	case err != nil && ctx.Err() == nil:
+		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
+	case wrote:
+		r.log.Debug("Wrote a recommendation", "autoscaler", adv.to.Key.String(), "containers", len(adv.containers))
+	}
+}
