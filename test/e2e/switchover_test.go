@@ -77,10 +77,19 @@ func TestSwitchOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("podfit's webhook sizes a new pod", resized, func(ctx context.Context) error {
-		if p.same("evicted", pods)(ctx) == nil {
-			return errors.New("the pod is not replaced")
+		now, err := p.pods(ctx, "evicted")
+		if err != nil {
+			return err
 		}
-		return p.sized("evicted", 2, steadyTarget)(ctx)
+		for _, pod := range now {
+			if !slices.Contains(uids(pods), pod.UID) {
+				if got := pod.Annotations["vpaUpdates"]; got != "Pod resources updated by evicted: container 0: cpu request, memory request" {
+					return fmt.Errorf("vpaUpdates of %s is %q", pod.Name, got)
+				}
+				return p.sized("evicted", 2, steadyTarget)(ctx)
+			}
+		}
+		return errors.New("the pod is not replaced")
 	})
 
 	t.Log("from podfit to upstream")
