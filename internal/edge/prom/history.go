@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,7 +112,7 @@ func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace stri
 		for _, p := range series.Values {
 			s := usage.Sample{Pod: pod, Container: container, At: p.Timestamp.Time(), Has: cluster.Of(res)}
 			if res == cluster.CPU {
-				s.CPU = float64(p.Value)
+				s.CPU = math.Trunc(float64(p.Value)*1000) / 1000 // whole millicores, as upstream and the Metrics API count
 			} else {
 				s.Memory = float64(p.Value)
 			}

@@ -61,7 +61,7 @@ func TestHistoryComesInTheOrderOfTimeAndBySlices(t *testing.T) {
 		if strings.Contains(query, "rate(") {
 			spans = append(spans, fmt.Sprintf("%.0fh", (to-from)/3600))
 		}
-		value := "0.25"
+		value := "0.2509"
 		if strings.Contains(query, "memory") {
 			value = "104857600"
 		}
