@@ -186,25 +186,29 @@ func (c *crew) all() []*bed.Podfit { return []*bed.Podfit{c.admission, c.recomme
 // upstreamCrew starts upstream's components, as the administrator, with a client certificate.
 func (p *place) upstreamCrew(dir string, flags flagSet) *crew {
 	p.Helper()
-	run := func(name string, args []string) *bed.Podfit {
-		port, err := bed.FreePort()
-		if err != nil {
-			p.Fatal(err)
-		}
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		process, err := bed.Start(bed.Command{
-			Name: "upstream's " + name, Path: filepath.Join(dir, name), Log: filepath.Join(p.Dir, "upstream-"+name+".log"),
-			Args: append([]string{"--kubeconfig=" + p.Kubeconfig, "--address=" + address}, args...),
-		})
-		if err != nil {
-			p.Fatal(err)
-		}
-		return &bed.Podfit{Process: process, Address: address}
-	}
+	run := func(name string, args []string) *bed.Podfit { return p.upstreamPart(dir, name, "upstream-"+name, args) }
 	return p.manned(&crew{
 		since: time.Now(), admission: run("admission-controller", flags.admission),
 		recommender: run("recommender", flags.recommender), updater: run("updater", flags.updater),
 	})
+}
+
+// upstreamPart starts one of upstream's components.
+func (p *place) upstreamPart(dir, component, name string, args []string) *bed.Podfit {
+	p.Helper()
+	port, err := bed.FreePort()
+	if err != nil {
+		p.Fatal(err)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	process, err := bed.Start(bed.Command{
+		Name: name, Path: filepath.Join(dir, component), Log: filepath.Join(p.Dir, name+".log"),
+		Args: append([]string{"--kubeconfig=" + p.Kubeconfig, "--address=" + address}, args...),
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return &bed.Podfit{Process: process, Address: address}
 }
 
 // podfitCrew starts podfit's components, each with the rights of its own service account.
@@ -225,8 +229,14 @@ func (p *place) podfitCrew(flags flagSet) *crew {
 
 // manned has a crew end with the test at the latest, and its logs shown if the test fails.
 func (p *place) manned(c *crew) *crew {
+	p.endsWithTest(c.all()...)
+	return c
+}
+
+// endsWithTest has components end with the test at the latest, and their logs shown if the test fails.
+func (p *place) endsWithTest(parts ...*bed.Podfit) {
 	p.Cleanup(func() {
-		for _, one := range c.all() {
+		for _, one := range parts {
 			if p.Failed() {
 				p.Logf("%s\n%s", one.Name, one.Tail(40))
 			}
@@ -235,7 +245,6 @@ func (p *place) manned(c *crew) *crew {
 			}
 		}
 	})
-	return c
 }
 
 // passes returns how many passes the recommender and the updater have made. The metrics that say so have the same names in
@@ -396,7 +405,7 @@ func readAutoscaler(u *unstructured.Unstructured) (*vpav1.VerticalPodAutoscaler,
 // takesOver holds a crew that has just started to what the state before it promises.
 func (p *place) takesOver(c *crew, before *state) {
 	p.Helper()
-	seen := p.watchAutoscalers(before)
+	seen := p.watchAutoscalers(before.version)
 	p.eventually("the webhook is registered and says that it works", time.Minute, func(ctx context.Context) error {
 		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, "vpa-admission-controller", metav1.GetOptions{})
 		if err != nil {
@@ -469,11 +478,11 @@ func (p *place) continued(ctx context.Context, before *state) error {
 	return nil
 }
 
-// watchAutoscalers notes every state of the autoscalers from a moment on, until the function that it returns is called.
-func (p *place) watchAutoscalers(since *state) func() []*vpav1.VerticalPodAutoscaler {
+// watchAutoscalers notes every state of the autoscalers from a version of their list on, until the function that it returns is called.
+func (p *place) watchAutoscalers(since string) func() []*vpav1.VerticalPodAutoscaler {
 	p.Helper()
 	w, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).
-		Watch(p.Context(), metav1.ListOptions{ResourceVersion: since.version})
+		Watch(p.Context(), metav1.ListOptions{ResourceVersion: since})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -1,0 +1,477 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	vpav1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// What the containers of the test have used for eight days, which is more than they use now, and what follows from it:
+// the ends of the buckets of 700m and 600Mi, and the margin.
+const (
+	pastCores  = 0.7
+	pastBytes  = 600 << 20
+	pastTarget = "app cpu=813m memory=764046746"
+)
+
+const (
+	pastLength = 8 * 24 * time.Hour
+	pastStep   = 20 * time.Minute // three samples in the hour of a rate
+	manyGone   = 300              // pods of one workload that have come and gone
+	mostMemory = 160 << 20        // of a recommender that learns from all of them
+)
+
+// naming is how a Prometheus names the containers of series, and the labels of pods.
+type naming struct {
+	pod, container             string // labels of usage, beside "namespace"
+	labels, job                string // metric with the labels of pods, and its job
+	labelsNamespace, labelsPod string // labels of that metric
+	labelPrefix                string
+}
+
+var (
+	upstreamsNames = naming{
+		pod: "pod_name", container: "name", labels: "up", job: "kubernetes-pods",
+		labelsNamespace: "kubernetes_namespace", labelsPod: "kubernetes_pod_name", labelPrefix: "pod_label_",
+	}
+	todaysNames = naming{
+		pod: "pod", container: "container", labels: "kube_pod_labels", job: "kube-state-metrics",
+		labelsNamespace: "namespace", labelsPod: "pod", labelPrefix: "label_",
+	}
+)
+
+// todaysFlags name series as cAdvisor and kube-state-metrics do today; the flags' defaults are upstream's names.
+var todaysFlags = []string{
+	"--container-pod-name-label=pod", "--container-name-label=container",
+	"--metric-for-pod-labels=kube_pod_labels[8d]", "--pod-label-prefix=label_", "--pod-namespace-label=namespace", "--pod-name-label=pod",
+}
+
+// Who may read through the proxy.
+const (
+	podfitsToken   = "podfits"
+	filesToken     = "files"
+	upstreamsToken = "upstreams"
+)
+
+// TestPrometheusHistory starts recommenders that learn eight days from a real Prometheus, and looks at the first thing they
+// recommend: it is what the history says, not what is used at that moment.
+func TestPrometheusHistory(t *testing.T) {
+	p := newPlace(t, "prometheus")
+	upstream := buildUpstream(t, p.root)
+	for _, name := range []string{"live", "named", "labelled", "stranger"} {
+		w := steady(name)
+		w.Replicas = 1
+		p.apply(w.manifest())
+	}
+	prometheus := p.startPrometheus()
+	live := p.start("live", 1)[0].Name
+	prometheus.write(t, append(p.past(upstreamsNames, live, 1), p.past(todaysNames, live, manyGone)...))
+	p.eventually("what is used now is known", measured, func(ctx context.Context) error {
+		l, err := p.Metrics.MetricsV1beta1().PodMetricses(p.ns).List(ctx, metav1.ListOptions{})
+		if err == nil && len(l.Items) < 4 {
+			err = fmt.Errorf("%d of 4 pods have metrics", len(l.Items))
+		}
+		return err
+	})
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(filesToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proxy := prometheus.behindTokens(t)
+	withToken := func(flag string) []string {
+		return append([]string{"--prometheus-address=" + proxy.url, flag}, todaysFlags...)
+	}
+	t.Cleanup(func() { proxy.answeredInParts(t) }) // after all have asked
+
+	all := map[string]string{"live": pastTarget, "named": pastTarget, "labelled": pastTarget, "stranger": steadyTarget}
+	for name, c := range map[string]struct {
+		flags []string
+		says  string // in its log
+		want  map[string]string
+	}{
+		"password": {[]string{"--prometheus-address=" + prometheus.url, "--prometheus-insecure", "--username=podfit", "--password=history"}, "complete=true", all},
+		"token":    {withToken("--prometheus-bearer-token=" + podfitsToken), "complete=true", all},
+		"file":     {withToken("--prometheus-bearer-token-file=" + file), "complete=true", map[string]string{"labelled": pastTarget}},
+		"refused":  {withToken("--prometheus-bearer-token=wrong"), "complete=false", map[string]string{"live": steadyTarget}},
+		"unverified": {
+			[]string{"--prometheus-address=" + prometheus.url, "--username=podfit", "--password=history"}, "failed to verify certificate",
+			map[string]string{"live": steadyTarget},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &place{T: t, world: shared, ns: p.ns}
+			r := p.firstRecommends(name, c.want, func(flags []string) *bed.Podfit {
+				r, err := p.Cluster.Run(t.Context(), p.binary, recommender().Named("history-"+name).With(c.flags...).With(flags...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			})
+			if !strings.Contains(r.Tail(60), c.says) {
+				t.Errorf("the log does not say %q:\n%s", c.says, r.Tail(60))
+			}
+			most := mostUsed(t, r.PID())
+			t.Logf("it needed %d MiB of memory", most>>20)
+			if most > mostMemory {
+				t.Errorf("that is more than %d MiB", mostMemory>>20)
+			}
+			if cs, err := p.Checkpoints(t.Context(), p.ns); err != nil || len(cs) > 0 {
+				t.Errorf("there are %d checkpoints, %v", len(cs), err)
+			}
+		})
+	}
+	// With labels, and a metric that is asked over a range, upstream can read the history, too: its answer is the same.
+	t.Run("upstream", func(t *testing.T) {
+		t.Parallel()
+		p := &place{T: t, world: shared, ns: p.ns}
+		p.firstRecommends("upstream", map[string]string{"labelled": pastTarget}, func(flags []string) *bed.Podfit {
+			flags = append(flags, withToken("--prometheus-bearer-token="+upstreamsToken)...)
+			return p.upstreamPart(upstream, "recommender", "history-upstream", append(flags, "--recommender-interval=5s"))
+		})
+	})
+}
+
+// firstRecommends starts a recommender for autoscalers of its own, and checks the first they ever hear.
+func (p *place) firstRecommends(name string, want map[string]string, start func(flags []string) *bed.Podfit) *bed.Podfit {
+	p.Helper()
+	for workload := range want {
+		p.apply(autoscaler(workload+"-"+name, "", workload, "Off", "  recommenders: [{name: "+name+"}]"))
+	}
+	l, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).List(p.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	defer cancel()
+	w, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).
+		Watch(ctx, metav1.ListOptions{ResourceVersion: l.GetResourceVersion()})
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer w.Stop()
+	r := start([]string{"--recommender-name=" + name, "--storage=prometheus", "--vpa-object-namespace=" + p.ns})
+	p.endsWithTest(r)
+	first := map[string]string{}
+	for len(first) < len(want) {
+		select {
+		case <-r.Done():
+			p.Fatalf("%s has ended: %v", r.Name, r.Err())
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				p.Fatalf("within a minute there are only the recommendations %v", first)
+			}
+			u, ok := e.Object.(*unstructured.Unstructured)
+			if !ok {
+				p.Fatalf("watch autoscalers: %v", e.Object)
+			}
+			a, err := readAutoscaler(u)
+			if err != nil {
+				p.Fatal(err)
+			}
+			if strings.HasSuffix(a.Name, "-"+name) && first[a.Name] == "" && targets(a) != "" {
+				first[a.Name] = targets(a)
+			}
+		}
+	}
+	for workload, target := range want {
+		if got := first[workload+"-"+name]; got != target {
+			p.Errorf("the first recommendation for %s is %q, want %q", workload, got, target)
+		}
+	}
+	return r
+}
+
+// mostUsed returns the most memory that a process has ever had, in bytes; 0 where the system does not tell.
+func mostUsed(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	line, _, _ := strings.Cut(rest, "\n")
+	kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(line, "kB")))
+	if err != nil {
+		t.Fatalf("read the memory of process %d: %v", pid, err)
+	}
+	return kib << 10
+}
+
+// A series is what one series of Prometheus said over the length of the history.
+type series struct {
+	labels map[string]string
+	rate   float64 // per second, of a counter
+	value  float64 // of a gauge
+	until  time.Duration
+}
+
+// past is the history that the workloads of the place have, in a naming. Each is known by another way: by a pod that is
+// there, by the names of pods that have gone, and by a pod's labels. One has a pod that looks like its own, but is not.
+func (p *place) past(n naming, live string, gone int) (out []series) {
+	usage := func(pod string, cores, bytes float64, until time.Duration) {
+		for metric, s := range map[string]series{
+			"container_cpu_usage_seconds_total": {rate: cores, until: until}, "container_memory_working_set_bytes": {value: bytes, until: until},
+		} {
+			s.labels = map[string]string{"__name__": metric, "job": "kubernetes-cadvisor", "namespace": p.ns, n.pod: pod, n.container: "app"}
+			out = append(out, s)
+		}
+	}
+	label := func(pod, app string) {
+		out = append(out, series{value: 1, labels: map[string]string{
+			"__name__": n.labels, "job": n.job, n.labelsNamespace: p.ns, n.labelsPod: pod, n.labelPrefix + "app": app,
+		}})
+	}
+	usage(live, pastCores, pastBytes, 0)
+	for i := range gone {
+		usage("named-6d4cf56db6-"+random(i), pastCores, pastBytes, time.Hour)
+	}
+	usage("odd", pastCores, pastBytes, time.Hour)
+	label("odd", "labelled")
+	usage("stranger-6d4cf56db6-x7k9p", 3, 5<<30, time.Hour)
+	label("stranger-6d4cf56db6-x7k9p", "other")
+	return out
+}
+
+// random returns the random part of a pod's name.
+func random(n int) string {
+	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+	b := make([]byte, 5)
+	for i := range b {
+		b[i] = alphabet[n%len(alphabet)]
+		n /= len(alphabet)
+	}
+	return string(b)
+}
+
+// A prometheus is a real one, which wants a password and proves who it is by a certificate that nobody knows.
+type prometheus struct {
+	url    string
+	client *http.Client
+}
+
+// Its only user's password is "history".
+const passwords = "basic_auth_users: {podfit: $2b$04$aiq/sGX/jvEy1auQkpwdZe7eHjARi9rXsXIQQ8ORJ18MHJvyCi.YK}"
+
+func (p *place) startPrometheus() *prometheus {
+	p.Helper()
+	build := exec.CommandContext(p.Context(), "go", "run", "./cmd/localcluster", "build", "--prometheus")
+	build.Dir, build.Stderr = filepath.Join(p.root, "localcluster"), os.Stderr
+	out, err := build.Output()
+	if err != nil {
+		p.Fatalf("build Prometheus: %v", err)
+	}
+	lines := strings.Fields(string(out))
+	path := lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(filepath.Base(l), "prometheus-") })]
+	_, cert, key := certificates(p.T)
+	dir := p.TempDir()
+	for name, text := range map[string]string{
+		"prometheus.yaml": "storage: {tsdb: {out_of_order_time_window: 30d}}\n",
+		"web.yaml":        fmt.Sprintf("tls_server_config: {cert_file: %q, key_file: %q}\n%s\n", cert, key, passwords),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			p.Fatal(err)
+		}
+	}
+	port, err := bed.FreePort()
+	if err != nil {
+		p.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	process, err := bed.Start(bed.Command{
+		Name: "prometheus", Path: path, Dir: dir, Log: filepath.Join(p.Dir, "prometheus-with-history.log"),
+		Args: []string{
+			"--config.file=prometheus.yaml", "--web.config.file=web.yaml", "--storage.tsdb.path=data", "--web.listen-address=" + address,
+			"--web.enable-remote-write-receiver", "--log.level=warn",
+		},
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		if p.Failed() {
+			p.Logf("prometheus\n%s", process.Tail(40))
+		}
+		if err := process.Stop(); err != nil {
+			p.Error(err)
+		}
+	})
+	it := &prometheus{url: "https://" + address, client: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true,
+	}}}
+	p.eventually("Prometheus is ready", time.Minute, func(ctx context.Context) error {
+		if !process.Running() {
+			return fmt.Errorf("it has ended: %w", process.Err())
+		}
+		return it.do(ctx, http.MethodGet, "/-/ready", nil, nil)
+	})
+	return it
+}
+
+func (pr *prometheus) do(ctx context.Context, method, path string, header http.Header, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, method, pr.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.Header, header)
+	r.SetBasicAuth("podfit", "history")
+	a, err := pr.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err == nil && a.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, a.Status, bytes.TrimSpace(text))
+	}
+	return err
+}
+
+// write stores series by the protocol of remote writing, one day after the other.
+func (pr *prometheus) write(t *testing.T, all []series) {
+	t.Helper()
+	now := time.Now().Truncate(time.Minute)
+	start := now.Add(-pastLength - time.Hour)
+	header := http.Header{
+		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "X-Prometheus-Remote-Write-Version": {"0.1.0"},
+	}
+	for day := start; day.Before(now); day = day.Add(24 * time.Hour) {
+		var request []byte
+		for _, s := range all {
+			var one []byte
+			for _, name := range slices.Sorted(maps.Keys(s.labels)) {
+				one = message(one, 1, message(message(nil, 1, []byte(name)), 2, []byte(s.labels[name])))
+			}
+			for at := day; at.Before(day.Add(24*time.Hour)) && !at.After(now.Add(-s.until)); at = at.Add(pastStep) {
+				one = message(one, 2, sample(s.value+s.rate*at.Sub(start).Seconds(), at))
+			}
+			request = message(request, 1, one)
+		}
+		if err := pr.do(t.Context(), http.MethodPost, "/api/v1/write", header, snappy(request)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// message appends a field of bytes to a message of protobuf.
+func message(to []byte, field uint64, value []byte) []byte {
+	to = binary.AppendUvarint(to, field<<3|2)
+	to = binary.AppendUvarint(to, uint64(len(value)))
+	return append(to, value...)
+}
+
+// sample writes Prometheus' message of a value and its time.
+func sample(value float64, at time.Time) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(value))
+	return binary.AppendUvarint(append(b, 2<<3), uint64(at.UnixMilli()))
+}
+
+// snappy writes a block of Snappy that says everything literally.
+func snappy(b []byte) []byte {
+	out := append(binary.AppendUvarint(nil, uint64(len(b))), 63<<2)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(b)-1))
+	return append(out, b...)
+}
+
+// A tokenProxy lets those through to Prometheus who have a bearer token, and notes how long the answers were.
+type tokenProxy struct {
+	url string
+
+	mu      sync.Mutex
+	answers map[string][]int // by token
+}
+
+func (pr *prometheus) behindTokens(t *testing.T) *tokenProxy {
+	t.Helper()
+	to, err := url.Parse(pr.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tokenProxy{answers: map[string][]int{podfitsToken: nil, filesToken: nil, upstreamsToken: nil}}
+	through := &httputil.ReverseProxy{Transport: pr.client.Transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.SetBasicAuth("podfit", "history")
+		r.Out.Header.Set("Accept-Encoding", "identity") // to see how long the answers really are
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if _, known := p.answers[token]; !ok || !known {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		counted := &countedAnswer{ResponseWriter: w}
+		through.ServeHTTP(counted, r)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.answers[token] = append(p.answers[token], counted.n)
+	}))
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	return p
+}
+
+// A countedAnswer knows how long it is.
+type countedAnswer struct {
+	http.ResponseWriter
+	n int
+}
+
+// Write implements http.ResponseWriter.
+func (c *countedAnswer) Write(b []byte) (int, error) {
+	c.n += len(b)
+	return c.ResponseWriter.Write(b)
+}
+
+// answeredInParts checks that no single answer had more than a small part of what podfit was told.
+func (p *tokenProxy) answeredInParts(t *testing.T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	longest := map[string]int{}
+	for token, lengths := range p.answers {
+		if len(lengths) == 0 {
+			t.Errorf("%s was never used", token)
+			return
+		}
+		longest[token] = slices.Max(lengths)
+	}
+	total := 0
+	for _, n := range p.answers[podfitsToken] {
+		total += n
+	}
+	t.Logf("podfit was told %d KiB in %d answers, the longest of %d KiB; upstream's longest has %d KiB",
+		total>>10, len(p.answers[podfitsToken]), longest[podfitsToken]>>10, longest[upstreamsToken]>>10)
+	if longest[podfitsToken] > total/8 {
+		t.Errorf("the longest answer to podfit has %d bytes of %d", longest[podfitsToken], total)
+	}
+}
