@@ -46,7 +46,7 @@ const (
 	pastLength = 8 * 24 * time.Hour
 	pastStep   = 20 * time.Minute // three samples in the hour of a rate
 	manyGone   = 300              // pods of one workload that have come and gone
-	mostMemory = 160 << 20        // of a recommender that learns from all of them
+	mostMemory = 96 << 20         // of a recommender that learns from all of them
 )
 
 // naming is how a Prometheus names the containers of series, and the labels of pods.

@@ -160,11 +160,16 @@ func (c *Cluster) Identity(ctx context.Context, account string) (string, error) 
 	}
 	use.AuthInfo = account
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{account: {Token: t.Status.Token}}
-	path := filepath.Join(c.Dir, account+".kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return "", fmt.Errorf("write a kubeconfig for %s: %w", account, err)
 	}
-	return path, nil
+	f, err := os.CreateTemp(c.Dir, account+"-*.kubeconfig") // a file for each: several may become the same one at a time
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(text)
+	return f.Name(), errors.Join(err, f.Close())
 }
 
 // A Component is one of podfit's long-running commands.
