@@ -56,11 +56,12 @@ func (c Config) load() (*rest.Config, error) {
 		&clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 }
 
-// Clients are the ways to the API server. They share one connection pool and one rate limit, except Leases, which has a
-// limit of its own: keeping a lease must not wait behind a burst of writes.
+// Clients are the ways to the API server. They share one connection pool and one rate limit, except for two with limits of
+// their own: keeping a lease must not wait behind a burst of writes, and changing pods not behind the telling of it.
 type Clients struct {
 	Core        kubernetes.Interface // built-in kinds, protobuf
 	Leases      kubernetes.Interface // leases only
+	Events      kubernetes.Interface // events only
 	Metadata    metadata.Interface   // any kind, its metadata only
 	Autoscalers rest.Interface       // autoscaling.k8s.io/v1, JSON
 	Config      *rest.Config         // the connection, for clients of other edges
@@ -105,6 +106,13 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	leases.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(5, 10)
 	if cs.Leases, err = kubernetes.NewForConfigAndClient(leases, httpClient); err != nil {
 		return nil, fmt.Errorf("make client of leases: %w", err)
+	}
+	events := rest.CopyConfig(builtin)
+	if cfg.QPS > 0 {
+		events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
+	}
+	if cs.Events, err = kubernetes.NewForConfigAndClient(events, httpClient); err != nil {
+		return nil, fmt.Errorf("make client of events: %w", err)
 	}
 	if cs.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of metadata: %w", err)

@@ -27,7 +27,7 @@ type Events struct {
 // NewEvents begins to send events. Stop ends it.
 func NewEvents(c *Clients) *Events {
 	b := record.NewBroadcaster()
-	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Core.CoreV1().Events("")})
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events.CoreV1().Events("")})
 	return &Events{
 		broadcaster: b,
 		recorder:    b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: EventSource}),
