@@ -196,3 +196,21 @@ func TestAReportOfTooShortATraceSaysSo(t *testing.T) {
 		t.Error("the page does not say that nothing could be judged")
 	}
 }
+
+func TestNamesInThePictureDoNotCoverEachOther(t *testing.T) {
+	f := frame{left: 60, top: 12, width: 420, height: 250}
+	dots := []spot{{200, 200}, {204, 202}, {202, 210}, {470, 200}, {62, 14}, {201, 205}}
+	var taken []box
+	for i := range dots {
+		b := place(dots, i, 80, f, taken)
+		for j, o := range taken {
+			if b.meets(o) {
+				t.Errorf("the name of dot %d covers that of dot %d: %v, %v", i, j, b, o)
+			}
+		}
+		if b.left < f.left || b.right > f.left+f.width+20 {
+			t.Errorf("the name of dot %d leaves the picture: %v", i, b)
+		}
+		taken = append(taken, b)
+	}
+}

@@ -17,7 +17,7 @@ import (
 
 // palette are the colours of recommenders, in their order; it repeats. They are told apart with any colour vision, by
 // day and night.
-var palette = [...]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f3fbf", "#708090"}
+var palette = [...]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f3fbf", "#708090", "#8b4513"}
 
 func colour(i int) string { return palette[i%len(palette)] }
 
@@ -94,29 +94,87 @@ func (r *Report) frontier(res cluster.Resource) string {
 	}
 	// What is told apart are the recommenders, so the axis of waste begins near the least of it.
 	room := 0.25*(maxX-minX) + 0.05*math.Abs(maxX) + 1e-9
-	f := frame{left: 60, top: 12, width: 420, height: 250, x0: minX - room, x1: maxX + room, y1: maxY*1.15 + 1e-9}
+	f := frame{left: 60, top: 12, width: 420, height: 250, x0: minX - room, x1: maxX + room, y0: -0.1 * maxY, y1: maxY*1.15 + 1e-9}
 	if res == cluster.CPU {
 		f.x0 = max(f.x0, 0)
 	}
 	var c canvas
 	c.open(520, 310, "waste against risk, "+res.String())
-	c.axes(f, nice(f.x0, f.x1, 6), nice(f.y0, f.y1, 4), plain, plain)
+	c.axes(f, nice(f.x0, f.x1, 6), nice(0, f.y1, 4), plain, plain)
 	xTitle, yTitle := "mean relative slack of memory", "days above the request, %"
 	if res == cluster.CPU {
 		xTitle, yTitle = "requested CPU, cores", "samples above the request a day"
 	}
 	c.text(f.left+f.width/2, f.top+f.height+38, "title middle", xTitle)
 	c.f(`<text transform="translate(14 %.1f) rotate(-90)" class="title middle">%s</text>`, f.top+f.height/2, yTitle)
+	at := make([]spot, len(points))
 	for i, p := range points {
-		c.f(`<circle cx="%.1f" cy="%.1f" r="6" fill="%s"/>`, f.x(p.x), f.y(p.y), colour(i))
-		class, dx := "label", 9.0
-		if f.x(p.x) > f.left+f.width*0.8 {
-			class, dx = "label end", -9
-		}
-		c.text(f.x(p.x)+dx, f.y(p.y)-7, class, r.Recommenders[i].Name)
+		at[i] = spot{f.x(p.x), f.y(p.y)}
+		c.f(`<circle cx="%.1f" cy="%.1f" r="%.0f" fill="%s"/>`, at[i].x, at[i].y, dotRadius, colour(i))
+	}
+	var taken []box
+	for i := range at {
+		name := r.Recommenders[i].Name
+		label := place(at, i, float64(len(name))*letterWidth, f, taken)
+		taken = append(taken, label)
+		c.f(`<text x="%.1f" y="%.1f" style="fill:%s">%s</text>`, label.left, label.bottom-3, colour(i), html.EscapeString(name))
 	}
 	c.WriteString("</svg>")
 	return c.String()
+}
+
+// Sizes in a picture of the frontier.
+const (
+	dotRadius   = 6.0
+	letterWidth = 7.5 // at most, on average
+	lineHeight  = 15.0
+)
+
+type spot struct{ x, y float64 }
+
+type box struct{ left, top, right, bottom float64 }
+
+func (b box) meets(o box) bool {
+	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
+}
+
+// place returns where the name of a dot is written: beside it, inside the frame, over no other name and no other dot. Where
+// there is no such place it is the first that is tried.
+func place(dots []spot, i int, width float64, f frame, taken []box) box {
+	at := func(dx, dy float64) box {
+		b := box{left: dots[i].x + dx, bottom: dots[i].y + dy}
+		b.right, b.top = b.left+width, b.bottom-lineHeight
+		return b
+	}
+	free := func(b box) bool {
+		if b.left < f.left || b.right > f.left+f.width+20 || b.top < 0 || b.bottom > f.top+f.height {
+			return false
+		}
+		for j, d := range dots {
+			if j != i && b.meets(box{d.x - dotRadius, d.y - dotRadius, d.x + dotRadius, d.y + dotRadius}) {
+				return false
+			}
+		}
+		for _, o := range taken {
+			if b.meets(o) {
+				return false
+			}
+		}
+		return true
+	}
+	beside, below := dotRadius+3, lineHeight/2
+	for far := range 12 {
+		away := float64(far) * lineHeight / 3
+		for _, b := range [...]box{
+			at(beside, below-away), at(beside, below+away), at(-beside-width, below-away), at(-beside-width, below+away),
+			at(-width/2, -beside-away), at(-width/2, beside+lineHeight+away),
+		} {
+			if free(b) {
+				return b
+			}
+		}
+	}
+	return at(beside, below)
 }
 
 // columns is how many points wide a picture of usage is: more samples than that are drawn as their range.
