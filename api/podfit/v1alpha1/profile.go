@@ -1,0 +1,453 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SizingProfile is a way to size containers, under the name by which a VerticalPodAutoscaler asks for it
+// (spec.recommenders[0].name). It is a profile that podfit has built in, its base, with some of its parameters changed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:scope=Cluster,shortName=szp,categories=podfit
+// +kubebuilder:printcolumn:name="Base",type="string",JSONPath=".spec.base"
+// +kubebuilder:printcolumn:name="About",type="string",JSONPath=".spec.about"
+// +kubebuilder:printcolumn:name="OOM Budget",type="number",JSONPath=".spec.memory.oomBudget"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot', 'autopilot-window', 'time-of-day', 'window-max'])",message="metadata.name is that of a built-in profile, which cannot be replaced: choose another name, and name the built-in one in spec.base"
+type SizingProfile struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how containers are sized.
+	Spec SizingProfileSpec `json:"spec"`
+}
+
+// SizingProfileList is a list of profiles.
+//
+// +kubebuilder:object:root=true
+type SizingProfileList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata"`
+
+	Items []SizingProfile `json:"items"`
+}
+
+// SizingProfileSpec says how containers are sized. What is not given is as in the base.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.histogram) || self.base == 'default'",message="histogram has no meaning for this base; it belongs to the base default"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || self.base in ['balanced', 'cost', 'critical', 'busy-hours']",message="memory has no meaning for this base; it belongs to the bases balanced, cost, critical and busy-hours"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpu) || self.base in ['balanced', 'cost', 'critical']",message="cpu has no meaning for this base; it belongs to the bases balanced, cost and critical"
+// +kubebuilder:validation:XValidation:rule="!has(self.busyHours) || self.base == 'busy-hours'",message="busyHours has no meaning for this base; it belongs to the base busy-hours"
+// +kubebuilder:validation:XValidation:rule="!has(self.window) || self.base == 'window-max'",message="window has no meaning for this base; it belongs to the base window-max"
+// +kubebuilder:validation:XValidation:rule="!has(self.load) || self.base == 'autopilot-window'",message="load has no meaning for this base; it belongs to the base autopilot-window"
+// +kubebuilder:validation:XValidation:rule="!has(self.season) || self.base == 'time-of-day'",message="season has no meaning for this base; it belongs to the base time-of-day"
+// +kubebuilder:validation:XValidation:rule="!has(self.ensemble) || self.base == 'autopilot'",message="ensemble has no meaning for this base; it belongs to the base autopilot"
+type SizingProfileSpec struct {
+	// base is the built-in profile that this one changes.
+	// +optional
+	// +kubebuilder:default=balanced
+	Base Base `json:"base,omitempty"`
+
+	// about says in one line what the profile is for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=200
+	About string `json:"about,omitempty"`
+
+	// histogram changes the base default: percentiles of a decaying histogram.
+	// +optional
+	Histogram *Histogram `json:"histogram,omitempty"`
+
+	// memory changes how balanced, cost, critical and busy-hours size memory.
+	// +optional
+	Memory *Memory `json:"memory,omitempty"`
+
+	// cpu changes how balanced, cost and critical size CPU.
+	// +optional
+	CPU *CPU `json:"cpu,omitempty"`
+
+	// busyHours changes how busy-hours sizes CPU.
+	// +optional
+	BusyHours *BusyHours `json:"busyHours,omitempty"`
+
+	// window changes the base window-max: the most of some days.
+	// +optional
+	Window *Window `json:"window,omitempty"`
+
+	// load changes the base autopilot-window: a percentile of load for CPU, the most of some days for memory.
+	// +optional
+	Load *Load `json:"load,omitempty"`
+
+	// season changes the base time-of-day: the most around this hour of earlier days or weeks.
+	// +optional
+	Season *Season `json:"season,omitempty"`
+
+	// ensemble changes the base autopilot: the choice among models by cost.
+	// +optional
+	Ensemble *Ensemble `json:"ensemble,omitempty"`
+}
+
+// Base names a built-in profile.
+//
+// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot;autopilot-window;time-of-day;window-max
+type Base string
+
+// Duration is a length of time such as 90m, 12h or 1h30m.
+//
+// +kubebuilder:validation:MaxLength=24
+// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(h|m|s))+$`
+type Duration string
+
+// Floors are what is recommended at least, of a pod: its containers share it.
+type Floors struct {
+	// floorMillicores is the least CPU of a pod, in thousandths of a core.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	FloorMillicores *float64 `json:"floorMillicores,omitempty"`
+
+	// floorMiB is the least memory of a pod.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
+	FloorMiB *float64 `json:"floorMiB,omitempty"`
+}
+
+// Histogram are the parameters of profiles based on default.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuLowerPercentile) || !has(self.cpuPercentile) || self.cpuLowerPercentile <= self.cpuPercentile",message="cpuLowerPercentile must not be above cpuPercentile"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuUpperPercentile) || !has(self.cpuPercentile) || self.cpuUpperPercentile >= self.cpuPercentile",message="cpuUpperPercentile must not be below cpuPercentile"
+// +kubebuilder:validation:XValidation:rule="!has(self.memoryLowerPercentile) || !has(self.memoryPercentile) || self.memoryLowerPercentile <= self.memoryPercentile",message="memoryLowerPercentile must not be above memoryPercentile"
+// +kubebuilder:validation:XValidation:rule="!has(self.memoryUpperPercentile) || !has(self.memoryPercentile) || self.memoryUpperPercentile >= self.memoryPercentile",message="memoryUpperPercentile must not be below memoryPercentile"
+type Histogram struct {
+	// margin is added on top of usage: 0.15 is 15 %.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Margin *float64 `json:"margin,omitempty"`
+
+	// weight says how much a sample of CPU weighs: all the same (constant), or as much as the container requested when it was
+	// taken (request).
+	// +optional
+	// +kubebuilder:validation:Enum=constant;request
+	Weight string `json:"weight,omitempty"`
+
+	// cpuPercentile is the percentile of CPU usage, as a share, that becomes the target.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.01
+	// +kubebuilder:validation:Maximum=1
+	CPUPercentile *float64 `json:"cpuPercentile,omitempty"`
+
+	// cpuLowerPercentile becomes the lower bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.01
+	// +kubebuilder:validation:Maximum=1
+	CPULowerPercentile *float64 `json:"cpuLowerPercentile,omitempty"`
+
+	// cpuUpperPercentile becomes the upper bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.01
+	// +kubebuilder:validation:Maximum=1
+	CPUUpperPercentile *float64 `json:"cpuUpperPercentile,omitempty"`
+
+	// memoryPercentile is the percentile of the peaks of memory, as a share, that becomes the target.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.01
+	// +kubebuilder:validation:Maximum=1
+	MemoryPercentile *float64 `json:"memoryPercentile,omitempty"`
+
+	// memoryLowerPercentile becomes the lower bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.01
+	// +kubebuilder:validation:Maximum=1
+	MemoryLowerPercentile *float64 `json:"memoryLowerPercentile,omitempty"`
+
+	// memoryUpperPercentile becomes the upper bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.01
+	// +kubebuilder:validation:Maximum=1
+	MemoryUpperPercentile *float64 `json:"memoryUpperPercentile,omitempty"`
+
+	Floors `json:",inline"`
+}
+
+// Memory are the parameters of balanced, cost, critical and busy-hours for memory.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.days) || !has(self.longDays) || self.longDays >= self.days",message="longDays must not be less than days"
+type Memory struct {
+	// oomBudget is the risk: the share of days that may see memory above the request.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.001
+	// +kubebuilder:validation:Maximum=0.5
+	OOMBudget *float64 `json:"oomBudget,omitempty"`
+
+	// margin is what calibration starts from, instead of the margin that suits the budget; a difference of logarithms, 0.1 is
+	// about 10 %.
+	// +optional
+	// +kubebuilder:validation:Minimum=-0.5
+	// +kubebuilder:validation:Maximum=3
+	Margin *float64 `json:"margin,omitempty"`
+
+	// days are looked back on for the highest peaks.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=21
+	Days *int32 `json:"days,omitempty"`
+
+	// longDays are looked back on for the second highest peak.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=21
+	LongDays *int32 `json:"longDays,omitempty"`
+
+	// lowHours says whether a day may have two levels, where history says that it pays.
+	// +optional
+	LowHours *bool `json:"lowHours,omitempty"`
+
+	// growBy is the least relative difference that raises the request.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.06
+	// +kubebuilder:validation:Maximum=1
+	GrowBy *float64 `json:"growBy,omitempty"`
+
+	// shrinkBy is the least relative difference that lowers the request.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.08
+	// +kubebuilder:validation:Maximum=0.95
+	ShrinkBy *float64 `json:"shrinkBy,omitempty"`
+
+	// shrinkAfter is how long after a change the request is not lowered.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be between 0s and 720h"
+	ShrinkAfter *Duration `json:"shrinkAfter,omitempty"`
+
+	// floorMiB is the least memory of a pod.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
+	FloorMiB *float64 `json:"floorMiB,omitempty"`
+}
+
+// CPU are the parameters of balanced, cost and critical for CPU.
+type CPU struct {
+	// window is looked back on for the peak.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('72h')",message="must be between 1h and 72h"
+	Window *Duration `json:"window,omitempty"`
+
+	// shortfall is the risk: the share of the core-seconds used that may lie above the request.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.0001
+	// +kubebuilder:validation:Maximum=0.5
+	Shortfall *float64 `json:"shortfall,omitempty"`
+
+	// factor multiplies the peak.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.1
+	// +kubebuilder:validation:Maximum=10
+	Factor *float64 `json:"factor,omitempty"`
+
+	// addMillicores is added to it, in thousandths of a core.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	AddMillicores *float64 `json:"addMillicores,omitempty"`
+
+	// lowHours says whether a day may have two levels, where history says that it pays.
+	// +optional
+	LowHours *bool `json:"lowHours,omitempty"`
+
+	// growBy is the least relative difference that raises the request.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	GrowBy *float64 `json:"growBy,omitempty"`
+
+	// shrinkBy is the least relative difference that lowers the request.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.08
+	// +kubebuilder:validation:Maximum=0.95
+	ShrinkBy *float64 `json:"shrinkBy,omitempty"`
+
+	// shrinkAfter is how long after a change the request is not lowered.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be between 0s and 720h"
+	ShrinkAfter *Duration `json:"shrinkAfter,omitempty"`
+
+	// floorMillicores is the least CPU of a pod, in thousandths of a core.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	FloorMillicores *float64 `json:"floorMillicores,omitempty"`
+}
+
+// BusyHours are the parameters of busy-hours for CPU.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.from) == has(self.to)",message="from and to go together"
+// +kubebuilder:validation:XValidation:rule="!has(self.from) || !has(self.to) || self.from != self.to",message="from and to are the same, which is no hour; the whole day is from 0 to 24"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.from)",message="timeZone has no meaning without from and to"
+// +kubebuilder:validation:XValidation:rule="!has(self.utcOffset) || has(self.from)",message="utcOffset has no meaning without from and to"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || !has(self.utcOffset)",message="timeZone and utcOffset do not go together; timeZone knows daylight saving"
+type BusyHours struct {
+	// from is when the busy hours begin, o'clock. Without from and to they are found.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=23
+	From *int32 `json:"from,omitempty"`
+
+	// to is when they end, o'clock; before from, it is of the next day.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=24
+	To *int32 `json:"to,omitempty"`
+
+	// timeZone is where from and to are read off the clock: a name of the IANA database such as Europe/Berlin. Without it and
+	// utcOffset they are UTC.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// utcOffset is how many hours the clock of from and to is ahead of UTC, all the year. timeZone is better: it knows daylight
+	// saving.
+	// +optional
+	// +kubebuilder:validation:Minimum=-12
+	// +kubebuilder:validation:Maximum=14
+	UTCOffset *int32 `json:"utcOffset,omitempty"`
+
+	// percentile is that of CPU within the busy hours, as a share.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.5
+	// +kubebuilder:validation:Maximum=1
+	Percentile *float64 `json:"percentile,omitempty"`
+
+	// criticality multiplies it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3
+	Criticality *float64 `json:"criticality,omitempty"`
+
+	// mostMillicores is the most CPU that a container is recommended, in thousandths of a core.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MostMillicores *float64 `json:"mostMillicores,omitempty"`
+
+	// mostOfNode is the most CPU that a container is recommended, as a share of the smallest node its pods may run on.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.05
+	// +kubebuilder:validation:Maximum=1
+	MostOfNode *float64 `json:"mostOfNode,omitempty"`
+
+	// floorMillicores is the least CPU of a pod, in thousandths of a core.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	FloorMillicores *float64 `json:"floorMillicores,omitempty"`
+}
+
+// Window are the parameters of profiles based on window-max.
+type Window struct {
+	// days are looked back on for the most.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=14
+	Days *int32 `json:"days,omitempty"`
+
+	// margin is added on top: 0.15 is 15 %.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Margin *float64 `json:"margin,omitempty"`
+
+	Floors `json:",inline"`
+}
+
+// Load are the parameters of profiles based on autopilot-window.
+type Load struct {
+	// percentile is that of load (not of time) of CPU, as a share.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.5
+	// +kubebuilder:validation:Maximum=1
+	Percentile *float64 `json:"percentile,omitempty"`
+
+	// halfLife is the age at which a sample of CPU weighs half.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('720h')",message="must be between 1h and 720h"
+	HalfLife *Duration `json:"halfLife,omitempty"`
+
+	// margin is added on top: 0.15 is 15 %.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Margin *float64 `json:"margin,omitempty"`
+
+	// days are looked back on for the most memory.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=21
+	Days *int32 `json:"days,omitempty"`
+
+	Floors `json:",inline"`
+}
+
+// Season are the parameters of profiles based on time-of-day.
+type Season struct {
+	// days are looked back on. A week that repeats is only seen in 14.
+	// +optional
+	// +kubebuilder:validation:Minimum=3
+	// +kubebuilder:validation:Maximum=14
+	Days *int32 `json:"days,omitempty"`
+
+	// margin is added on top: 0.15 is 15 %.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Margin *float64 `json:"margin,omitempty"`
+
+	Floors `json:",inline"`
+}
+
+// Ensemble are the parameters of profiles based on autopilot.
+type Ensemble struct {
+	// cpu are the weights of CPU.
+	// +optional
+	CPU *Weights `json:"cpu,omitempty"`
+
+	// memory are the weights of memory.
+	// +optional
+	Memory *Weights `json:"memory,omitempty"`
+
+	Floors `json:",inline"`
+}
+
+// Weights say what the costs of a resource weigh, where a unit of unused resource weighs 1.
+type Weights struct {
+	// overrun is the weight of usage above the limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.1
+	// +kubebuilder:validation:Maximum=10000
+	Overrun *float64 `json:"overrun,omitempty"`
+
+	// change is the weight of a change of the limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Change *float64 `json:"change,omitempty"`
+
+	// switch is the weight of a change of the model.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Switch *float64 `json:"switch,omitempty"`
+
+	// forget is the age at which a cost weighs half.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('2160h')",message="must be between 1h and 2160h"
+	Forget *Duration `json:"forget,omitempty"`
+}
