@@ -29,6 +29,14 @@ type Sample struct {
 	CPU       float64     // cores
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
+
+	Ran Ran // what the container ran with; the Book fills it in when it passes the sample on
+}
+
+// Ran is what a container ran with when it was measured; 0 for none.
+type Ran struct {
+	CPURequest, CPULimit int32 // millicores
+	MemoryLimit          int64 // bytes
 }
 
 // What no machine has, a hundred times the highest bucket: nothing but a broken source reports more.
@@ -37,8 +45,12 @@ const (
 	maxBytes = 1e14
 )
 
-// sampleWeight is what a CPU sample weighs. Upstream once weighed it by the request and no longer does.
+// sampleWeight is what a CPU sample weighs. Upstream once weighed it by the request, as a Weigher does, and no longer does.
 const sampleWeight = 0.1
+
+// A Weigher is an Extension that says what a CPU sample weighs in the histogram, by the cores that the container
+// requested when it was taken. Without one, all samples weigh the same.
+type Weigher interface{ CPUWeight(request float64) float64 }
 
 // A Book keeps the Series of every workload.
 type Book struct {
@@ -117,6 +129,7 @@ func (b *Book) Track(p *cluster.Pod) bool {
 		t = b.enter(p, uid)
 		b.pods[p.Key] = t
 	}
+	b.note(t, p)
 	t.setLive(p.Live())
 	return true
 }
@@ -147,7 +160,8 @@ func (b *Book) Observe(s Sample) cluster.Set {
 	}
 	if taken != 0 {
 		in.series.version++
-		if e := in.series.extension; e != nil {
+		if e := in.series.extension; e != nil && !in.series.told(s.At) {
+			s.Ran = in.ran
 			e.Observe(s, taken)
 		}
 	}
@@ -168,7 +182,11 @@ func (b *Book) observeCPU(in *instance, cores float64, at int64) bool {
 		s.alignCPU = false
 		s.CPU.Align(stamp(at))
 	}
-	s.CPU.AddNanos(cores, sampleWeight, at)
+	weight := sampleWeight
+	if w, ok := s.extension.(Weigher); ok {
+		weight = w.CPUWeight(float64(in.ran.CPURequest) / 1000)
+	}
+	s.CPU.AddNanos(cores, weight, at)
 	s.cpu.add(at)
 	in.lastCPU = at
 	return true
@@ -265,7 +283,7 @@ func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
 		if extension == nil {
 			s.extension = nil
 		} else if s.extension == nil {
-			s.extend(extension)
+			_ = s.extend(extension) // what cannot be read begins anew
 		}
 	}
 }
@@ -348,7 +366,7 @@ func (b *Book) series(wl *workload, container string) *Series {
 		stale:     wl.live > 0,
 	}
 	if wl.extend != nil {
-		s.extend(wl.extend)
+		s.extension = wl.extend()
 	}
 	wl.series = slices.Insert(wl.series, i, s)
 	b.ruleSeries(wl, s)
@@ -420,6 +438,24 @@ func (b *Book) enter(p *cluster.Pod, uid uint64) *pod {
 		}
 	}
 	return t
+}
+
+// note keeps what the containers of a tracked pod run with.
+func (b *Book) note(t *pod, p *cluster.Pod) {
+	n := 0
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if !b.sized(c) {
+			continue
+		}
+		requests, limits := c.Running()
+		t.instances[n].ran = Ran{
+			CPURequest:  int32(min(requests.CPU, math.MaxInt32)),
+			CPULimit:    int32(min(limits.CPU, math.MaxInt32)),
+			MemoryLimit: limits.Memory,
+		}
+		n++
+	}
 }
 
 // drop ends the links of a pod.

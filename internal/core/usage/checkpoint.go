@@ -32,6 +32,10 @@ type Checkpoint struct {
 	Samples     int
 	Extra       []byte // valid only together with a status of the same Updated
 
+	// What the extension of the Series remembers, if there is one. It stands by itself and is stored elsewhere, or with
+	// Carry in Extra.
+	History History
+
 	version uint32 // what of the Series it holds, for Saved
 }
 
@@ -74,13 +78,13 @@ func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (
 		version:     s.version,
 	}
 	c.Extra = extra{
-		updated:   now.Unix(),
-		memory:    s.memory,
-		oomAt:     s.oomAt,
-		oomBytes:  s.oomBytes,
-		windows:   windows,
-		extension: s.saveExtension(),
+		updated:  now.Unix(),
+		memory:   s.memory,
+		oomAt:    s.oomAt,
+		oomBytes: s.oomBytes,
+		windows:  windows,
 	}.encode()
+	c.History, _ = s.history(now)
 	return c, true
 }
 
@@ -119,7 +123,8 @@ func (b *Book) Pending(savedBy time.Time) []Ref {
 }
 
 // Restore adds what a checkpoint holds to the history of a container. Do it once for each: after Tick, after
-// Configure, and before the first sample where that is possible. On an error nothing was restored, except with ErrExtra.
+// Configure and Extend, and before the first sample where that is possible. What the extension remembered is the newer of
+// what the checkpoint carries and its History. On an error nothing was restored, except with ErrExtra and ErrHistory.
 func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error {
 	cpu, memory, counts, err := b.load(w, container, c)
 	if err != nil {
@@ -130,6 +135,7 @@ func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error
 	if err != nil {
 		err = fmt.Errorf("restore %s of %s: %w: %w", container, w, ErrExtra, err)
 	}
+	carried := x.history()
 	if err != nil || x.updated != c.Updated.Unix() {
 		// Upstream has written the checkpoint since, or there never was an Extra: memory is as old as CPU. That holds for
 		// an empty histogram, too: peaks of windows under way are left out, and on the first day there are no others.
@@ -145,7 +151,7 @@ func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error
 	}
 	s.adopt(x, c.Updated.UnixNano())
 	s.loaded, s.savedAt = true, c.Updated.UnixNano()
-	return err
+	return errors.Join(err, b.recall(s, c.History), b.recall(s, carried))
 }
 
 // join adds a histogram that has just been loaded to that of a Series.

@@ -18,7 +18,8 @@ type extra struct {
 	memory          seen
 	oomAt, oomBytes int64
 	windows         []window // sorted by pod
-	extension       []byte
+	form            string   // of the extension
+	extension       []byte   // only where it cannot be stored elsewhere
 }
 
 // A window is what is stored of an instance. Times are Unix nanoseconds, in whole seconds once stored.
@@ -31,10 +32,12 @@ type window struct {
 
 func (r *window) peak() int64 { return max(r.memoryPeak, r.oomPeak) }
 
-// restored is what a Series got from a checkpoint for pods that have not come up again yet.
+// restored is what a Series got from storage for pods that have not come up again yet, and for an extension that has not
+// been asked for yet.
 type restored struct {
-	windows   []window // sorted by pod
-	extension []byte
+	windows []window // sorted by pod
+	history History  // without Data once the extension has it
+	told    int64    // what was measured until then the extension has seen already; Unix nanoseconds
 }
 
 // Of a workload with more pods than this, only the windows with the highest peaks are stored. Where a checkpoint
@@ -81,10 +84,10 @@ func (s *Series) awaits(w *window) int64 {
 // adopt puts the windows of a checkpoint back: to their instances as these come, and into the histogram at once.
 // Windows that had ended when the checkpoint was made are in its histogram already.
 func (s *Series) adopt(x extra, updated int64) {
-	if len(x.windows) == 0 && len(x.extension) == 0 {
+	if len(x.windows) == 0 {
 		return
 	}
-	s.restored = &restored{windows: x.windows, extension: x.extension}
+	s.waiting().windows = x.windows
 	for i := range x.windows {
 		w := &x.windows[i]
 		// However a window came by its end, it cannot last longer than a whole one.
@@ -96,9 +99,13 @@ func (s *Series) adopt(x extra, updated int64) {
 	for in := s.instances; in != nil; in = in.next {
 		s.resume(in)
 	}
-	if s.load.extend != nil {
-		s.extend(s.load.extend)
+}
+
+func (s *Series) waiting() *restored {
+	if s.restored == nil {
+		s.restored = new(restored)
 	}
+	return s.restored
 }
 
 // resume gives an instance the window that was stored of it.
@@ -129,31 +136,12 @@ func (s *Series) resume(in *instance) {
 	}
 }
 
-func (s *Series) extend(make func() Extension) {
-	e := make()
-	if s.restored != nil && len(s.restored.extension) > 0 {
-		data := s.restored.extension
-		s.restored.extension = nil
-		if err := e.UnmarshalBinary(data); err != nil {
-			e = make() // what it wrote once it cannot read any more: it starts anew
-		}
-	}
-	s.extension = e
-}
-
-func (s *Series) saveExtension() []byte {
-	if s.extension == nil {
-		return nil
-	}
-	data, err := s.extension.AppendBinary(nil)
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
-// The encoding is a version byte, then varints; times are in seconds. Of a window only what is set is written.
-const extraVersion = 1
+// The encoding is a version byte, then varints; times are in seconds. Of a window only what is set is written. An
+// extension comes last: since version 2 with its form before it.
+const (
+	extraVersion = 1
+	extraForm    = 2
+)
 
 const (
 	hasEnd = 1 << iota
@@ -168,6 +156,9 @@ const (
 func (x extra) encode() []byte {
 	b := make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension))
 	b = append(b, extraVersion)
+	if x.form != "" {
+		b[0] = extraForm
+	}
 	b = binary.AppendUvarint(b, uint64(x.updated))
 	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
 		b = binary.AppendUvarint(b, uint64(v))
@@ -200,6 +191,10 @@ func (x extra) encode() []byte {
 			}
 		}
 	}
+	if x.form != "" {
+		b = binary.AppendUvarint(b, uint64(len(x.form)))
+		b = append(b, x.form...)
+	}
 	b = binary.AppendUvarint(b, uint64(len(x.extension)))
 	return append(b, x.extension...)
 }
@@ -209,7 +204,7 @@ func decodeExtra(data []byte) (extra, error) {
 	if len(data) == 0 {
 		return extra{}, nil
 	}
-	if data[0] != extraVersion {
+	if data[0] != extraVersion && data[0] != extraForm {
 		return extra{}, fmt.Errorf("version %d is not known", data[0])
 	}
 	r := reader{data: data[1:]}
@@ -255,7 +250,10 @@ func decodeExtra(data []byte) (extra, error) {
 		}
 		x.windows = append(x.windows, w)
 	}
-	if n := r.uvarint(1 << 20); r.err == nil && n != int64(len(r.data)) {
+	if data[0] == extraForm {
+		x.form = r.text(maxForm)
+	}
+	if n := r.uvarint(maxHistory); r.err == nil && n != int64(len(r.data)) {
 		r.fail("it does not end where it should")
 	}
 	if r.err != nil {
@@ -315,6 +313,17 @@ func (r *reader) uint64() uint64 {
 	v := binary.LittleEndian.Uint64(r.data)
 	r.data = r.data[8:]
 	return v
+}
+
+func (r *reader) text(limit uint64) string {
+	n := r.uvarint(limit)
+	if int64(len(r.data)) < n {
+		r.fail("a text is cut off")
+		return ""
+	}
+	s := string(r.data[:n])
+	r.data = r.data[n:]
+	return s
 }
 
 func (r *reader) byte() byte {

@@ -23,6 +23,7 @@ type instance struct {
 	memoryPeak int64 // bytes, of the window under way
 	oomPeak    int64 // bytes that an OOM kill in the window under way showed to be needed
 	lastOOM    int64 // no OOM kill up to this time counts (again)
+	ran        Ran
 }
 
 // peak returns the bytes that the window under way has put into the histogram, 0 for none.

@@ -45,7 +45,8 @@ func (b *Book) Prune(now time.Time) []Ref {
 	return gone
 }
 
-// forgetWindows drops restored windows that have ended: their pods did not come again.
+// forgetWindows drops restored windows that have ended: their pods did not come again. And what nobody measures any more
+// the extension need not be kept from seeing twice.
 func (s *Series) forgetWindows(now int64) {
 	if s.restored == nil {
 		return
@@ -53,7 +54,7 @@ func (s *Series) forgetWindows(now int64) {
 	s.restored.windows = slices.DeleteFunc(s.restored.windows, func(w window) bool {
 		return w.used || s.awaits(&w) <= now
 	})
-	if len(s.restored.windows) == 0 && len(s.restored.extension) == 0 {
+	if len(s.restored.windows) == 0 && len(s.restored.history.Data) == 0 && now-s.restored.told > int64(time.Hour) {
 		s.restored = nil
 	}
 }

@@ -73,9 +73,20 @@ type Extension interface {
 	Observe(s Sample, taken cluster.Set)
 	// ObserveOOM is told an OOM kill and the bytes that it showed to be needed.
 	ObserveOOM(o OOM, needed int64)
-	// AppendBinary and UnmarshalBinary carry it over a restart, inside the checkpoint's Extra: keep it small.
+	// AppendBinary and UnmarshalBinary carry it over a restart, as History.Data: keep it small. When it fails,
+	// UnmarshalBinary leaves the extension as it was.
 	AppendBinary(b []byte) ([]byte, error)
 	UnmarshalBinary(data []byte) error
+}
+
+// A Former names what its AppendBinary writes, so that nothing else is taken for it: another Form is not read.
+type Former interface{ Form() string }
+
+func formOf(e Extension) string {
+	if f, ok := e.(Former); ok {
+		return f.Form()
+	}
+	return ""
 }
 
 // seen counts samples. Times are Unix nanoseconds, 0 before the first.

@@ -1,0 +1,24 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+// What is stored of each extension has a name of its own (usage.Former): what another algorithm wrote is not read.
+
+// Form names what AppendBinary writes.
+func (m *Memo) Form() string { return "adaptive" }
+
+// Form names what AppendBinary writes.
+func (m *Busy) Form() string { return "busy-hours" }
+
+// Form names what AppendBinary writes.
+func (m *Models) Form() string { return "autopilot" }
+
+// Form names what AppendBinary writes.
+func (m *Load) Form() string { return "load" }
+
+// Form names what AppendBinary writes.
+func (m *Window) Form() string { return "window" }
+
+// Form names what AppendBinary writes.
+func (m *Seasons) Form() string { return "seasons" }

@@ -1,0 +1,170 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A History is what the extension of a container's Series remembers, as it is stored. It stands by itself: the
+// checkpoint of the same container may be older, newer or missing. No two are ever added up: of several the newest holds,
+// because each tells all that was remembered by then.
+type History struct {
+	Container  string
+	Updated    time.Time // whole seconds
+	LastSample time.Time // of what it has seen; whole seconds
+	Form       string    // of Data; empty where that was not stored
+	Data       []byte
+}
+
+// More than this is not read: no extension takes a tenth of it.
+const (
+	maxHistory = 64 << 10
+	maxForm    = 64
+)
+
+// ErrHistory is returned when the rest was restored, but what the extension remembered makes no sense to it.
+var ErrHistory = errors.New("what is remembered for the profile is unusable")
+
+// Newer reports whether one of two histories of a container is to be kept before the other. Of two of the same second
+// it is always the same one.
+func (h *History) Newer(o *History) bool {
+	if c := h.Updated.Compare(o.Updated); c != 0 {
+		return c > 0
+	}
+	return bytes.Compare(h.Data, o.Data) > 0
+}
+
+// Extended reports whether the Series of a workload have extensions.
+func (b *Book) Extended(w cluster.Workload) bool {
+	wl := b.workloads[w]
+	return wl != nil && wl.extend != nil
+}
+
+// Histories returns what the extensions of a workload's Series remember, sorted by container.
+func (b *Book) Histories(w cluster.Workload, now time.Time) []History {
+	var hs []History
+	for _, s := range b.All(w) {
+		if h, ok := s.history(now.UTC().Truncate(time.Second)); ok {
+			hs = append(hs, h)
+		}
+	}
+	return hs
+}
+
+func (s *Series) history(now time.Time) (History, bool) {
+	if s.extension == nil || s.lastSeen() == 0 {
+		return History{}, false
+	}
+	data, err := s.extension.AppendBinary(nil)
+	if err != nil || len(data) == 0 {
+		return History{}, false
+	}
+	return History{
+		Container: s.container, Updated: now, LastSample: stamp(s.lastSeen()).Truncate(time.Second),
+		Form: formOf(s.extension), Data: data,
+	}, true
+}
+
+// Carry returns the checkpoint with its History inside Extra, for where that cannot be stored by itself.
+func (c Checkpoint) Carry() Checkpoint {
+	x, err := decodeExtra(c.Extra)
+	if err == nil && len(c.History.Data) > 0 {
+		x.form, x.extension = c.History.Form, c.History.Data
+		c.Extra = x.encode()
+	}
+	c.History = History{}
+	return c
+}
+
+// history returns what was carried.
+func (x *extra) history() History {
+	if len(x.extension) == 0 {
+		return History{}
+	}
+	at := stamp(x.updated * 1e9)
+	return History{Updated: at, LastSample: at, Form: x.form, Data: x.extension}
+}
+
+// Recall gives the Series of a container back what its extension remembered, where there is no checkpoint to restore.
+// What is newer stays.
+func (b *Book) Recall(w cluster.Workload, h History) error {
+	if len(h.Data) == 0 {
+		return nil
+	}
+	if err := b.recall(b.series(b.workload(w), h.Container), h); err != nil {
+		return fmt.Errorf("recall %s of %s: %w", h.Container, w, err)
+	}
+	return nil
+}
+
+func (b *Book) recall(s *Series, h History) error {
+	if len(h.Data) == 0 {
+		return nil
+	}
+	at, ok := nanos(h.Updated)
+	switch {
+	case len(h.Data) > maxHistory || len(h.Form) > maxForm:
+		return fmt.Errorf("%w: it is too long", ErrHistory)
+	case !ok:
+		return fmt.Errorf("%w: time %v is out of range", ErrHistory, h.Updated)
+	case b.now != 0 && at > b.now+int64(b.cfg.MaxAhead):
+		return fmt.Errorf("%w: time %v lies in the future", ErrHistory, h.Updated)
+	}
+	r := s.waiting()
+	if !h.Newer(&r.history) {
+		return nil
+	}
+	before := *r
+	r.history, r.told = h, 0
+	if last, ok := nanos(h.LastSample); ok && at > s.savedAt {
+		r.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would let some samples in again
+	}
+	if s.load.extend == nil {
+		return nil
+	}
+	if err := s.extend(s.load.extend); err != nil {
+		*r = before
+		return err
+	}
+	return nil
+}
+
+// extend makes an extension, with what it remembered if that waits for it. If that cannot be read, the extension is as
+// it was or begins anew.
+func (s *Series) extend(create func() Extension) error {
+	e := create()
+	if s.restored == nil || len(s.restored.history.Data) == 0 {
+		s.extension = e
+		return nil
+	}
+	h := &s.restored.history
+	data := h.Data
+	h.Data = nil
+	form := formOf(e)
+	err := fmt.Errorf("it is of form %q and not %q", h.Form, form)
+	if h.Form == "" || form == "" || h.Form == form {
+		err = e.UnmarshalBinary(slices.Clone(data))
+	}
+	if err != nil {
+		s.restored.told = 0
+		if s.extension == nil {
+			s.extension = create()
+		}
+		return fmt.Errorf("%w: %w", ErrHistory, err)
+	}
+	s.extension = e
+	return nil
+}
+
+// told reports whether the extension has been told a sample before it was stored.
+func (s *Series) told(at time.Time) bool {
+	return s.restored != nil && s.restored.told != 0 && at.UnixNano() <= s.restored.told
+}

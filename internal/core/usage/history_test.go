@@ -1,0 +1,273 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// diary is an extension that remembers the seconds after noon at which it was told samples.
+type diary struct{ seconds []int }
+
+func (d *diary) Observe(s Sample, _ cluster.Set) {
+	d.seconds = append(d.seconds, int(s.At.Sub(noon)/time.Second))
+}
+func (d *diary) ObserveOOM(OOM, int64) {}
+func (d *diary) AppendBinary(b []byte) ([]byte, error) {
+	for _, s := range d.seconds {
+		b = binary.BigEndian.AppendUint16(b, uint16(s))
+	}
+	return b, nil
+}
+func (d *diary) UnmarshalBinary(data []byte) error {
+	if len(data)%2 != 0 {
+		return errors.New("a second is cut off")
+	}
+	d.seconds = nil
+	for ; len(data) > 0; data = data[2:] {
+		d.seconds = append(d.seconds, int(binary.BigEndian.Uint16(data)))
+	}
+	return nil
+}
+func (d *diary) Form() string { return "diary" }
+
+func newDiary() Extension { return new(diary) }
+
+func diaryOf(t *testing.T, b *Book) []int {
+	t.Helper()
+	d, ok := b.Series(cart, "app").Extension().(*diary)
+	if !ok {
+		t.Fatal("there is no diary")
+	}
+	return d.seconds
+}
+
+// lived returns a Book that took samples at so many seconds after noon.
+func lived(t *testing.T, seconds ...int) *Book {
+	t.Helper()
+	b := newBook()
+	b.Extend(cart, newDiary)
+	b.Track(podOf(cart, "cart-1", "app"))
+	live(b, seconds...)
+	return b
+}
+
+func live(b *Book, seconds ...int) {
+	p := podOf(cart, "cart-1", "app")
+	for _, s := range seconds {
+		b.Observe(sample(p, "app", noon.Add(time.Duration(s)*time.Second), 0.1, 200*mib))
+	}
+}
+
+func stored(t *testing.T, b *Book, second int) Checkpoint {
+	t.Helper()
+	c, ok := b.Checkpoint(cart, "app", noon.Add(time.Duration(second)*time.Second))
+	if !ok {
+		t.Fatal("no checkpoint")
+	}
+	return c
+}
+
+// A process may die between storing a container's checkpoint and storing its history: each is right by itself, and no
+// sample counts twice in either.
+func TestCheckpointAndHistoryMayBeOfDifferentTimes(t *testing.T) {
+	b := lived(t, 10, 20)
+	early := stored(t, b, 25)
+	live(b, 30, 40)
+	late := stored(t, b, 45)
+	tests := map[string]struct {
+		checkpoint, history Checkpoint
+		diary               []int
+		samples             int
+	}{
+		"both early":       {early, early, []int{10, 20, 40, 50}, 4},
+		"history first":    {early, late, []int{10, 20, 30, 40, 50}, 4},
+		"checkpoint first": {late, early, []int{10, 20, 50}, 5},
+		"both late":        {late, late, []int{10, 20, 30, 40, 50}, 5},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := tt.checkpoint
+			c.History = tt.history.History
+			r := newBook()
+			r.Tick(noon.Add(50 * time.Second))
+			r.Extend(cart, newDiary)
+			if err := r.Restore(cart, "app", c); err != nil {
+				t.Fatal(err)
+			}
+			r.Track(podOf(cart, "cart-1", "app"))
+			live(r, 40, 50) // the source tells its last sample again
+			if got := diaryOf(t, r); !slices.Equal(got, tt.diary) {
+				t.Errorf("the extension was told %v, want %v", got, tt.diary)
+			}
+			if got := r.Series(cart, "app").Seen(cluster.CPU).Count; got != tt.samples {
+				t.Errorf("%d samples, want %d", got, tt.samples)
+			}
+		})
+	}
+}
+
+func TestAHistoryWithoutACheckpointIsRecalled(t *testing.T) {
+	h := stored(t, lived(t, 10, 20), 25).History
+	for name, extendFirst := range map[string]bool{"extended, then recalled": true, "recalled, then extended": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook()
+			if extendFirst {
+				b.Extend(cart, newDiary)
+			}
+			if err := b.Recall(cart, h); err != nil {
+				t.Fatal(err)
+			}
+			b.Extend(cart, newDiary)
+			b.Track(podOf(cart, "cart-1", "app"))
+			live(b, 20, 30)
+			if got := diaryOf(t, b); !slices.Equal(got, []int{10, 20, 30}) {
+				t.Errorf("the extension was told %v", got)
+			}
+			if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 2 {
+				t.Errorf("%d samples, want the two that came", got)
+			}
+		})
+	}
+}
+
+func TestTheNewerOfTwoHistoriesHolds(t *testing.T) {
+	b := lived(t, 10)
+	early := stored(t, b, 15)
+	live(b, 20)
+	late := stored(t, b, 25)
+	for name, pair := range map[string][2]Checkpoint{"carried is newer": {late.Carry(), early}, "carried is older": {early.Carry(), late}} {
+		c := pair[0]
+		if c.History.Data != nil {
+			t.Fatalf("%s: what is carried is beside, too", name)
+		}
+		c.History = pair[1].History
+		r := newBook()
+		r.Extend(cart, newDiary)
+		if err := r.Restore(cart, "app", c); err != nil {
+			t.Fatal(err)
+		}
+		if got := diaryOf(t, r); !slices.Equal(got, []int{10, 20}) {
+			t.Errorf("%s: remembers %v", name, got)
+		}
+		if err := r.Recall(cart, early.History); err != nil || len(diaryOf(t, r)) != 2 {
+			t.Errorf("%s: an old one came over it, error %v", name, err)
+		}
+	}
+}
+
+// What an earlier version wrote into the annotation: without a form.
+func TestAnExtensionInAnExtraOfVersionOneIsRead(t *testing.T) {
+	c := stored(t, lived(t, 10, 20), 25)
+	x, err := decodeExtra(c.Carry().Extra)
+	if err != nil || x.form != "diary" {
+		t.Fatalf("form %q, error %v", x.form, err)
+	}
+	x.form = ""
+	c.Extra, c.History = x.encode(), History{}
+	if c.Extra[0] != 1 {
+		t.Fatalf("version %d", c.Extra[0])
+	}
+	b := newBook()
+	b.Extend(cart, newDiary)
+	if err := b.Restore(cart, "app", c); err != nil {
+		t.Fatal(err)
+	}
+	if got := diaryOf(t, b); !slices.Equal(got, []int{10, 20}) {
+		t.Errorf("remembers %v", got)
+	}
+}
+
+// Upstream has written the checkpoint since: its status holds, but what podfit's profile remembered is still true.
+func TestWhatAProfileRemembersOutlivesAnEpisodeWithUpstream(t *testing.T) {
+	c := stored(t, lived(t, 10, 20), 25).Carry()
+	c.Updated = c.Updated.Add(time.Minute)
+	b := newBook()
+	b.Extend(cart, newDiary)
+	if err := b.Restore(cart, "app", c); err != nil {
+		t.Fatal(err)
+	}
+	if got := diaryOf(t, b); !slices.Equal(got, []int{10, 20}) {
+		t.Errorf("remembers %v", got)
+	}
+}
+
+func TestAnUnusableHistoryLosesOnlyItself(t *testing.T) {
+	good := stored(t, lived(t, 10, 20), 25)
+	tests := map[string]struct {
+		change func(*History)
+		want   string
+	}{
+		"another form":   {func(h *History) { h.Form = "novel" }, `of form "novel" and not "diary"`},
+		"broken":         {func(h *History) { h.Data = h.Data[1:] }, "a second is cut off"},
+		"too long":       {func(h *History) { h.Data = make([]byte, maxHistory+1) }, "too long"},
+		"no time":        {func(h *History) { h.Updated = time.Time{} }, "out of range"},
+		"another age":    {func(h *History) { h.Updated = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, "out of range"},
+		"in the future":  {func(h *History) { h.Updated = noon.Add(day) }, "in the future"},
+		"a form of 1 KB": {func(h *History) { h.Form = strings.Repeat("x", 1000) }, "too long"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			tt.change(&c.History)
+			b := newBook()
+			b.Tick(noon.Add(time.Minute))
+			b.Extend(cart, newDiary)
+			b.Track(podOf(cart, "cart-1", "app"))
+			err := b.Restore(cart, "app", c)
+			if !errors.Is(err, ErrHistory) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error is %v, want one about %q", err, tt.want)
+			}
+			live(b, 20, 30) // the first is in the checkpoint
+			if got := diaryOf(t, b); !slices.Equal(got, []int{30}) {
+				t.Errorf("the extension was told %v", got)
+			}
+			if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 3 {
+				t.Errorf("%d samples, want 3", got)
+			}
+		})
+	}
+}
+
+func TestHistoriesAreThoseOfAWorkloadsExtendedContainers(t *testing.T) {
+	b := newBook()
+	p := podOf(cart, "cart-1", "proxy", "app", "idle")
+	b.Track(p)
+	b.Observe(sample(p, "proxy", noon, 0.1, 200*mib))
+	if hs := b.Histories(cart, noon); len(hs) != 0 || b.Extended(cart) {
+		t.Errorf("there are %v without extensions", hs)
+	}
+	b.Extend(cart, newDiary)
+	for i, c := range []string{"proxy", "app"} {
+		b.Observe(sample(p, c, noon.Add(time.Duration(i+1)*time.Second), 0.1, 200*mib))
+	}
+	got := b.Histories(cart, noon.Add(5500*time.Millisecond))
+	want := []History{
+		{"app", noon.Add(5 * time.Second), noon.Add(2 * time.Second), "diary", []byte{0, 2}},
+		{"proxy", noon.Add(5 * time.Second), noon.Add(time.Second), "diary", []byte{0, 1}},
+	}
+	if !reflect.DeepEqual(got, want) || !b.Extended(cart) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestOneOfTwoHistoriesIsNewerWhicheverIsAsked(t *testing.T) {
+	at := func(second int, data string) *History {
+		return &History{Updated: noon.Add(time.Duration(second) * time.Second), Data: []byte(data)}
+	}
+	for i, pair := range [][2]*History{{at(2, "a"), at(1, "b")}, {at(1, "b"), at(1, "a")}, {at(1, "a"), {}}} {
+		if !pair[0].Newer(pair[1]) || pair[1].Newer(pair[0]) {
+			t.Errorf("%d: %v", i, fmt.Sprint(pair))
+		}
+	}
+}
