@@ -91,7 +91,7 @@ backtest-dev: build ## Replay the traces of TRACES=FOLDER through every profile,
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME
-	@tools/fuzz $(FUZZTIME) $(TESTED)
+	@tools/fuzz $(FUZZTIME)
 
 .PHONY: demo
 demo: ## Show podfit at work on the local cluster; KEEP=1 leaves the cluster up until Ctrl-C
