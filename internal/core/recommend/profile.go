@@ -119,7 +119,11 @@ func Busiest() BusyParams {
 
 // DefaultProfile returns a profile that sizes by Default, with parameters of its own.
 func DefaultProfile(name, about string, p Params) Profile {
-	return Profile{Name: name, About: about, Params: p, Estimator: Default(p)}
+	d := Profile{Name: name, About: about, Params: p, Estimator: Default(p)}
+	if p.WeightByRequest {
+		d.Extend = func() usage.Extension { return byRequest{} }
+	}
+	return d
 }
 
 // BusyHoursProfile returns a profile that sizes by BusyHours.

@@ -36,6 +36,7 @@ type Params struct {
 	RoundMillicores  int64         // --round-cpu-millicores: round up to a multiple
 	RoundBytes       int64         // --round-memory-bytes
 	Humanize         bool          // --humanize-memory: two decimals of the largest unit
+	WeightByRequest  bool          // a CPU sample weighs what the container requested then, as upstream had it until 1.3
 }
 
 // Percentiles are the shares of usage (0 to 1) at which the numbers of an Estimate are read off.

@@ -71,7 +71,7 @@ type run struct {
 	pod     *cluster.Pod // stands for all pods of the workload: they have the same requests
 	world   plan.World
 	keys    []cluster.Key
-	tracked []bool
+	tracked []bool    // the pods of which there were samples
 	idle    time.Time // nothing happens before, as long as the advice stays the same
 	changes []Change
 }
@@ -119,7 +119,7 @@ func (r *run) observe(s *Sample) {
 	key, at := r.keys[s.Pod], time.Unix(s.At, 0).UTC()
 	if !r.tracked[s.Pod] {
 		r.tracked[s.Pod] = true
-		r.book.Track(r.podNamed(key, at))
+		r.track(key, at)
 	}
 	name := r.w.Containers[s.Container]
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: s.CPU, Memory: s.Memory, Has: s.Has})
@@ -129,6 +129,15 @@ func (r *run) observe(s *Sample) {
 	if had, ok := r.pod.Containers[s.Container].Requests.Get(cluster.Memory); ok && s.Memory > float64(had) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: had})
 	}
+}
+
+// track tells the history of a pod, which runs with the requests of now.
+func (r *run) track(key cluster.Key, at time.Time) {
+	p := r.podNamed(key, at)
+	for i := range p.Containers {
+		p.Containers[i].Requests = r.pod.Containers[i].Requests
+	}
+	r.book.Track(p)
 }
 
 // decide is a pass of the recommender and one of the updater.
@@ -171,6 +180,11 @@ func (r *run) apply(d plan.Decision, now time.Time) {
 	}
 	if d.Do == plan.Evict {
 		r.pod.Started, r.pod.Created = now, now
+	}
+	for i, key := range r.keys {
+		if r.tracked[i] {
+			r.track(key, now)
+		}
 	}
 	r.idle = time.Time{}
 }
