@@ -160,11 +160,28 @@ const daySeconds = 24 * 3600
 func (m *Memo) Observe(s usage.Sample, taken cluster.Set) {
 	now := s.At.Unix()
 	if taken.Has(cluster.Memory) {
-		m.observeMemory(now, s.Memory)
+		m.observeMemory(now, s.Memory, uncut(s.Memory, float64(s.Ran.MemoryLimit), cutMemory))
 	}
 	if taken.Has(cluster.CPU) {
-		m.observeCPU(now, s.CPU)
+		m.observeCPU(now, s.CPU, uncut(s.CPU, float64(s.Ran.CPULimit)/1000, cutCPU))
 	}
+}
+
+// Usage near the limit is cut off there, so it is only a lower bound of the need: CPU was throttled, memory reclaimed, or
+// nearly killed. It enters the history as more by these factors. What is seen then says whether it was enough: the request,
+// and the limit with it, climb step by step for as long as usage follows, and never by what was not used.
+const (
+	nearLimit = 0.95
+	cutCPU    = 1.25
+	cutMemory = 1.05
+)
+
+// uncut returns usage, or more when it may have been cut off by a limit. 0 is no limit.
+func uncut(v, limit, factor float64) float64 {
+	if limit > 0 && v >= nearLimit*limit {
+		return v * factor
+	}
+	return v
 }
 
 // ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had.
@@ -209,7 +226,7 @@ const (
 // learns reports whether there is enough history to blame the margin for what happens.
 func (h *held) learns(p *series.Peaks, now int64) bool { return int(now/3600)-p.Since() >= 7*24 }
 
-func (m *Memo) observeMemory(now int64, v float64) {
+func (m *Memo) observeMemory(now int64, v, need float64) {
 	h, r := &m.memory, &m.p.Memory
 	if d := now / daySeconds; d > h.day { // samples of several pods may come a little out of order
 		if h.day != 0 && !h.above && h.learns(&m.Memory, now) {
@@ -217,13 +234,13 @@ func (m *Memo) observeMemory(now int64, v float64) {
 		}
 		h.day, h.above = d, false
 	}
-	raised := m.Memory.Observe(int(now/3600), v)
+	raised := m.Memory.Observe(int(now/3600), need)
 	had := h.at(now)
 	above := had > 0 && v > had
 	if above {
 		m.exceeded(now, v*r.Bump)
 	}
-	if above || h.level == 0 || now-h.decided >= 3600 || raised && v > 0.8*had {
+	if above || h.level == 0 || now-h.decided >= 3600 || raised && need > 0.8*had {
 		m.decideMemory(now, above)
 	}
 }
@@ -304,14 +321,14 @@ func (r *CPURule) level(peak float64) float64 {
 	return peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
 }
 
-func (m *Memo) observeCPU(now int64, v float64) {
+func (m *Memo) observeCPU(now int64, v, need float64) {
 	h, r := &m.cpu, &m.p.CPU
-	raised := m.CPU.Observe(int(now/3600), v)
+	raised := m.CPU.Observe(int(now/3600), need)
 	had := h.at(now)
 	if had > 0 && v > had && h.inLow && h.isLow(now) {
 		h.banned = now + int64(r.Plan.Ban/time.Second)
 	}
-	if h.level == 0 || v > had || now-h.decided >= 3600 || raised && v > 0.9*had {
+	if h.level == 0 || v > had || now-h.decided >= 3600 || raised && need > 0.9*had {
 		h.resume(now)
 		hour := int(now / 3600)
 		peak := m.CPU.Max(hour+1-int(r.Window/time.Hour), hour+1).Amount()

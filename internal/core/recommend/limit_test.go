@@ -1,0 +1,78 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// capped lets a container use what it needs, but no more than its limit, which is ratio times its request; the request
+// follows the target once it is out of its bounds, as the updater's does, up to a bound. It returns the requests of CPU
+// and memory in the end, and how often the first sample of a request was at the limit.
+func capped(p Profile, cores, bytes, ratio float64, most cluster.Resources, minutes int) (cpu, memory int64) {
+	b := newBench(p)
+	cpu, memory = min(500, most.CPU), min(512*mib, most.Memory)
+	for range minutes {
+		pod := podOf(cart, "cart-1", "app")
+		c := &pod.Containers[0]
+		c.Requests = cluster.Amounts(cpu, memory)
+		c.Limits = cluster.Amounts(int64(float64(cpu)*ratio), int64(float64(memory)*ratio))
+		b.book.Track(pod)
+		b.book.Observe(usage.Sample{
+			Pod: b.pod, Container: "app", At: b.now, Has: cluster.Both,
+			CPU: min(cores, float64(c.Limits.CPU)/1000), Memory: min(bytes, float64(c.Limits.Memory)),
+		})
+		b.now = b.now.Add(time.Minute)
+		e := b.estimate()
+		follow := func(have int64, r cluster.Resource) int64 {
+			if have < e.Lower.Amount(r) || have > e.Upper.Amount(r) {
+				return min(e.Target.Amount(r), most.Amount(r))
+			}
+			return have
+		}
+		cpu, memory = follow(cpu, cluster.CPU), follow(memory, cluster.Memory)
+	}
+	return cpu, memory
+}
+
+func TestARequestClimbsOutOfItsLimit(t *testing.T) {
+	for _, p := range Builtins() {
+		if p.Name == "default" {
+			continue // its daily peaks and percentiles climb over days
+		}
+		for _, ratio := range []float64{1, 1.5} {
+			cpu, memory := capped(p, 6, 4000*mib, ratio, cluster.Amounts(100_000, 1<<40), 1440)
+			if float64(cpu)*ratio < 6000 || float64(memory)*ratio < 4000*mib {
+				t.Errorf("%s: a need of 6 cores and 4000 MiB, limits ×%g: after a day requests are %dm and %d MiB", p.Name, ratio, cpu, memory/mib)
+			}
+		}
+	}
+}
+
+// kubernetes/autoscaler#9521: what is capped must not be fed for ever.
+func TestUsageAtACapDoesNotInflateTheTarget(t *testing.T) {
+	for _, p := range Builtins() {
+		b := newBench(p)
+		pod := podOf(cart, "cart-1", "app")
+		pod.Containers[0].Requests = cluster.Amounts(2000, 1024*mib)
+		pod.Containers[0].Limits = pod.Containers[0].Requests
+		b.book.Track(pod)
+		b.use(30*day, always(2, 1024*mib))
+		if got := b.estimate().Target; got.CPU > 4000 || got.Memory > 2048*mib {
+			t.Errorf("%s: a month at the limit of 2 cores and 1024 MiB leads to %dm and %d MiB", p.Name, got.CPU, got.Memory/mib)
+		}
+	}
+}
+
+func TestUsageBelowTheLimitIsTakenAsItIs(t *testing.T) {
+	for _, tt := range []struct{ v, limit, want float64 }{{1, 0, 1}, {0.94, 1, 0.94}, {0.96, 1, 1.2}, {1.1, 1, 1.375}, {3, 8, 3}} {
+		if got := uncut(tt.v, tt.limit, cutCPU); got < tt.want*0.999999 || got > tt.want*1.000001 {
+			t.Errorf("%g at a limit of %g counts as %g, want %g", tt.v, tt.limit, got, tt.want)
+		}
+	}
+}
