@@ -18,6 +18,12 @@ const KindSizingProfile = "SizingProfile"
 // ResourceSizingProfiles is the plural name by which the API server serves SizingProfiles.
 const ResourceSizingProfiles = "sizingprofiles"
 
+// KindUsageHistory is the kind of a UsageHistory.
+const KindUsageHistory = "UsageHistory"
+
+// ResourceUsageHistories is the plural name by which the API server serves UsageHistories.
+const ResourceUsageHistories = "usagehistories"
+
 // GroupVersion returns podfit.dev/v1alpha1.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
@@ -28,6 +34,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(),
 		&SizingProfile{},
 		&SizingProfileList{},
+		&UsageHistory{},
+		&UsageHistoryList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
