@@ -125,6 +125,7 @@ type Memo struct {
 
 	p           *AdaptiveParams
 	cpu, memory held
+	leak        leak // of memory
 }
 
 // held is a request as it was decided. Times are Unix seconds.
@@ -204,7 +205,7 @@ func (m *Memo) ObserveOOM(o usage.OOM, _ int64) {
 // exceeded notes that usage went above the request.
 func (m *Memo) exceeded(now int64, need float64) {
 	h, r := &m.memory, &m.p.Memory
-	if !h.above && h.learns(&m.Memory, now) {
+	if !h.above && h.learns(&m.Memory, now) && m.leak.since == 0 { // it is not the margin's fault
 		h.adjust = min(h.adjust+r.Step*(1-r.Budget), maxAdjust)
 	}
 	h.above = true
@@ -233,7 +234,9 @@ func (m *Memo) observeMemory(now int64, v, need float64) {
 			h.adjust = max(h.adjust-r.Step*r.Budget, minAdjust)
 		}
 		h.day, h.above = d, false
+		m.leak.judge(&m.Memory, h.level, now)
 	}
+	m.leak.used(v, now)
 	raised := m.Memory.Observe(int(now/3600), need)
 	had := h.at(now)
 	above := had > 0 && v > had
@@ -241,7 +244,7 @@ func (m *Memo) observeMemory(now int64, v, need float64) {
 		m.exceeded(now, v*r.Bump)
 	}
 	if above || h.level == 0 || now-h.decided >= 3600 || raised && need > 0.8*had {
-		m.decideMemory(now, above)
+		m.decideMemory(now, above || had > 0 && need > had)
 	}
 }
 
@@ -263,7 +266,7 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	if now < h.bumped {
 		least = max(least, h.bump)
 	}
-	want := max(series.Amount(max(usual+margin, today)), least)
+	want := min(max(series.Amount(max(usual+margin, today)), least), m.leak.most())
 	wasLow := h.inLow
 	h.inLow = h.isLow(now)
 	if h.inLow {

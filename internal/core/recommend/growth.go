@@ -62,23 +62,124 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 		return Growth{}, false
 	}
 	g := Growth{PerDay: slope, Days: int(math.Ceil(span))}
-	if left := bound - value[n-1]; bound > 0 {
-		if days := max(left, 0) / slope; days < 366 {
-			g.Full = now.Add(time.Duration(days * 24 * float64(time.Hour)))
-		}
-	}
+	g.Full = g.full(bound-value[n-1], bound, now)
 	return g, true
 }
 
-// LeakOf is Leak for a container whose profile remembers the peaks of memory; of others it cannot be told.
-func LeakOf(s *usage.Series, bound float64, now time.Time) (Growth, bool) {
-	m, ok := s.Extension().(interface{ memoryPeaks() *series.Peaks })
-	if !ok {
-		return Growth{}, false
+// full returns when a bound is reached that so much is left to.
+func (g *Growth) full(left, bound float64, now time.Time) time.Time {
+	if days := max(left, 0) / g.PerDay; bound > 0 && days < 366 {
+		return now.Add(time.Duration(days * 24 * float64(time.Hour)))
 	}
-	return Leak(m.memoryPeaks(), bound, now)
+	return time.Time{}
 }
 
-func (m *Memo) memoryPeaks() *series.Peaks   { return &m.Memory }
+// LeakOf tells whether the memory of a container looks like it leaks, up to a bound in bytes (0: none), and since when. A
+// profile that remembers the peaks of memory is needed for it: of containers of other profiles it cannot be told. Adaptive
+// also holds on to what it has suspected (leak), and bounds what it gives.
+func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
+	switch m := s.Extension().(type) {
+	case interface{ leaking() *leak }:
+		return m.leaking().suspicion(bound, now)
+	case interface{ memoryPeaks() *series.Peaks }:
+		g, ok := Leak(m.memoryPeaks(), bound, now)
+		return Suspicion{Growth: g, Since: now.Add(-time.Duration(g.Days) * 24 * time.Hour)}, ok
+	}
+	return Suspicion{}, false
+}
+
 func (m *Window) memoryPeaks() *series.Peaks { return &m.Memory }
 func (m *Load) memoryPeaks() *series.Peaks   { return &m.memory }
+func (m *Memo) memoryPeaks() *series.Peaks   { return &m.Memory }
+func (m *Memo) leaking() *leak               { return &m.leak }
+
+// A Suspicion is that memory leaks.
+type Suspicion struct {
+	Growth
+	Since time.Time // since when memory grows, as far as that is remembered
+	Most  float64   // bytes: what the container is given at most because of it; 0 where that is not bounded
+}
+
+// leak is what Adaptive holds on to of a leak. A leak is reported, and not fed for ever: the request grows to leakRoom times
+// what it was when the leak was first suspected, which leaves some days to look into it, and no further. The container
+// then ends at its limit, and starts anew. That goes on until memory has neither grown like a leak nor come near the
+// bound for leakOver. Times are Unix seconds.
+type leak struct {
+	since  int64   // first suspected; 0: not
+	last   int64   // last suspected, or last near the bound
+	level  float64 // what was given when it was first suspected
+	perDay float64 // the growth when it was last suspected
+	peak   float64 // the newest peak then
+	from   int64   // since when memory grows
+}
+
+const (
+	leakRoom = 2
+	leakNear = 0.95 // of the bound
+	leakOver = 14 * daySeconds
+)
+
+// judge looks at the peaks anew, once a day, with what is given now.
+func (l *leak) judge(p *series.Peaks, given float64, now int64) {
+	if g, suspected := Leak(p, 0, time.Unix(now, 0)); suspected {
+		if l.since == 0 {
+			l.since, l.level, l.from = now, given, now-int64(g.Days)*daySeconds
+		}
+		l.last, l.perDay = now, g.PerDay
+		l.peak = p.Max(int(now/3600)-6, int(now/3600)+1).Amount()
+	}
+	if l.since != 0 && now-l.last > leakOver {
+		*l = leak{}
+	}
+}
+
+// most returns what is given at most, infinity when no leak is suspected.
+func (l *leak) most() float64 {
+	if l.since == 0 || l.level <= 0 {
+		return math.Inf(1)
+	}
+	return leakRoom * l.level
+}
+
+// used notes what the container uses.
+func (l *leak) used(v float64, now int64) {
+	if l.since != 0 && v >= leakNear*l.most() {
+		l.last = max(l.last, now)
+	}
+}
+
+func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
+	if l.since == 0 {
+		return Suspicion{}, false
+	}
+	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Most: l.most()}
+	s.PerDay, s.Days = l.perDay, int((now.Unix()-l.from)/daySeconds)
+	s.Full = s.full(bound-l.peak, bound, time.Unix(l.last, 0).UTC())
+	return s, true
+}
+
+func (l *leak) whole() []*int64   { return []*int64{&l.since, &l.last, &l.from} }
+func (l *leak) other() []*float64 { return []*float64{&l.level, &l.perDay, &l.peak} }
+
+// appendBinary appends what is suspected; nothing, when nothing is.
+func (l *leak) appendBinary(b []byte) []byte {
+	if l.since == 0 {
+		return b
+	}
+	return appendNumbers(b, []int64{l.since, l.last, l.from}, l.level, l.perDay, l.peak)
+}
+
+func (l *leak) unmarshal(data []byte) ([]byte, error) {
+	*l = leak{}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	rest, err := readNumbers(data, l.whole(), l.other()...)
+	if err != nil {
+		return nil, err
+	}
+	if l.since <= 0 || l.last < l.since || l.level < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
+		return nil, errMemo
+	}
+	return rest, nil
+}

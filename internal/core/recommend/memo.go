@@ -26,7 +26,7 @@ func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
 		}
 		b = r.held.appendBinary(b)
 	}
-	return b, nil
+	return m.leak.appendBinary(b), nil
 }
 
 var errMemo = errors.New("stored sizes are broken")
@@ -49,6 +49,9 @@ func (m *Memo) UnmarshalBinary(data []byte) error {
 		return err
 	}
 	if data, err = n.memory.unmarshal(data); err != nil {
+		return err
+	}
+	if data, err = n.leak.unmarshal(data); err != nil {
 		return err
 	}
 	if len(data) > 0 {

@@ -1,0 +1,108 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// drip is a container that leaks, with a limit that is its request: it grows every day, is killed at its limit, and starts
+// anew.
+type drip struct {
+	*bench
+	used   float64 // MiB
+	most   float64 // the highest request there was, MiB
+	killed int
+}
+
+func (d *drip) live(days int, perDay float64) {
+	if d.used == 0 {
+		d.used = 300
+	}
+	for range days * 24 * 12 {
+		d.used += perDay / 24 / 12
+		limit := d.memory()
+		p := podOf(cart, "cart-1", "app")
+		p.Containers[0].Limits = cluster.Amounts(1000, int64(limit*mib))
+		d.book.Track(p)
+		if limit > 0 && d.used > limit {
+			d.book.ObserveOOM(usage.OOM{Pod: d.pod, Container: "app", At: d.now, Memory: int64(limit * mib)})
+			d.killed++
+			d.used = 300
+		}
+		d.use(5*time.Minute, always(0.1, d.used*mib))
+		d.most = max(d.most, d.memory())
+	}
+}
+
+func TestALeakIsNotFedForEver(t *testing.T) {
+	for name, p := range map[string]Profile{
+		"balanced": balanced(), "cost": AdaptiveProfile("cost", "", Cost()), "critical": AdaptiveProfile("critical", "", Critical()),
+		"busy-hours": BusyHoursProfile("busy-hours", "", Busiest()),
+	} {
+		d := &drip{bench: newBench(p)}
+		d.live(6, 60)
+		s, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now)
+		if !leaks || s.PerDay < 50*mib || s.PerDay > 70*mib || s.Since.Before(noon.Add(-day)) || s.Since.After(noon.Add(day)) {
+			t.Fatalf("%s: after 6 days: %v %+v", name, leaks, s)
+		}
+		most := s.Most / mib
+		d.live(200, 60)
+		if d.most > most*1.001 {
+			t.Errorf("%s: the request grew to %.0f MiB, bounded at %.0f", name, d.most, most)
+		}
+		if d.killed < 5 {
+			t.Errorf("%s: killed %d times in 200 days: the leak was fed", name, d.killed)
+		}
+		if _, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now); !leaks {
+			t.Errorf("%s: it still leaks, and is no longer suspected", name)
+		}
+	}
+}
+
+func TestASuspicionOfALeakEnds(t *testing.T) {
+	d := &drip{bench: newBench(balanced())}
+	d.live(6, 60)
+	high := d.used
+	if _, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now); !leaks {
+		t.Fatal("it was not suspected")
+	}
+	d.live(30, 0)
+	if s, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now); leaks {
+		t.Errorf("it has not grown for a month: %+v", s)
+	}
+	d.use(day, always(0.1, 4*high*mib)) // it needs more now, and gets it
+	if got := d.memory(); got < 4*high {
+		t.Errorf("%.0f MiB are used, %.0f given", 4*high, got)
+	}
+}
+
+func TestASuspicionOfALeakSurvivesARestart(t *testing.T) {
+	d := &drip{bench: newBench(balanced())}
+	d.live(12, 60)
+	before, leaks := LeakOf(d.book.Series(cart, "app"), 2000*mib, d.now)
+	if !leaks || before.Full.IsZero() {
+		t.Fatalf("%v %+v", leaks, before)
+	}
+	// 300 + 60·12 MiB are used, of 2000: 16 days are left, from the midnight it was last looked at.
+	if left := before.Full.Sub(d.now).Hours() / 24; left < 14 || left > 18 {
+		t.Errorf("full in %.1f days", left)
+	}
+	data, err := d.memo().AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := newBench(balanced())
+	again.use(time.Hour, always(0.1, 300*mib))
+	if err := again.memo().UnmarshalBinary(data); err != nil {
+		t.Fatal(err)
+	}
+	if after, leaks := LeakOf(again.book.Series(cart, "app"), 2000*mib, d.now); !leaks || after != before {
+		t.Errorf("%v %+v, before %+v", leaks, after, before)
+	}
+}
