@@ -61,7 +61,7 @@ func NewBacktestCommand() *cobra.Command {
 	c := BacktestDefaults()
 	var names []string
 	for _, p := range recommend.Builtins() {
-		names = append(names, fmt.Sprintf("  %-12s %s", p.Name, p.About))
+		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
 	}
 	cmd := &cobra.Command{
 		Use:   "backtest {--trace PATH | --prometheus URL --namespace NAME}",

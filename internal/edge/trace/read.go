@@ -5,6 +5,7 @@ package trace
 
 import (
 	"bufio"
+	"compress/flate"
 	"compress/gzip"
 	"encoding/csv"
 	"errors"
@@ -102,6 +103,7 @@ func filesOf(path string) ([]string, error) {
 type reader struct {
 	workloads map[cluster.Workload]*workload
 	name      string
+	line      int // the last one that was read
 	column    [len(header)]int
 	last      *stream // that of the row before
 }
@@ -129,7 +131,7 @@ func (r *reader) fail(line int, format string, args ...any) error {
 }
 
 func (r *reader) file(name string) error {
-	r.name = name
+	r.name, r.line = name, 0
 	f, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("read trace: %w", err)
@@ -174,6 +176,7 @@ func (r *reader) rows(in io.Reader) error {
 			return r.broken(err)
 		}
 		line, _ := c.FieldPos(0)
+		r.line = line
 		if len(rec) != width {
 			return r.fail(line, "%d fields, but the first line names %d columns", len(rec), width)
 		}
@@ -188,7 +191,13 @@ func (r *reader) broken(err error) error {
 	if p := (*csv.ParseError)(nil); errors.As(err, &p) {
 		return r.fail(p.Line, "%w", p.Err)
 	}
-	return r.fail(0, "%w", err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return r.fail(r.line, "the compressed file is cut off after this line; copy it again")
+	case errors.Is(err, gzip.ErrChecksum), errors.As(err, new(flate.CorruptInputError)):
+		return r.fail(r.line, "the compressed file is damaged after this line (%w); copy it again", err)
+	}
+	return r.fail(r.line, "%w", err)
 }
 
 // columns finds the columns. Their order is free, and others are ignored.

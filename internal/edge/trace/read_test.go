@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,4 +158,36 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestACompressedFileThatIsCutOffOrDamagedIsSaidToBe(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	fmt.Fprintln(z, strings.Join(header[:], ","))
+	for i := range 20_000 {
+		fmt.Fprintf(z, "%d,shop,Deployment,web,web-0,main,0.%d,%d\n", 1_700_000_000+60*i, i*7919%1000, i*104729%1_000_003)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := b.Bytes()
+	damaged := bytes.Clone(whole)
+	for i := range damaged[len(damaged)/2 : len(damaged)/2+64] {
+		damaged[len(damaged)/2+i] ^= 0xff
+	}
+	for want, data := range map[string][]byte{"cut off": whole[:len(whole)/2], "damaged": damaged} {
+		path := filepath.Join(t.TempDir(), "trace.csv.gz")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Read(path)
+		var e *Error
+		if !errors.As(err, &e) || e.File != path || e.Line == 0 {
+			t.Errorf("%s: %v names no file and line", want, err)
+		}
+		// What is damaged may read as rows that make no sense before it does not read at all.
+		if want == "cut off" && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say that the file is %s", err, want)
+		}
+	}
 }

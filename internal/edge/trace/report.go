@@ -148,11 +148,19 @@ func summary(o replay.Outcome, r cluster.Resource) replay.Summary {
 	return o.Memory
 }
 
+// number counts things in words.
+func number(n int, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return fmt.Sprintf("%d %s", n, of)
+}
+
 // WriteTable writes the report for a terminal.
 func WriteTable(w io.Writer, r *Report, workloads int) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "%s: %d workloads, %s to %s, measured after %d days of learning\n",
-		r.Source, len(r.Workloads), r.From.Format(time.DateOnly), r.To.Format(time.DateOnly), replay.Learning)
+	fmt.Fprintf(t, "%s: %s, %s to %s, measured after %d days of learning\n",
+		r.Source, number(len(r.Workloads), "workload"), r.From.Format(time.DateOnly), r.To.Format(time.DateOnly), replay.Learning)
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		if !r.has(res) {
 			continue
