@@ -126,6 +126,12 @@ func (f *fakeAPI) reply(methodAndPath string, code int, body string) {
 	f.replies[methodAndPath] = fakeReply{code, body}
 }
 
+func (f *fakeAPI) forgetReply(methodAndPath string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.replies, methodAndPath)
+}
+
 func (f *fakeAPI) seen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -363,6 +369,7 @@ var fakeKinds = map[string][2]string{
 	"/apis/batch/v1/cronjobs":                            {"batch/v1", "CronJob"},
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers": {"autoscaling.k8s.io/v1", "VerticalPodAutoscaler"},
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints": {"autoscaling.k8s.io/v1", "VerticalPodAutoscalerCheckpoint"},
+	"/apis/podfit.dev/v1alpha1/usagehistories":                     {"podfit.dev/v1alpha1", "UsageHistory"},
 }
 
 // shown is an object as a client wants it: with its kind, and only its metadata if that is what it asked for.
