@@ -4,7 +4,6 @@
 package kube
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -158,32 +157,4 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzParseAutoscalerIsTotal(f *testing.F) {
-	raw, err := yaml.YAMLToJSON([]byte(richAutoscaler))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(raw)
-	f.Add([]byte(`{"metadata":{"name":"a"},"spec":{"resourcePolicy":{"containerPolicies":[{"maxAllowed":{"cpu":"1.2.3"}}]}},"status":{"conditions":[{"type":"x"}]}}`))
-	f.Add([]byte(`{"spec":7}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		o := new(autoscalerObject)
-		if json.Unmarshal(raw, o) != nil {
-			return
-		}
-		e := projectAutoscaler(o)
-		if e.Name != o.Name || e.Namespace != o.Namespace {
-			t.Errorf("not the object: %+v", e)
-		}
-		if o.problem != "" && (e.Mode != cluster.Off || len(e.Policies) != 0) {
-			t.Errorf("an unreadable object does something: %+v", e.Autoscaler)
-		}
-		for _, p := range e.Policies {
-			if p.MinAllowed.CPU < 0 || p.MaxAllowed.Memory < 0 || p.MemoryInterval < 0 || p.MemoryCount < 0 {
-				t.Errorf("negative: %+v", p)
-			}
-		}
-	})
 }
