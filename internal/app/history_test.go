@@ -73,7 +73,7 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				b := newBench(t)
 				w := b.deployment("web", 3, "app")
 				b.autoscale("web", w)
-				r := newRecommender(b.config, b, b, b, newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+				r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 				b.usageErr = errors.New("away")
 				r.learnHistory(t.Context(), &tt.archive, &tt.archive, time.Now())
 				r.pass(t.Context(), time.Now())

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -21,15 +22,30 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// checkpoints is where history is stored.
+// checkpoints is where the histograms are stored, for each autoscaler and container.
 type checkpoints interface {
 	Load(ctx context.Context, each func(kube.CheckpointKey, usage.Checkpoint)) error
 	Write(ctx context.Context, key kube.CheckpointKey, c usage.Checkpoint) error
 	Collect(ctx context.Context, keep func(kube.CheckpointKey) bool) (int, error)
 }
 
-// The rhythm of checkpoints: what is lost should the process die is at most a twentieth of the history and at most
-// ten minutes of it. What an OOM kill taught is stored in the pass that learns it.
+// histories is where that is stored which profiles remember besides, for each workload. Write does nothing when nothing
+// has changed.
+type histories interface {
+	Load(ctx context.Context, each func(cluster.Workload, []usage.History)) error
+	Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error)
+	Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error)
+}
+
+// storage is where what was learnt is kept.
+type storage struct {
+	checkpoints checkpoints
+	histories   histories
+}
+
+// The rhythm of storing: what is lost should the process die is at most a twentieth of the history and at most
+// ten minutes of it. What an OOM kill taught is stored in the pass that learns it. The ten minutes of each workload begin
+// at a time of its own, so that the writes of many are spread.
 const (
 	longestUnsaved = 10 * time.Minute
 	unsavedShare   = 20
@@ -39,20 +55,22 @@ const (
 type keeper struct {
 	config  RecommenderConfig
 	book    *usage.Book
-	store   checkpoints
+	store   storage
 	metrics *recommenderMetrics
 	log     *slog.Logger
 
-	waiting   map[kube.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
-	saved     map[usage.Ref]time.Time                 // when each was last stored
-	gone      map[usage.Ref]bool                      // forgotten history, whose checkpoints are not needed any more
-	collected time.Time
+	waiting    map[kube.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
+	remembered map[cluster.Workload][]usage.History    // likewise, or no profile asks for it
+	saved      map[usage.Ref]time.Time                 // when each was last stored
+	gone       map[usage.Ref]bool                      // forgotten history, whose checkpoints are not needed any more
+	collected  time.Time
 }
 
-func newKeeper(c RecommenderConfig, b *usage.Book, store checkpoints, m *recommenderMetrics, log *slog.Logger) *keeper {
+func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommenderMetrics, log *slog.Logger) *keeper {
 	return &keeper{
 		config: c, book: b, store: store, metrics: m, log: log,
-		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{},
+		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
+		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{},
 	}
 }
 
@@ -60,9 +78,13 @@ func newKeeper(c RecommenderConfig, b *usage.Book, store checkpoints, m *recomme
 func (k *keeper) load(ctx context.Context) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		clear(k.waiting)
-		err := k.store.Load(ctx, func(key kube.CheckpointKey, c usage.Checkpoint) { k.waiting[key] = c })
+		clear(k.remembered)
+		err := errors.Join(
+			k.store.checkpoints.Load(ctx, func(key kube.CheckpointKey, c usage.Checkpoint) { k.waiting[key] = c }),
+			k.store.histories.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.remembered[w] = hs }),
+		)
 		if err == nil {
-			k.log.Info("Read the stored usage history", "checkpoints", len(k.waiting))
+			k.log.Info("Read the stored usage history", "checkpoints", len(k.waiting), "histories", len(k.remembered))
 			return nil
 		}
 		if ctx.Err() == nil {
@@ -79,6 +101,25 @@ func (k *keeper) load(ctx context.Context) error {
 // restore gives the book the stored history of autoscalers that are served. The one that governs a workload comes first:
 // what others have stored of the same workload is the same history.
 func (k *keeper) restore(ours []*cluster.Autoscaler) {
+	k.restoreCheckpoints(ours)
+	if len(k.remembered) == 0 {
+		return
+	}
+	for _, a := range ours { // what had no checkpoint
+		if !k.book.Extended(a.Target) {
+			continue
+		}
+		for _, h := range k.remembered[a.Target] {
+			if err := k.book.Recall(a.Target, h); err != nil {
+				k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
+					"autoscaler", a.Key.String(), "container", h.Container, "error", err)
+			}
+		}
+		delete(k.remembered, a.Target)
+	}
+}
+
+func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
 	if len(k.waiting) == 0 {
 		return
 	}
@@ -107,15 +148,28 @@ func (k *keeper) restore(ours []*cluster.Autoscaler) {
 		if _, done := k.saved[ref]; done {
 			continue
 		}
+		c.History = k.recollect(ref)
 		err := k.book.Restore(a.Target, key.Container, c)
 		if err != nil {
 			k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
 				"autoscaler", key.Autoscaler.String(), "container", key.Container, "error", err)
 		}
-		if err == nil || errors.Is(err, usage.ErrExtra) {
+		if err == nil || errors.Is(err, usage.ErrExtra) || errors.Is(err, usage.ErrHistory) {
 			k.saved[ref] = c.Updated
 		}
 	}
+}
+
+// recollect takes what is remembered of a container out of what was read, if a profile asks for it.
+func (k *keeper) recollect(ref usage.Ref) usage.History {
+	hs := k.remembered[ref.Workload]
+	i := slices.IndexFunc(hs, func(h usage.History) bool { return h.Container == ref.Container })
+	if i < 0 || !k.book.Extended(ref.Workload) {
+		return usage.History{}
+	}
+	h := hs[i]
+	k.remembered[ref.Workload] = slices.Delete(hs, i, i+1)
+	return h
 }
 
 // save stores the history that has changed, the longest unsaved first, for as long as the budget of a pass lasts.
@@ -128,8 +182,19 @@ func (k *keeper) save(ctx context.Context, now time.Time, ours []*cluster.Autosc
 		if m := s.Seen(cluster.Memory); m.Count > seen.Count {
 			seen = m
 		}
-		return now.Sub(last) >= min(seen.Last.Sub(seen.First)/unsavedShare, longestUnsaved)
+		if share := seen.Last.Sub(seen.First) / unsavedShare; share < longestUnsaved {
+			return now.Sub(last) >= share
+		}
+		w := s.Workload()
+		return turn(w, now) > turn(w, last)
 	})
+}
+
+// turn numbers the ten minutes of a workload.
+func turn(w cluster.Workload, at time.Time) int64 {
+	phase := fnv.New32a()
+	_, _ = phase.Write([]byte(w.String()))
+	return (at.Unix() + int64(phase.Sum32())%int64(longestUnsaved/time.Second)) / int64(longestUnsaved/time.Second)
 }
 
 // flush stores everything that has changed, when the process ends.
@@ -153,20 +218,33 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	)
 	stored := map[usage.Ref]usage.Checkpoint{}
 	g.SetLimit(k.config.Workers)
-	for _, ref := range k.book.Pending(now) {
-		s := k.book.Series(ref.Workload, ref.Container)
-		if s == nil || !due(s, k.saved[ref]) {
+	for _, refs := range byWorkload(k.book.Pending(now)) {
+		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool { return !due(k.book.Series(r.Workload, r.Container), k.saved[r]) })
+		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
-		c, ok := k.book.Checkpoint(ref.Workload, ref.Container, now)
-		if !ok || ctx.Err() != nil {
-			continue
-		}
+		w := refs[0].Workload
+		hs := k.book.Histories(w, now)
+		cs := make([]usage.Checkpoint, 0, len(refs))
+		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
+			c, ok := k.book.Checkpoint(w, r.Container, now)
+			if ok {
+				cs = append(cs, c)
+			}
+			return !ok
+		})
 		g.Go(func() error {
-			if k.store1(ctx, ref, c, owners[ref.Workload]) {
-				mu.Lock()
-				stored[ref] = c
-				mu.Unlock()
+			apart := k.storeHistories(ctx, w, hs)
+			for i, ref := range refs {
+				c := cs[i]
+				if c.History = (usage.History{}); !apart {
+					c = cs[i].Carry()
+				}
+				if k.store1(ctx, ref, c, owners[w]) {
+					mu.Lock()
+					stored[ref] = cs[i]
+					mu.Unlock()
+				}
 			}
 			return nil
 		})
@@ -178,6 +256,47 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	}
 }
 
+// byWorkload puts the containers of a workload together. Workloads stand in the order of their first.
+func byWorkload(refs []usage.Ref) [][]usage.Ref {
+	at := map[cluster.Workload]int{}
+	var out [][]usage.Ref
+	for _, r := range refs {
+		i, ok := at[r.Workload]
+		if !ok {
+			i = len(out)
+			at[r.Workload] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], r)
+	}
+	return out
+}
+
+// storeHistories stores what the profile of a workload remembers, if that has changed, and returns whether it is stored. It
+// comes before the checkpoints: an OOM kill that these know of is one that the profile has been told of. What cannot be
+// stored by itself, the checkpoints carry.
+func (k *keeper) storeHistories(ctx context.Context, w cluster.Workload, hs []usage.History) bool {
+	if len(hs) == 0 {
+		return true
+	}
+	wrote, err := k.store.histories.Write(ctx, w, hs)
+	switch {
+	case err == nil:
+		if wrote {
+			k.metrics.history.WithLabelValues("written").Inc()
+		}
+		return true
+	case ctx.Err() != nil:
+		k.metrics.history.WithLabelValues("postponed").Inc()
+	case errors.Is(err, kube.ErrUnsupported): // said where it was found out, once
+		k.metrics.history.WithLabelValues("carried").Inc()
+	default:
+		k.metrics.history.WithLabelValues("failed").Inc()
+		k.log.Warn("Cannot store what a profile remembers; the checkpoints carry it until that succeeds", "workload", w.String(), "error", err)
+	}
+	return false
+}
+
 // store1 writes one container's history for every autoscaler of ours that names its workload.
 func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, owners []*cluster.Autoscaler) bool {
 	wrote := false
@@ -185,7 +304,7 @@ func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, 
 		if p := a.Policy(ref.Container); p != nil && p.Off {
 			continue
 		}
-		err := k.store.Write(ctx, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}, c)
+		err := k.store.checkpoints.Write(ctx, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:
 			k.metrics.checkpoint.WithLabelValues("written").Inc()
@@ -210,9 +329,9 @@ func (k *keeper) forget(refs []usage.Ref) {
 	}
 }
 
-// collect deletes the checkpoints of autoscalers that do not exist any more, of whatever recommender, and of containers
+// collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of containers
 // whose history was forgotten.
-func (k *keeper) collect(ctx context.Context, now time.Time, all []*cluster.Autoscaler) {
+func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
 	if now.Sub(k.collected) < k.config.CheckpointsGC {
 		return
 	}
@@ -221,7 +340,7 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all []*cluster.Auto
 	for _, a := range all {
 		targets[a.Key] = a
 	}
-	n, err := k.store.Collect(ctx, func(key kube.CheckpointKey) bool {
+	n, err := k.store.checkpoints.Collect(ctx, func(key kube.CheckpointKey) bool {
 		a := targets[key.Autoscaler]
 		if a == nil {
 			return false
@@ -229,17 +348,40 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all []*cluster.Auto
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
 		return !k.gone[ref] || k.book.Series(a.Target, key.Container) != nil
 	})
-	if err != nil && ctx.Err() == nil {
-		k.log.Warn("Cannot remove orphaned checkpoints", "error", err)
+	needed := k.needed(all, ours)
+	m, historiesErr := k.store.histories.Collect(ctx, needed)
+	if err := errors.Join(err, historiesErr); err != nil && ctx.Err() == nil {
+		k.log.Warn("Cannot remove stored usage history that nobody needs", "error", err)
 		return
 	}
-	if n > 0 {
-		k.log.Info("Removed orphaned checkpoints", "number", n)
+	if n > 0 || m > 0 {
+		k.log.Info("Removed stored usage history that nobody needs", "checkpoints", n, "histories", m)
 	}
 	clear(k.gone)
 	for key := range k.waiting {
 		if targets[key.Autoscaler] == nil {
 			delete(k.waiting, key)
 		}
+	}
+	for w := range k.remembered {
+		if !needed(w) {
+			delete(k.remembered, w)
+		}
+	}
+}
+
+// needed returns which workloads' histories are needed: of those that an autoscaler of another recommender names we
+// cannot know; of ours, where the profile remembers something and the book still has a container.
+func (k *keeper) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
+	served := make(map[cluster.Workload]bool, len(all))
+	for _, a := range all {
+		served[a.Target] = false
+	}
+	for _, a := range ours {
+		served[a.Target] = true
+	}
+	return func(w cluster.Workload) bool {
+		is, named := served[w]
+		return named && (!is || k.book.Extended(w) && len(k.book.All(w)) > 0)
 	}
 }

@@ -98,8 +98,12 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			return ended(ctx, err)
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
-		store := kube.NewCheckpoints(clients, c.Common.watched(kube.Options{Log: p.log}))
-		r := newRecommender(*c, world, source, store, m, h, p.log)
+		o := c.Common.watched(kube.Options{Log: p.log})
+		histories, err := kube.NewHistories(clients, o)
+		if err != nil {
+			return err
+		}
+		r := newRecommender(*c, world, source, storage{kube.NewCheckpoints(clients, o), histories}, m, h, p.log)
 		if past != nil {
 			r.learnHistory(ctx, past, world, time.Now())
 		} else if err := r.keeper.load(ctx); err != nil {
@@ -145,7 +149,7 @@ func (r *recommender) end(ctx context.Context) {
 }
 
 // newRecommender returns a recommender that knows nothing yet.
-func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k checkpoints, m *recommenderMetrics, h *Health, log *slog.Logger) *recommender {
+func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storage, m *recommenderMetrics, h *Health, log *slog.Logger) *recommender {
 	book := usage.NewBook(c.Sizing.usage())
 	return &recommender{
 		config: c, profiles: newProfiles(&c), book: book,
@@ -215,7 +219,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.keeper.save(ctx, now, ours)
 	watch.step("MaintainCheckpoints")
 
-	r.keeper.collect(ctx, now, snapshot.Autoscalers)
+	r.keeper.collect(ctx, now, snapshot.Autoscalers, ours)
 	watch.step("GarbageCollect")
 
 	_, series := r.book.Size()

@@ -22,6 +22,7 @@ type recommenderMetrics struct {
 	responses  *prometheus.CounterVec
 	rejected   *prometheus.CounterVec
 	checkpoint *prometheus.CounterVec
+	history    *prometheus.CounterVec
 	requests   *prometheus.CounterVec   // to Prometheus
 	durations  *prometheus.HistogramVec // of requests to Prometheus
 	sources    *prometheus.CounterVec
@@ -53,6 +54,9 @@ func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
 		checkpoint: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "checkpoint_writes_total", Help: "Number of checkpoint writes, by outcome.",
 		}, []string{"outcome"}),
+		history: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of what sizing profiles remember of a workload, by outcome.",
+		}, []string{"outcome"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
 		}, []string{"code", "method"}),
@@ -65,7 +69,7 @@ func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
 		}, []string{"source"}),
 		quality: newQualityMetrics(reg),
 	}
-	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint)
+	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint, m.history)
 	return m
 }
 

@@ -36,6 +36,7 @@ type bench struct {
 	writes      int
 	stored      map[kube.CheckpointKey]usage.Checkpoint
 	storeWrites int
+	remembered  *benchHistories
 	loadErrs    int
 	statusErr   map[string]error // by autoscaler
 	mu          sync.Mutex       // several writers work at a time
@@ -46,6 +47,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{
 		t: t, config: c, known: true, use: map[string]cluster.Resources{},
 		written: map[cluster.Key][]kube.Condition{}, stored: map[kube.CheckpointKey]usage.Checkpoint{},
+		remembered: newBenchHistories(),
 	}
 }
 
@@ -100,6 +102,9 @@ func (b *bench) Load(_ context.Context, each func(kube.CheckpointKey, usage.Chec
 func (b *bench) Write(_ context.Context, k kube.CheckpointKey, c usage.Checkpoint) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(c.History.Data) > 0 {
+		b.t.Error("a checkpoint was to be stored with something that it has no room for")
+	}
 	b.stored[k] = c
 	b.storeWrites++
 	return nil
@@ -121,7 +126,7 @@ func (b *bench) run(d time.Duration) *recommender {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
-	r := newRecommender(b.config, b, b, b, newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	if err := r.keeper.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
