@@ -4,9 +4,9 @@
 package prom
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -216,27 +217,79 @@ func TestFailuresSayWhatWasAskedAndWhere(t *testing.T) {
 	}
 }
 
+// FuzzReply answers with anything. Nothing panics, an error says what was asked, and of what is read nothing comes to a
+// container that has been measured well but samples that can be.
 func FuzzReply(f *testing.F) {
-	f.Add([]byte(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"pod_name":"p","name":"c"},"values":[[1,"NaN"],[2,"-1"],[3,"+Inf"]]}]}}`))
+	matrix := func(labels string, values ...string) []byte {
+		points := make([]string, len(values))
+		for i, v := range values {
+			points[i] = fmt.Sprintf("[%d,%q]", 1e9+60*i, v)
+		}
+		return fmt.Appendf(nil, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":%s,"values":[%s]}]}}`, labels, strings.Join(points, ","))
+	}
+	const app = `{"namespace":"n","pod_name":"p","name":"c"}`
+	f.Add(matrix(app, "0", "1e-9", "9223372036854775807", "NaN", "-1", "+Inf", "-Inf", "1e400", "0x1p-2", "1_0", ""))
+	f.Add(matrix(`{"pod_name":"p","name":"c"}`, "0.1", "200000000"))
+	f.Add(matrix(`{"namespace":"n","pod_name":"p","name":"POD"}`, "0.1"))
+	f.Add(matrix(`{"namespace":"other","pod_name":"p","name":"c","\u0000":"\uffff"}`, "0.1"))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":` + app + `,"values":[[1e300,"1"],[-1e300,"1"],["x","1"],[null,null],[1]]}]}}`))
 	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"kubernetes_namespace":"n","kubernetes_pod_name":"p","pod_label_":"x"},"value":[1,"1"]}]}}`))
 	f.Add([]byte(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"histograms":[[1,{}]]}]}}`))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`))
+	f.Add([]byte(`{"status":"success","data":null}`))
+	f.Add([]byte(`{"status":"success","warnings":["w"],"data":{"resultType":"matrix","result":null}}`))
+	f.Add([]byte(`{"status":"error","errorType":"timeout","error":"query timed out"}`))
 	f.Add([]byte(`{"status":"error"}`))
+	f.Add([]byte(`<html>`))
+	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, reply []byte) {
-		c, err := New(config("http://prometheus.invalid"))
+		cfg := config("http://prometheus.invalid")
+		cfg.Length = time.Minute
+		cfg.Wrap = func(http.RoundTripper) http.RoundTripper { return canned(reply) }
+		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := c.config
-		cfg.Length = time.Minute
-		cfg.Wrap = func(http.RoundTripper) http.RoundTripper { return canned(reply) }
-		if c, err = New(cfg); err != nil {
-			t.Fatal(err)
-		}
+		now := time.Unix(1e9, 0)
+		w := cluster.Workload{Name: "w"}
 		book := usage.NewBook(usage.DefaultConfig())
-		book.Track(&cluster.Pod{Key: cluster.Key{Namespace: "n", Name: "p"}, Top: cluster.Workload{Name: "w"},
-			Containers: []cluster.Container{{Name: "c"}}})
-		_ = c.History(context.Background(), "n", time.Unix(1e9, 0), func(s usage.Sample) { book.Observe(s) })
-		_, _ = c.PodLabels(context.Background(), time.Unix(1e9, 0))
+		book.Tick(now)
+		book.Track(&cluster.Pod{Key: cluster.Key{Namespace: "n", Name: "p"}, Top: w, Containers: []cluster.Container{{Name: "c"}}})
+		good := usage.Sample{Pod: cluster.Key{Namespace: "n", Name: "p"}, Container: "c", At: now.Add(-time.Hour), CPU: 0.3, Memory: 2e8, Has: cluster.Both}
+		book.Observe(good)
+		known := func() []histogram.Checkpoint {
+			return []histogram.Checkpoint{book.Series(w, "c").CPU.Checkpoint(), book.Series(w, "c").Memory.Checkpoint()}
+		}
+		before := known()
+		read, taken := 0, cluster.Set(0)
+		err = c.History(t.Context(), "n", now, func(s usage.Sample) {
+			read++
+			if s.Pod.Namespace != "n" || s.Pod.Name == "" || s.Container == "" || s.Has.Empty() {
+				t.Errorf("a sample of nothing: %+v", s)
+			}
+			accepted := book.Observe(s)
+			taken |= accepted
+			if accepted.Has(cluster.CPU) && !(s.CPU >= 0 && s.CPU <= 1e5) || accepted.Has(cluster.Memory) && !(s.Memory >= 1 && s.Memory <= 1e14) {
+				t.Errorf("%+v was accepted", s)
+			}
+		})
+		if err != nil && !strings.Contains(err.Error(), "history of namespace n from 2001-09-09T") {
+			t.Errorf("the error does not say what was asked: %v", err)
+		}
+		after := book.Series(w, "c")
+		if taken.Empty() {
+			if diff := cmp.Diff(before, known()); diff != "" && read == 0 {
+				t.Errorf("nothing was read, and yet history changed:\n%s", diff)
+			}
+		}
+		for _, h := range []*histogram.Histogram{&after.CPU, &after.Memory} {
+			if p := h.Percentile(0.9); math.IsNaN(p) || math.IsInf(p, 0) || p <= 0 {
+				t.Errorf("a percentile is %v", p)
+			}
+		}
+		if _, err = c.PodLabels(t.Context(), now); err != nil && !strings.Contains(err.Error(), "read the labels of pods") {
+			t.Errorf("the error does not say what was asked: %v", err)
+		}
 	})
 }
 
