@@ -3,6 +3,8 @@
 
 package cluster
 
+import "slices"
+
 // LimitRange is what the LimitRange objects of one namespace demand together: the lowest maximum, the
 // highest minimum and the last default of each type. The zero value demands nothing.
 type LimitRange struct {
@@ -26,4 +28,16 @@ type Node struct {
 	Allocatable Resources
 	Ready       bool
 	Cordoned    bool
+	Tainted     bool     // only pods that tolerate something may run here
+	Labels      []string // "key=value", sorted
+}
+
+// Matches reports whether a node has all labels of a selector, each as "key=value".
+func (n *Node) Matches(selector []string) bool {
+	for _, label := range selector {
+		if _, ok := slices.BinarySearch(n.Labels, label); !ok {
+			return false
+		}
+	}
+	return true
 }

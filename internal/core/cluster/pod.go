@@ -33,10 +33,22 @@ type Pod struct {
 	Ready         bool
 	Deleting      bool
 	Unschedulable bool    // the scheduler has found no node for it
+	Place         Place   // which nodes may take it
 	Resize        *Resize // nil when no resize is under way
 	Observed      string  // annotation vpaObservedContainers, verbatim; "" when absent
 	Containers    []Container
 }
+
+// A Place says which nodes may take a pod: it names a node selector, by its place in the list of all there are. The pods
+// that most clusters have many of have one of a few.
+type Place uint16
+
+// The places that are always there.
+const (
+	Anywhere  Place = iota // any node without a taint
+	Somewhere              // it is not simple to tell: by an affinity, say
+	Selected               // the first selector of the list
+)
 
 // QoS is a pod's quality-of-service class. It may not change by a resize.
 type QoS uint8

@@ -18,7 +18,7 @@ import (
 //
 //	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
 //
-// The busy hours are given, or found: the fewest hours of the day that hold a share of its load. Memory is sized by
+// The share of the node is applied by Workload, which is told the node (Params.MostMillicores). The busy hours are given, or found: the fewest hours of the day that hold a share of its load. Memory is sized by
 // Adaptive.
 func BusyHours(p BusyParams) Estimator {
 	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}}
@@ -26,16 +26,26 @@ func BusyHours(p BusyParams) Estimator {
 
 // BusyParams are the parameters of BusyHours.
 type BusyParams struct {
-	Percentile float64       // of the samples within the busy hours, as a share
-	Factor     float64       // k
-	Share      float64       // of the day's load that the busy hours hold, when they are found
-	Hours      Hours         // the busy hours, when they are given
-	HalfLife   time.Duration // of what is remembered
-	Most       int64         // millicores: a share of the smallest eligible node; 0: no bound
+	Percentile float64        // of the samples within the busy hours, as a share
+	Factor     float64        // k
+	Share      float64        // of the day's load that the busy hours hold, when they are found
+	Hours      Hours          // the busy hours, when they are given
+	Zone       *time.Location // where the given hours are read off the clock, with daylight saving; nil is UTC
+	HalfLife   time.Duration  // of what is remembered
+	Most       int64          // millicores; 0: no bound
+	MostOfNode float64        // a share of the smallest node that the pods may run on; 0: no bound (Profile.MostOfNode)
 	Memory     MemoryRule
 }
 
-// Hours is a set of hours of the day, UTC: bit h is the hour from h o'clock on. The zero value is none.
+// busy reports whether a time is within the given hours.
+func (p *BusyParams) busy(at time.Time) bool {
+	if p.Zone == nil {
+		return p.Hours.Has(at.UTC().Hour())
+	}
+	return p.Hours.Has(at.In(p.Zone).Hour())
+}
+
+// Hours is a set of hours of the day: bit h is the hour from h o'clock on. The zero value is none.
 type Hours uint32
 
 // WholeDay is every hour.
@@ -66,12 +76,12 @@ type Busy struct {
 	cpu  series.Weights // samples within the busy hours
 	load [24]float64    // decaying, of each hour of the day
 	day  int64          // that the load was last decayed on
-	busy Hours          // as found for today
+	busy Hours          // as found for today, UTC
 }
 
 // Extend returns what BusyHours needs to remember of a container (usage.Book.Extend).
 func (b *busyHours) Extend() usage.Extension {
-	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p, busy: b.p.Hours}
+	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p}
 }
 
 func (b *busyHours) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
@@ -114,9 +124,18 @@ func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
 		m.day = d
 	}
 	m.load[hour] += s.CPU
-	if m.busy == 0 || m.busy.Has(hour) || m.cpu.Percentile(1) == 0 {
+	if m.counts(s.At, hour) || m.cpu.Percentile(1) == 0 {
 		m.cpu.Observe(int(now/3600), s.CPU, m.p.HalfLife.Hours())
 	}
+}
+
+// counts reports whether a sample of a time, in an hour of the day (UTC), is of the busy hours: those given, or those found,
+// which before the end of the first day are all.
+func (m *Busy) counts(at time.Time, hour int) bool {
+	if m.p.Hours != 0 {
+		return m.p.busy(at)
+	}
+	return m.busy == 0 || m.busy.Has(hour)
 }
 
 // busiest returns the fewest hours that hold a share of the load: those with the most, and of equals the earlier.

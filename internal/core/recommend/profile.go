@@ -17,6 +17,10 @@ type Profile struct {
 	Params
 	Estimator
 
+	// MostOfNode bounds the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
+	// Params.MostMillicores). 0: no bound.
+	MostOfNode float64
+
 	// Mode is how the profile is meant to be applied; autoscalers may say otherwise. A backtest assumes it.
 	Mode cluster.Mode
 
@@ -61,36 +65,16 @@ var builtins = []func() Profile{
 		return BusyHoursProfile("busy-hours", "CPU by the p99 of the busy hours × 1.3; memory as balanced", Busiest())
 	},
 	func() Profile {
-		p := lowFloors()
-		e := &ensemble{Autopilot()}
-		return Profile{
-			Name: "autopilot", About: "Autopilot's choice among models by cost (EuroSys 2020)",
-			Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate,
-		}
+		return EnsembleProfile("autopilot", "Autopilot's choice among models by cost (EuroSys 2020)", Autopilot())
 	},
 	func() Profile {
-		p := lowFloors()
-		t := &timeOfDay{SeasonParams{Days: 14, Margin: 0.15, Jitter: 1, Recent: 6, Ahead: 4}}
-		return Profile{
-			Name: "time-of-day", About: "1.15 × the most around this hour of earlier days or weeks, where usage repeats",
-			Params: p, Estimator: t, Extend: t.Extend, Mode: cluster.InPlaceOrRecreate,
-		}
+		return TimeOfDayProfile("time-of-day", "1.15 × the most around this hour of earlier days or weeks, where usage repeats", Season())
 	},
 	func() Profile {
-		p := lowFloors()
-		l := &loadPercentile{LoadParams{Percentile: 0.95, HalfLife: 12 * time.Hour, Margin: 0.15, Days: 7}}
-		return Profile{
-			Name: "autopilot-window", About: "Autopilot's moving windows: CPU p95 of load, memory the most of 7 days",
-			Params: p, Estimator: l, Extend: l.Extend, Mode: cluster.InPlaceOrRecreate,
-		}
+		return LoadProfile("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory the most of 7 days", MovingWindow())
 	},
 	func() Profile {
-		p := lowFloors()
-		w := &windowMax{days: 7, margin: 0.15}
-		return Profile{
-			Name: "window-max", About: "1.15 × the most of 7 days, as many tools do",
-			Params: p, Estimator: w, Extend: w.Extend, Mode: cluster.InPlaceOrRecreate,
-		}
+		return WindowProfile("window-max", "1.15 × the most of 7 days, as many tools do", 7, 0.15)
 	},
 }
 
@@ -109,12 +93,50 @@ func Autopilot() EnsembleParams {
 	}
 }
 
+// Season returns the parameters of the time-of-day profile.
+func Season() SeasonParams {
+	return SeasonParams{Days: 14, Margin: 0.15, Jitter: 1, Recent: 6, Ahead: 4}
+}
+
+// MovingWindow returns the parameters of the autopilot-window profile.
+func MovingWindow() LoadParams {
+	return LoadParams{Percentile: 0.95, HalfLife: 12 * time.Hour, Margin: 0.15, Days: 7}
+}
+
 // Busiest returns the parameters of the busy-hours profile: criticality 1 of 3.
 func Busiest() BusyParams {
 	return BusyParams{
-		Percentile: 0.99, Factor: 1.3, Share: 0.8, HalfLife: 7 * 24 * time.Hour,
+		Percentile: 0.99, Factor: 1.3, Share: 0.8, HalfLife: 7 * 24 * time.Hour, MostOfNode: 0.25,
 		Memory: Balanced().Memory,
 	}
+}
+
+// extended returns a profile whose estimator remembers something, meant for changes in place.
+func extended(name, about string, e interface {
+	Estimator
+	Extend() usage.Extension
+}) Profile {
+	return Profile{Name: name, About: about, Params: lowFloors(), Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
+}
+
+// EnsembleProfile returns a profile that sizes by Ensemble.
+func EnsembleProfile(name, about string, p EnsembleParams) Profile {
+	return extended(name, about, &ensemble{p})
+}
+
+// TimeOfDayProfile returns a profile that sizes by TimeOfDay.
+func TimeOfDayProfile(name, about string, p SeasonParams) Profile {
+	return extended(name, about, &timeOfDay{p})
+}
+
+// LoadProfile returns a profile that sizes by LoadPercentile.
+func LoadProfile(name, about string, p LoadParams) Profile {
+	return extended(name, about, &loadPercentile{p})
+}
+
+// WindowProfile returns a profile that sizes by WindowMax.
+func WindowProfile(name, about string, days int, margin float64) Profile {
+	return extended(name, about, &windowMax{days, margin})
 }
 
 // DefaultProfile returns a profile that sizes by Default, with parameters of its own.
@@ -128,15 +150,14 @@ func DefaultProfile(name, about string, p Params) Profile {
 
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
-	e := &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}}
-	return Profile{Name: name, About: about, Params: lowFloors(), Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
+	p := extended(name, about, &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}})
+	p.MostOfNode = b.MostOfNode
+	return p
 }
 
 // AdaptiveProfile returns a profile that sizes by Adaptive.
 func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
-	p := lowFloors()
-	e := &adaptive{a}
-	return Profile{Name: name, About: about, Params: p, Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
+	return extended(name, about, &adaptive{a})
 }
 
 // Balanced is meant for most workloads. How the numbers were found is told in docs/backtest.md.

@@ -36,6 +36,7 @@ type Params struct {
 	RoundMillicores  int64         // --round-cpu-millicores: round up to a multiple
 	RoundBytes       int64         // --round-memory-bytes
 	Humanize         bool          // --humanize-memory: two decimals of the largest unit
+	MostMillicores   int64         // of CPU, for each container; 0: no bound
 	WeightByRequest  bool          // a CPU sample weighs what the container requested then, as upstream had it until 1.3
 }
 
@@ -98,7 +99,7 @@ func Workload(p Params, est Estimator, book *usage.Book, a *cluster.Autoscaler, 
 			continue
 		}
 		controls := a.Policy(s.Container()).Controls()
-		e := est.Estimate(s, floor, now)
+		e := p.bounded(est.Estimate(s, floor, now), floor)
 		e.Lower = p.Round(e.Lower.Only(controls))
 		e.Target = p.Round(e.Target.Only(controls))
 		e.Upper = p.Round(e.Upper.Only(controls))
@@ -107,6 +108,16 @@ func Workload(p Params, est Estimator, book *usage.Book, a *cluster.Autoscaler, 
 		}
 	}
 	return advice
+}
+
+// bounded returns an estimate that gives no more than the most, unless the floor is more.
+func (p Params) bounded(e cluster.Estimate, floor cluster.Resources) cluster.Estimate {
+	if p.MostMillicores == 0 || !e.Target.Has.Has(cluster.CPU) {
+		return e
+	}
+	most := max(p.MostMillicores, floor.CPU)
+	e.Lower.CPU, e.Target.CPU, e.Upper.CPU = min(e.Lower.CPU, most), min(e.Target.CPU, most), min(e.Upper.CPU, most)
+	return e
 }
 
 func sized(a *cluster.Autoscaler, s *usage.Series) bool {

@@ -24,6 +24,7 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		UID:        uid,
 		Controller: controllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:       in.String(p.Spec.NodeName),
+		Place:      in.place(&p.Spec),
 		Created:    utc(p.CreationTimestamp),
 		Phase:      phase(p.Status.Phase),
 		QoS:        qos(p.Status.QOSClass),

@@ -215,6 +215,9 @@ func (w *World) Nodes() []cluster.Node {
 	return out
 }
 
+// Selectors returns the node selectors that pods have: that of a pod of place p is number p − cluster.Selected.
+func (w *World) Selectors() [][]string { return w.in.Selectors() }
+
 // MemoryEvictions returns the containers whose use of memory made the kubelet evict their pods, as long as the API
 // server remembers (an hour, usually), oldest first. The same ones come again each time.
 func (w *World) MemoryEvictions() []usage.OOM {

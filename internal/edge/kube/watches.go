@@ -45,7 +45,7 @@ func (w *World) addFeeds() {
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {
-		addFeed(w, typed("nodes", core.Nodes(), projectNode), &w.nodes)
+		addFeed(w, typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projectNode(n, w.in) }), &w.nodes)
 	}
 }
 

@@ -1,0 +1,77 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"math"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Nodes answers how small the smallest node is that pods may run on.
+type Nodes struct {
+	all       []cluster.Node
+	byName    map[string]*cluster.Node
+	selectors [][]string
+	least     map[cluster.Place]int64 // millicores of the smallest without taint
+}
+
+// NewNodes returns the nodes that can run pods, which are those that are ready and not cordoned, and the selectors of pods,
+// from cluster.Selected on.
+func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
+	n := &Nodes{byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
+	for i := range all {
+		if all[i].Ready && !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
+			n.all = append(n.all, all[i])
+		}
+	}
+	for i := range n.all {
+		n.byName[n.all[i].Name] = &n.all[i]
+	}
+	return n
+}
+
+// Smallest returns the CPU of the smallest node that any of the pods may run on, in millicores, or 0 when there are no live
+// pods, or no nodes for them: the one it is on, and one without taint that its node selector allows. Tolerations are not
+// looked at. Of a pod with a required node affinity only the node that it is on is known to be one.
+func (n *Nodes) Smallest(pods []*cluster.Pod) int64 {
+	least := int64(math.MaxInt64)
+	for _, p := range pods {
+		if !p.Live() {
+			continue
+		}
+		least = min(least, n.open(p.Place))
+		if on := n.byName[p.Node]; on != nil {
+			least = min(least, on.Allocatable.CPU)
+		}
+	}
+	if least == math.MaxInt64 {
+		return 0
+	}
+	return least
+}
+
+// open returns the CPU of the smallest node without taint that a place allows.
+func (n *Nodes) open(place cluster.Place) int64 {
+	least, known := n.least[place]
+	if known {
+		return least
+	}
+	least = math.MaxInt64
+	var selector []string
+	if place >= cluster.Selected {
+		if i := int(place - cluster.Selected); i < len(n.selectors) {
+			selector = n.selectors[i]
+		} else {
+			place = cluster.Somewhere // it has come since
+		}
+	}
+	for i := range n.all {
+		if c := &n.all[i]; place != cluster.Somewhere && !c.Tainted && c.Matches(selector) {
+			least = min(least, c.Allocatable.CPU)
+		}
+	}
+	n.least[place] = least
+	return least
+}

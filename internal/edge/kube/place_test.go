@@ -1,0 +1,59 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func TestWhereAPodMayRunIsReadFromItsSpec(t *testing.T) {
+	in := new(Interner)
+	place := func(selector map[string]string, a *corev1.NodeAffinity) cluster.Place {
+		p := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: selector, Affinity: &corev1.Affinity{NodeAffinity: a}}}
+		return ProjectPod(p, in).Place
+	}
+	small := place(map[string]string{"pool": "small", "arch": "arm64"}, nil)
+	large := place(map[string]string{"pool": "large"}, &corev1.NodeAffinity{}) // an affinity that requires nothing
+	again := place(map[string]string{"arch": "arm64", "pool": "small"}, nil)
+	if small != cluster.Selected || large != cluster.Selected+1 || again != small {
+		t.Errorf("places %d, %d and %d", small, large, again)
+	}
+	if diff := cmp.Diff([][]string{{"arch=arm64", "pool=small"}, {"pool=large"}}, in.Selectors()); diff != "" {
+		t.Error(diff)
+	}
+	if got := place(nil, nil); got != cluster.Anywhere {
+		t.Errorf("without a selector: %d", got)
+	}
+	required := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: new(corev1.NodeSelector)}
+	if got := place(map[string]string{"pool": "small"}, required); got != cluster.Somewhere {
+		t.Errorf("with a required affinity: %d", got)
+	}
+	if got := ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}}, nil).Place; got != cluster.Somewhere {
+		t.Errorf("without an interner: %d", got)
+	}
+}
+
+func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
+	node := func(effect corev1.TaintEffect) cluster.Node {
+		return projectNode(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "small", "arch": "arm64"}},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: effect}}},
+		}, nil)
+	}
+	if n := node(corev1.TaintEffectNoSchedule); !n.Tainted || !n.Matches([]string{"arch=arm64", "pool=small"}) || n.Matches([]string{"pool=large"}) {
+		t.Errorf("%+v", n)
+	}
+	if n := node(corev1.TaintEffectNoExecute); !n.Tainted {
+		t.Errorf("%+v", n)
+	}
+	if n := node(corev1.TaintEffectPreferNoSchedule); n.Tainted {
+		t.Errorf("%+v", n)
+	}
+}
