@@ -149,7 +149,7 @@ func FuzzReview(f *testing.F) {
 	}
 	a := boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)}), 2)
 	var j journal
-	h := handler(remember(a), Options{Gates: Gates{CPUStartupBoost: true}})
+	h := handler(remember(a), Options{Gates: allGates})
 	h.log = j.logger()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		status, reply := post(h, "application/json", body)
