@@ -225,7 +225,7 @@ func TestAKillBetweenTheTwoWritesLosesNothing(t *testing.T) {
 					b.autoscale("web", web).Recommender = name
 					b.run(26*time.Hour + 7*time.Minute)
 					early := &bench{stored: maps.Clone(b.stored), remembered: &benchHistories{stored: maps.Clone(b.remembered.stored)}}
-					had := b.run(21 * time.Minute).book.Series(web, "app").Seen(cluster.CPU).Count
+					had := b.run(21*time.Minute).book.Series(web, "app").Seen(cluster.CPU).Count
 					before := *b.advice("web", "app")
 					cut(b, early)
 					r := b.run(2 * time.Second)

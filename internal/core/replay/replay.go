@@ -18,7 +18,10 @@ import (
 type Rules struct {
 	Usage  usage.Config
 	Budget plan.Budget
-	Mode   cluster.Mode // InPlaceOrRecreate or Recreate
+	Mode   cluster.Mode // InPlaceOrRecreate or Recreate; Off changes no request
+
+	// Advised is told what is recommended, as often as the recommender would decide. Nil when nobody wants to know.
+	Advised func(now time.Time, advice []cluster.Advice)
 }
 
 // RulesFor returns upstream's thresholds, and the mode a profile is meant for. The number of replicas is not in a trace,
@@ -145,6 +148,9 @@ func (r *run) decide(at int64) {
 	now := time.Unix(at, 0).UTC()
 	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
 	advice = policy.Cap(r.a, advice, cluster.Resources{})
+	if r.rules.Advised != nil {
+		r.rules.Advised(now, advice)
+	}
 	if !slices.Equal(advice, r.a.Advice) {
 		r.a.Advice = advice
 		r.idle = time.Time{}
