@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="About",type="string",JSONPath=".spec.about"
 // +kubebuilder:printcolumn:name="OOM Budget",type="number",JSONPath=".spec.memory.oomBudget"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot', 'autopilot-window', 'time-of-day', 'window-max'])",message="metadata.name is that of a built-in profile, which cannot be replaced: choose another name, and name the built-in one in spec.base"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot', 'time-of-day', 'autopilot-window', 'window-max'])",message="metadata.name is that of a built-in profile, which cannot be replaced: choose another name, and name the built-in one in spec.base"
 type SizingProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -93,7 +93,7 @@ type SizingProfileSpec struct {
 
 // Base names a built-in profile.
 //
-// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot;autopilot-window;time-of-day;window-max
+// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot;time-of-day;autopilot-window;window-max
 type Base string
 
 // Duration is a length of time such as 90m, 12h or 1h30m.
@@ -121,8 +121,10 @@ type Floors struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuLowerPercentile) || !has(self.cpuPercentile) || self.cpuLowerPercentile <= self.cpuPercentile",message="cpuLowerPercentile must not be above cpuPercentile"
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuUpperPercentile) || !has(self.cpuPercentile) || self.cpuUpperPercentile >= self.cpuPercentile",message="cpuUpperPercentile must not be below cpuPercentile"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuLowerPercentile) || !has(self.cpuUpperPercentile) || self.cpuLowerPercentile <= self.cpuUpperPercentile",message="cpuLowerPercentile must not be above cpuUpperPercentile"
 // +kubebuilder:validation:XValidation:rule="!has(self.memoryLowerPercentile) || !has(self.memoryPercentile) || self.memoryLowerPercentile <= self.memoryPercentile",message="memoryLowerPercentile must not be above memoryPercentile"
 // +kubebuilder:validation:XValidation:rule="!has(self.memoryUpperPercentile) || !has(self.memoryPercentile) || self.memoryUpperPercentile >= self.memoryPercentile",message="memoryUpperPercentile must not be below memoryPercentile"
+// +kubebuilder:validation:XValidation:rule="!has(self.memoryLowerPercentile) || !has(self.memoryUpperPercentile) || self.memoryLowerPercentile <= self.memoryUpperPercentile",message="memoryLowerPercentile must not be above memoryUpperPercentile"
 type Histogram struct {
 	// margin is added on top of usage: 0.15 is 15 %.
 	// +optional

@@ -66,6 +66,7 @@ type MemoryRule struct {
 type CPURule struct {
 	Window, Recent time.Duration
 	Factor         float64 // m
+	Shortfall      float64 // the share of the core-seconds used that may lie above the request; 0: m is not calibrated
 	Scale          float64 // η
 	Add            float64 // a, cores
 	RecentFactor   float64 // of the peak of the recent past, the least that is given

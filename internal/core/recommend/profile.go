@@ -74,7 +74,8 @@ var builtins = []func() Profile{
 		return LoadProfile("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory the most of 7 days", MovingWindow())
 	},
 	func() Profile {
-		return WindowProfile("window-max", "1.15 × the most of 7 days, as many tools do", 7, 0.15)
+		days, margin := PlainWindow()
+		return WindowProfile("window-max", "1.15 × the most of 7 days, as many tools do", days, margin)
 	},
 }
 
@@ -102,6 +103,9 @@ func Season() SeasonParams {
 func MovingWindow() LoadParams {
 	return LoadParams{Percentile: 0.95, HalfLife: 12 * time.Hour, Margin: 0.15, Days: 7}
 }
+
+// PlainWindow returns the parameters of the window-max profile.
+func PlainWindow() (days int, margin float64) { return 7, 0.15 }
 
 // Busiest returns the parameters of the busy-hours profile: criticality 1 of 3.
 func Busiest() BusyParams {

@@ -2,98 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package profile reads SizingProfiles: how containers are sized, as a user writes it down. It checks what is written and
-// translates it into a recommend.Profile; it sizes nothing.
+// translates it into a recommend.Profile; it sizes nothing. Files and objects of the cluster are read alike.
 package profile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
+	_ "time/tzdata" // the image has no database of time zones
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/recommend"
 )
-
-// The version and kind of what is read.
-const (
-	APIVersion = "podfit.dev/v1alpha1"
-	Kind       = "SizingProfile"
-)
-
-// How far a profile may look back: so far that what is remembered of a container stays within 1.5 KiB.
-const (
-	mostDays   = 21
-	mostWindow = 72 * time.Hour
-)
-
-// manifest is a SizingProfile as it is written. A field that is not there is as in the base.
-type manifest struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name        string            `json:"name"`
-		Labels      map[string]string `json:"labels"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec spec `json:"spec"`
-}
-
-type spec struct {
-	Base      string    `json:"base"`  // a built-in profile; balanced when not given
-	About     string    `json:"about"` // one line for reports
-	Histogram histogram `json:"histogram"`
-	Memory    memory    `json:"memory"`
-	CPU       cpu       `json:"cpu"`
-	BusyHours busy      `json:"busyHours"`
-}
-
-// histogram is for profiles based on default.
-type histogram struct {
-	Margin           *float64 `json:"margin"`
-	CPUPercentile    *float64 `json:"cpuPercentile"`
-	MemoryPercentile *float64 `json:"memoryPercentile"`
-	FloorMillicores  *float64 `json:"floorMillicores"`
-	FloorMiB         *float64 `json:"floorMiB"`
-}
-
-// memory is for profiles based on balanced, cost, critical and busy-hours.
-type memory struct {
-	OOMBudget   *float64 `json:"oomBudget"` // the share of days that may see memory above the request
-	Margin      *float64 `json:"margin"`    // instead of the one that suits the budget
-	Days        *float64 `json:"days"`
-	LongDays    *float64 `json:"longDays"`
-	LowHours    *bool    `json:"lowHours"` // whether a day may have two levels
-	GrowBy      *float64 `json:"growBy"`
-	ShrinkBy    *float64 `json:"shrinkBy"`
-	ShrinkAfter *string  `json:"shrinkAfter"`
-	FloorMiB    *float64 `json:"floorMiB"`
-}
-
-// cpu is for profiles based on balanced, cost and critical.
-type cpu struct {
-	Window          *string  `json:"window"`
-	Factor          *float64 `json:"factor"`
-	AddMillicores   *float64 `json:"addMillicores"`
-	LowHours        *bool    `json:"lowHours"`
-	ShrinkBy        *float64 `json:"shrinkBy"`
-	ShrinkAfter     *string  `json:"shrinkAfter"`
-	FloorMillicores *float64 `json:"floorMillicores"`
-}
-
-// busy is for profiles based on busy-hours.
-type busy struct {
-	From           *float64 `json:"from"` // o'clock
-	To             *float64 `json:"to"`
-	UTCOffset      *float64 `json:"utcOffset"` // hours
-	Percentile     *float64 `json:"percentile"`
-	Criticality    *float64 `json:"criticality"`
-	MostMillicores *float64 `json:"mostMillicores"`
-}
 
 // ReadFile reads the SizingProfile in a file.
 func ReadFile(path string) (recommend.Profile, error) {
@@ -110,25 +38,39 @@ func ReadFile(path string) (recommend.Profile, error) {
 
 // Parse reads a SizingProfile in YAML or JSON. All that is wrong with it is in the error.
 func Parse(data []byte) (recommend.Profile, error) {
-	var m manifest
-	if err := yaml.UnmarshalStrict(data, &m); err != nil {
-		return recommend.Profile{}, fmt.Errorf("not a SizingProfile: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "))
+	var o v1alpha1.SizingProfile
+	if err := yaml.UnmarshalStrict(data, &o); err != nil {
+		return recommend.Profile{}, unreadable(err)
 	}
+	version := v1alpha1.GroupVersion().String()
 	switch {
-	case m.APIVersion != APIVersion || m.Kind != Kind:
-		return recommend.Profile{}, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", m.APIVersion, m.Kind, APIVersion, Kind)
-	case m.Metadata.Name == "":
+	case o.APIVersion != version || o.Kind != v1alpha1.KindSizingProfile:
+		return recommend.Profile{}, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", o.APIVersion, o.Kind, version, v1alpha1.KindSizingProfile)
+	case o.Name == "":
 		return recommend.Profile{}, errors.New("metadata.name is missing")
 	}
-	if _, taken := recommend.Builtin(m.Metadata.Name); taken {
-		return recommend.Profile{}, fmt.Errorf("metadata.name is %s, which is built in", m.Metadata.Name)
+	if _, taken := recommend.Builtin(o.Name); taken {
+		return recommend.Profile{}, fmt.Errorf("metadata.name is %s, which is built in and cannot be replaced: choose another name, and name it in spec.base", o.Name)
 	}
 	c := &checker{}
-	p := m.Spec.profile(m.Metadata.Name, c)
+	p := profileOf(o.Name, &o.Spec, c)
 	if len(c.problems) > 0 {
 		return recommend.Profile{}, errors.New(strings.Join(c.problems, "; "))
 	}
 	return p, nil
+}
+
+// unreadable says what cannot be decoded in the words of the one who wrote it.
+func unreadable(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) || wrong.Field == "" {
+		return fmt.Errorf("not a SizingProfile: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "))
+	}
+	value, isNumber := strings.CutPrefix(wrong.Value, "number ")
+	if kind := wrong.Type.Kind().String(); isNumber && strings.HasPrefix(kind, "int") {
+		return fmt.Errorf("%s is %s; it must be a whole number", wrong.Field, value)
+	}
+	return fmt.Errorf("%s is a %s; that cannot be", wrong.Field, value)
 }
 
 // checker gathers what is wrong.
@@ -150,114 +92,206 @@ func (c *checker) number(path string, v *float64, least, most float64, to *float
 }
 
 // whole is number for whole numbers.
-func (c *checker) whole(path string, v *float64, least, most int, to *int) {
-	f := float64(*to)
-	c.number(path, v, float64(least), float64(most), &f)
-	if f != math.Trunc(f) {
-		c.wrong("spec.%s is %g; it must be a whole number", path, f)
+func (c *checker) whole(path string, v *int32, least, most int, to *int) {
+	switch {
+	case v == nil:
+	case int(*v) < least || int(*v) > most:
+		c.wrong("spec.%s is %d; it must be between %d and %d", path, *v, least, most)
+	default:
+		*to = int(*v)
 	}
-	*to = int(f)
 }
 
-func (c *checker) duration(path string, v *string, least, most time.Duration, to *time.Duration) {
+var durations = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s))+$`)
+
+func (c *checker) duration(path string, v *v1alpha1.Duration, least, most time.Duration, to *time.Duration) {
 	if v == nil {
 		return
 	}
-	switch d, err := time.ParseDuration(*v); {
-	case err != nil:
+	switch d, err := time.ParseDuration(string(*v)); {
+	case err != nil || !durations.MatchString(string(*v)) || len(*v) > 24:
 		c.wrong("spec.%s is %q; it must be a duration like 12h or 90m", path, *v)
 	case d < least || d > most:
-		c.wrong("spec.%s is %s; it must be between %s and %s", path, d, least, most)
+		c.wrong("spec.%s is %s; it must be between %s and %s", path, d, short(least), short(most))
 	default:
 		*to = d
 	}
 }
 
-// unused complains about a part that the base has no use for.
-func (c *checker) unused(base, part string, given bool) {
-	if given {
-		c.wrong("spec.%s has no meaning for a profile based on %s", part, base)
+// short returns a duration of whole hours as a user writes it.
+func short(d time.Duration) string {
+	if d == 0 {
+		return "0s"
 	}
+	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-var bases = []string{"default", "balanced", "cost", "critical", "busy-hours"}
+const day = 24 * time.Hour
 
-func (s *spec) profile(name string, c *checker) recommend.Profile {
-	base := s.Base
+// profileOf returns the profile that a spec describes.
+func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
+	base := string(s.Base)
 	if base == "" {
 		base = "balanced"
 	}
-	if !slices.Contains(bases, base) {
-		c.wrong("spec.base is %q; it must be one of %s", base, strings.Join(bases, ", "))
+	builtin, known := recommend.Builtin(base)
+	if !known {
+		var names []string
+		for _, b := range recommend.Builtins() {
+			names = append(names, b.Name)
+		}
+		c.wrong("spec.base is %q; it must be one of %s", base, strings.Join(names, ", "))
 		return recommend.Profile{}
 	}
 	about := s.About
 	if about == "" {
 		about = "based on " + base
 	}
-	adaptive := base != "default" && base != "busy-hours"
-	c.unused(base, "histogram", base != "default" && s.Histogram != histogram{})
-	c.unused(base, "memory", base == "default" && s.Memory != memory{})
-	c.unused(base, "cpu", !adaptive && s.CPU != cpu{})
-	c.unused(base, "busyHours", base != "busy-hours" && s.BusyHours != busy{})
+	if n := utf8.RuneCountInString(about); n > 200 {
+		c.wrong("spec.about has %d characters; it must not have more than 200", n)
+	}
+	for _, part := range []struct {
+		name  string
+		given bool
+		bases string
+	}{
+		{"histogram", s.Histogram != nil, "default"},
+		{"memory", s.Memory != nil, "balanced, cost, critical, busy-hours"},
+		{"cpu", s.CPU != nil, "balanced, cost, critical"},
+		{"busyHours", s.BusyHours != nil, "busy-hours"},
+		{"window", s.Window != nil, "window-max"},
+		{"load", s.Load != nil, "autopilot-window"},
+		{"season", s.Season != nil, "time-of-day"},
+		{"ensemble", s.Ensemble != nil, "autopilot"},
+	} {
+		if part.given && !strings.Contains(", "+part.bases+", ", ", "+base+", ") {
+			c.wrong("spec.%s has no meaning for a profile based on %s; it belongs to %s", part.name, base, part.bases)
+		}
+	}
+	if len(c.problems) > 0 {
+		return recommend.Profile{}
+	}
 	switch base {
 	case "default":
-		p := recommend.DefaultParams()
-		s.Histogram.apply(c, &p)
-		return recommend.DefaultProfile(name, about, p)
+		return histogram(name, about, s.Histogram, c)
 	case "busy-hours":
-		p := recommend.Busiest()
-		s.Memory.apply(c, &p.Memory)
-		s.BusyHours.apply(c, &p)
-		return s.floors(c, recommend.BusyHoursProfile(name, about, p))
+		return busyHours(name, about, s.Memory, s.BusyHours, c)
+	case "window-max":
+		return window(name, about, s.Window, c)
+	case "autopilot-window":
+		return load(name, about, s.Load, c)
+	case "time-of-day":
+		return season(name, about, s.Season, c)
+	case "autopilot":
+		return ensemble(name, about, s.Ensemble, c)
 	}
-	p := map[string]func() recommend.AdaptiveParams{
-		"balanced": recommend.Balanced, "cost": recommend.Cost, "critical": recommend.Critical,
-	}[base]()
-	s.Memory.apply(c, &p.Memory)
-	s.CPU.apply(c, &p.CPU)
-	return s.floors(c, recommend.AdaptiveProfile(name, about, p))
+	return adaptive(name, about, builtin.Name, s, c)
 }
 
-func (s *spec) floors(c *checker, p recommend.Profile) recommend.Profile {
-	c.number("memory.floorMiB", s.Memory.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
-	c.number("cpu.floorMillicores", s.CPU.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
+	a := map[string]func() recommend.AdaptiveParams{
+		"balanced": recommend.Balanced, "cost": recommend.Cost, "critical": recommend.Critical,
+	}[base]()
+	memory(s.Memory, &a.Memory, c)
+	cpu(s.CPU, &a.CPU, c)
+	p := recommend.AdaptiveProfile(name, about, a)
+	if s.Memory != nil {
+		c.number("memory.floorMiB", s.Memory.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+	}
+	if s.CPU != nil {
+		c.number("cpu.floorMillicores", s.CPU.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+	}
 	return p
 }
 
-func (h *histogram) apply(c *checker, p *recommend.Params) {
-	c.number("histogram.margin", h.Margin, 0, 10, &p.Margin)
-	c.number("histogram.cpuPercentile", h.CPUPercentile, 0.01, 1, &p.CPU.Target)
-	c.number("histogram.memoryPercentile", h.MemoryPercentile, 0.01, 1, &p.Memory.Target)
-	c.number("histogram.floorMillicores", h.FloorMillicores, 1, 1e6, &p.FloorMillicores)
-	c.number("histogram.floorMiB", h.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
-	for _, x := range []*recommend.Percentiles{&p.CPU, &p.Memory} {
-		x.Lower, x.Upper = min(x.Lower, x.Target), max(x.Upper, x.Target)
-	}
+func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
+	c.number(part+".floorMillicores", f.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+	c.number(part+".floorMiB", f.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
 }
 
-func (m *memory) apply(c *checker, r *recommend.MemoryRule) {
+func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
+	p := recommend.DefaultParams()
+	if h == nil {
+		return recommend.DefaultProfile(name, about, p)
+	}
+	c.number("histogram.margin", h.Margin, 0, 10, &p.Margin)
+	switch h.Weight {
+	case "", "constant":
+	case "request":
+		p.WeightByRequest = true
+	default:
+		c.wrong("spec.histogram.weight is %q; it must be constant or request", h.Weight)
+	}
+	percentiles(c, "cpu", &p.CPU, h.CPULowerPercentile, h.CPUPercentile, h.CPUUpperPercentile)
+	percentiles(c, "memory", &p.Memory, h.MemoryLowerPercentile, h.MemoryPercentile, h.MemoryUpperPercentile)
+	floors("histogram", &h.Floors, &p, c)
+	return recommend.DefaultProfile(name, about, p)
+}
+
+// percentiles sets the three percentiles of a resource. Those that are not given make way for the target; where the
+// target is not given it makes way for them.
+func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, target, upper *float64) {
+	path := "histogram." + resource
+	c.number(path+"LowerPercentile", lower, 0.01, 1, &p.Lower)
+	c.number(path+"Percentile", target, 0.01, 1, &p.Target)
+	c.number(path+"UpperPercentile", upper, 0.01, 1, &p.Upper)
+	if lower != nil && target != nil && *lower > *target {
+		c.wrong("spec.%sLowerPercentile is %g, above spec.%[1]sPercentile, %[3]g", path, *lower, *target)
+	}
+	if upper != nil && target != nil && *upper < *target {
+		c.wrong("spec.%sUpperPercentile is %g, below spec.%[1]sPercentile, %[3]g", path, *upper, *target)
+	}
+	if target == nil {
+		if lower != nil && upper != nil && *lower > *upper {
+			c.wrong("spec.%sLowerPercentile is %g, above spec.%[1]sUpperPercentile, %[3]g", path, *lower, *upper)
+		}
+		if lower != nil {
+			p.Target = max(p.Target, p.Lower)
+		}
+		if upper != nil {
+			p.Target = min(p.Target, p.Upper)
+		}
+	}
+	p.Lower, p.Upper = min(p.Lower, p.Target), max(p.Upper, p.Target)
+}
+
+// mostDays is how far a profile may look back: so far that what is remembered of a container stays within 1.5 KiB.
+const mostDays = 21
+
+func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
+	if m == nil {
+		return
+	}
 	if m.OOMBudget != nil {
 		c.number("memory.oomBudget", m.OOMBudget, 0.001, 0.5, &r.Budget)
 		r.Margin = MarginFor(r.Budget)
 	}
 	c.number("memory.margin", m.Margin, -0.5, 3, &r.Margin)
 	c.whole("memory.days", m.Days, 1, mostDays, &r.Days)
-	r.Long = max(r.Long, r.Days)
-	c.whole("memory.longDays", m.LongDays, 1, mostDays, &r.Long)
-	if r.Long < r.Days {
-		c.wrong("spec.memory.longDays is %d, less than spec.memory.days, %d", r.Long, r.Days)
+	if m.LongDays == nil {
+		r.Long = max(r.Long, r.Days)
+	} else {
+		c.whole("memory.longDays", m.LongDays, 1, mostDays, &r.Long)
+		if m.Days == nil {
+			r.Days = min(r.Days, r.Long)
+		} else if r.Long < r.Days {
+			c.wrong("spec.memory.longDays is %d, less than spec.memory.days, %d", r.Long, r.Days)
+		}
 	}
 	if m.LowHours != nil && !*m.LowHours {
 		r.Plan.Gain = 0
 	}
 	c.number("memory.growBy", m.GrowBy, 0.06, 1, &r.Grow)
 	c.number("memory.shrinkBy", m.ShrinkBy, 0.08, 0.95, &r.Shrink)
-	c.duration("memory.shrinkAfter", m.ShrinkAfter, 0, 30*24*time.Hour, &r.Wait)
+	c.duration("memory.shrinkAfter", m.ShrinkAfter, 0, 30*day, &r.Wait)
 }
 
-func (x *cpu) apply(c *checker, r *recommend.CPURule) {
-	c.duration("cpu.window", x.Window, time.Hour, mostWindow, &r.Window)
+func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
+	if x == nil {
+		return
+	}
+	c.duration("cpu.window", x.Window, time.Hour, 3*day, &r.Window)
+	c.number("cpu.shortfall", x.Shortfall, 0.0001, 0.5, &r.Shortfall)
 	c.number("cpu.factor", x.Factor, 0.1, 10, &r.Factor)
 	add := r.Add * 1000
 	c.number("cpu.addMillicores", x.AddMillicores, 0, 1e6, &add)
@@ -265,33 +299,129 @@ func (x *cpu) apply(c *checker, r *recommend.CPURule) {
 	if x.LowHours != nil && !*x.LowHours {
 		r.Plan.Gain = 0
 	}
+	c.number("cpu.growBy", x.GrowBy, 0, 1, &r.Grow)
 	c.number("cpu.shrinkBy", x.ShrinkBy, 0.08, 0.95, &r.Shrink)
-	c.duration("cpu.shrinkAfter", x.ShrinkAfter, 0, 30*24*time.Hour, &r.Wait)
+	c.duration("cpu.shrinkAfter", x.ShrinkAfter, 0, 30*day, &r.Wait)
 }
 
-func (b *busy) apply(c *checker, p *recommend.BusyParams) {
-	c.number("busyHours.percentile", b.Percentile, 0.5, 1, &p.Percentile)
-	c.number("busyHours.criticality", b.Criticality, 1, 3, &p.Factor)
-	most := float64(p.Most)
-	c.number("busyHours.mostMillicores", b.MostMillicores, 1, 1e6, &most)
-	p.Most = int64(most)
+func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c *checker) recommend.Profile {
+	r := recommend.Busiest()
+	memory(m, &r.Memory, c)
+	if b != nil {
+		c.number("busyHours.percentile", b.Percentile, 0.5, 1, &r.Percentile)
+		c.number("busyHours.criticality", b.Criticality, 1, 3, &r.Factor)
+		most := float64(r.Most)
+		c.number("busyHours.mostMillicores", b.MostMillicores, 1, 1e6, &most)
+		r.Most = int64(most)
+		c.number("busyHours.mostOfNode", b.MostOfNode, 0.05, 1, &r.MostOfNode)
+		hours(b, &r, c)
+	}
+	p := recommend.BusyHoursProfile(name, about, r)
+	if m != nil {
+		c.number("memory.floorMiB", m.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+	}
+	if b != nil {
+		c.number("busyHours.floorMillicores", b.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+	}
+	return p
+}
+
+// hours sets when the busy hours are.
+func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	from, to, offset := 0, 0, 0
+	before := len(c.problems)
 	c.whole("busyHours.from", b.From, 0, 23, &from)
 	c.whole("busyHours.to", b.To, 0, 24, &to)
 	c.whole("busyHours.utcOffset", b.UTCOffset, -12, 14, &offset)
 	switch {
 	case (b.From == nil) != (b.To == nil):
-		c.wrong("spec.busyHours has only one of from and to")
+		c.wrong("spec.busyHours has only one of from and to: from and to go together")
 	case b.From == nil && b.UTCOffset != nil:
-		c.wrong("spec.busyHours.utcOffset is given without from and to")
-	case b.From != nil && len(c.problems) == 0:
-		if p.Hours = recommend.HoursBetween(from, to%24, offset); to-from == 24 {
-			p.Hours = recommend.WholeDay
-		}
-		if p.Hours == 0 {
-			c.wrong("spec.busyHours from %d to %d is no hour", from, to)
-		}
+		c.wrong("spec.busyHours.utcOffset has no meaning without from and to")
+	case b.From == nil && b.TimeZone != "":
+		c.wrong("spec.busyHours.timeZone has no meaning without from and to")
+	case b.TimeZone != "" && b.UTCOffset != nil:
+		c.wrong("spec.busyHours.timeZone and spec.busyHours.utcOffset do not go together; timeZone knows daylight saving")
+	case b.From != nil && from == to:
+		c.wrong("spec.busyHours from %d to %d is no hour; the whole day is from 0 to 24", from, to)
 	}
+	if b.TimeZone != "" {
+		zone, err := time.LoadLocation(b.TimeZone)
+		if err != nil || b.TimeZone == "Local" {
+			c.wrong("spec.busyHours.timeZone is %q, which is not in the IANA database; it must be a name like Europe/Berlin", b.TimeZone)
+		}
+		r.Zone = zone
+	}
+	if b.From == nil || len(c.problems) > before {
+		return
+	}
+	if r.Hours = recommend.HoursBetween(from, to%24, offset); from == to%24 {
+		r.Hours = recommend.WholeDay
+	}
+}
+
+func window(name, about string, w *v1alpha1.Window, c *checker) recommend.Profile {
+	days, margin := recommend.PlainWindow()
+	if w != nil {
+		c.whole("window.days", w.Days, 1, 14, &days)
+		c.number("window.margin", w.Margin, 0, 10, &margin)
+	}
+	p := recommend.WindowProfile(name, about, days, margin)
+	if w != nil {
+		floors("window", &w.Floors, &p.Params, c)
+	}
+	return p
+}
+
+func load(name, about string, l *v1alpha1.Load, c *checker) recommend.Profile {
+	r := recommend.MovingWindow()
+	if l != nil {
+		c.number("load.percentile", l.Percentile, 0.5, 1, &r.Percentile)
+		c.duration("load.halfLife", l.HalfLife, time.Hour, 30*day, &r.HalfLife)
+		c.number("load.margin", l.Margin, 0, 10, &r.Margin)
+		c.whole("load.days", l.Days, 1, mostDays, &r.Days)
+	}
+	p := recommend.LoadProfile(name, about, r)
+	if l != nil {
+		floors("load", &l.Floors, &p.Params, c)
+	}
+	return p
+}
+
+func season(name, about string, s *v1alpha1.Season, c *checker) recommend.Profile {
+	r := recommend.Season()
+	if s != nil {
+		c.whole("season.days", s.Days, 3, 14, &r.Days)
+		c.number("season.margin", s.Margin, 0, 10, &r.Margin)
+	}
+	p := recommend.TimeOfDayProfile(name, about, r)
+	if s != nil {
+		floors("season", &s.Floors, &p.Params, c)
+	}
+	return p
+}
+
+func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Profile {
+	r := recommend.Autopilot()
+	if e != nil {
+		weights("ensemble.cpu", e.CPU, &r.CPU, c)
+		weights("ensemble.memory", e.Memory, &r.Memory, c)
+	}
+	p := recommend.EnsembleProfile(name, about, r)
+	if e != nil {
+		floors("ensemble", &e.Floors, &p.Params, c)
+	}
+	return p
+}
+
+func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *checker) {
+	if w == nil {
+		return
+	}
+	c.number(path+".overrun", w.Overrun, 0.1, 1e4, &r.Overrun)
+	c.number(path+".change", w.Change, 0, 100, &r.Change)
+	c.number(path+".switch", w.Switch, 0, 100, &r.Switch)
+	c.duration(path+".forget", w.Forget, time.Hour, 90*day, &r.Forget)
 }
 
 // tuned are the budgets and margins of the built-in profiles, in order of the budget.

@@ -7,8 +7,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -38,39 +42,56 @@ spec:
 }
 
 func TestAProfileThatSaysNothingIsItsBase(t *testing.T) {
-	for _, base := range bases {
-		p, err := Parse([]byte(head + "spec: {base: " + base + "}\n"))
-		if err != nil {
-			t.Errorf("%s: %v", base, err)
-			continue
-		}
-		b, _ := recommend.Builtin(base)
-		if p.Params != b.Params || p.Mode != b.Mode || (p.Extend == nil) != (b.Extend == nil) {
-			t.Errorf("%s: %+v, want %+v", base, p, b)
+	for _, b := range recommend.Builtins() {
+		for _, parts := range []string{"", partsOf[b.Name]} { // an empty part changes nothing, either
+			p, err := Parse([]byte(head + "spec: {base: " + b.Name + parts + "}\n"))
+			if err != nil {
+				t.Errorf("%s: %v", b.Name, err)
+				continue
+			}
+			p.Name, p.About = b.Name, b.About
+			if diff := cmp.Diff(b, p, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.IgnoreFields(recommend.Profile{}, "Extend")); diff != "" {
+				t.Errorf("%s%s (-built in +read)\n%s", b.Name, parts, diff)
+			}
 		}
 	}
 }
 
+// partsOf are the parts that belong to each base, empty.
+var partsOf = map[string]string{
+	"default": ", histogram: {}", "balanced": ", memory: {}, cpu: {}", "cost": ", memory: {}, cpu: {}", "critical": ", memory: {}, cpu: {}",
+	"busy-hours": ", memory: {}, busyHours: {}", "window-max": ", window: {}", "autopilot-window": ", load: {}",
+	"time-of-day": ", season: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}",
+}
+
 func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
 	for want, text := range map[string]string{
-		"not a SizingProfile":                                                          "just a text",
-		`unknown field "memoryy"`:                                                      head + "spec: {memoryy: {}}",
-		`are not podfit.dev/v1alpha1`:                                                  "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
-		"metadata.name is missing":                                                     "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
-		"which is built in":                                                            "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
-		`spec.base is "magic"; it must`:                                                head + "spec: {base: magic}",
-		"spec.memory.oomBudget is 3; it must be between 0.001 and 0.5":                 head + "spec: {memory: {oomBudget: 3}}",
-		"spec.memory.days is 2.5; it must be a whole number":                           head + "spec: {memory: {days: 2.5}}",
-		"spec.memory.longDays is 3, less than spec.memory.days, 7":                     head + "spec: {memory: {longDays: 3}}",
-		`spec.memory.shrinkAfter is "soon"; it must be a duration`:                     head + "spec: {memory: {shrinkAfter: soon}}",
-		"spec.cpu.window is 1m0s; it must be between 1h0m0s":                           head + "spec: {cpu: {window: 1m}}",
-		"spec.histogram has no meaning for a profile based on cost":                    head + "spec: {base: cost, histogram: {margin: 0.2}}",
-		"spec.cpu has no meaning for a profile based on busy-hours":                    head + "spec: {base: busy-hours, cpu: {factor: 1}}",
-		"spec.busyHours has only one of from and to":                                   head + "spec: {base: busy-hours, busyHours: {from: 9}}",
-		"spec.busyHours from 9 to 9 is no hour":                                        head + "spec: {base: busy-hours, busyHours: {from: 9, to: 9}}",
-		"spec.busyHours.criticality is 9; it must be between 1 and 3":                  head + "spec: {base: busy-hours, busyHours: {criticality: 9}}",
-		"spec.histogram.margin is -1; it must be between 0 and 10":                     head + "spec: {base: default, histogram: {margin: -1}}",
-		"spec.memory.growBy is 0; it must be between 0.06 and 1; spec.cpu.factor is 0": head + "spec: {memory: {growBy: 0}, cpu: {factor: 0}}",
+		"not a SizingProfile":                                                "just a text",
+		`unknown field "memoryy"`:                                            head + "spec: {memoryy: {}}",
+		`are not podfit.dev/v1alpha1`:                                        "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
+		"metadata.name is missing":                                           "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
+		"which is built in":                                                  "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
+		`spec.base is "magic"; it must`:                                      head + "spec: {base: magic}",
+		"spec.memory.oomBudget is 3; it must be between 0.001 and 0.5":       head + "spec: {memory: {oomBudget: 3}}",
+		"spec.histogram.weight is \"usage\"; it must be constant or request": head + "spec: {base: default, histogram: {weight: usage}}",
+		"spec.histogram.cpuLowerPercentile is 0.9, above spec.histogram.cpuPercentile, 0.5": head + "spec: {base: default, histogram: {cpuLowerPercentile: 0.9, cpuPercentile: 0.5}}",
+		`"Mars/Olympus", which is not in the IANA database`:                                 head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}",
+		`"Local", which is not in the IANA database`:                                        head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
+		"timeZone and spec.busyHours.utcOffset do not go together":                          head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
+		"spec.busyHours.timeZone has no meaning without from and to":                        head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
+		"spec.load.halfLife is 0s; it must be between 1h and 720h":                          head + "spec: {base: autopilot-window, load: {halfLife: 0s}}",
+		"spec.memory.days is a string":                                                      head + "spec: {memory: {days: soon}}",
+		"spec.memory.days is 2.5; it must be a whole number":                                head + "spec: {memory: {days: 2.5}}",
+		"spec.memory.longDays is 3, less than spec.memory.days, 7":                          head + "spec: {memory: {days: 7, longDays: 3}}",
+		`spec.memory.shrinkAfter is "soon"; it must be a duration`:                          head + "spec: {memory: {shrinkAfter: soon}}",
+		"spec.cpu.window is 1m0s; it must be between 1h and 72h":                            head + "spec: {cpu: {window: 1m}}",
+		"spec.histogram has no meaning for a profile based on cost":                         head + "spec: {base: cost, histogram: {margin: 0.2}}",
+		"spec.cpu has no meaning for a profile based on busy-hours":                         head + "spec: {base: busy-hours, cpu: {factor: 1}}",
+		"spec.busyHours has only one of from and to":                                        head + "spec: {base: busy-hours, busyHours: {from: 9}}",
+		"spec.busyHours from 9 to 9 is no hour":                                             head + "spec: {base: busy-hours, busyHours: {from: 9, to: 9}}",
+		"spec.busyHours.criticality is 9; it must be between 1 and 3":                       head + "spec: {base: busy-hours, busyHours: {criticality: 9}}",
+		"spec.histogram.margin is -1; it must be between 0 and 10":                          head + "spec: {base: default, histogram: {margin: -1}}",
+		"spec.memory.growBy is 0; it must be between 0.06 and 1; spec.cpu.factor is 0":      head + "spec: {memory: {growBy: 0}, cpu: {factor: 0}}",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
