@@ -87,6 +87,27 @@ var Differences = []Difference{
 		Test: "TestRolloutsChangeNothingButRounding",
 	},
 	{
+		Name: "silence is not absence", Weakness: "W-03",
+		Upstream: "forgets a container 8 days after its last sample, though it runs, or ran last",
+		Podfit:   "forgets it then only when it runs no more and another does, or when no autoscaler names the workload",
+		Reason:   "a monthly job starts with what it learnt in the last run, and an outage of metrics loses nothing (kubernetes/autoscaler#9891)",
+		Test:     "TestSilenceIsNotAbsence",
+	},
+	{
+		Name: "stored history ends, too", Weakness: "W-10",
+		Upstream: "keeps what it read from a checkpoint as long as it runs, and reads it again at the next start",
+		Podfit:   "forgets it after 8 days like any other history, and deletes the checkpoint",
+		Reason:   "a removed container must not be recommended for, and share the floor, for ever (kubernetes/autoscaler#6744)",
+		Test:     "TestStoredHistoryEndsToo",
+	},
+	{
+		Name: "memory alone is history", Weakness: "W-06",
+		Upstream: "takes a history of memory without CPU for empty, and drops it 8 days after it began",
+		Podfit:   "keeps it as long as it goes on",
+		Reason:   "its samples are as good as any (kubernetes/autoscaler#10211)",
+		Test:     "TestMemoryAloneIsHistory",
+	},
+	{
 		Name:     "implausible samples",
 		Upstream: "takes any amount that is not negative",
 		Podfit:   "rejects more than 100,000 cores or 100 TB",
