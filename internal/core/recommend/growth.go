@@ -74,40 +74,37 @@ func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// LeakOf tells whether the memory of a container looks like it leaks, up to a bound in bytes (0: none), and since when. A
-// profile that remembers the peaks of memory is needed for it: of containers of other profiles it cannot be told. Adaptive
-// also holds on to what it has suspected (leak), and bounds what it gives.
+// LeakOf tells whether the memory of a container looked like it leaks when that was last looked at, which is once a day, up
+// to a bound in bytes (0: none). A profile that remembers the peaks of memory is needed for it: of containers of other
+// profiles it cannot be told. Adaptive also bounds what it gives, and so holds on to a suspicion for some time.
 func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
-	switch m := s.Extension().(type) {
-	case interface{ leaking() *leak }:
+	if m, ok := s.Extension().(interface{ leaking() *leak }); ok {
 		return m.leaking().suspicion(bound, now)
-	case interface{ memoryPeaks() *series.Peaks }:
-		g, ok := Leak(m.memoryPeaks(), bound, now)
-		return Suspicion{Growth: g, Since: now.Add(-time.Duration(g.Days) * 24 * time.Hour)}, ok
 	}
 	return Suspicion{}, false
 }
 
-func (m *Window) memoryPeaks() *series.Peaks { return &m.Memory }
-func (m *Load) memoryPeaks() *series.Peaks   { return &m.memory }
-func (m *Memo) memoryPeaks() *series.Peaks   { return &m.Memory }
-func (m *Memo) leaking() *leak               { return &m.leak }
+func (m *Window) leaking() *leak { return &m.leak }
+func (m *Load) leaking() *leak   { return &m.leak }
+func (m *Memo) leaking() *leak   { return &m.leak }
 
 // A Suspicion is that memory leaks.
 type Suspicion struct {
 	Growth
 	Since time.Time // since when memory grows, as far as that is remembered
+	Last  time.Time // when it was last seen to grow
 	Most  float64   // bytes: what the container is given at most because of it; 0 where that is not bounded
 }
 
 // leak is what Adaptive holds on to of a leak. A leak is reported, and not fed for ever: the request grows to leakRoom times
 // what it was when the leak was first suspected, which leaves some days to look into it, and no further. The container
 // then ends at its limit, and starts anew. That goes on until memory has neither grown like a leak nor come near the
-// bound for leakOver. Times are Unix seconds.
+// bound for leakOver. Other algorithms only report it. Times are Unix seconds.
 type leak struct {
 	since  int64   // first suspected; 0: not
+	seen   int64   // last suspected
 	last   int64   // last suspected, or last near the bound
-	level  float64 // what was given when it was first suspected
+	level  float64 // what was given when it was first suspected; 0: that is not bounded
 	perDay float64 // the growth when it was last suspected
 	peak   float64 // the newest peak then
 	from   int64   // since when memory grows
@@ -119,16 +116,24 @@ const (
 	leakOver = 14 * daySeconds
 )
 
+// watch looks at the peaks anew when a day begins. The hour of the newest peak is not told yet.
+func (l *leak) watch(p *series.Peaks, now int64) {
+	if newest := int64(p.Newest()); now/daySeconds > newest/24 {
+		l.judge(p, 0, now)
+	}
+}
+
 // judge looks at the peaks anew, once a day, with what is given now.
 func (l *leak) judge(p *series.Peaks, given float64, now int64) {
 	if g, suspected := Leak(p, 0, time.Unix(now, 0)); suspected {
 		if l.since == 0 {
 			l.since, l.level, l.from = now, given, now-int64(g.Days)*daySeconds
 		}
-		l.last, l.perDay = now, g.PerDay
+		l.seen, l.last, l.perDay = now, now, g.PerDay
 		l.peak = p.Max(int(now/3600)-6, int(now/3600)+1).Amount()
+		return
 	}
-	if l.since != 0 && now-l.last > leakOver {
+	if l.level == 0 || now-l.last > leakOver {
 		*l = leak{}
 	}
 }
@@ -152,13 +157,13 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 	if l.since == 0 {
 		return Suspicion{}, false
 	}
-	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Most: l.most()}
+	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Last: time.Unix(l.seen, 0).UTC(), Most: leakRoom * l.level}
 	s.PerDay, s.Days = l.perDay, int((now.Unix()-l.from)/daySeconds)
-	s.Full = s.full(bound-l.peak, bound, time.Unix(l.last, 0).UTC())
+	s.Full = s.full(bound-l.peak, bound, s.Last)
 	return s, true
 }
 
-func (l *leak) whole() []*int64   { return []*int64{&l.since, &l.last, &l.from} }
+func (l *leak) whole() []*int64   { return []*int64{&l.since, &l.seen, &l.last, &l.from} }
 func (l *leak) other() []*float64 { return []*float64{&l.level, &l.perDay, &l.peak} }
 
 // appendBinary appends what is suspected; nothing, when nothing is.
@@ -166,7 +171,7 @@ func (l *leak) appendBinary(b []byte) []byte {
 	if l.since == 0 {
 		return b
 	}
-	return appendNumbers(b, []int64{l.since, l.last, l.from}, l.level, l.perDay, l.peak)
+	return appendNumbers(b, []int64{l.since, l.seen, l.last, l.from}, l.level, l.perDay, l.peak)
 }
 
 func (l *leak) unmarshal(data []byte) ([]byte, error) {
@@ -178,7 +183,7 @@ func (l *leak) unmarshal(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.since <= 0 || l.last < l.since || l.level < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
+	if l.since <= 0 || l.seen < l.since || l.last < l.seen || l.level < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
 		return nil, errMemo
 	}
 	return rest, nil

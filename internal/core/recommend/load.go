@@ -38,6 +38,7 @@ type Load struct {
 	hour   int64
 	now    float64 // the target of this hour, in cores
 	before float64 // of the hour before
+	leak   leak    // of memory
 }
 
 // Extend returns what LoadPercentile needs to remember of a container (usage.Book.Extend).
@@ -75,6 +76,7 @@ func (m *Load) Observe(s usage.Sample, taken cluster.Set) {
 		m.now = max(m.now, v)
 	}
 	if taken.Has(cluster.Memory) {
+		m.leak.watch(&m.memory, s.At.Unix())
 		m.memory.Observe(int(hour), s.Memory)
 	}
 }
@@ -90,7 +92,10 @@ func (m *Load) AppendBinary(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.memory.AppendBinary(b)
+	if b, err = m.memory.AppendBinary(b); err != nil {
+		return nil, err
+	}
+	return m.leak.appendBinary(b), nil
 }
 
 // UnmarshalBinary reads what AppendBinary wrote.
@@ -104,6 +109,9 @@ func (m *Load) UnmarshalBinary(data []byte) error {
 		return err
 	}
 	if rest, err = n.memory.Unmarshal(rest); err != nil {
+		return err
+	}
+	if rest, err = n.leak.unmarshal(rest); err != nil {
 		return err
 	}
 	if len(rest) > 0 {

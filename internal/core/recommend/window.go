@@ -26,7 +26,10 @@ type windowMax struct {
 }
 
 // Window is what WindowMax remembers of a container.
-type Window struct{ CPU, Memory series.Peaks }
+type Window struct {
+	CPU, Memory series.Peaks
+	leak        leak // of memory
+}
 
 // Extend returns what WindowMax needs to remember of a container (usage.Book.Extend).
 func (w *windowMax) Extend() usage.Extension {
@@ -61,6 +64,7 @@ func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
 		m.CPU.Observe(hour, s.CPU)
 	}
 	if taken.Has(cluster.Memory) {
+		m.leak.watch(&m.Memory, s.At.Unix())
 		m.Memory.Observe(hour, s.Memory)
 	}
 }
@@ -76,7 +80,10 @@ func (m *Window) AppendBinary(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.Memory.AppendBinary(b)
+	if b, err = m.Memory.AppendBinary(b); err != nil {
+		return nil, err
+	}
+	return m.leak.appendBinary(b), nil
 }
 
 // UnmarshalBinary reads what AppendBinary wrote.
@@ -87,6 +94,9 @@ func (m *Window) UnmarshalBinary(data []byte) error {
 		return err
 	}
 	if rest, err = n.Memory.Unmarshal(rest); err != nil {
+		return err
+	}
+	if rest, err = n.leak.unmarshal(rest); err != nil {
 		return err
 	}
 	if len(rest) > 0 {

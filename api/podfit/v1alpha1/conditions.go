@@ -1,0 +1,24 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The conditions that podfit sets in the status of autoscalers beside upstream's.
+const (
+	// ConditionSizingProfileUsable is False while the SizingProfile that an autoscaler names is broken (ReasonInvalid) or has
+	// been deleted (ReasonDeleted), and absent otherwise.
+	ConditionSizingProfileUsable = "SizingProfileUsable"
+	// ConditionMemoryLeakSuspected is True while the memory of a container grows as if it leaked, and absent otherwise.
+	ConditionMemoryLeakSuspected = "MemoryLeakSuspected"
+	// ConditionDisruptiveProfile is True where a profile that is meant for resizes in place meets an update mode that evicts for
+	// each of them, and absent otherwise.
+	ConditionDisruptiveProfile = "DisruptiveProfile"
+)
+
+// The reasons of these conditions.
+const (
+	ReasonInvalid    = "Invalid"
+	ReasonDeleted    = "Deleted"
+	ReasonGrowth     = "SteadyGrowth"
+	ReasonModeEvicts = "UpdateModeEvicts"
+)

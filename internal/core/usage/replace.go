@@ -1,0 +1,35 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// Replace asks for another extension of every Series of a workload, now and later. What one remembers carries over where
+// the other can read it; the containers where it begins anew are returned.
+func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []string) {
+	wl := b.workload(w)
+	wl.extend = create
+	for _, s := range wl.series {
+		if !s.replace(create) {
+			anew = append(anew, s.container)
+		}
+	}
+	return anew
+}
+
+// replace reports whether anything carried over.
+func (s *Series) replace(create func() Extension) bool {
+	before := s.extension
+	s.extension = nil
+	if before == nil {
+		waits := s.restored != nil && len(s.restored.history.Data) > 0
+		return s.extend(create) == nil && waits
+	}
+	s.extension = create()
+	if formOf(before) != formOf(s.extension) {
+		return false
+	}
+	data, err := before.AppendBinary(nil)
+	return err == nil && s.extension.UnmarshalBinary(data) == nil
+}

@@ -1,0 +1,84 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+)
+
+// Profiles reads SizingProfiles. There are few of them, and they change seldom: they are listed, not watched.
+type Profiles struct {
+	client     rest.Interface
+	parameters runtime.ParameterCodec
+}
+
+// A SizingProfile is one object, as the API server has it.
+type SizingProfile struct {
+	Name    string
+	Version string // another whenever the object is another
+	JSON    []byte
+}
+
+// NewProfiles returns the profiles of a cluster. It sends no request.
+func NewProfiles(c *Clients) (*Profiles, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make client of sizing profiles: %w", err)
+	}
+	gv := v1alpha1.GroupVersion()
+	cfg := rest.CopyConfig(c.Config)
+	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("make client of sizing profiles: %w", err)
+	}
+	return &Profiles{client: client, parameters: runtime.NewParameterCodec(scheme)}, nil
+}
+
+// List returns all SizingProfiles, in the order of the API server. Where the cluster has no such resource that is
+// ErrUnsupported, and where we may not list it ErrForbidden.
+func (p *Profiles) List(ctx context.Context) ([]SizingProfile, error) {
+	var out []SizingProfile
+	o := metav1.ListOptions{Limit: pageSize}
+	for {
+		raw, err := body(p.client.Get().Resource(v1alpha1.ResourceSizingProfiles).VersionedParams(&o, p.parameters).Do(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("list sizing profiles: %w", refused(err))
+		}
+		var page struct {
+			Metadata metav1.ListMeta   `json:"metadata"`
+			Items    []json.RawMessage `json:"items"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, fmt.Errorf("decode list of sizing profiles: %w", err)
+		}
+		for _, item := range page.Items {
+			var o struct {
+				Metadata struct {
+					Name            string `json:"name"`
+					UID             string `json:"uid"`
+					ResourceVersion string `json:"resourceVersion"`
+				} `json:"metadata"`
+			}
+			if err := json.Unmarshal(item, &o); err != nil {
+				return nil, fmt.Errorf("decode a sizing profile: %w", err)
+			}
+			out = append(out, SizingProfile{Name: o.Metadata.Name, Version: o.Metadata.UID + "/" + o.Metadata.ResourceVersion, JSON: item})
+		}
+		if o.Continue = page.Metadata.Continue; o.Continue == "" {
+			return out, nil
+		}
+	}
+}
