@@ -1,0 +1,165 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package differential
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	vpa "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/randfill"
+
+	v1 "podfit.dev/podfit/api/v1"
+)
+
+// filler fills objects at random, with what JSON can carry there and back.
+func filler(seed int64) *randfill.Filler {
+	return randfill.New().RandSource(rand.NewSource(seed)).NilChance(0.3).NumElements(0, 3).MaxDepth(20).Funcs(
+		func(q *resource.Quantity, c randfill.Continue) {
+			amounts := []int64{0, 1, 999, 1024, 1 << 40, math.MaxInt64, -1}
+			formats := []resource.Format{resource.DecimalSI, resource.BinarySI, resource.DecimalExponent}
+			scales := []resource.Scale{resource.Nano, resource.Milli, 0, resource.Mega}
+			*q = *resource.NewScaledQuantity(amounts[c.Intn(len(amounts))], scales[c.Intn(len(scales))])
+			q.Format = formats[c.Intn(len(formats))]
+		},
+		func(t *metav1.Time, c randfill.Continue) { *t = metav1.Unix(c.Int63n(4e9), 0) },
+		func(t *metav1.MicroTime, c randfill.Continue) { *t = metav1.NewMicroTime(time.Unix(c.Int63n(4e9), 0)) },
+		func(f *metav1.FieldsV1, c randfill.Continue) {
+			*f = metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:a":{"n":%d}}`, c.Intn(9))}
+		},
+		func(f *float64, c randfill.Continue) { *f = math.Round(c.NormFloat64()*1e6) / 1e3 },
+	)
+}
+
+// settled returns what stands for an object after a first round through JSON, in which quantities are rounded.
+func settled(t *rapid.T, o any) any {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatalf("%T: %v", o, err)
+	}
+	out := reflect.New(reflect.TypeOf(o).Elem()).Interface()
+	if err := json.Unmarshal(text, out); err != nil {
+		t.Fatalf("%T does not read what it writes: %v", o, err)
+	}
+	return out
+}
+
+// roundTrip decodes strictly what is encoded, encodes it again, and says what came out.
+func roundTrip(t *rapid.T, from, to any) {
+	t.Helper()
+	before, err := json.Marshal(from)
+	if err != nil {
+		t.Fatalf("%T: %v", from, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(before))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		t.Fatalf("%T does not read what %T writes: %v\n%s", to, from, err, before)
+	}
+	after, err := json.Marshal(to)
+	if err != nil {
+		t.Fatalf("%T: %v", to, err)
+	}
+	if same := canonical(t, before) == canonical(t, after); !same {
+		t.Fatalf("%T wrote\n%s\n%T made of it\n%s", from, before, to, after)
+	}
+}
+
+// canonical is JSON with sorted keys; numbers stay as they are written.
+func canonical(t *rapid.T, text []byte) string {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// Whatever upstream's types can say, podfit's read and say alike, and the other way round.
+func TestTypesSayTheSame(t *testing.T) {
+	for _, x := range []struct{ upstream, podfit any }{
+		{vpa.VerticalPodAutoscaler{}, v1.VerticalPodAutoscaler{}},
+		{vpa.VerticalPodAutoscalerList{}, v1.VerticalPodAutoscalerList{}},
+		{vpa.VerticalPodAutoscalerCheckpoint{}, v1.VerticalPodAutoscalerCheckpoint{}},
+		{vpa.VerticalPodAutoscalerCheckpointList{}, v1.VerticalPodAutoscalerCheckpointList{}},
+	} {
+		theirs, ours := reflect.TypeOf(x.upstream), reflect.TypeOf(x.podfit)
+		t.Run(theirs.String(), func(t *testing.T) {
+			longest := 0
+			check(t, 500, func(t *rapid.T) {
+				seed := rapid.Int64().Draw(t, "seed")
+				for _, way := range [][2]reflect.Type{{theirs, ours}, {ours, theirs}} {
+					from := reflect.New(way[0]).Interface()
+					filler(seed).Fill(from)
+					from = settled(t, from)
+					roundTrip(t, from, reflect.New(way[1]).Interface())
+					if b, err := json.Marshal(from); err == nil {
+						longest = max(longest, len(b))
+					}
+				}
+			})
+			if longest < 1000 {
+				t.Errorf("the longest object had %d bytes: not much was filled in", longest)
+			}
+		})
+	}
+}
+
+// What a kind can say is the same, down to the last field: the JSON names of both types, with their kinds of values.
+func TestTypesHaveTheSameFields(t *testing.T) {
+	for _, x := range []struct{ upstream, podfit any }{
+		{vpa.VerticalPodAutoscaler{}, v1.VerticalPodAutoscaler{}},
+		{vpa.VerticalPodAutoscalerCheckpoint{}, v1.VerticalPodAutoscalerCheckpoint{}},
+	} {
+		theirs, ours := map[string]string{}, map[string]string{}
+		fields(theirs, "", reflect.TypeOf(x.upstream))
+		fields(ours, "", reflect.TypeOf(x.podfit))
+		if len(theirs) < 15 {
+			t.Errorf("%T has %d fields", x.upstream, len(theirs))
+		}
+		for name, kind := range theirs {
+			if ours[name] != kind {
+				t.Errorf("%T: %s is %s, upstream's %s", x.podfit, name, ours[name], kind)
+			}
+			delete(ours, name)
+		}
+		for name, kind := range ours {
+			t.Errorf("%T: %s, %s, is not in upstream's", x.podfit, name, kind)
+		}
+	}
+}
+
+// fields gathers the JSON tags of a type and of those in it. Those of Kubernetes itself are the same in both.
+func fields(to map[string]string, path string, t reflect.Type) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		path += map[reflect.Kind]string{reflect.Pointer: "?", reflect.Slice: "[]"}[t.Kind()]
+		t = t.Elem()
+	}
+	shared := strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/")
+	if t.Kind() != reflect.Struct || shared {
+		to[path] = t.Kind().String()
+		return
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		fields(to, path+"."+f.Tag.Get("json"), f.Type)
+	}
+}
