@@ -343,7 +343,7 @@ func (p *pair) compare(t rapid.TB) (numbers, rounded int) {
 	return numbers, rounded
 }
 
-// edge reports whether a percentile is reached so close to the edge of a bucket that what upstream drops as lighter than
+// edge reports whether a percentile is reached so close to the edge of a bucket that what is dropped as lighter than
 // epsilon, or the order of sums, decides on which side.
 func (p *pair) edge(t rapid.TB, container string, res cluster.Resource, at float64) bool {
 	s := p.book.Series(cart, container)
@@ -356,7 +356,8 @@ func (p *pair) edge(t rapid.TB, container string, res cluster.Resource, at float
 	if err != nil {
 		t.Fatal(err)
 	}
-	near := 1e-9 + p.rounding + 50*histogram.Epsilon/c.TotalWeight
+	// Weights are relative to a reference time, which moves with the order of samples: either may be the lighter one.
+	near := 1e-9 + p.rounding + 50*histogram.Epsilon/min(c.TotalWeight, h.Total())
 	sum := 0.0
 	for _, w := range h.All() {
 		if sum += w; math.Abs(sum/h.Total()-at) < near {
