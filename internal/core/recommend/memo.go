@@ -91,25 +91,37 @@ func (h *held) unmarshal(data []byte) ([]byte, error) {
 			return nil, errMemo
 		}
 		*v = math.Float64frombits(binary.LittleEndian.Uint64(data))
-		if math.IsNaN(*v) || math.IsInf(*v, 0) {
+		if !(math.Abs(*v) <= mostAmount) {
 			return nil, errMemo
 		}
 		data = data[8:]
 	}
 	for _, t := range h.times() {
 		v, n := binary.Varint(data)
-		if n <= 0 {
+		if n <= 0 || v < 0 || v > farTime {
 			return nil, errMemo
 		}
 		*t, data = v, data[n:]
 	}
+	if h.level < 0 || h.low < 0 || h.bump < 0 || h.adjust < minAdjust || h.adjust > maxAdjust {
+		return nil, errMemo
+	}
 	if len(data) < 7 || data[0] > 3 || data[1] > 23 || data[2] > 24 {
+		return nil, errMemo
+	}
+	if base := math.Float32frombits(binary.LittleEndian.Uint32(data[3:])); !(math.Abs(float64(base)) <= math.MaxUint16) {
 		return nil, errMemo
 	}
 	h.inLow, h.above = data[0]&1 != 0, data[0]&2 != 0
 	h.hours = lowHours{from: data[1], length: data[2], base: math.Float32frombits(binary.LittleEndian.Uint32(data[3:]))}
 	return data[7:], nil
 }
+
+// What is stored lies within these, or is broken: more bytes than there are, and a time in 36,000 years.
+const (
+	mostAmount = 1e15
+	farTime    = 1 << 40
+)
 
 // appendNumbers appends whole and other numbers; readNumbers reads them back.
 func appendNumbers(b []byte, whole []int64, other ...float64) []byte {
@@ -126,7 +138,7 @@ func appendNumbers(b []byte, whole []int64, other ...float64) []byte {
 func readNumbers(data []byte, whole []*int64, other ...*float64) ([]byte, error) {
 	for _, p := range whole {
 		v, n := binary.Varint(data)
-		if n <= 0 {
+		if n <= 0 || v < 0 || v > farTime {
 			return nil, errMemo
 		}
 		*p, data = v, data[n:]
@@ -136,7 +148,7 @@ func readNumbers(data []byte, whole []*int64, other ...*float64) ([]byte, error)
 			return nil, errMemo
 		}
 		v := math.Float64frombits(binary.LittleEndian.Uint64(data))
-		if math.IsNaN(v) || math.IsInf(v, 0) {
+		if !(v >= 0 && v <= mostAmount) {
 			return nil, errMemo
 		}
 		*p, data = v, data[8:]

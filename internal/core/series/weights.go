@@ -42,6 +42,9 @@ func (w *Weights) Observe(hour int, v, halfLife float64) {
 	w.weight[b]++
 }
 
+// Newest returns the hour of the newest sample, 0 when there is none.
+func (w *Weights) Newest() int { return int(w.hour) }
+
 // Percentile returns the bound that a share of the samples did not exceed, 0 when there are none.
 func (w *Weights) Percentile(share float64) float64 { return w.percentile(share, false) }
 

@@ -38,6 +38,7 @@ type restored struct {
 	windows []window // sorted by pod
 	history History  // without Data once the extension has it
 	told    int64    // what was measured until then the extension has seen already; Unix nanoseconds
+	latest  int64    // no later time can be remembered; Unix seconds, 0 when it is not known
 }
 
 // Of a workload with more pods than this, only the windows with the highest peaks are stored. Where a checkpoint

@@ -123,7 +123,10 @@ func (b *Book) recall(s *Series, h History) error {
 		return nil
 	}
 	before := *r
-	r.history, r.told = h, 0
+	r.history, r.told, r.latest = h, 0, 0
+	if b.now != 0 {
+		r.latest = (b.now + int64(b.cfg.MaxAhead)) / int64(time.Second)
+	}
 	if last, ok := nanos(h.LastSample); ok && at > s.savedAt {
 		r.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would let some samples in again
 	}
@@ -152,6 +155,9 @@ func (s *Series) extend(create func() Extension) error {
 	err := fmt.Errorf("it is of form %q and not %q", h.Form, form)
 	if h.Form == "" || form == "" || h.Form == form {
 		err = e.UnmarshalBinary(slices.Clone(data))
+	}
+	if d, ok := e.(Dated); ok && err == nil && s.restored.latest != 0 && d.Latest().Unix() > s.restored.latest {
+		err = fmt.Errorf("it remembers %v, which lies in the future", d.Latest())
 	}
 	if err != nil {
 		s.restored.told = 0

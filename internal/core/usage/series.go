@@ -82,6 +82,9 @@ type Extension interface {
 // A Former names what its AppendBinary writes, so that nothing else is taken for it: another Form is not read.
 type Former interface{ Form() string }
 
+// A Dated says of what time the newest is that it remembers. What is stored with a later time than the present is not read.
+type Dated interface{ Latest() time.Time }
+
 func formOf(e Extension) string {
 	if f, ok := e.(Former); ok {
 		return f.Form()

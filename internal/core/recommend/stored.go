@@ -1,0 +1,81 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/series"
+)
+
+// What is stored of each extension has a name of its own, and says of what time it is (usage.Former, usage.Dated): what
+// another algorithm wrote, or one that remembers other things, is not read; nor what lies in the future, in which
+// nothing that is measured now would count.
+
+// Form names what AppendBinary writes.
+func (m *Memo) Form() string { return "adaptive/1" }
+
+// Form names what AppendBinary writes.
+func (m *Busy) Form() string { return "busy-hours/1" }
+
+// Form names what AppendBinary writes.
+func (m *Models) Form() string { return "autopilot/1" }
+
+// Form names what AppendBinary writes.
+func (m *Load) Form() string { return "load/1" }
+
+// Form names what AppendBinary writes.
+func (m *Window) Form() string { return "window/1" }
+
+// Form names what AppendBinary writes.
+func (m *Seasons) Form() string { return "seasons/1" }
+
+// ahead is how far a plan may reach, such as to hold a size until a time.
+const ahead = 60 * 24 * 3600
+
+func unix(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
+
+func latestPeak(ps ...*series.Peaks) int64 {
+	latest := int64(0)
+	for _, p := range ps {
+		if !p.Empty() {
+			latest = max(latest, int64(p.Newest())*3600)
+		}
+	}
+	return latest
+}
+
+// Latest returns the time of the newest that is remembered.
+func (m *Memo) Latest() time.Time {
+	latest := max(latestPeak(&m.CPU, &m.Memory), m.leak.latest())
+	for _, h := range [...]*held{&m.cpu, &m.memory} {
+		latest = max(latest, h.decided, h.changed, h.planned, h.day*daySeconds, h.banned-ahead, h.bumped-ahead)
+	}
+	return unix(latest)
+}
+
+// Latest returns the time of the newest that is remembered.
+func (m *Busy) Latest() time.Time {
+	return unix(max(m.Memo.Latest().Unix(), m.day*daySeconds, int64(m.cpu.Newest())*3600))
+}
+
+// Latest returns the time of the newest that is remembered.
+func (m *Models) Latest() time.Time {
+	return unix(max(m.cpu.hour*3600, m.memory.hour*3600, m.cpu.until-ahead, m.memory.until-ahead))
+}
+
+// Latest returns the time of the newest that is remembered.
+func (m *Load) Latest() time.Time {
+	return unix(max(latestPeak(&m.memory), m.hour*3600, int64(m.cpu.Newest())*3600, m.leak.latest()))
+}
+
+// Latest returns the time of the newest that is remembered.
+func (m *Window) Latest() time.Time { return unix(max(latestPeak(&m.CPU, &m.Memory), m.leak.latest())) }
+
+// Latest returns the time of the newest that is remembered.
+func (m *Seasons) Latest() time.Time {
+	return unix(max(m.Window.Latest().Unix(), m.checked*daySeconds))
+}
+
+func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
