@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
@@ -32,6 +33,16 @@ type advice struct {
 func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapshot, ours []*cluster.Autoscaler) {
 	var g errgroup.Group
 	g.SetLimit(r.config.Workers)
+	for _, a := range s.Autoscalers {
+		if a.ProfileProblem != "" && !r.serves(a) && r.config.Common.Serves(a.Namespace) && !r.profiles.given {
+			adv := advice{to: a, containers: a.Advice}
+			adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "") // it names another recommender now
+			g.Go(func() error {
+				r.write(ctx, now, adv)
+				return nil
+			})
+		}
+	}
 	count := make(map[objectKey]int)
 	for _, a := range ours {
 		adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
@@ -58,8 +69,12 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	adv := advice{to: a}
 	pods := s.PodsOf(a.Target)
 	profile := r.profiles.of(a)
-	raw := recommend.Workload(profile.Params, profile.Estimator, r.book, a, a.Target, now)
-	adv.containers = policy.Cap(r.rounding(a), raw, r.config.MaxAllowed())
+	if profile.usable {
+		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
+		adv.containers = policy.Cap(r.rounding(a), r.hold(a, raw, now), r.config.MaxAllowed())
+	} else {
+		adv.containers = a.Advice // until the profile can be read
+	}
 	problem, known := r.world.TargetProblem(a)
 	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {
 		adv.containers = a.Advice // nothing is known that would make the last numbers wrong
@@ -88,6 +103,8 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	} else {
 		adv.say(targetConflict, kube.Removed, "", "")
 	}
+	r.sayProfile(&adv, &profile)
+	r.sayLeaks(&adv, now, pods)
 	return adv
 }
 

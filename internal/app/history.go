@@ -111,9 +111,10 @@ func podName(w cluster.Workload) *regexp.Regexp {
 // history, never none of what was read.
 func (r *recommender) learnHistory(ctx context.Context, h history, selectors selecting, now time.Time) {
 	snapshot := r.world.Snapshot()
+	r.profiles.read(ctx)
 	ours := r.served(snapshot)
 	r.book.Tick(now)
-	r.configure(snapshot, ours)
+	r.configure(now, snapshot, ours)
 	r.track(snapshot)
 	p := past{pods: map[cluster.Key]*cluster.Pod{}, targets: map[string][]target{}}
 	for _, pod := range snapshot.Pods {

@@ -4,74 +4,278 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // defaultProfile is the profile of autoscalers that name none. The flags shape it; its numbers are upstream's.
 const defaultProfile = "default"
 
-// profiles are the ways to size that autoscalers may name.
+// profileLister reads the SizingProfiles of the cluster.
+type profileLister interface {
+	List(context.Context) ([]kube.SizingProfile, error)
+}
+
+// nodeLister reads what nodes there are, and which of them the pods ask for.
+type nodeLister interface {
+	Nodes() []cluster.Node
+	Selectors() [][]string
+}
+
+// profiles are the ways to size that autoscalers may name: those that are built in, and the SizingProfiles of the cluster.
+// It belongs to the recommender's goroutine.
 type profiles struct {
-	byName map[string]recommend.Profile
-	given  bool                        // --recommender-name was given: it alone says who is served, as upstream has it
-	chosen map[cluster.Workload]string // whose extension each workload's history has
+	builtin map[string]recommend.Profile
+	own     map[string]*definition
+	given   bool // --recommender-name was given: it alone says who is served, as upstream has it
+	params  recommend.Params
+	log     *slog.Logger
+
+	source profileLister // nil: there are only those built in
+	listed bool          // it is known which there are
+	away   error         // why they could not be listed the last time
+
+	nodes  nodeLister                     // nil: not known
+	chosen map[cluster.Workload]edition   // whose extension each workload's history has
+	most   map[cluster.Workload]int64     // millicores of the smallest node of each whose profile asks for it
+	held   map[cluster.Workload]time.Time // until when nothing shrinks: what was remembered was of no use to another profile
+}
+
+// A definition is what is known of a SizingProfile.
+type definition struct {
+	version string             // as it was last read
+	good    *recommend.Profile // its last parameters that made sense; nil: none are known
+	changes int                // how often these have changed
+	problem string             // what is wrong with it, "" when nothing is
+	gone    bool               // it has been deleted
+}
+
+// An edition is a profile as long as its parameters do not change. The zero value is none.
+type edition struct {
+	name     string
+	changes  int
+	remember bool // it needs an extension
+}
+
+// choice is the profile that sizes an autoscaler's workload.
+type choice struct {
+	recommend.Profile
+	edition
+	usable bool // there is one; else what was recommended last stays
 }
 
 // newProfiles returns the built-in profiles, the default one as the flags shape it.
-func newProfiles(c *RecommenderConfig) *profiles {
-	p := &profiles{byName: map[string]recommend.Profile{}, given: c.nameGiven(), chosen: map[cluster.Workload]string{}}
-	for _, b := range recommend.Builtins() {
-		p.byName[b.Name] = b
+func newProfiles(c *RecommenderConfig, log *slog.Logger) *profiles {
+	p := &profiles{
+		builtin: map[string]recommend.Profile{}, own: map[string]*definition{}, given: c.nameGiven(), params: c.Sizing.params(), log: log,
+		chosen: map[cluster.Workload]edition{}, most: map[cluster.Workload]int64{}, held: map[cluster.Workload]time.Time{},
 	}
-	params := c.Sizing.params()
-	d := p.byName[defaultProfile]
-	d.Params, d.Estimator = params, recommend.Default(params)
-	p.byName[defaultProfile] = d
+	for _, b := range recommend.Builtins() {
+		p.builtin[b.Name] = p.rounded(b)
+	}
+	d := p.builtin[defaultProfile]
+	d.Params, d.Estimator = p.params, recommend.Default(p.params)
+	p.builtin[defaultProfile] = d
 	return p
 }
 
-// of returns the profile that sizes an autoscaler's workload.
-func (p *profiles) of(a *cluster.Autoscaler) recommend.Profile {
-	if !p.given {
-		if b, ok := p.byName[a.Recommender]; ok {
-			return b
-		}
-	}
-	return p.byName[defaultProfile]
+// rounded makes a profile round as the flags say.
+func (p *profiles) rounded(r recommend.Profile) recommend.Profile {
+	r.RoundMillicores, r.RoundBytes, r.Humanize = p.params.RoundMillicores, p.params.RoundBytes, p.params.Humanize
+	return r
 }
 
-// knows reports whether an autoscaler names a profile.
-func (p *profiles) knows(a *cluster.Autoscaler) bool {
-	_, ok := p.byName[a.Recommender]
-	return ok && !p.given
+// read lists the SizingProfiles. While they cannot be listed, what is known of them stands.
+func (p *profiles) read(ctx context.Context) {
+	if p.given || p.source == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	list, err := p.source.List(ctx)
+	missing := errors.Is(err, kube.ErrUnsupported)
+	if err != nil {
+		p.cannotRead(ctx, err, missing)
+		if !missing {
+			return
+		}
+	} else if p.away != nil {
+		p.log.Info("SizingProfiles can be read now", "number", len(list))
+		p.away = nil
+	}
+	p.listed = true
+	there := make(map[string]bool, len(list))
+	for i := range list {
+		there[list[i].Name] = true
+		p.learn(&list[i])
+	}
+	for name, d := range p.own {
+		if !there[name] && !d.gone {
+			d.gone, d.version = true, ""
+			p.log.Warn("A SizingProfile is gone; those that name it are sized by what it last said", "profile", name)
+		}
+	}
 }
+
+func (p *profiles) cannotRead(ctx context.Context, err error, missing bool) {
+	if p.away != nil || errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	p.away = err
+	switch {
+	case missing:
+		p.log.Info("There are no SizingProfiles in this cluster, only the profiles that are built in",
+			"remedy", "install the CRDs if you want your own: podfit crds | kubectl apply -f -")
+	case errors.Is(err, kube.ErrForbidden):
+		p.log.Warn("SizingProfiles may not be read, only the profiles that are built in are known",
+			"remedy", "let the recommender list sizingprofiles.podfit.dev, as deploy/10-rbac.yaml does", "error", err)
+	default:
+		p.log.Warn("Cannot read SizingProfiles; what is known of them stands", "error", err)
+	}
+}
+
+// learn takes one SizingProfile as it is now.
+func (p *profiles) learn(o *kube.SizingProfile) {
+	d := p.own[o.Name]
+	if d == nil {
+		d = &definition{}
+		p.own[o.Name] = d
+	}
+	if d.version == o.Version {
+		return
+	}
+	before := *d
+	d.version, d.gone, d.problem = o.Version, false, ""
+	parsed, err := profile.Parse(o.JSON)
+	if err != nil {
+		d.problem = err.Error()
+		p.log.Warn("A SizingProfile makes no sense; those that name it are sized by what it last said, if that is known",
+			"profile", o.Name, "error", err)
+		return
+	}
+	parsed = p.rounded(parsed)
+	d.good = &parsed
+	d.changes++
+	p.log.Info("Read a SizingProfile", "profile", o.Name, "new", before.good == nil, "about", parsed.About)
+}
+
+// of returns the profile that sizes an autoscaler's workload.
+func (p *profiles) of(a *cluster.Autoscaler) choice {
+	if p.given {
+		return p.choose(p.builtin[defaultProfile], 0)
+	}
+	if b, ok := p.builtin[a.Recommender]; ok {
+		return p.choose(b, 0)
+	}
+	if d := p.own[a.Recommender]; d != nil && d.good != nil {
+		return p.choose(*d.good, d.changes)
+	}
+	if p.knows(a) {
+		return choice{}
+	}
+	return p.choose(p.builtin[defaultProfile], 0)
+}
+
+func (p *profiles) choose(r recommend.Profile, changes int) choice {
+	return choice{Profile: r, edition: edition{r.Name, changes, r.Extend != nil}, usable: true}
+}
+
+// knows reports whether an autoscaler names a profile of podfit's: one that is built in, one that there is or has been, or
+// one of which its status says so.
+func (p *profiles) knows(a *cluster.Autoscaler) bool {
+	if p.given {
+		return false
+	}
+	_, builtin := p.builtin[a.Recommender]
+	return builtin || p.own[a.Recommender] != nil || p.missed(a)
+}
+
+// missed reports whether the status of an autoscaler says that the profile that it names cannot be used.
+func (p *profiles) missed(a *cluster.Autoscaler) bool {
+	return a.Recommender != "" && strings.HasPrefix(a.ProfileProblem, profileNamed(a.Recommender)+" ")
+}
+
+// profileNamed is how messages begin that tell of a profile. They are read again after a restart.
+func profileNamed(name string) string { return "SizingProfile " + name }
+
+// sizable returns those of the autoscalers whose profile is known.
+func (p *profiles) sizable(as []*cluster.Autoscaler) []*cluster.Autoscaler {
+	return slices.DeleteFunc(slices.Clone(as), func(a *cluster.Autoscaler) bool { return !p.of(a).usable })
+}
+
+// startAnew is how long nothing shrinks after what was remembered was of no use to another profile.
+const startAnew = 24 * time.Hour
 
 // extend makes the history of the workloads remember what their profiles need. Of several autoscalers of one workload
 // the one that governs it decides; the others are sized by what is remembered for it.
-func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, governed map[cluster.Workload]bool, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, governed map[cluster.Workload]bool, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+	var nodes *recommend.Nodes
 	for w := range governed {
-		profile := p.of(elect(s, w))
-		before := p.chosen[w]
-		if before == profile.Name {
+		c := p.of(elect(s, w))
+		if !c.usable {
+			continue // what is remembered stays, for when it is
+		}
+		if c.MostOfNode > 0 && p.nodes != nil {
+			if nodes == nil {
+				nodes = recommend.NewNodes(p.nodes.Nodes(), p.nodes.Selectors())
+			}
+			if least := nodes.Smallest(s.PodsOf(w)); least > 0 {
+				p.most[w] = least
+			}
+		} else {
+			delete(p.most, w)
+		}
+		before, first := p.chosen[w], p.chosen[w] == edition{}
+		if before == c.edition {
 			continue
 		}
-		if before != "" && p.byName[before].Extend != nil {
+		switch {
+		case !c.remember && before.remember:
 			book.Extend(w, nil)
+		case c.remember && first:
+			book.Extend(w, c.Extend)
+		case c.remember:
+			if anew := book.Replace(w, c.Extend); len(anew) > 0 {
+				p.held[w] = now.Add(startAnew)
+			}
 		}
-		if profile.Extend != nil {
-			book.Extend(w, profile.Extend)
-		}
-		p.chosen[w] = profile.Name
+		p.chosen[w] = c.edition
 	}
-	for w := range p.chosen {
+	for w, e := range p.chosen {
 		if !governed[w] {
-			if p.byName[p.chosen[w]].Extend != nil {
+			if e.remember {
 				book.Extend(w, nil)
 			}
 			delete(p.chosen, w)
 		}
 	}
+	for w, until := range p.held {
+		if !governed[w] || !now.Before(until) {
+			delete(p.held, w)
+		}
+	}
+	for w := range p.most {
+		if !governed[w] {
+			delete(p.most, w)
+		}
+	}
+}
+
+// paramsFor returns the parameters of a profile for a workload: what depends on its nodes among them.
+func (p *profiles) paramsFor(c *choice, w cluster.Workload) recommend.Params {
+	r := c.Params
+	if least := p.most[w]; least > 0 && c.MostOfNode > 0 {
+		r.MostMillicores = max(int64(float64(least)*c.MostOfNode), 1)
+	}
+	return r
 }

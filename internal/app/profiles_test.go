@@ -4,13 +4,17 @@
 package app
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 func TestAProfileIsChosenByName(t *testing.T) {
@@ -70,6 +74,301 @@ func TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven(t *testing.T) {
 		b.run(10 * time.Minute)
 		if a := b.autoscalers[0]; len(a.Advice) > 0 {
 			t.Errorf("served: %v", a.Advice)
+		}
+	})
+}
+
+const (
+	tight = `{"base": "window-max", "window": {"margin": 0, "floorMillicores": 1, "floorMiB": 1}}`
+	loose = `{"base": "window-max", "window": {"margin": 1, "floorMillicores": 1, "floorMiB": 1}}`
+	wrong = `{"base": "window-max", "window": {"margin": 99}}`
+)
+
+// near reports whether an amount is one, up to the steps of the scale that peaks are kept on.
+func near(got, want int64) bool { return got >= want && float64(got) < 1.002*float64(want)+1 }
+
+func TestASizingProfileSizesThoseThatNameIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		b.autoscale("early", b.deployment("early", 2, "app")).Recommender = "later"
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; !near(got.CPU, 300) || !near(got.Memory, 200<<20) {
+			t.Errorf("without a margin: %v", got)
+		}
+		for _, a := range b.autoscalers {
+			if a.Name == "early" && (len(a.Advice) > 0 || len(b.written[a.Key]) > 0) {
+				t.Errorf("a profile that does not exist was served: %v", a.Advice)
+			}
+		}
+		b.profiles["later"] = loose
+		b.run(time.Hour)
+		if got := b.advice("early", "app").Target; !near(got.CPU, 600) || !near(got.Memory, 400<<20) {
+			t.Errorf("with a margin of one: %v", got)
+		}
+		if c := b.condition("early", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestAProfileThatChangesKeepsWhatIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		b.during(4*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			case 2 * time.Hour:
+				b.profiles["mine"] = loose
+			}
+		})
+		if got := b.advice("web", "app").Target; !near(got.CPU, 1400) || !near(got.Memory, 1000<<20) {
+			t.Errorf("the peak of three hours ago twice is wanted, got %v", got)
+		}
+	})
+}
+
+func TestNothingShrinksForADayWhereAProfileBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": `{"base": "balanced", "memory": {"floorMiB": 1}}`}
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		var before, after, later cluster.Resources
+		b.during(30*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			case 2 * time.Hour:
+				before = b.advice("web", "app").Target
+				b.profiles["mine"] = tight // another algorithm, which knows nothing
+			case 20 * time.Hour:
+				after = b.advice("web", "app").Target
+			case 29 * time.Hour:
+				later = b.advice("web", "app").Target
+			}
+		})
+		if after != before || before.Memory < 500<<20 {
+			t.Errorf("it went from %v to %v", before, after)
+		}
+		if !near(later.Memory, 200<<20) {
+			t.Errorf("after a day it is %v", later)
+		}
+	})
+}
+
+func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		break_          func(b *bench)
+		reason, message string
+	}{
+		"broken": {func(b *bench) { b.profiles["mine"] = wrong }, "Invalid",
+			"SizingProfile mine is invalid: spec.window.margin is 99; it must be between 0 and 10;"},
+		"of a later version": {func(b *bench) { b.profiles["mine"] = `{"base": "window-max", "magic": true}` }, "Invalid", `unknown field "magic"`},
+		"deleted":            {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine does not exist any more;"},
+		"without its CRD":    {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine does not exist any more;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.profiles = map[string]string{"mine": tight}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+				check := func(when string, cpu int64, then string) {
+					t.Helper()
+					if got := b.advice("web", "app").Target; !near(got.CPU, cpu) {
+						t.Errorf("%s: %v", when, got)
+					}
+					c := b.condition("web", v1alpha1.ConditionSizingProfileUsable)
+					if then == "" {
+						if c.Status != kube.Removed {
+							t.Errorf("%s: %+v", when, c)
+						}
+						return
+					}
+					if c.Status != kube.False || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Message, then) {
+						t.Errorf("%s: %+v", when, c)
+					}
+				}
+				b.during(6*time.Hour, func(at time.Duration) {
+					switch at {
+					case time.Hour:
+						check("while it is good", 300, "")
+						tt.break_(b)
+					case 2 * time.Hour:
+						check("once it is not", 300, "sized by what it last said")
+						b.use["app"] = cluster.Amounts(500, 200<<20)
+					case 3 * time.Hour:
+						check("it goes on sizing", 500, "sized by what it last said")
+					}
+				})
+				b.use["app"] = cluster.Amounts(900, 200<<20)
+				b.run(2 * time.Hour) // the process starts anew, and knows no good parameters
+				check("after a restart", 500, "the last recommendation stays as it is")
+				b.run(26 * time.Hour) // long enough for what is stored to be tidied up
+				b.profiles["mine"], b.profilesErr = tight, nil
+				b.run(10 * time.Minute)
+				check("when it is good again", 900, "")
+				b.use["app"] = cluster.Amounts(100, 200<<20)
+				b.run(time.Hour)
+				check("what was remembered before is remembered", 900, "")
+			})
+		})
+	}
+}
+
+func TestWhileProfilesCannotBeReadNothingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		b.during(3*time.Hour, func(at time.Duration) {
+			if at == time.Hour {
+				b.profilesErr = errors.New("the API server is away")
+				b.use["app"] = cluster.Amounts(400, 200<<20)
+			}
+		})
+		if got := b.advice("web", "app").Target; !near(got.CPU, 400) {
+			t.Errorf("it does not go on: %v", got)
+		}
+		writes := b.writes
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; !near(got.CPU, 400) || b.writes != writes {
+			t.Errorf("after a restart: %v, %d writes", got, b.writes-writes)
+		}
+	})
+}
+
+func TestAConditionGoesWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": wrong}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "mine"
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 {
+			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
+		}
+		other := *b.autoscalers[0]
+		other.Recommender = "somebody-else"
+		b.autoscalers[0] = &other
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed || b.autoscalers[0].ProfileProblem != "" {
+			t.Errorf("it names another recommender now: %+v", c)
+		}
+		b.written = map[cluster.Key][]kube.Condition{}
+		b.run(10 * time.Minute)
+		if len(b.written) > 0 {
+			t.Errorf("an autoscaler of another recommender is written to: %v", b.written)
+		}
+	})
+}
+
+func TestABuiltInProfileCannotBeReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"window-max": loose}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "window-max"
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; !near(got.CPU, 345) {
+			t.Errorf("%v, want the built-in 300m × 1.15", got)
+		}
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestCPUIsBoundByTheSmallestNodeWhereTheProfileAsksForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"half": `{"base": "busy-hours", "busyHours": {"mostOfNode": 0.5}}`}
+		b.nodes = []cluster.Node{
+			{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true},
+			{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: true},
+			{Name: "control", Allocatable: cluster.Amounts(2000, 16<<30), Ready: true, Tainted: true},
+		}
+		b.use["app"] = cluster.Amounts(3000, 200<<20)
+		for _, name := range []string{"busy-hours", "half", "balanced"} {
+			b.autoscale(name, b.deployment(name, 2, "app")).Recommender = name
+		}
+		b.run(time.Hour)
+		for name, want := range map[string]int64{"busy-hours": 1000, "half": 2000} {
+			if got := b.advice(name, "app").Target.CPU; got != want {
+				t.Errorf("%s: %dm, want %dm", name, got, want)
+			}
+		}
+		if got := b.advice("balanced", "app").Target.CPU; got < 3000 {
+			t.Errorf("balanced has no such bound: %dm", got)
+		}
+	})
+}
+
+func TestALeakIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.autoscale("web", b.deployment("web", 1, "app", "sidecar")).Recommender = "balanced"
+		b.pods[0].Containers[0].Limits = cluster.Amounts(0, 4<<30)
+		b.use["sidecar"] = cluster.Amounts(10, 50<<20)
+		leak := func(at time.Duration) {
+			b.use["app"] = cluster.Amounts(100, int64(500<<20+100*float64(1<<20)*at.Hours()/24))
+		}
+		b.during(8*24*time.Hour, leak)
+		c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected)
+		if c.Status != kube.True || !strings.HasPrefix(c.Message, "Memory of container app grows by about 100Mi a day since 2000-01-0") ||
+			!strings.Contains(c.Message, ", and reaches its limit of 4Gi about 2000-02-0") || strings.Contains(c.Message, "sidecar") {
+			t.Errorf("%+v", c)
+		}
+		before := c.Message
+		b.run(time.Hour)
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Message != before {
+			t.Errorf("after a restart: %+v", c)
+		}
+		b.use["app"] = cluster.Amounts(100, 600<<20)
+		b.run(10 * 24 * time.Hour)
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != kube.True || !strings.Contains(c.Message, " grew by about 100Mi a day from ") {
+			t.Errorf("ten days after it ended: %+v", c)
+		}
+		b.run(8 * 24 * time.Hour)
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != kube.Removed {
+			t.Errorf("when it is over: %+v", c)
+		}
+	})
+}
+
+func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		for name, tt := range map[string]struct {
+			profile string
+			mode    cluster.Mode
+		}{
+			"warn-recreate": {"balanced", cluster.Recreate}, "warn-auto": {"cost", cluster.Auto}, "in-place": {"balanced", cluster.InPlaceOrRecreate},
+			"in-place-only": {"balanced", cluster.InPlace}, "off": {"balanced", cluster.Off}, "initial": {"balanced", cluster.Initial},
+			"default": {"default", cluster.Recreate},
+		} {
+			a := b.autoscale(name, b.deployment(name, 2, "app"))
+			a.Recommender, a.Mode = tt.profile, tt.mode
+		}
+		b.run(10 * time.Minute)
+		for _, a := range b.autoscalers {
+			c, want := b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile), kube.Removed
+			if strings.HasPrefix(a.Name, "warn") {
+				want = kube.True
+			}
+			if c.Status != want || want == kube.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
+				t.Errorf("%s: %+v", a.Name, c)
+			}
 		}
 	})
 }

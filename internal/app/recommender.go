@@ -64,7 +64,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Log: p.log}))
+			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Log: p.log}))
 			work, err := recommending(&c, p, clients, world)
 			if err != nil {
 				return nil, err
@@ -104,6 +104,13 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			return err
 		}
 		r := newRecommender(*c, world, source, storage{kube.NewCheckpoints(clients, o), histories}, m, h, p.log)
+		if r.profiles.source, err = kube.NewProfiles(clients); err != nil {
+			return err
+		}
+		r.profiles.nodes = world
+		if external, ok := source.(*externalUsage); ok {
+			external.serves = r.serves
+		}
 		if past != nil {
 			r.learnHistory(ctx, past, world, time.Now())
 		} else if err := r.keeper.load(ctx); err != nil {
@@ -152,7 +159,7 @@ func (r *recommender) end(ctx context.Context) {
 func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storage, m *recommenderMetrics, h *Health, log *slog.Logger) *recommender {
 	book := usage.NewBook(c.Sizing.usage())
 	return &recommender{
-		config: c, profiles: newProfiles(&c), book: book,
+		config: c, profiles: newProfiles(&c, log), book: book,
 		world: w, usage: s, metrics: m, health: h, log: log,
 		keeper:  newKeeper(c, book, k, m, log),
 		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
@@ -193,8 +200,9 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.book.Tick(now)
 
 	snapshot := r.world.Snapshot()
+	r.profiles.read(ctx)
 	ours := r.served(snapshot)
-	r.configure(snapshot, ours)
+	r.configure(now, snapshot, ours)
 	r.keeper.restore(ours)
 	watch.step("LoadVPAs")
 
@@ -219,7 +227,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.keeper.save(ctx, now, ours)
 	watch.step("MaintainCheckpoints")
 
-	r.keeper.collect(ctx, now, snapshot.Autoscalers, ours)
+	r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
 	watch.step("GarbageCollect")
 
 	_, series := r.book.Size()
@@ -249,7 +257,7 @@ func (r *recommender) serves(a *cluster.Autoscaler) bool {
 }
 
 // configure tells the book which workloads are sized, and by which rules their samples are kept.
-func (r *recommender) configure(s *kube.Snapshot, ours []*cluster.Autoscaler) {
+func (r *recommender) configure(at time.Time, s *kube.Snapshot, ours []*cluster.Autoscaler) {
 	now := make(map[cluster.Workload]bool, len(ours))
 	for _, a := range ours {
 		if a.Target.IsZero() {
@@ -271,7 +279,7 @@ func (r *recommender) configure(s *kube.Snapshot, ours []*cluster.Autoscaler) {
 		}
 	}
 	r.governed = now
-	r.profiles.extend(r.book, s, now, r.elected)
+	r.profiles.extend(r.book, s, at, now, r.elected)
 }
 
 // elected returns the autoscaler of ours that governs a workload.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
@@ -38,9 +40,28 @@ type bench struct {
 	storeWrites int
 	remembered  *benchHistories
 	loadErrs    int
-	statusErr   map[string]error // by autoscaler
-	mu          sync.Mutex       // several writers work at a time
+	statusErr   map[string]error  // by autoscaler
+	profiles    map[string]string // the specs of SizingProfiles, by name
+	profilesErr error
+	nodes       []cluster.Node
+	mu          sync.Mutex // several writers work at a time
 }
+
+func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
+	if b.profilesErr != nil {
+		return nil, b.profilesErr
+	}
+	var out []kube.SizingProfile
+	for _, name := range slices.Sorted(maps.Keys(b.profiles)) {
+		spec := b.profiles[name]
+		out = append(out, kube.SizingProfile{Name: name, Version: spec, JSON: fmt.Appendf(nil,
+			`{"apiVersion": "podfit.dev/v1alpha1", "kind": "SizingProfile", "metadata": {"name": %q, "uid": "u", "resourceVersion": "7"}, "spec": %s}`, name, spec)})
+	}
+	return out, nil
+}
+
+func (b *bench) Nodes() []cluster.Node { return b.nodes }
+func (b *bench) Selectors() [][]string { return nil }
 
 func newBench(t *testing.T) *bench {
 	c := RecommenderDefaults()
@@ -65,6 +86,14 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 		if old.Key == a.Key {
 			next := *old
 			next.Advice = adv
+			for _, c := range cs {
+				if c.Type == v1alpha1.ConditionSizingProfileUsable {
+					next.ProfileProblem = ""
+					if c.Status == kube.False {
+						next.ProfileProblem = c.Message
+					}
+				}
+			}
 			b.autoscalers[i] = &next
 		}
 	}
@@ -122,15 +151,23 @@ func (b *bench) Collect(_ context.Context, keep func(kube.CheckpointKey) bool) (
 }
 
 // run runs a recommender for a time, as a process does that is killed at its end.
-func (b *bench) run(d time.Duration) *recommender {
+func (b *bench) run(d time.Duration) *recommender { return b.during(d, func(time.Duration) {}) }
+
+// during is run, and calls between before each pass with the time since the first.
+func (b *bench) during(d time.Duration, between func(time.Duration)) *recommender {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
 	r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r.profiles.source, r.profiles.nodes = b, b
 	if err := r.keeper.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
-	every(ctx, b.config.Interval, r.pass)
+	began := time.Now()
+	every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+		between(now.Sub(began))
+		r.pass(ctx, now)
+	})
 	time.Sleep(time.Second)
 	return r
 }

@@ -67,7 +67,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for the secret, in which podfit keeps certificates that upstream leaves to a script, and for podfit's own kinds.
+// except for the secret, in which podfit keeps certificates that upstream leaves to a script and for podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -86,6 +86,7 @@ var rights = map[string][]string{
 		"cluster core/pods: get list watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster metrics.k8s.io/pods: get list",
+		"cluster podfit.dev/sizingprofiles: list",
 		"cluster podfit.dev/usagehistories: create delete get list patch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-recommender vpa-recommender-lease]: get update watch",
@@ -223,6 +224,7 @@ func TestRolesHaveUpstreamsNames(t *testing.T) {
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
 		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
+		"podfit:profile-reader", "podfit:profile-reader",
 		"system:evictioner",
 		"system:metrics-reader", "system:metrics-reader",
 		"system:vpa-actor", "system:vpa-actor",

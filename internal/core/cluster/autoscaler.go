@@ -67,6 +67,9 @@ type Autoscaler struct {
 	Boost         *Boost        // spec.startupBoost
 	Advice        []Advice      // status.recommendation, sorted by container
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
+
+	// ProfileProblem is what its status says is wrong with the SizingProfile that it names, or named; "" when nothing is.
+	ProfileProblem string
 }
 
 // Policy returns the policy for a container: the first with its name, else the first for "*", else nil.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -35,6 +36,11 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	}
 	if p := o.Spec.UpdatePolicy; p != nil {
 		updatePolicy(a, p)
+	}
+	for i := range o.Status.Conditions {
+		if c := &o.Status.Conditions[i]; c.Type == v1alpha1.ConditionSizingProfileUsable && string(c.Status) == False {
+			a.ProfileProblem = c.Message
+		}
 	}
 	return a
 }
