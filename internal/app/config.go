@@ -6,6 +6,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 // Common is the configuration that every component shares.
 type Common struct {
 	Kubeconfig        string
-	QPS               float32 // client requests a second
-	Burst             int     // client requests in one go
+	QPS               float64 // client requests a second; negative is without limit
+	Burst             float64 // client requests in one go; upstream's flag takes fractions
 	Profiling         bool
 	Namespace         string   // --vpa-object-namespace: only autoscalers of this namespace; "" is all
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
@@ -34,8 +35,8 @@ func CommonDefaults() Common {
 // Flags binds the configuration to flags, with upstream's names.
 func (c *Common) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path to a kubeconfig. Only required if out-of-cluster.")
-	fs.Float32Var(&c.QPS, "kube-api-qps", c.QPS, "QPS limit when making requests to the Kubernetes API server.")
-	fs.IntVar(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests allowed to the Kubernetes API server.")
+	fs.Float64Var(&c.QPS, "kube-api-qps", c.QPS, "QPS limit when making requests to the Kubernetes API server. Negative means without limit.")
+	fs.Float64Var(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests allowed to the Kubernetes API server.")
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "Serve /debug/pprof on --address.")
 	fs.StringVar(&c.Namespace, "vpa-object-namespace", c.Namespace,
 		"Only serve VerticalPodAutoscalers of this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
@@ -51,11 +52,11 @@ func (c *Common) Validate() error {
 	if c.Namespace != "" && len(c.IgnoredNamespaces) > 0 {
 		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them"))
 	}
-	if c.QPS < 0 {
-		errs = append(errs, fmt.Errorf("--kube-api-qps is %v: give a rate of 0 or more", c.QPS))
+	if math.IsNaN(c.QPS) {
+		errs = append(errs, fmt.Errorf("--kube-api-qps is %v: give a rate, or a negative number for none", c.QPS))
 	}
-	if c.Burst < 0 {
-		errs = append(errs, fmt.Errorf("--kube-api-burst is %d: give 0 or more", c.Burst))
+	if !(c.Burst >= 0) { // which not a number is neither
+		errs = append(errs, fmt.Errorf("--kube-api-burst is %v: give 0 or more", c.Burst))
 	}
 	return errors.Join(errs...)
 }

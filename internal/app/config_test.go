@@ -4,6 +4,7 @@
 package app
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -145,5 +146,21 @@ func TestABinaryNamedLikeAComponentIsThatComponent(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestTheRateOfRequestsMayBeWithoutLimitAndInFractions(t *testing.T) {
+	c := CommonDefaults()
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	c.Flags(fs)
+	if err := fs.Parse([]string{"--kube-api-qps=-1", "--kube-api-burst=150.0"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil || c.QPS != -1 || c.Burst != 150 {
+		t.Errorf("%v requests a second, %v at once, %v", c.QPS, c.Burst, err)
+	}
+	c.QPS, c.Burst = math.NaN(), math.NaN()
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--kube-api-qps") || !strings.Contains(err.Error(), "--kube-api-burst") {
+		t.Errorf("what is no number: %v", err)
 	}
 }

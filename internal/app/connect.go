@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"math"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,7 +18,7 @@ var errNotSynced = errors.New("the cluster has not been read yet")
 // connect returns clients of the API server. It sends no request.
 func (c *Common) connect(component string) (*kube.Clients, error) {
 	return kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, QPS: c.QPS, Burst: c.Burst, Component: component, Version: buildVersion(),
+		Kubeconfig: c.Kubeconfig, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: buildVersion(),
 	})
 }
 
