@@ -184,6 +184,9 @@ func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, me
 	if c.Samples < 0 {
 		return cpu, memory, n, fmt.Errorf("number of samples %d is negative", c.Samples)
 	}
+	if c.Samples > maxCount {
+		return cpu, memory, n, fmt.Errorf("number of samples %d is more than there can be", c.Samples)
+	}
 	n.count = int64(c.Samples)
 	for _, t := range []struct {
 		name  string

@@ -186,6 +186,7 @@ func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
 		"negative CPU total":   {func(c *Checkpoint) { c.CPU.Total = -1 }, "cpu histogram: total weight"},
 		"memory total is NaN":  {func(c *Checkpoint) { c.Memory.Total = math.NaN() }, "memory histogram: total weight"},
 		"negative samples":     {func(c *Checkpoint) { c.Samples = -1 }, "number of samples"},
+		"too many samples":     {func(c *Checkpoint) { c.Samples = math.MaxInt64 }, "more than there can be"},
 		"first after last":     {func(c *Checkpoint) { c.FirstSample = c.LastSample.Add(1) }, "later than last sample"},
 		"last long past":       {func(c *Checkpoint) { c.LastSample = time.Date(1950, 1, 1, 0, 0, 0, 0, time.UTC) }, "last sample"},
 		"last in the future":   {func(c *Checkpoint) { c.LastSample = noon.Add(2 * day) }, "future"},
