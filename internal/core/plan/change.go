@@ -188,26 +188,28 @@ func qosOf(p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
 	return cluster.Burstable
 }
 
-// total returns what a pod requests from its node with fits set on it: the sum of its containers and sidecars, or what
-// its largest init container needs when that is more.
+// total returns what a pod requests from its node with fits set on it: the sum of its containers and sidecars, or, when
+// that is more, what one of its init containers needs, which run one by one beside the sidecars that come before them.
 func total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
-	var running, first cluster.Resources
+	var containers, sidecars, first cluster.Resources
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		r := c.Requests
 		switch c.Role {
 		case cluster.Init:
-			with := running.Add(r)
+			with := sidecars.Add(r)
 			first = cluster.Amounts(max(first.CPU, with.CPU), max(first.Memory, with.Memory))
-			continue
+		case cluster.Sidecar:
+			sidecars = sidecars.Add(r)
 		case cluster.Regular:
 			for j := range fits {
 				if fits[j].Container == c.Name {
 					r = fits[j].Requests.Or(r)
 				}
 			}
+			containers = containers.Add(r)
 		}
-		running = running.Add(r)
 	}
+	running := containers.Add(sidecars)
 	return cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
 }

@@ -330,3 +330,30 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 		}
 	}
 }
+
+func TestInitContainersNeedRoomOnlyBesideTheSidecarsBeforeThem(t *testing.T) {
+	of := func(name string, role cluster.ContainerRole, cpu int64) cluster.Container {
+		return cluster.Container{Name: name, Role: role, Requests: cluster.Amounts(cpu, cpu)}
+	}
+	app, log := of("app", cluster.Regular, 300), of("log", cluster.Regular, 100)
+	for name, c := range map[string]struct {
+		containers []cluster.Container
+		want       int64
+	}{
+		"containers alone":                  {[]cluster.Container{app, log}, 400},
+		"a small init container":            {[]cluster.Container{app, log, of("setup", cluster.Init, 200)}, 400},
+		"a large one":                       {[]cluster.Container{app, log, of("setup", cluster.Init, 900)}, 900},
+		"one after the other":               {[]cluster.Container{app, of("a", cluster.Init, 250), of("b", cluster.Init, 500)}, 500},
+		"a sidecar":                         {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50)}, 350},
+		"an init container after a sidecar": {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50), of("setup", cluster.Init, 500)}, 550},
+		"one before it":                     {[]cluster.Container{app, of("setup", cluster.Init, 500), of("mesh", cluster.Sidecar, 50)}, 500},
+	} {
+		if got := total(&cluster.Pod{Containers: c.containers}, nil); got != cluster.Amounts(c.want, c.want) {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+	}
+	fits := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(700, 700)}}
+	if got := total(&cluster.Pod{Containers: []cluster.Container{app, of("app", cluster.Init, 100)}}, fits); got != cluster.Amounts(700, 700) {
+		t.Errorf("with a new size: %v", got)
+	}
+}

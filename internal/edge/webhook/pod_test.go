@@ -90,6 +90,17 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "proxy, app"`,
 			},
 		},
+		"with sidecars, which are left alone": {
+			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(100)), "mesh": cluster.Amounts(100, mi(100))}),
+			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"setup"},{"name":"mesh","restartPolicy":"Always","resources":{"requests":{"cpu":"10m"}}}],
+				"containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "100m"`,
+				`/spec/containers/0/resources/requests/memory "100Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
 		"with claims, which stay": {
 			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100)}),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"claims":[{"name":"gpu"}]}}]`),
