@@ -67,7 +67,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for the secret, in which podfit keeps certificates that upstream leaves to a script and for podfit's own kinds.
+// except for the secret, in which podfit keeps certificates that upstream leaves to a script, and for podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",

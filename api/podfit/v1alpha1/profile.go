@@ -140,38 +140,32 @@ type Histogram struct {
 
 	// cpuPercentile is the percentile of CPU usage, as a share, that becomes the target.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.01
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.01 && self <= 1.0",message="must be between 0.01 and 1"
 	CPUPercentile *float64 `json:"cpuPercentile,omitempty"`
 
 	// cpuLowerPercentile becomes the lower bound.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.01
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.01 && self <= 1.0",message="must be between 0.01 and 1"
 	CPULowerPercentile *float64 `json:"cpuLowerPercentile,omitempty"`
 
 	// cpuUpperPercentile becomes the upper bound.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.01
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.01 && self <= 1.0",message="must be between 0.01 and 1"
 	CPUUpperPercentile *float64 `json:"cpuUpperPercentile,omitempty"`
 
 	// memoryPercentile is the percentile of the peaks of memory, as a share, that becomes the target.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.01
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.01 && self <= 1.0",message="must be between 0.01 and 1"
 	MemoryPercentile *float64 `json:"memoryPercentile,omitempty"`
 
 	// memoryLowerPercentile becomes the lower bound.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.01
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.01 && self <= 1.0",message="must be between 0.01 and 1"
 	MemoryLowerPercentile *float64 `json:"memoryLowerPercentile,omitempty"`
 
 	// memoryUpperPercentile becomes the upper bound.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.01
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.01 && self <= 1.0",message="must be between 0.01 and 1"
 	MemoryUpperPercentile *float64 `json:"memoryUpperPercentile,omitempty"`
 
 	Floors `json:",inline"`
@@ -183,15 +177,13 @@ type Histogram struct {
 type Memory struct {
 	// oomBudget is the risk: the share of days that may see memory above the request.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.001
-	// +kubebuilder:validation:Maximum=0.5
+	// +kubebuilder:validation:XValidation:rule="self >= 0.001 && self <= 0.5",message="must be between 0.001 and 0.5"
 	OOMBudget *float64 `json:"oomBudget,omitempty"`
 
 	// margin is what calibration starts from, instead of the margin that suits the budget; a difference of logarithms, 0.1 is
 	// about 10 %.
 	// +optional
-	// +kubebuilder:validation:Minimum=-0.5
-	// +kubebuilder:validation:Maximum=3
+	// +kubebuilder:validation:XValidation:rule="self >= -0.5 && self <= 3.0",message="must be between -0.5 and 3"
 	Margin *float64 `json:"margin,omitempty"`
 
 	// days are looked back on for the highest peaks.
@@ -212,14 +204,12 @@ type Memory struct {
 
 	// growBy is the least relative difference that raises the request.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.06
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.06 && self <= 1.0",message="must be between 0.06 and 1"
 	GrowBy *float64 `json:"growBy,omitempty"`
 
 	// shrinkBy is the least relative difference that lowers the request.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.08
-	// +kubebuilder:validation:Maximum=0.95
+	// +kubebuilder:validation:XValidation:rule="self >= 0.08 && self <= 0.95",message="must be between 0.08 and 0.95"
 	ShrinkBy *float64 `json:"shrinkBy,omitempty"`
 
 	// shrinkAfter is how long after a change the request is not lowered.
@@ -243,14 +233,12 @@ type CPU struct {
 
 	// shortfall is the risk: the share of the core-seconds used that may lie above the request.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.0001
-	// +kubebuilder:validation:Maximum=0.5
+	// +kubebuilder:validation:XValidation:rule="self >= 0.0001 && self <= 0.5",message="must be between 0.0001 and 0.5"
 	Shortfall *float64 `json:"shortfall,omitempty"`
 
 	// factor multiplies the peak.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.1
-	// +kubebuilder:validation:Maximum=10
+	// +kubebuilder:validation:XValidation:rule="self >= 0.1 && self <= 10.0",message="must be between 0.1 and 10"
 	Factor *float64 `json:"factor,omitempty"`
 
 	// addMillicores is added to it, in thousandths of a core.
@@ -271,8 +259,7 @@ type CPU struct {
 
 	// shrinkBy is the least relative difference that lowers the request.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.08
-	// +kubebuilder:validation:Maximum=0.95
+	// +kubebuilder:validation:XValidation:rule="self >= 0.08 && self <= 0.95",message="must be between 0.08 and 0.95"
 	ShrinkBy *float64 `json:"shrinkBy,omitempty"`
 
 	// shrinkAfter is how long after a change the request is not lowered.
@@ -324,8 +311,7 @@ type BusyHours struct {
 
 	// percentile is that of CPU within the busy hours, as a share.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.5
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
 	Percentile *float64 `json:"percentile,omitempty"`
 
 	// criticality multiplies it.
@@ -342,8 +328,7 @@ type BusyHours struct {
 
 	// mostOfNode is the most CPU that a container is recommended, as a share of the smallest node its pods may run on.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.05
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.05 && self <= 1.0",message="must be between 0.05 and 1"
 	MostOfNode *float64 `json:"mostOfNode,omitempty"`
 
 	// floorMillicores is the least CPU of a pod, in thousandths of a core.
@@ -374,8 +359,7 @@ type Window struct {
 type Load struct {
 	// percentile is that of load (not of time) of CPU, as a share.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.5
-	// +kubebuilder:validation:Maximum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
 	Percentile *float64 `json:"percentile,omitempty"`
 
 	// halfLife is the age at which a sample of CPU weighs half.
@@ -432,8 +416,7 @@ type Ensemble struct {
 type Weights struct {
 	// overrun is the weight of usage above the limit.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.1
-	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:XValidation:rule="self >= 0.1 && self <= 10000.0",message="must be between 0.1 and 10000"
 	Overrun *float64 `json:"overrun,omitempty"`
 
 	// change is the weight of a change of the limit.

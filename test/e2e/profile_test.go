@@ -1,0 +1,208 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	vpav1 "podfit.dev/podfit/api/v1"
+)
+
+// sizingProfile writes a SizingProfile.
+func sizingProfile(name, spec string) string {
+	return "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+// withProfile names a profile in an autoscaler.
+func withProfile(name string) string { return "  recommenders: [{name: " + name + "}]" }
+
+const (
+	exact  = "{base: window-max, about: no margin, window: {margin: 0, floorMillicores: 1, floorMiB: 1}}"
+	double = "{base: window-max, about: twice as much, window: {margin: 1, floorMillicores: 1, floorMiB: 1}}"
+	// The API server cannot know which time zones there are.
+	nowhere = "{base: busy-hours, about: nowhere, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}"
+)
+
+// TestSizingProfiles sizes by profiles of the cluster, which come, change, break, go, and come back.
+func TestSizingProfiles(t *testing.T) {
+	p := newPlace(t, "sizing-profiles")
+	p.refusesProfiles()
+
+	w := steady("steady")
+	p.apply(sizingProfile("e2e-mine", exact), w.manifest(), autoscaler("steady", "", "steady", "Off", withProfile("e2e-mine")))
+	wide := spec{Name: "wide", Replicas: 1, CPU: "3000m"}
+	p.apply(wide.manifest(), autoscaler("wide", "", "wide", "Off", withProfile("busy-hours")))
+	p.eventually("the target is what is used", measured, p.about("steady", 300, 200))
+	p.apply(sizingProfile("e2e-mine", double))
+	p.eventually("the target is what the changed profile says", 30*time.Second, p.about("steady", 600, 400))
+	p.eventually("CPU is a quarter of a node", measured, p.quarterOfANode("wide"))
+
+	p.apply(sizingProfile("e2e-mine", nowhere))
+	p.eventually("it is said that the profile is broken", 30*time.Second,
+		p.unusable("steady", v1alpha1.ReasonInvalid, `spec.busyHours.timeZone is "Mars/Olympus", which is not in the IANA database`))
+	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
+	p.apply(sizingProfile("e2e-mine", double))
+	p.eventually("the condition goes", 30*time.Second, p.usable("steady"))
+
+	profiles := p.Dynamic.Resource(v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceSizingProfiles))
+	if err := profiles.Delete(t.Context(), "e2e-mine", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("it is said that the profile is gone", 30*time.Second,
+		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine does not exist any more; containers are sized by what it last said"))
+	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
+
+	p.recommender.Kill()
+	again, err := p.healthy(t.Context(), recommender())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.recommender = again
+	p.eventually("it is said what that means after a restart", time.Minute,
+		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine does not exist any more; the last recommendation stays as it is"))
+	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
+
+	// Without its definition there is no profile, either; it counts as soon as there is one again.
+	crds := p.Dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if err := crds.Delete(t.Context(), "sizingprofiles.podfit.dev", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the definition is gone", time.Minute, func(ctx context.Context) error {
+		if _, err := crds.Get(ctx, "sizingprofiles.podfit.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is still there: %w", err)
+		}
+		if _, err := profiles.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is still served: %w", err)
+		}
+		return nil
+	})
+	p.eventually("the log names the remedy", 30*time.Second, func(context.Context) error {
+		if log := p.recommender.Tail(1000); !strings.Contains(log, "podfit crds | kubectl apply -f -") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	p.always("the numbers stay", 10*time.Second, p.about("steady", 600, 400))
+	if err := p.Install(t.Context(), filepath.Join(p.root, "deploy")); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the profile can be made again", 30*time.Second, func(ctx context.Context) error {
+		return p.ApplyYAML(ctx, "", sizingProfile("e2e-mine", double))
+	})
+	p.eventually("the condition goes", time.Minute, p.usable("steady"))
+	p.always("the numbers are those of the profile", 10*time.Second, p.about("steady", 600, 400))
+	if err := profiles.Delete(t.Context(), "e2e-mine", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusesProfiles applies profiles that make no sense.
+func (p *place) refusesProfiles() {
+	p.Helper()
+	for _, tt := range []struct{ name, spec, want string }{
+		{"balanced", "{base: cost}", "metadata.name is that of a built-in profile, which cannot be replaced"},
+		{"bad", "{base: magic}", `Unsupported value: "magic"`},
+		{"bad", "{memory: {oomBudget: 3}}", "spec.memory.oomBudget: Invalid value: 3: must be between 0.001 and 0.5"},
+		{"bad", "{memory: {days: 0}}", "should be greater than or equal to 1"},
+		{"bad", "{memory: {days: 2.5}}", "must be of type integer"},
+		{"bad", "{memory: {days: 10, longDays: 3}}", "longDays must not be less than days"},
+		{"bad", "{memory: {shrinkAfter: soon}}", "should match"},
+		{"bad", "{memory: {shrinkAfter: 721h}}", "must be between 0s and 720h"},
+		{"bad", "{cpu: {window: 1m}}", "must be between 1h and 72h"},
+		{"bad", "{base: default, cpu: {factor: 1}}", "cpu has no meaning for this base; it belongs to the bases balanced, cost and critical"},
+		{"bad", "{histogram: {margin: 0.2}}", "histogram has no meaning for this base; it belongs to the base default"},
+		{"bad", "{base: default, histogram: {cpuPercentile: 0.5, cpuLowerPercentile: 0.9}}", "cpuLowerPercentile must not be above cpuPercentile"},
+		{"bad", "{base: busy-hours, busyHours: {from: 9}}", "from and to go together"},
+		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 9}}", "from and to are the same, which is no hour"},
+		{"bad", "{base: busy-hours, busyHours: {timeZone: Europe/Berlin}}", "timeZone has no meaning without from and to"},
+		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}", "timeZone and utcOffset do not go together"},
+	} {
+		err := p.ApplyYAML(p.Context(), "", sizingProfile(tt.name, tt.spec))
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			p.Errorf("%s %s: %v, want %q", tt.name, tt.spec, err, tt.want)
+		}
+	}
+}
+
+// about says how an autoscaler's target differs from so many millicores and MiB, by more than usage is measured exactly.
+func (p *place) about(name string, millicores, mib int64) func(context.Context) error {
+	return func(ctx context.Context) error {
+		a, err := p.Autoscaler(ctx, p.ns, name)
+		if err != nil {
+			return err
+		}
+		if a.Status.Recommendation == nil || len(a.Status.Recommendation.ContainerRecommendations) != 1 {
+			return fmt.Errorf("the recommendation of %s is %v", name, a.Status.Recommendation)
+		}
+		target := a.Status.Recommendation.ContainerRecommendations[0].Target
+		cpu, memory := target.Cpu().MilliValue(), target.Memory().Value()>>20
+		if cpu < millicores*95/100 || cpu > millicores*110/100 || memory < mib*99/100 || memory > mib*102/100 {
+			return fmt.Errorf("target of %s is %dm and %dMi, want about %dm and %dMi", name, cpu, memory, millicores, mib)
+		}
+		return nil
+	}
+}
+
+func (p *place) quarterOfANode(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		nodes, err := p.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		want := nodes.Items[0].Status.Allocatable.Cpu().MilliValue() / 4 // all are alike
+		a, err := p.Autoscaler(ctx, p.ns, name)
+		if err != nil {
+			return err
+		}
+		if a.Status.Recommendation == nil {
+			return errors.New("nothing is recommended")
+		}
+		if got := a.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue(); got != want {
+			return fmt.Errorf("%dm, want %dm", got, want)
+		}
+		return nil
+	}
+}
+
+// unusable says what an autoscaler does not say of its profile.
+func (p *place) unusable(name, reason, message string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := p.condition(ctx, name, v1alpha1.ConditionSizingProfileUsable)
+		if err != nil {
+			return err
+		}
+		if c.Status != corev1.ConditionFalse || c.Reason != reason || !strings.Contains(c.Message, message) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	}
+}
+
+// usable says what an autoscaler still says of its profile.
+func (p *place) usable(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		a, err := p.Autoscaler(ctx, p.ns, name)
+		if err != nil {
+			return err
+		}
+		for _, c := range a.Status.Conditions {
+			if c.Type == vpav1.VerticalPodAutoscalerConditionType(v1alpha1.ConditionSizingProfileUsable) {
+				return fmt.Errorf("%+v", c)
+			}
+		}
+		return nil
+	}
+}
