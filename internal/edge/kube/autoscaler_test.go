@@ -69,6 +69,9 @@ status:
       lowerBound: {cpu: 50m, memory: 512Mi}
       upperBound: {cpu: "1", memory: 2Gi}
       uncappedTarget: {cpu: 120m, memory: 1Gi}
+  conditions:
+  - {type: RecommendationProvided, status: "True", message: all is well}
+  - {type: SizingProfileUsable, status: "False", reason: Deleted, message: it does not exist}
 `
 
 func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
@@ -116,7 +119,8 @@ func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
 			},
 			{Container: "log", Estimate: cluster.Estimate{Target: cluster.Resources{}.Set(cluster.Memory, 262144000)}},
 		},
-		IntegerCPU: []string{"app", "aux"},
+		IntegerCPU:     []string{"app", "aux"},
+		ProfileProblem: "it does not exist",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -1,0 +1,76 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+const profilesPath = "/apis/podfit.dev/v1alpha1/sizingprofiles"
+
+func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
+	f := newFakeAPI(t)
+	p, err := NewProfiles(f.clients())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = pageSize + 3 // more than a page
+	for i := range n {
+		f.apply(profilesPath, fmt.Sprintf(`
+apiVersion: podfit.dev/v1alpha1
+kind: SizingProfile
+metadata: {name: p%04d}
+spec: {base: cost, field-of-tomorrow: %d}
+`, i, i))
+	}
+	all, err := p.List(t.Context())
+	if err != nil || len(all) != n {
+		t.Fatalf("%d profiles, %v", len(all), err)
+	}
+	var o struct {
+		Kind string
+		Spec map[string]any
+	}
+	if err := json.Unmarshal(all[7].JSON, &o); err != nil || all[7].Name != "p0007" || o.Kind != "SizingProfile" || o.Spec["field-of-tomorrow"] != 7.0 {
+		t.Errorf("%+v, %+v, %v", all[7], o, err)
+	}
+	f.apply(profilesPath, "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: p0007}\nspec: {base: critical}\n")
+	again, err := p.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range again {
+		if changed := again[i].Version != all[i].Version; changed != (i == 7) {
+			t.Errorf("%s: version %s, before %s", again[i].Name, again[i].Version, all[i].Version)
+		}
+	}
+}
+
+func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
+	f := newFakeAPI(t)
+	p, err := NewProfiles(f.clients())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
+	for want, reply := range map[error]fakeReply{
+		ErrUnsupported: {http.StatusNotFound, "404 page not found"}, // the definition is not installed
+		ErrForbidden:   {http.StatusForbidden, forbidden},
+	} {
+		f.reply("GET "+profilesPath, reply.code, reply.body)
+		if _, err := p.List(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	for _, nonsense := range []string{"", "[]", `{"items": [7]}`, `{"items": {}}`} {
+		f.reply("GET "+profilesPath, http.StatusOK, nonsense)
+		if all, err := p.List(t.Context()); err == nil {
+			t.Errorf("%q: %v", nonsense, all)
+		}
+	}
+}
