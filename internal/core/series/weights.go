@@ -24,22 +24,38 @@ type Weights struct {
 
 // Observe takes a sample. What is older by a half-life, in hours, weighs half as much.
 func (w *Weights) Observe(hour int, v, halfLife float64) {
-	if h := int32(hour); h > w.hour {
-		if w.hour > 0 {
-			f := float32(math.Exp2(-float64(h-w.hour) / halfLife))
-			for i := range w.weight {
-				if w.weight[i] *= f; w.weight[i] < 1e-9 {
-					w.weight[i] = 0
-				}
-			}
-		}
-		w.hour = h
-	}
+	w.age(int32(hour), halfLife)
 	b := 0
 	if v > weightFirst {
 		b = min(int(math.Ceil(math.Log(v/weightFirst)/math.Log(weightRatio))), weightBuckets-1)
 	}
 	w.weight[b]++
+}
+
+// age lets what there is weigh as much as it does in a later hour.
+func (w *Weights) age(hour int32, halfLife float64) {
+	if hour <= w.hour {
+		return
+	}
+	if w.hour > 0 {
+		f := float32(math.Exp2(-float64(hour-w.hour) / halfLife))
+		for i := range w.weight {
+			if w.weight[i] *= f; w.weight[i] < 1e-9 {
+				w.weight[i] = 0
+			}
+		}
+	}
+	w.hour = hour
+}
+
+// Merge adds what other Weights have seen, as if these had seen both. It does not matter which of two is added to which.
+func (w *Weights) Merge(o *Weights, halfLife float64) {
+	other := *o
+	w.age(other.hour, halfLife)
+	other.age(w.hour, halfLife)
+	for i := range w.weight {
+		w.weight[i] += other.weight[i]
+	}
 }
 
 // Newest returns the hour of the newest sample, 0 when there is none.
