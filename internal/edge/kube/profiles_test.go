@@ -13,6 +13,10 @@ import (
 
 const profilesPath = "/apis/podfit.dev/v1alpha1/sizingprofiles"
 
+func profileJSON(i int, spec string) string {
+	return fmt.Sprintf(`{"apiVersion": "podfit.dev/v1alpha1", "kind": "SizingProfile", "metadata": {"name": "p%04d"}, "spec": %s}`, i, spec)
+}
+
 func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	f := newFakeAPI(t)
 	p, err := NewProfiles(f.clients())
@@ -21,12 +25,7 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	}
 	const n = pageSize + 3 // more than a page
 	for i := range n {
-		f.apply(profilesPath, fmt.Sprintf(`
-apiVersion: podfit.dev/v1alpha1
-kind: SizingProfile
-metadata: {name: p%04d}
-spec: {base: cost, field-of-tomorrow: %d}
-`, i, i))
+		f.apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "field-of-tomorrow": %d}`, i)))
 	}
 	all, err := p.List(t.Context())
 	if err != nil || len(all) != n {
@@ -39,7 +38,7 @@ spec: {base: cost, field-of-tomorrow: %d}
 	if err := json.Unmarshal(all[7].JSON, &o); err != nil || all[7].Name != "p0007" || o.Kind != "SizingProfile" || o.Spec["field-of-tomorrow"] != 7.0 {
 		t.Errorf("%+v, %+v, %v", all[7], o, err)
 	}
-	f.apply(profilesPath, "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: p0007}\nspec: {base: critical}\n")
+	f.apply(profilesPath, profileJSON(7, `{"base": "critical"}`))
 	again, err := p.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
