@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -137,11 +138,12 @@ func (h *Histories) unavailable(w cluster.Workload) error {
 	return h.away
 }
 
-// missing remembers that there are no histories to be had.
+// missing remembers that there are no histories to be had, and none stored.
 func (h *Histories) missing(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.away = err
+	clear(h.known)
 }
 
 func (h *Histories) write(ctx context.Context, w cluster.Workload, hs []usage.History) error {
@@ -244,14 +246,19 @@ func (h *Histories) answer(w cluster.Workload) func([]byte, error) error {
 // it was listed stays.
 func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error) {
 	var orphans []historyObject
+	listed := make(map[cluster.Workload]bool)
 	err := h.list(ctx, func(o *historyObject, w cluster.Workload) {
 		o.Status = nil
+		listed[w] = true
 		at, ok := h.at(w)
 		stray := ok && at.name != o.Metadata.Name && o.Metadata.Name != historyName(w)
 		if stray || !keep(w) {
 			orphans = append(orphans, *o)
 		}
 	})
+	if err == nil {
+		h.retain(listed)
+	}
 	errs := []error{err}
 	deleted := 0
 	for i := range orphans {
@@ -354,6 +361,13 @@ func (h *Histories) at(w cluster.Workload) (historyAt, bool) {
 	defer h.mu.Unlock()
 	at, ok := h.known[w]
 	return at, ok
+}
+
+// retain forgets all but those that exist: what somebody has deleted is written again.
+func (h *Histories) retain(exist map[cluster.Workload]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.known, func(w cluster.Workload, _ historyAt) bool { return !exist[w] })
 }
 
 func (h *Histories) forget(w cluster.Workload) {

@@ -301,6 +301,24 @@ func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
 		t.Errorf("no preconditions in %s", body)
 	}
 	mustWrite(t, h, deployment("gone"), remembered("app", 1, "a")) // needed again after all
+
+	f.delete(historiesPath, "shop/deployment-web") // by hand
+	if mustWrite(t, h, deployment("web"), remembered("app", 2, "a")) {
+		t.Error("how could it know")
+	}
+	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if !mustWrite(t, h, deployment("web"), remembered("app", 3, "a")) {
+		t.Error("what was deleted by hand was not written again")
+	}
+	f.reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // nor does it know that the CRD is gone
+	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 4, "a")}); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestHistoryNamesAreValidAndDifferent(t *testing.T) {
