@@ -59,6 +59,7 @@ func (l longRunning) command(s Streams) *cobra.Command {
 		defer closer.Close()
 		p := &process{log: log, reg: newRegistry()}
 		log.Info("Starting", "command", "podfit "+l.use, "version", buildVersion())
+		warnOfDeprecated(log, c.Flags())
 		work, err := l.prepare(p)
 		if err != nil {
 			return err

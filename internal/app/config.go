@@ -6,6 +6,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"slices"
@@ -222,4 +223,19 @@ func ownNamespace(flag string) string {
 // dashes lets every flag be written with underscores, as upstream does.
 func dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+}
+
+// deprecated are the flags that upstream has deprecated, with what to do instead.
+var deprecated = []struct{ flag, remedy string }{
+	{"min-checkpoints", "it has no effect; --update-worker-count says how much is written at a time"},
+	{"humanize-memory", "use --round-memory-bytes instead"},
+}
+
+// warnOfDeprecated says which flags are given that upstream has deprecated, with another value than the default.
+func warnOfDeprecated(log *slog.Logger, fs *pflag.FlagSet) {
+	for _, d := range deprecated {
+		if f := fs.Lookup(d.flag); f != nil && f.Changed && f.Value.String() != f.DefValue {
+			log.Warn("This flag is deprecated", "flag", "--"+d.flag, "remedy", d.remedy)
+		}
+	}
 }
