@@ -97,7 +97,7 @@ func (r *recommender) sayLeaks(adv *advice, now time.Time, pods []*cluster.Pod) 
 	var found []string
 	for _, s := range r.book.All(adv.to.Target) {
 		policy := adv.to.Policy(s.Container())
-		if s.Stale() || !policy.Controls().Has(cluster.Memory) {
+		if s.Extension() == nil || s.Stale() || !policy.Controls().Has(cluster.Memory) {
 			continue
 		}
 		what, bound := "limit", memoryLimit(pods, s.Container())

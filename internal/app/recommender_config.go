@@ -111,7 +111,7 @@ func (c *RecommenderConfig) Flags(fs *pflag.FlagSet) {
 
 // own binds what only the recommender has.
 func (c *RecommenderConfig) own(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Name, "recommender-name", c.Name, "Serve the VerticalPodAutoscalers that name this recommender. The default one also serves those that name none. When this flag is not given, podfit also serves those that name one of its profiles.")
+	fs.StringVar(&c.Name, "recommender-name", c.Name, "Serve the VerticalPodAutoscalers that name this recommender. The default one also serves those that name none. When this flag is not given, podfit also serves those that name one of its profiles, built in or a SizingProfile of the cluster.")
 	c.nameFlag = fs.Lookup("recommender-name")
 	fs.DurationVar(&c.Interval, "recommender-interval", c.Interval, "How often usage is read and recommendations are made.")
 	fs.StringVar(&c.Storage, "storage", c.Storage, "Where history comes from at start: checkpoint, or prometheus. Empty means checkpoint.")

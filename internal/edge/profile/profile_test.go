@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -121,6 +122,73 @@ func TestALargerBudgetHasASmallerMargin(t *testing.T) {
 func TestTheWholeDayMayBeBusy(t *testing.T) {
 	if _, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {from: 0, to: 24}}")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What "kubectl get sizingprofile -o yaml" prints can be given to a backtest.
+func TestAnObjectOfTheClusterIsReadAsAFileIs(t *testing.T) {
+	p, err := Parse([]byte(`
+apiVersion: podfit.dev/v1alpha1
+kind: SizingProfile
+metadata:
+  name: lab
+  uid: 2f1d2f0e-6f0c-4f6a-8d3c-1a5c4a8d9b10
+  resourceVersion: "4711"
+  generation: 2
+  creationTimestamp: "2026-03-01T10:00:00Z"
+  labels: {team: lab}
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}
+  managedFields:
+  - {manager: kubectl, operation: Apply, apiVersion: podfit.dev/v1alpha1, fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:base": {}}}}
+spec:
+  base: autopilot
+  ensemble: {memory: {overrun: 50, forget: 240h}, floorMiB: 8}
+`))
+	if err != nil || p.Name != "lab" || p.FloorMegabytes != 8 || p.FloorMillicores != 10 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestParametersReachTheAlgorithms(t *testing.T) {
+	weighted, err := Parse([]byte(head + "spec: {base: default, histogram: {weight: request, memoryPercentile: 0.99, memoryUpperPercentile: 1}}"))
+	if err != nil || !weighted.WeightByRequest || weighted.Extend == nil || weighted.Memory != (recommend.Percentiles{Lower: 0.5, Target: 0.99, Upper: 1}) {
+		t.Errorf("%+v, %v", weighted, err)
+	}
+	busy, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {mostOfNode: 0.5, floorMillicores: 5}}"))
+	if err != nil || busy.MostOfNode != 0.5 || busy.FloorMillicores != 5 {
+		t.Errorf("%+v, %v", busy, err)
+	}
+	for text, want := range map[string]recommend.Profile{
+		"{base: critical, cpu: {shortfall: 0.01, growBy: 0.1}, memory: {longDays: 5}}": recommend.AdaptiveProfile("mine", "based on critical", func() recommend.AdaptiveParams {
+			a := recommend.Critical()
+			a.CPU.Shortfall, a.CPU.Grow, a.Memory.Days, a.Memory.Long = 0.01, 0.1, 5, 5
+			return a
+		}()),
+		"{base: window-max, window: {days: 3}}": recommend.WindowProfile("mine", "based on window-max", 3, 0.15),
+		"{base: autopilot-window, load: {percentile: 0.99, halfLife: 24h}}": recommend.LoadProfile("mine", "based on autopilot-window", func() recommend.LoadParams {
+			l := recommend.MovingWindow()
+			l.Percentile, l.HalfLife = 0.99, 24*time.Hour
+			return l
+		}()),
+		"{base: time-of-day, season: {margin: 0.3}}": recommend.TimeOfDayProfile("mine", "based on time-of-day", func() recommend.SeasonParams {
+			s := recommend.Season()
+			s.Margin = 0.3
+			return s
+		}()),
+		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() recommend.EnsembleParams {
+			e := recommend.Autopilot()
+			e.CPU.Overrun, e.CPU.Change, e.CPU.Switch, e.CPU.Forget = 5, 1, 2, 10*time.Hour
+			return e
+		}()),
+	} {
+		p, err := Parse([]byte(head + "spec: " + text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if diff := cmp.Diff(want, p, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.IgnoreFields(recommend.Profile{}, "Extend")); diff != "" {
+			t.Errorf("%s (-want +read)\n%s", text, diff)
+		}
 	}
 }
 
