@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -54,21 +53,12 @@ func NewHistories(c *Clients, o Options) (*Histories, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("make client of usage histories: %w", err)
-	}
-	gv := v1alpha1.GroupVersion()
-	cfg := rest.CopyConfig(c.Config)
-	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
+	client, parameters, err := c.own()
 	if err != nil {
 		return nil, fmt.Errorf("make client of usage histories: %w", err)
 	}
 	return &Histories{
-		client: client, parameters: runtime.NewParameterCodec(scheme), namespace: o.Namespace, ignored: o.Ignored, log: o.Log,
+		client: client, parameters: parameters, namespace: o.Namespace, ignored: o.Ignored, log: o.Log,
 		known: make(map[cluster.Workload]historyAt),
 	}, nil
 }

@@ -31,9 +31,18 @@ type SizingProfile struct {
 
 // NewProfiles returns the profiles of a cluster. It sends no request.
 func NewProfiles(c *Clients) (*Profiles, error) {
+	client, parameters, err := c.own()
+	if err != nil {
+		return nil, fmt.Errorf("make client of sizing profiles: %w", err)
+	}
+	return &Profiles{client, parameters}, nil
+}
+
+// own returns a client of podfit.dev/v1alpha1, in JSON, and how its list options are written.
+func (c *Clients) own() (rest.Interface, runtime.ParameterCodec, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("make client of sizing profiles: %w", err)
+		return nil, nil, err
 	}
 	gv := v1alpha1.GroupVersion()
 	cfg := rest.CopyConfig(c.Config)
@@ -41,10 +50,7 @@ func NewProfiles(c *Clients) (*Profiles, error) {
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
-	if err != nil {
-		return nil, fmt.Errorf("make client of sizing profiles: %w", err)
-	}
-	return &Profiles{client: client, parameters: runtime.NewParameterCodec(scheme)}, nil
+	return client, runtime.NewParameterCodec(scheme), err
 }
 
 // List returns all SizingProfiles, in the order of the API server. Where the cluster has no such resource that is
