@@ -510,3 +510,56 @@ func TestNamespacesOfUsageHaveTheirLabel(t *testing.T) {
 		t.Errorf("asked %q, %v", query, err)
 	}
 }
+
+// Each gate makes of the same objects what it is for. What the webhook makes of it is tested there.
+func TestGatesOpenWhatTheyAreFor(t *testing.T) {
+	const open = "=true"
+	for gate, c := range map[string]struct {
+		world func(*yard)
+		does  string
+	}{
+		"InPlace": {func(*yard) {}, "resize"},
+		"CPUStartupBoost": {func(y *yard) {
+			y.autoscalers[0].Mode, y.autoscalers[0].Boost = cluster.Off, &cluster.Boost{Factor: 2}
+			for _, p := range y.pods {
+				p.Containers[0].Boosted = &cluster.Applied{Requests: cluster.Amounts(50, 50<<20)}
+				p.ReadySince = time.Now().Add(-time.Minute)
+			}
+		}, "resize"},
+		"PerVPAConfig": {func(y *yard) {
+			y.autoscalers[0].Mode, y.autoscalers[0].EvictAfterOOM = cluster.Recreate, time.Hour
+			y.autoscalers[0].Created = time.Now().Add(-48 * time.Hour)
+			for _, p := range y.pods {
+				p.Containers[0].Requests = cluster.Amounts(320, 230<<20)
+				p.Started = time.Now().Add(-time.Hour)
+				p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-20 * time.Minute), Finished: time.Now().Add(-time.Minute)}
+			}
+		}, "evict"},
+	} {
+		for set, want := range map[string]bool{"": false, gate + open: true, "AllAlpha" + open: true, "AllAlpha" + open + "," + gate + "=false": false} {
+			synctest.Test(t, func(t *testing.T) {
+				y := newYard(cluster.InPlace)
+				y.config = updaterGiven(t, "--feature-gates="+set)
+				c.world(y)
+				y.run(t, time.Hour)
+				if got := y.count(c.does + " "); got > 0 != want || want && got < 3 {
+					t.Errorf("%s with %q: %s %d times: %v", gate, set, c.does, got, y.did)
+				}
+			})
+		}
+	}
+	for set, want := range map[string]float64{"": 1.2, "PerVPAConfig" + open: 3} {
+		b := newBench(t)
+		b.config = recommenderGiven(t, "--feature-gates="+set, "--oom-min-bump-up-bytes=0", "--pod-recommendation-min-memory-mb=1")
+		a := b.autoscale("web", b.deployment("web", 1, "app"))
+		a.Policies = []cluster.ContainerPolicy{{Container: "app", OOMBumpRatio: 3}}
+		r := newRecommender(b.config, b, &told{}, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		now := time.Now()
+		r.pass(t.Context(), now)
+		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: now.Add(-time.Hour), Finished: now.Add(time.Second)}
+		r.pass(t.Context(), now.Add(time.Minute))
+		if _, got := r.book.Series(a.Target, "app").LastOOM(); float64(got) != want*50*(1<<20) {
+			t.Errorf("with %q: needed %d, want %v times what was requested", set, got, want)
+		}
+	}
+}

@@ -106,9 +106,14 @@ func newTally(g *prometheus.GaugeVec) *tally { return &tally{gauge: g, count: ma
 
 func (t *tally) add(size, mode string, n int) { t.count[[2]string{size, mode}] += n }
 
-// publish sets the gauge to what was counted.
+// publish sets the gauge to what was counted. Without modes there is a value for every class of sizes, as upstream has it.
 func (t *tally) publish(withMode bool) {
 	t.gauge.Reset()
+	if !withMode {
+		for class := range maxSizeLog2 {
+			t.count[[2]string{strconv.Itoa(class), ""}] += 0
+		}
+	}
 	for k, n := range t.count {
 		if withMode {
 			t.gauge.WithLabelValues(k[0], k[1]).Set(float64(n))

@@ -35,7 +35,7 @@ var proofs = map[string]string{
 	"kube-api-qps": "TestNegativeRatesAreNotLimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
 	"profiling":            "TestProfilesAreServedOnlyWhenAskedFor",
 	"vpa-object-namespace": "TestNamespacesAreScopedByTheServer", "ignored-vpa-object-namespaces": "TestNamespacesAreScopedByTheServer",
-	"feature-gates": "TestGatesAreReadAsUpstreamReadsThem",
+	"feature-gates": "TestGatesOpenWhatTheyAreFor",
 	"v":             "TestTheLogGoesWhereTheFlagsSay", "log-file": "TestTheLogGoesWhereTheFlagsSay",
 	"logtostderr": "TestTheLogGoesWhereTheFlagsSay", "alsologtostderr": "TestTheLogGoesWhereTheFlagsSay",
 	"leader-elect": "TestElectionIsHeldAsTheFlagsSay", "leader-elect-resource-name": "TestElectionIsHeldAsTheFlagsSay",

@@ -84,8 +84,14 @@ func (m *recommenderMetrics) publishObjects(count map[objectKey]int) {
 	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
 		for i := range 8 {
 			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
-			m.objects.WithLabelValues(k.mode, strconv.FormatBool(k.advised), "v1",
-				strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)).Set(float64(count[k]))
+			for _, api := range []string{"v1beta1", "v1beta2", "v1"} { // upstream counts the old ones still, none of each
+				n := 0
+				if api == "v1" {
+					n = count[k]
+				}
+				m.objects.WithLabelValues(k.mode, strconv.FormatBool(k.advised), api,
+					strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)).Set(float64(n))
+			}
 		}
 	}
 }
@@ -174,12 +180,12 @@ func (m *recommenderMetrics) firstAdvice(created, now time.Time) {
 	m.latency.Observe(now.Sub(created).Seconds())
 }
 
-// read notes where the requests and limits of a pod's containers were found: in its status where that differs from its
-// spec, else in the spec.
+// read notes where the requests and limits of a pod's containers were found: in its status where that has them, else in
+// the spec.
 func (m *recommenderMetrics) read(p *cluster.Pod) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		init, status := c.Role != cluster.Regular, c.Applied != nil
+		init, status := c.Role != cluster.Regular, c.Reported
 		switch {
 		case init && status:
 			m.sources.WithLabelValues("Pod.Status.InitContainerStatuses").Inc()

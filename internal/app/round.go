@@ -38,7 +38,11 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 	resizable, withResizable := newTally(m.resizable), newTally(m.withResizable)
 	for i := range w.Governed {
 		g := &w.Governed[i]
-		controlled.add(r.size[g.Autoscaler.Key], g.Autoscaler.Mode.String(), len(g.Pods))
+		size, mode := r.size[g.Autoscaler.Key], g.Autoscaler.Mode.String()
+		controlled.add(size, mode, len(g.Pods))
+		if len(g.Pods) > 0 {
+			evictable.add(size, mode, 0)
+		}
 		m.begin(g.Autoscaler, len(g.Pods))
 	}
 	type seen struct {

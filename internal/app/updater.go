@@ -136,13 +136,16 @@ func (c *UpdaterConfig) budget() plan.Budget {
 	return b
 }
 
-// gather returns the governed part of the cluster as it stands now.
-func (u *updater) gather() plan.World {
-	s := u.world.Snapshot()
-	// The same choice as at admission: an autoscaler that applies nothing leaves its pods to another.
-	served := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool {
+// served returns the autoscalers whose pods may be changed. It is the same choice as at admission: an autoscaler that
+// applies nothing leaves its pods to another.
+func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
+	return slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
 		return !u.config.Serves(a.Namespace) || a.Mode == cluster.Off && !policy.Boosts(a)
 	})
+}
+
+// gather returns the part of a snapshot that autoscalers govern, and what surrounds it.
+func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.World {
 	u.tellOrphans(s.Pods, served)
 	w := plan.World{
 		Governed: plan.Gather(served, s.Pods),
@@ -200,7 +203,10 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 		return
 	}
 	watch.step("AdmissionInit")
-	w := u.gather()
+	s := u.world.Snapshot()
+	served := u.served(s.Autoscalers)
+	watch.step("ListVPAs")
+	w := u.gather(s, served)
 	watch.step("ListPods")
 	decisions := plan.Plan(now, w, u.budget)
 	u.ledger.Learn(now, decisions)

@@ -89,6 +89,7 @@ type Container struct {
 	Name     string
 	Role     ContainerRole
 	Index    uint8     // its place in spec.containers, or in spec.initContainers for Init and Sidecar
+	Reported bool      // its status says what it runs with, be it what the spec wants
 	Requests Resources // wanted (spec)
 	Limits   Resources // wanted (spec)
 	Applied  *Applied  // what runs (status), nil when it is what the spec wants or is not known

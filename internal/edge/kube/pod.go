@@ -180,6 +180,7 @@ func container(spec *corev1.Container, status *corev1.ContainerStatus, in *Inter
 	}
 	c.Restarts = status.RestartCount
 	c.Exit = exitOf(status)
+	c.Reported = status.Resources != nil
 	if r := status.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
 		runs := cluster.Applied{Requests: amounts(r.Requests), Limits: amounts(r.Limits)}
 		if runs.Requests != c.Requests || runs.Limits != c.Limits {

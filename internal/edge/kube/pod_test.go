@@ -108,7 +108,7 @@ func TestEveryFieldOfAPodThatMattersIsKept(t *testing.T) {
 		Observed:   "app, log",
 		Containers: []cluster.Container{
 			{
-				Name: "app", Index: 0,
+				Name: "app", Index: 0, Reported: true,
 				Requests: cluster.Amounts(2, 1<<30), // 1.5 millicores, rounded up
 				Limits:   cluster.Resources{}.Set(cluster.CPU, 2000),
 				Applied:  &cluster.Applied{Requests: cluster.Amounts(1, 1<<30), Limits: cluster.Resources{}.Set(cluster.CPU, 2000)},
@@ -118,7 +118,7 @@ func TestEveryFieldOfAPodThatMattersIsKept(t *testing.T) {
 				Restart: cluster.Of(cluster.Memory),
 				Boosted: &cluster.Applied{Requests: cluster.Amounts(100, 1<<30), Limits: cluster.Resources{}.Set(cluster.CPU, 1000)},
 			},
-			{Name: "log", Index: 1, Requests: cluster.Resources{}.Set(cluster.CPU, 10)},
+			{Name: "log", Index: 1, Reported: true, Requests: cluster.Resources{}.Set(cluster.CPU, 10)},
 			{Name: "setup", Role: cluster.Init, Index: 0, Exit: &cluster.Exit{
 				Started: at(t, "2026-03-01T10:00:06Z"), Finished: at(t, "2026-03-01T10:00:07Z"), Now: true}},
 			{Name: "mesh", Role: cluster.Sidecar, Index: 1, Restarts: 1, Exit: &cluster.Exit{
