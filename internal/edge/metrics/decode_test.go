@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -178,6 +179,10 @@ func FuzzDecodeNeverPanics(f *testing.F) {
 		f.Add(asJSON(f, list))
 	}
 	f.Add([]byte("k8s\x00\x12\x02\x12\x00"))
+	for _, q := range []string{"0", "1n", "-1n", "999999999n", "-1", "9223372036854775807", "9223372036854775808", "1e30", "16Ei", "0.0000000001", "NaN", "Inf", "1.2.3", ""} {
+		f.Add(fmt.Appendf(nil, `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[{"metadata":{"name":"p","namespace":"n"},
+			"timestamp":"2026-03-01T12:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":%q,"memory":%q}}]}]}`, q, q))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		samples, _, err := decode(raw)
 		if err != nil {
@@ -186,6 +191,9 @@ func FuzzDecodeNeverPanics(f *testing.F) {
 		for _, s := range samples {
 			if s.Has.Empty() || s.At.IsZero() || s.Container == "" || s.Pod.Name == "" {
 				t.Errorf("a sample that says nothing: %+v", s)
+			}
+			if math.IsNaN(s.CPU) || math.IsNaN(s.Memory) || math.IsInf(s.CPU, 0) || math.IsInf(s.Memory, 0) {
+				t.Errorf("amounts that are no numbers: %+v", s)
 			}
 		}
 	})
