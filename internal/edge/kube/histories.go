@@ -107,6 +107,7 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	}
 	if errors.Is(err, ErrUnsupported) { // a write may be forbidden for other reasons than the lack of rights
 		h.missing(err)
+		_ = h.unavailable(w) // say so
 	}
 	return false, fmt.Errorf("write usage history of %s: %w", w, err)
 }

@@ -188,6 +188,9 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 	if _, err := h.Write(t.Context(), web, []usage.History{remembered("app", 1, "b")}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 {
+		t.Errorf("%d warnings: %s", n, &log)
+	}
 }
 
 func TestWithoutTheRightsTheRemedyIsAnother(t *testing.T) {

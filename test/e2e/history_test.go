@@ -1,0 +1,233 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+)
+
+// history reads what is stored of a Deployment.
+func (p *place) history(ctx context.Context, name string) (*v1alpha1.UsageHistory, error) {
+	gvr := v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories)
+	u, err := p.Dynamic.Resource(gvr).Namespace(p.ns).Get(ctx, "deployment-"+name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	h := new(v1alpha1.UsageHistory)
+	return h, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, h)
+}
+
+// carried says how many characters the annotation of a checkpoint has.
+func (p *place) carried(ctx context.Context, name string) (int, error) {
+	c, err := p.checkpoint(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	return len(c.Annotations["podfit.dev/window"]), nil
+}
+
+// targetMemory is the target of an autoscaler's only container, in bytes.
+func (p *place) targetMemory(ctx context.Context, name string) (int64, error) {
+	a, err := p.Autoscaler(ctx, p.ns, name)
+	if err != nil {
+		return 0, err
+	}
+	if a.Status.Recommendation == nil || len(a.Status.Recommendation.ContainerRecommendations) != 1 {
+		return 0, fmt.Errorf("the recommendation of %s is %v", name, a.Status.Recommendation)
+	}
+	return a.Status.Recommendation.ContainerRecommendations[0].Target.Memory().Value(), nil
+}
+
+// restartRecommender kills the recommender and starts another.
+func (p *place) restartRecommender(args ...string) {
+	p.Helper()
+	p.recommender.Kill()
+	again, err := p.healthy(p.Context(), recommender().With(args...))
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.recommender = again
+}
+
+const balancedAutoscaler = `
+apiVersion: autoscaling.k8s.io/v1
+kind: VerticalPodAutoscaler
+metadata: {name: steady}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: steady}
+  recommenders: [{name: %s}]
+  updatePolicy: {updateMode: "Off"}
+`
+
+// TestUsageHistories follows what a profile remembers: into its object, through a kill, back into the checkpoint while
+// the CRD is away, out again, and to its end.
+func TestUsageHistories(t *testing.T) {
+	p := newPlace(t, "histories")
+	install := func(ctx context.Context) {
+		if err := p.Install(ctx, filepath.Join(p.root, "deploy")); err != nil {
+			t.Error(err)
+		}
+	}
+	p.restartRecommender("--checkpoints-gc-interval=10s")
+	t.Cleanup(func() {
+		install(context.Background())
+		p.recommender.Kill()
+		again, err := p.healthy(context.Background(), recommender())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		p.recommender = again
+	})
+
+	w := steady("steady")
+	p.apply(w.manifest(), fmt.Sprintf(balancedAutoscaler, "balanced"))
+	stored := func(h **v1alpha1.UsageHistory) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			if *h, err = p.history(ctx, "steady"); err != nil {
+				return err
+			}
+			if s := (*h).Status; s.Containers != 1 || s.Size < 100 || len(s.Histories) != 1 {
+				return fmt.Errorf("it has %d containers and %d bytes", s.Containers, s.Size)
+			}
+			return nil
+		}
+	}
+	var first, later *v1alpha1.UsageHistory
+	p.eventually("it is stored", measured, stored(&first))
+	if target := first.Spec.Target; target != (v1alpha1.UsageHistoryTarget{Group: "apps", Kind: "Deployment", Name: "steady"}) {
+		t.Errorf("it is of %+v", target)
+	}
+	p.eventually("there is a checkpoint, without it", measured, func(ctx context.Context) error {
+		n, err := p.carried(ctx, "steady-app")
+		if err == nil && (n == 0 || n > 200) {
+			err = fmt.Errorf("the annotation has %d characters", n)
+		}
+		return err
+	})
+	p.printed(t)
+	before, err := p.targetMemory(t.Context(), "steady")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range p.start("steady", 2) { // from now on, only history knows of the 200Mi
+		patch := []byte(`{"metadata":{"annotations":{"sim.podfit.dev/app.memory":"60Mi"}}}`)
+		if _, err := p.CoreV1().Pods(p.ns).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remembered := func(ctx context.Context) error {
+		now, err := p.targetMemory(ctx, "steady")
+		if err == nil && now < before*9/10 {
+			err = fmt.Errorf("the target was %d bytes, and is %d", before, now)
+		}
+		return err
+	}
+	raw, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes of data, %d as JSON, with managed fields", first.Status.Size, len(raw))
+
+	p.restartRecommender("--checkpoints-gc-interval=10s")
+	p.always("nothing is forgotten", 20*time.Second, func(ctx context.Context) error {
+		if err := stored(&later)(ctx); err != nil {
+			return err
+		}
+		if later.UID != first.UID {
+			return errors.New("it is another object")
+		}
+		return remembered(ctx)
+	})
+
+	crds := p.Dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crd := v1alpha1.ResourceUsageHistories + "." + v1alpha1.GroupName
+	if err := crds.Delete(t.Context(), crd, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the checkpoint carries it", 2*measured, func(ctx context.Context) error {
+		n, err := p.carried(ctx, "steady-app")
+		if err == nil && n < 250 {
+			err = fmt.Errorf("the annotation has %d characters", n)
+		}
+		return err
+	})
+	if log := p.recommender.Tail(500); strings.Count(log, "podfit crds | kubectl apply -f -") != 1 {
+		t.Errorf("the remedy is not named, or too often:\n%s", log)
+	}
+	p.restartRecommender("--checkpoints-gc-interval=10s")
+	p.always("nothing is forgotten", 20*time.Second, remembered)
+
+	p.eventually("the CRD is gone", time.Minute, func(ctx context.Context) error {
+		_, err := crds.Get(ctx, crd, metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it is still there")
+		}
+		return ignoreNotFound(err)
+	})
+	install(t.Context())
+	p.eventually("it is stored again", 2*measured, stored(&later))
+	p.eventually("the checkpoint carries it no more", 2*measured, func(ctx context.Context) error {
+		n, err := p.carried(ctx, "steady-app")
+		if err == nil && n > 200 {
+			err = fmt.Errorf("the annotation has %d characters", n)
+		}
+		return err
+	})
+
+	p.apply(fmt.Sprintf(balancedAutoscaler, "default"))
+	p.eventually("it is removed", time.Minute, func(ctx context.Context) error {
+		if _, err := p.history(ctx, "steady"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is still there; %w", err)
+		}
+		return nil
+	})
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// printed checks what kubectl get shows.
+func (p *place) printed(t *testing.T) {
+	t.Helper()
+	raw, err := p.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupName, "v1alpha1", "namespaces", p.ns, v1alpha1.ResourceUsageHistories).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(raw, &table); err != nil {
+		t.Fatal(err)
+	}
+	var columns []string
+	for _, c := range table.ColumnDefinitions {
+		columns = append(columns, c.Name)
+	}
+	if !slices.Equal(columns, []string{"Name", "Kind", "Target", "Containers", "Size", "Updated", "Age"}) || len(table.Rows) != 1 {
+		t.Fatalf("kubectl prints the columns %v, and %d rows", columns, len(table.Rows))
+	}
+	if got := fmt.Sprint(table.Rows[0].Cells[:4]); got != "[deployment-steady Deployment steady 1]" {
+		t.Errorf("kubectl prints %s", got)
+	}
+}
