@@ -31,7 +31,8 @@ import (
 // Where history says so, the day has two levels (plan.go): the hours in which usage has stayed low get a lower request.
 //
 // CPU, where a moment above the request is no kill, follows the peak of the last hours: level = peak·m·peak^−η + a, so
-// that small containers, for which room costs nothing, get relatively more. Its days have two levels too, where that pays.
+// that small containers, for which room costs nothing, get relatively more. How many hours that are is chosen per
+// container, by what each choice would have cost (choice.go). Its days have two levels too, where that pays.
 func Adaptive(p AdaptiveParams) Estimator { return &adaptive{p} }
 
 // AdaptiveParams say how Adaptive sizes. What is called a margin is a difference of logarithms: 0.1 is about 10 %.
@@ -51,6 +52,7 @@ type MemoryRule struct {
 	Step       float64 // g, how much the margin learns from a day
 	Budget     float64 // the share of days that may see usage above the request
 	Least      float64 // how far the level stays above today's peak
+	Choose     bool    // how far it looks back is chosen per container (choice.go)
 
 	Grow, Shrink float64       // relative differences smaller than these change nothing
 	Wait         time.Duration // shrink only so long after the last change
@@ -65,6 +67,7 @@ type MemoryRule struct {
 // A CPURule is how Adaptive sizes CPU.
 type CPURule struct {
 	Window, Recent time.Duration
+	Overrun        float64 // what a moment above the level costs, in moments at it; 0: the Window is not chosen
 	Factor         float64 // m
 	Shortfall      float64 // the share of the core-seconds used that may lie above the request; 0: m is not calibrated
 	Scale          float64 // η
@@ -82,7 +85,7 @@ type adaptive struct{ p AdaptiveParams }
 func (a *adaptive) Extend() usage.Extension {
 	return &Memo{
 		p:      &a.p,
-		CPU:    series.NewPeaks(max(int(a.p.CPU.Window/time.Hour)+2, 24*a.p.CPU.Plan.Days)),
+		CPU:    series.NewPeaks(max(a.p.CPU.longest()+2, 24*a.p.CPU.Plan.Days)),
 		Memory: series.NewPeaks(a.p.Memory.Long * 24),
 	}
 }
@@ -127,6 +130,9 @@ type Memo struct {
 	p           *AdaptiveParams
 	cpu, memory held
 	leak        leak // of memory
+	shortfall   shortfall
+
+	cpuChoice, memoryChoice choice
 }
 
 // held is a request as it was decided. Times are Unix seconds.
@@ -235,6 +241,7 @@ func (m *Memo) observeMemory(now int64, v, need float64) {
 			h.adjust = max(h.adjust-r.Step*r.Budget, minAdjust)
 		}
 		h.day, h.above = d, false
+		m.chooseMemory(int(d))
 		m.leak.judge(&m.Memory, h.level, now)
 	}
 	m.leak.used(v, now)
@@ -256,7 +263,7 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	hour := int(now / 3600)
 	days.read(&m.Memory, hour, r.Long)
 	base := r.base(&m.Memory, hour)
-	usual := r.level(days.all(), base)
+	usual := r.levelOf(m.memoryChoice.arm, days.all(), base)
 	if now-h.planned >= int64(r.Plan.Every/time.Second) && hour-m.Memory.Since() >= r.Plan.Days*24 {
 		h.planned = now
 		h.hours = r.plan(&m.Memory, hour, usual, base)
@@ -318,45 +325,4 @@ func move(have, want, grow, shrink float64, now, changed int64, wait time.Durati
 		return want, now
 	}
 	return have, changed
-}
-
-// level returns what a peak calls for.
-func (r *CPURule) level(peak float64) float64 {
-	return peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
-}
-
-func (m *Memo) observeCPU(now int64, v, need float64) {
-	h, r := &m.cpu, &m.p.CPU
-	raised := m.CPU.Observe(int(now/3600), need)
-	had := h.at(now)
-	if had > 0 && v > had && h.inLow && h.isLow(now) {
-		h.banned = now + int64(r.Plan.Ban/time.Second)
-	}
-	if h.level == 0 || v > had || now-h.decided >= 3600 || raised && need > 0.9*had {
-		h.resume(now)
-		hour := int(now / 3600)
-		peak := m.CPU.Max(hour+1-int(r.Window/time.Hour), hour+1).Amount()
-		recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
-		least := max(recent*r.RecentFactor, r.Min)
-		want := max(r.level(peak), least)
-		if r.Plan.Gain > 0 && now-h.planned >= int64(r.Plan.Every/time.Second) && hour-m.CPU.Since() >= r.Plan.Days*24 {
-			h.planned = now
-			rule := MemoryRule{Days: r.Plan.Days, Long: r.Plan.Days, Base: 0.5, Plan: r.Plan}
-			h.hours = rule.plan(&m.CPU, hour, float64(series.LevelOf(peak)), rule.base(&m.CPU, hour))
-		}
-		wasLow := h.inLow
-		h.inLow = h.isLow(now)
-		if h.inLow {
-			low := min(want, max(r.level(series.Amount(float64(h.hours.base))), least))
-			if !wasLow {
-				h.low, h.changed = min(low, h.level), now
-			} else {
-				h.low, h.changed = move(h.low, low, r.Grow, r.Shrink, now, h.changed, time.Hour, v > h.low)
-			}
-		}
-		h.level, h.changed = move(h.level, want, r.Grow, r.Shrink, now, h.changed, r.Wait, v > h.level)
-		if h.inLow {
-			h.low = min(h.low, h.level)
-		}
-	}
 }

@@ -74,7 +74,7 @@ type Busy struct {
 	Memo
 	p    *BusyParams
 	cpu  series.Weights // samples within the busy hours
-	load [24]float64    // decaying, of each hour of the day
+	load [24]float32    // decaying, of each hour of the day
 	day  int64          // that the load was last decayed on
 	busy Hours          // as found for today, UTC
 }
@@ -119,11 +119,11 @@ func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
 		}
 		f := math.Exp2(-24 * float64(d-m.day) / m.p.HalfLife.Hours())
 		for h := range m.load {
-			m.load[h] *= f
+			m.load[h] = float32(f * float64(m.load[h]))
 		}
 		m.day = d
 	}
-	m.load[hour] += s.CPU
+	m.load[hour] += float32(s.CPU)
 	if m.counts(s.At, hour) || m.cpu.Percentile(1) == 0 {
 		m.cpu.Observe(int(now/3600), s.CPU, m.p.HalfLife.Hours())
 	}
@@ -139,12 +139,12 @@ func (m *Busy) counts(at time.Time, hour int) bool {
 }
 
 // busiest returns the fewest hours that hold a share of the load: those with the most, and of equals the earlier.
-func busiest(load *[24]float64, share float64) Hours {
+func busiest(load *[24]float32, share float64) Hours {
 	order := make([]int, 24)
 	total := 0.0
 	for h := range order {
 		order[h] = h
-		total += load[h]
+		total += float64(load[h])
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(load[b], load[a]) })
 	var s Hours
@@ -153,7 +153,7 @@ func busiest(load *[24]float64, share float64) Hours {
 		if sum >= share*total {
 			break
 		}
-		sum += load[h]
+		sum += float64(load[h])
 		s |= 1 << h
 	}
 	return s
@@ -161,7 +161,7 @@ func busiest(load *[24]float64, share float64) Hours {
 
 // AppendBinary appends all that is remembered.
 func (m *Busy) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.cpu.AppendBinary(appendNumbers(b, []int64{m.day, int64(m.busy)}, m.load[:]...))
+	b, err := m.cpu.AppendBinary(appendFloats(appendNumbers(b, []int64{m.day, int64(m.busy)}), m.load[:]...))
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +172,15 @@ func (m *Busy) AppendBinary(b []byte) ([]byte, error) {
 func (m *Busy) UnmarshalBinary(data []byte) error {
 	n := *m
 	var busy int64
-	loads := make([]*float64, 24)
+	loads := make([]*float32, 24)
 	for h := range loads {
 		loads[h] = &n.load[h]
 	}
-	rest, err := readNumbers(data, []*int64{&n.day, &busy}, loads...)
+	rest, err := readNumbers(data, []*int64{&n.day, &busy})
 	if err != nil {
+		return err
+	}
+	if rest, err = readFloats(rest, loads...); err != nil {
 		return err
 	}
 	if busy < 0 || busy >= 1<<24 {

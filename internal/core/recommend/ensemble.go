@@ -46,7 +46,7 @@ type EnsembleWeights struct {
 
 // The models: half-lives in hours, and margins.
 var (
-	modelDecays  = [...]float64{12, 48, 168, 336}
+	modelDecays  = [...]float64{24, 96, 336}
 	modelMargins = [...]float64{0.05, 0.15, 0.3}
 )
 
@@ -309,9 +309,12 @@ func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float6
 	return over, under
 }
 
+// modelsVersion is the format of stored Models. Those of another version are not read.
+const modelsVersion = 2
+
 // AppendBinary appends all that the models know.
 func (m *Models) AppendBinary(b []byte) ([]byte, error) {
-	b = append(b, memoVersion)
+	b = append(b, modelsVersion)
 	for _, x := range []*mixture{&m.cpu, &m.memory} {
 		b = x.appendBinary(b)
 	}
@@ -320,7 +323,7 @@ func (m *Models) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary reads what AppendBinary wrote. When it fails the models are as they were.
 func (m *Models) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] != memoVersion {
+	if len(data) == 0 || data[0] != modelsVersion {
 		return errMemo
 	}
 	n := *m

@@ -10,8 +10,9 @@ import (
 	"math"
 )
 
-// memoVersion is the format of a stored Memo. One of another version is not read: history then begins anew.
-const memoVersion = 1
+// memoVersion is the format of a stored Memo. One of version 1 has no choices: they then begin anew. One of another
+// version is not read: all begins anew.
+const memoVersion = 2
 
 // AppendBinary appends all that the Memo knows, so that a restart changes no answer.
 func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
@@ -26,18 +27,19 @@ func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
 		}
 		b = r.held.appendBinary(b)
 	}
-	return m.leak.appendBinary(b), nil
+	b = m.memoryChoice.appendBinary(m.cpuChoice.appendBinary(b))
+	return m.leak.appendBinary(appendFloats(b, m.shortfall.used, m.shortfall.over)), nil
 }
 
 var errMemo = errors.New("stored sizes are broken")
 
 // UnmarshalBinary reads what AppendBinary wrote. When it fails the Memo is as it was.
 func (m *Memo) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] != memoVersion {
-		return fmt.Errorf("%w: not of version %d", errMemo, memoVersion)
+	if len(data) == 0 || data[0] == 0 || data[0] > memoVersion {
+		return fmt.Errorf("%w: of no version up to %d", errMemo, memoVersion)
 	}
 	n := *m
-	data = data[1:]
+	version, data := data[0], data[1:]
 	var err error
 	if data, err = n.CPU.Unmarshal(data); err != nil {
 		return err
@@ -50,6 +52,17 @@ func (m *Memo) UnmarshalBinary(data []byte) error {
 	}
 	if data, err = n.memory.unmarshal(data); err != nil {
 		return err
+	}
+	n.cpuChoice, n.memoryChoice, n.shortfall = choice{}, choice{}, shortfall{}
+	if version > 1 {
+		for _, c := range [...]*choice{&n.cpuChoice, &n.memoryChoice} {
+			if data, err = c.unmarshal(data); err != nil {
+				return err
+			}
+		}
+		if data, err = readFloats(data, &n.shortfall.used, &n.shortfall.over); err != nil {
+			return err
+		}
 	}
 	if data, err = n.leak.unmarshal(data); err != nil {
 		return err
@@ -122,6 +135,29 @@ const (
 	mostAmount = 1e15
 	farTime    = 1 << 40
 )
+
+// appendFloats appends short floating-point numbers; readFloats reads them back.
+func appendFloats(b []byte, vs ...float32) []byte {
+	for _, v := range vs {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// readFloats reads what appendFloats wrote, none of it negative, and returns the rest of the data.
+func readFloats(data []byte, to ...*float32) ([]byte, error) {
+	for _, p := range to {
+		if len(data) < 4 {
+			return nil, errMemo
+		}
+		*p = math.Float32frombits(binary.LittleEndian.Uint32(data))
+		if !(*p >= 0 && *p <= mostAmount) {
+			return nil, errMemo
+		}
+		data = data[4:]
+	}
+	return data, nil
+}
 
 // appendNumbers appends whole and other numbers; readNumbers reads them back.
 func appendNumbers(b []byte, whole []int64, other ...float64) []byte {

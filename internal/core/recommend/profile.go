@@ -169,13 +169,14 @@ func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{
 			Days: 7, Long: 14, Second: 0.3, LongSecond: 0.45, Spread: 0.15, Base: 0.7,
-			Margin: 0.12, Step: 0.05, Budget: 0.02, Least: 0.02,
+			Margin: 0.12, Step: 0.05, Budget: 0.02, Least: 0.02, Choose: true,
 			Grow: 0.08, Shrink: 0.25, Wait: 12 * time.Hour, Bump: 1.1, Kill: 1.2, Hold: 12 * time.Hour,
 			Plan: PlanRule{Gain: 0.15, Days: 7, Every: 24 * time.Hour, Jitter: 1, Extra: 0.1, Recent: 2, Ban: 7 * 24 * time.Hour},
 			Min:  1 << 20,
 		},
 		CPU: CPURule{
-			Window: 24 * time.Hour, Recent: 2 * time.Hour, Factor: 0.95, Scale: 0.05, Add: 0.03, RecentFactor: 1.05,
+			Window: 24 * time.Hour, Recent: 2 * time.Hour, Overrun: 300,
+			Factor: 0.98, Scale: 0.05, Add: 0.03, Shortfall: 0.001, RecentFactor: 1.05,
 			Shrink: 0.15, Wait: 6 * time.Hour, Min: 0.01,
 			Plan: PlanRule{Gain: 0.1, Days: 3, Every: 24 * time.Hour, Jitter: 1, Ban: 24 * time.Hour},
 		},
@@ -187,7 +188,7 @@ func Cost() AdaptiveParams {
 	a := Balanced()
 	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = -0.05, 0.06, 0.1
 	a.Memory.LongSecond, a.Memory.Plan.Gain = 0.3, 0.16
-	a.CPU.Factor = 0.86
+	a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 0.9, 150, 0.003
 	return a
 }
 
@@ -195,8 +196,8 @@ func Cost() AdaptiveParams {
 func Critical() AdaptiveParams {
 	a := Balanced()
 	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.26, 0.01, 0.2
-	a.Memory.Plan.Gain = 0.25
-	a.CPU.Window, a.CPU.Factor = 48*time.Hour, 1.1
+	a.Memory.Shrink, a.Memory.Plan.Gain = 0.2, 0.2
+	a.CPU.Window, a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 48*time.Hour, 1.12, 1000, 0.0003
 	a.CPU.Plan.Gain, a.CPU.Plan.Days = 0.2, 5
 	return a
 }

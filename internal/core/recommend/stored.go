@@ -17,7 +17,7 @@ import (
 func (m *Memo) Form() string { return "adaptive/1" }
 
 // Form names what AppendBinary writes.
-func (m *Busy) Form() string { return "busy-hours/1" }
+func (m *Busy) Form() string { return "busy-hours/2" }
 
 // Form names what AppendBinary writes.
 func (m *Models) Form() string { return "autopilot/1" }
@@ -48,7 +48,7 @@ func latestPeak(ps ...*series.Peaks) int64 {
 
 // Latest returns the time of the newest that is remembered.
 func (m *Memo) Latest() time.Time {
-	latest := max(latestPeak(&m.CPU, &m.Memory), m.leak.latest())
+	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.latest())
 	for _, h := range [...]*held{&m.cpu, &m.memory} {
 		latest = max(latest, h.decided, h.changed, h.planned, h.day*daySeconds, h.banned-ahead, h.bumped-ahead)
 	}

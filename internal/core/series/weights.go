@@ -6,6 +6,7 @@ package series
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // The buckets of Weights: bucket 0 ends at the first bound, each later one is wider by the ratio.
@@ -16,9 +17,11 @@ const (
 )
 
 // Weights are how often a container used how much CPU, in cores, with what is older weighing less: a small decaying
-// histogram that is stored without loss. The zero value is empty.
+// histogram that is stored without loss. It takes room for the buckets between the lowest and the highest that was used.
+// The zero value is empty.
 type Weights struct {
-	weight [weightBuckets]float32
+	weight []float32
+	first  uint8 // bucket of the first weight
 	hour   int32 // of the newest sample
 }
 
@@ -29,7 +32,21 @@ func (w *Weights) Observe(hour int, v, halfLife float64) {
 	if v > weightFirst {
 		b = min(int(math.Ceil(math.Log(v/weightFirst)/math.Log(weightRatio))), weightBuckets-1)
 	}
-	w.weight[b]++
+	*w.at(b)++
+}
+
+// at returns a bucket, with room made for it.
+func (w *Weights) at(b int) *float32 {
+	first, end := int(w.first), int(w.first)+len(w.weight)
+	if b < first || b >= end {
+		if len(w.weight) == 0 {
+			first, end = b, b
+		}
+		grown := make([]float32, max(end, b+1)-min(first, b))
+		copy(grown[first-min(first, b):], w.weight)
+		w.weight, w.first = grown, uint8(min(first, b))
+	}
+	return &w.weight[b-int(w.first)]
 }
 
 // age lets what there is weigh as much as it does in a later hour.
@@ -51,10 +68,13 @@ func (w *Weights) age(hour int32, halfLife float64) {
 // Merge adds what other Weights have seen, as if these had seen both. It does not matter which of two is added to which.
 func (w *Weights) Merge(o *Weights, halfLife float64) {
 	other := *o
+	w.weight, other.weight = slices.Clone(w.weight), slices.Clone(o.weight)
 	w.age(other.hour, halfLife)
 	other.age(w.hour, halfLife)
-	for i := range w.weight {
-		w.weight[i] += other.weight[i]
+	for i, v := range other.weight {
+		if v > 0 {
+			*w.at(int(other.first) + i) += v
+		}
 	}
 }
 
@@ -70,7 +90,11 @@ func (w *Weights) LoadPercentile(share float64) float64 { return w.percentile(sh
 
 func (w *Weights) percentile(share float64, load bool) float64 {
 	total := 0.0
-	bound := weightFirst
+	start := weightFirst
+	for range w.first {
+		start *= weightRatio
+	}
+	bound := start
 	weigh := func(i int) float64 {
 		v := float64(w.weight[i])
 		if load {
@@ -86,7 +110,7 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 		return 0
 	}
 	sum, last := 0.0, 0.0
-	bound = weightFirst
+	bound = start
 	for i := range w.weight {
 		if v := weigh(i); v > 0 {
 			last = bound
@@ -104,7 +128,7 @@ func (w *Weights) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(w.hour))
 	for i, v := range w.weight {
 		if v != 0 {
-			b = append(b, byte(i))
+			b = append(b, w.first+byte(i))
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 		}
 	}
@@ -131,6 +155,6 @@ func (w *Weights) Unmarshal(data []byte) ([]byte, error) {
 		if !(v > 0 && v < 1e30) {
 			return nil, errBroken
 		}
-		n.weight[data[0]] = v
+		*n.at(int(data[0])) = v
 	}
 }

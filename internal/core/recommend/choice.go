@@ -1,0 +1,192 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"encoding/binary"
+	"math"
+
+	"podfit.dev/podfit/internal/core/series"
+)
+
+// arms are how many ways there are to size a resource: as the rule says, and with a longer and a shorter memory.
+const arms = 3
+
+// How the choice among them is made: what is left of a cost after a period, and by how much another arm has to be cheaper.
+// Costs begin with nothing, so that the penalty also asks for evidence: a third less a day is believed after 9 days, 5 % never.
+const (
+	costKept      = 0.98 // half in 34 periods
+	switchPenalty = 0.03
+)
+
+// choice is which arm sizes a resource of a container, and what each would have cost. For every period, an hour of CPU or
+// a day of memory, each arm says beforehand what it would give, L, and is charged afterwards for what of that was not used,
+// and for usage above it:
+//
+//	CPU, a sample v:      (L + w·v·[v > L]) / what was given             w = Overrun
+//	memory, a day:        1 − b/L + w·[peak > L]                         w = 0.06/Budget
+//
+// (b as in Adaptive). The costs of the periods are averaged with decaying weight. The arm with the least is taken, if it is
+// cheaper than the one that is by a penalty. So what is never missed within a few hours may be forgotten as fast, and what
+// is needed every other day is remembered in between.
+type choice struct {
+	cost    [arms]float32 // decayed
+	level   [arms]float32 // what the arm gives in this period: cores or bytes
+	charged [arms]float32 // in this period
+	samples int32         // of this period
+	period  int32         // hours or days since 1970; 0 before the first
+	arm     uint8
+}
+
+// charge adds what something cost an arm in this period.
+func (c *choice) charge(arm int, cost float64) { c.charged[arm] += float32(cost) }
+
+// turn ends the period: it chooses, if enough is known, and notes what the arms would give in the next.
+func (c *choice) turn(period int, level [arms]float64, known bool) {
+	best, least := c.arm, math.Inf(1)
+	for a := range c.cost {
+		if c.period > 0 && c.samples > 0 {
+			c.cost[a] = float32(costKept*float64(c.cost[a]) + (1-costKept)*float64(c.charged[a])/float64(c.samples))
+		}
+		cost := float64(c.cost[a])
+		if a != int(c.arm) {
+			cost += switchPenalty
+		}
+		if cost < least {
+			best, least = uint8(a), cost
+		}
+		c.level[a], c.charged[a] = float32(level[a]), 0
+	}
+	if known {
+		c.arm = best
+	}
+	c.samples, c.period = 0, int32(period)
+}
+
+// cpuArms are how many hours the peak is looked for that sets the level of CPU, relative to Window.
+var cpuArms = [arms]float64{1, 1.5, 1.0 / 3}
+
+// window returns the hours that an arm looks back.
+func (r *CPURule) window(arm uint8) int { return max(int(cpuArms[arm]*r.Window.Hours()+0.5), 1) }
+
+// longest returns the hours that any arm looks back.
+func (r *CPURule) longest() int { return max(r.window(0), r.window(1), r.window(2)) }
+
+// chooseCPU charges the arms for a sample, and chooses when an hour is over.
+func (m *Memo) chooseCPU(hour int, v, had float64) {
+	c, r := &m.cpuChoice, &m.p.CPU
+	if r.Overrun <= 0 {
+		return
+	}
+	for a, level := range c.level {
+		cost := float64(level)
+		if v > cost {
+			cost += r.Overrun * v
+		}
+		c.charge(a, cost/had)
+	}
+	c.samples++
+	if hour <= int(c.period) {
+		return
+	}
+	var level [arms]float64
+	for a := range level {
+		level[a], _, _ = m.given(hour, r.window(uint8(a)))
+	}
+	c.turn(hour, level, hour-m.CPU.Since() >= cpuKnown)
+}
+
+// A long memory needs less margin than a short one to be as safe.
+const (
+	longMargin  = -0.1
+	shortMargin = 0.1
+)
+
+// exceedCost, divided by the budget, is what a day above the request may cost in unused share: halving the days above takes
+// about 0.04 of slack, 0.06 for each factor of e, at all budgets.
+const exceedCost = 0.06
+
+// levelOf is level, of an arm: from 12 and 14, or 4 and 10 days, where the rule has 7 and 14.
+func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float64 {
+	s := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
+	margin := 0.0
+	switch arm {
+	case 1:
+		s.Days, margin = (5*r.Days+1)/3, longMargin
+	case 2:
+		s.Days, margin = (r.Days+1)/2, shortMargin
+		days = days[:min(len(days), max(5*r.Long/7, s.Days))]
+	}
+	return s.level(days, base) + margin*series.PerNat
+}
+
+// chooseMemory charges the arms for the day before one, and chooses.
+func (m *Memo) chooseMemory(day int) {
+	c, r := &m.memoryChoice, &m.p.Memory
+	if !r.Choose {
+		return
+	}
+	last := 24*day - 1 // the last hour of the day before
+	base := r.base(&m.Memory, last)
+	peak := m.Memory.Max(24*int(c.period), 24*int(c.period)+24)
+	known := m.memory.learns(&m.Memory, int64(last)*3600)
+	if known && c.period > 0 && peak > 0 {
+		for a, level := range c.level {
+			cost := max(0, 1-series.Amount(base)/float64(level))
+			if peak.Amount() > float64(level) {
+				cost += exceedCost / r.Budget
+			}
+			c.charge(a, cost)
+		}
+		c.samples = 1
+	}
+	var days peaksOfDays
+	days.read(&m.Memory, last, r.Long)
+	var level [arms]float64
+	for a := range level {
+		level[a] = series.Amount(r.levelOf(uint8(a), days.all(), base) + (r.Margin+m.memory.adjust)*series.PerNat)
+	}
+	c.turn(day, level, known)
+}
+
+func (c *choice) numbers() [3 * arms]*float32 {
+	var out [3 * arms]*float32
+	for a := range arms {
+		out[3*a], out[3*a+1], out[3*a+2] = &c.cost[a], &c.level[a], &c.charged[a]
+	}
+	return out
+}
+
+func (c *choice) appendBinary(b []byte) []byte {
+	b = append(b, c.arm)
+	b = binary.AppendUvarint(b, uint64(c.samples))
+	b = binary.AppendUvarint(b, uint64(c.period))
+	if c.period == 0 && c.samples == 0 {
+		return b
+	}
+	for _, v := range c.numbers() {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*v))
+	}
+	return b
+}
+
+func (c *choice) unmarshal(data []byte) ([]byte, error) {
+	*c = choice{}
+	if len(data) == 0 || int(data[0]) >= arms {
+		return nil, errMemo
+	}
+	c.arm, data = data[0], data[1:]
+	for _, to := range [...]*int32{&c.samples, &c.period} {
+		v, n := binary.Uvarint(data)
+		if n <= 0 || v > math.MaxInt32/2 {
+			return nil, errMemo
+		}
+		*to, data = int32(v), data[n:]
+	}
+	if c.period == 0 && c.samples == 0 {
+		return data, nil
+	}
+	numbers := c.numbers()
+	return readFloats(data, numbers[:]...)
+}
