@@ -115,6 +115,7 @@ func (r *recommender) learnHistory(ctx context.Context, h history, selectors sel
 	ours := r.served(snapshot)
 	r.book.Tick(now)
 	r.configure(now, snapshot, ours)
+	r.profiles.begun = nil // they learn from what was measured
 	r.track(snapshot)
 	p := past{pods: map[cluster.Key]*cluster.Pod{}, targets: map[string][]target{}}
 	for _, pod := range snapshot.Pods {

@@ -48,7 +48,8 @@ type profiles struct {
 	nodes  nodeLister                     // nil: not known
 	chosen map[cluster.Workload]edition   // whose extension each workload's history has
 	most   map[cluster.Workload]int64     // millicores of the smallest node of each whose profile asks for it
-	held   map[cluster.Workload]time.Time // until when nothing shrinks: what was remembered was of no use to another profile
+	held   map[cluster.Workload]time.Time // until when nothing shrinks: what was remembered was of no use to the profile
+	begun  []cluster.Workload             // whose profile remembers something since now, and may get it back from storage
 }
 
 // A definition is what is known of a SizingProfile.
@@ -244,6 +245,7 @@ func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, gov
 			book.Extend(w, nil)
 		case c.remember && first:
 			book.Extend(w, c.Extend)
+			p.begun = append(p.begun, w)
 		case c.remember:
 			if anew := book.Replace(w, c.Extend); len(anew) > 0 {
 				p.held[w] = now.Add(startAnew)
@@ -269,6 +271,20 @@ func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, gov
 			delete(p.most, w)
 		}
 	}
+}
+
+// restored is told that what is stored has been given back. What was recommended before for a container of which nothing is
+// remembered does not shrink for a day: its profile is another than when it was stored, or is now of another version.
+func (p *profiles) restored(book *usage.Book, s *kube.Snapshot, now time.Time, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+	for _, w := range p.begun {
+		if a := elect(s, w); a != nil && slices.ContainsFunc(a.Advice, func(x cluster.Advice) bool {
+			c := book.Series(w, x.Container)
+			return c == nil || !c.Recalled()
+		}) {
+			p.held[w] = now.Add(startAnew)
+		}
+	}
+	p.begun = nil
 }
 
 // paramsFor returns the parameters of a profile for a workload: what depends on its nodes among them.

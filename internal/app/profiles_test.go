@@ -163,6 +163,51 @@ func TestNothingShrinksForADayWhereAProfileBeginsAnew(t *testing.T) {
 	})
 }
 
+func TestNothingShrinksForADayWhereWhatIsStoredIsOfNoUse(t *testing.T) {
+	for name, change := range map[string]func(*bench){
+		"another profile":        func(b *bench) { b.rename("web", "window-max") },
+		"a history that is lost": func(b *bench) { clear(b.remembered.stored) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(700, 500<<20)
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
+				b.run(2 * time.Hour)
+				before := b.advice("web", "app").Target
+				change(b)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				var after, later cluster.Resources
+				b.during(30*time.Hour, func(at time.Duration) {
+					switch at {
+					case 20 * time.Hour:
+						after = b.advice("web", "app").Target
+					case 29 * time.Hour:
+						later = b.advice("web", "app").Target
+					}
+				})
+				if after != before {
+					t.Errorf("it went from %v to %v", before, after)
+				}
+				if later.Memory > 300<<20 {
+					t.Errorf("after a day it is %v", later)
+				}
+			})
+		})
+	}
+}
+
+// rename makes an autoscaler name another profile.
+func (b *bench) rename(name, profile string) {
+	for i, a := range b.autoscalers {
+		if a.Name == name {
+			next := *a
+			next.Recommender = profile
+			b.autoscalers[i] = &next
+		}
+	}
+}
+
 func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		break_          func(b *bench)

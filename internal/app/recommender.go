@@ -204,6 +204,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(ours)
+	r.profiles.restored(r.book, snapshot, now, r.elected)
 	watch.step("LoadVPAs")
 
 	r.track(snapshot)

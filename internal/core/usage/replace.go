@@ -18,6 +18,12 @@ func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []stri
 	return anew
 }
 
+// Recalled reports whether the extension has got back what it remembered, and not begun anew. It tells that until the next
+// Prune.
+func (s *Series) Recalled() bool {
+	return s.extension != nil && s.restored != nil && !s.restored.history.Updated.IsZero() && len(s.restored.history.Data) == 0
+}
+
 // replace reports whether anything carried over.
 func (s *Series) replace(create func() Extension) bool {
 	before := s.extension
