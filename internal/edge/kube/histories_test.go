@@ -287,7 +287,7 @@ func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
 	for _, name := range []string{"web", "gone"} {
 		mustWrite(t, h, deployment(name), remembered("app", 0, "a"))
 	}
-	stray := fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"second"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}}}`)
+	stray := `{"metadata":{"namespace":"shop","name":"second"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}}}`
 	f.apply(historiesPath, stray)
 	f.apply(historiesPath, strings.Replace(stray, "shop", "lab", 1))
 	f.apply(historiesPath, `{"metadata":{"namespace":"shop","name":"nobodys"},"spec":7}`)
