@@ -4,10 +4,12 @@
 package differential
 
 import (
+	"bytes"
 	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +19,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 func TestMain(m *testing.M) {
@@ -24,21 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// factor is by how much more cases are run than usually.
-func factor(t *testing.T) int {
-	v := os.Getenv("PODFIT_DIFFERENTIAL")
-	if v == "" {
-		return 1
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 {
-		t.Fatalf("PODFIT_DIFFERENTIAL is %q, not a number of one or more", v)
-	}
-	return n
-}
-
 // check runs a comparison on so many random cases, times the factor. Tests that use it must not be parallel.
-func check(t *testing.T, cases int, compare func(*rapid.T)) {
+func check(t *testing.T, usual int, compare func(*rapid.T)) {
 	t.Helper()
 	set := func(name, value string) {
 		f := flag.Lookup(name)
@@ -53,7 +44,7 @@ func check(t *testing.T, cases int, compare func(*rapid.T)) {
 		})
 	}
 	if flag.Lookup("rapid.checks").Value.String() == flag.Lookup("rapid.checks").DefValue {
-		set("rapid.checks", strconv.Itoa(cases*factor(t)))
+		set("rapid.checks", strconv.Itoa(usual*cases.Factor(t)))
 	}
 	set("rapid.nofailfile", "true")
 	rapid.Check(t, compare)
@@ -61,21 +52,29 @@ func check(t *testing.T, cases int, compare func(*rapid.T)) {
 
 // Each difference is shown by a test, and is listed once.
 func TestEveryDifferenceHasItsTest(t *testing.T) {
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	tests := map[string]bool{}
-	for _, name := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
+	for _, root := range []string{".", "../../internal"} { // what happens to pods is shown where it is decided, too
+		if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+					tests[fn.Name.Name] = true
+				}
+			}
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-				tests[fn.Name.Name] = true
-			}
-		}
+	}
+	users, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
 	}
 	names := map[string]bool{}
 	for _, d := range Differences {
@@ -86,6 +85,9 @@ func TestEveryDifferenceHasItsTest(t *testing.T) {
 			t.Errorf("%q is listed twice", d.Name)
 		}
 		names[d.Name] = true
+		if !bytes.Contains(users, []byte(d.Weakness)) {
+			t.Errorf("docs/migrate.md does not tell users of %s, %q", d.Weakness, d.Name)
+		}
 		for _, s := range []string{d.Name, d.Upstream, d.Podfit, d.Reason} {
 			if s == "" {
 				t.Errorf("%q is not complete", d.Name)

@@ -20,9 +20,10 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
-const cases = 6000
+const usually = 6000
 
 // pod makes a pod as a controller does.
 func (m maker) pod() *corev1.Pod {
@@ -157,8 +158,8 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 	for name, g := range map[string]webhook.Gates{"without boost": {}, "with boost": {CPUStartupBoost: true}} {
 		t.Run(name, func(t *testing.T) {
 			gates(t, g)
-			patched := 0
-			for seed := range uint64(cases) {
+			patched, all := 0, usually*cases.Factor(t)
+			for seed := range uint64(all) {
 				m := newMaker(seed)
 				p := m.pod()
 				if g.CPUStartupBoost {
@@ -178,8 +179,8 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 						text(want.Spec), want.Annotations, text(got.Spec), got.Annotations)
 				}
 			}
-			if patched < cases/2 {
-				t.Errorf("only %d of %d pods were sized", patched, cases)
+			if patched < all/2 {
+				t.Errorf("only %d of %d pods were sized", patched, all)
 			}
 		})
 	}

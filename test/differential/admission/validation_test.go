@@ -17,6 +17,7 @@ import (
 	uv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 func targetRef() *autoscalingv1.CrossVersionObjectReference {
@@ -122,8 +123,8 @@ func TestAutoscalersAreJudgedAsUpstreamJudgesThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gates(t, g)
 			theirs, ours := upstream(scene{}, 0), podfit(scene{}, g, 0)
-			refused, updates := 0, 0
-			for seed := range uint64(2 * cases) {
+			refused, updates, all := 0, 0, usually*cases.Factor(t)
+			for seed := range uint64(2 * all) {
 				m := newMaker(seed)
 				spec := m.spec()
 				r := request("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", vpa(spec))
@@ -148,8 +149,8 @@ func TestAutoscalersAreJudgedAsUpstreamJudgesThem(t *testing.T) {
 					t.Fatalf("seed %d: %s %s\nold %s\nupstream\n%s\npodfit\n%s", seed, r.Operation, r.Object.Raw, r.OldObject.Raw, said(want), said(got))
 				}
 			}
-			if refused < cases/4 || refused > 2*cases-cases/20 || updates < cases/2 {
-				t.Errorf("of %d autoscalers %d were refused, %d updated", 2*cases, refused, updates)
+			if refused < all/4 || refused > 2*all-all/20 || updates < all/2 {
+				t.Errorf("of %d autoscalers %d were refused, %d updated", 2*all, refused, updates)
 			}
 		})
 	}

@@ -26,6 +26,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // What upstream computes for the same pod, autoscaler and namespace, with the differences that are meant:
@@ -297,7 +298,7 @@ func (m maker) limitRange() cluster.LimitRange {
 
 func TestCapEqualsUpstream(t *testing.T) {
 	m := newMaker(1)
-	for n := range 20_000 {
+	for n := range 20_000 * cases.Factor(t) {
 		a := m.autoscaler(m.containers(1 + m.IntN(4)))
 		for _, adv := range a.Advice {
 			if m.oneIn(3) {
@@ -407,7 +408,7 @@ func inOrder(e cluster.Estimate) cluster.Estimate {
 func TestFitEqualsUpstream(t *testing.T) {
 	m := newMaker(2)
 	var compared, panicked, disordered int
-	for n := range 40_000 {
+	for n := range 40_000 * cases.Factor(t) {
 		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}, Containers: m.containers(1 + m.IntN(4))}
 		for i := range p.Containers {
 			if c := &p.Containers[i]; m.oneIn(4) {

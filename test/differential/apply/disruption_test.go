@@ -24,6 +24,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // How many pods are evicted or resized at a time, with the differences that are meant:
@@ -98,7 +99,7 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 func TestEvictionsEqualUpstream(t *testing.T) {
 	m := newMaker(6)
 	evicted, left := 0, 0
-	for n := range 3_000 {
+	for n := range 3_000 * cases.Factor(t) {
 		w, b := m.group(cluster.Recreate)
 		g := w.Governed[0]
 		v := theirs(g.Autoscaler)
@@ -145,7 +146,7 @@ func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
 	}
 	m := newMaker(7)
 	seen := map[utils.InPlaceDecision]int{}
-	for n := range 6_000 {
+	for n := range 6_000 * cases.Factor(t) {
 		mode := []cluster.Mode{cluster.InPlaceOrRecreate, cluster.InPlace}[m.IntN(2)]
 		w, b := m.group(mode)
 		b.SkipInPlace = m.oneIn(3)

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // extreme makes an amount that is small, usual, or as large as upstream can compare: it compares memory in thousandths of
@@ -47,7 +48,7 @@ func (m maker) extremes() cluster.Resources {
 func TestProportionalLimitsEqualUpstream(t *testing.T) {
 	m := newMaker(3)
 	overflows := 0
-	for n := range 50_000 {
+	for n := range 50_000 * cases.Factor(t) {
 		requests, limits, def, target := m.extremes(), m.extremes(), m.extremes(), m.extremes()
 		if target.Has.Empty() {
 			continue

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // Which pods should change, and in which order, with the differences that are meant:
@@ -106,7 +107,7 @@ func order(a *cluster.Autoscaler, pods []*cluster.Pod) []string {
 func TestPodsToUpdateEqualUpstream(t *testing.T) {
 	m := newMaker(4)
 	var compared, evicted, same, missing int
-	for n := range 4_000 {
+	for n := range 4_000 * cases.Factor(t) {
 		like := m.containers(1 + m.IntN(3))
 		a := m.autoscaler(like)
 		a.Mode = cluster.Recreate
@@ -196,7 +197,7 @@ func lacksRequest(d plan.Decision) bool {
 func TestPrioritiesEqualUpstream(t *testing.T) {
 	m := newMaker(5)
 	wanted := 0
-	for n := range 20_000 {
+	for n := range 20_000 * cases.Factor(t) {
 		like := m.containers(1 + m.IntN(3))
 		a := m.autoscaler(like)
 		if len(a.Advice) == 0 {
