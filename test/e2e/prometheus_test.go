@@ -284,7 +284,8 @@ type prometheus struct {
 // Its only user's password is "history".
 const passwords = "basic_auth_users: {podfit: $2b$04$aiq/sGX/jvEy1auQkpwdZe7eHjARi9rXsXIQQ8ORJ18MHJvyCi.YK}"
 
-func (p *place) startPrometheus() *prometheus {
+// buildPrometheus returns the path of Prometheus' executable.
+func (p *place) buildPrometheus() string {
 	p.Helper()
 	build := exec.CommandContext(p.Context(), "go", "run", "./cmd/localcluster", "build", "--prometheus")
 	build.Dir, build.Stderr = filepath.Join(p.root, "localcluster"), os.Stderr
@@ -293,7 +294,11 @@ func (p *place) startPrometheus() *prometheus {
 		p.Fatalf("build Prometheus: %v", err)
 	}
 	lines := strings.Fields(string(out))
-	path := lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(filepath.Base(l), "prometheus-") })]
+	return lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(filepath.Base(l), "prometheus-") })]
+}
+
+func (p *place) startPrometheus() *prometheus {
+	p.Helper()
 	_, cert, key := certificates(p.T)
 	dir := p.TempDir()
 	for name, text := range map[string]string{
@@ -310,7 +315,7 @@ func (p *place) startPrometheus() *prometheus {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	process, err := bed.Start(bed.Command{
-		Name: "prometheus", Path: path, Dir: dir, Log: filepath.Join(p.Dir, "prometheus-with-history.log"),
+		Name: "prometheus", Path: p.buildPrometheus(), Dir: dir, Log: filepath.Join(p.Dir, "prometheus-with-history.log"),
 		Args: []string{
 			"--config.file=prometheus.yaml", "--web.config.file=web.yaml", "--storage.tsdb.path=data", "--web.listen-address=" + address,
 			"--web.enable-remote-write-receiver", "--log.level=warn",

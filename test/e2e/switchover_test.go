@@ -37,7 +37,8 @@ import (
 )
 
 // TestSwitchOver has upstream's components learn and act, replaces them by podfit's with the same flags on the same
-// objects, and goes back again. Whoever takes over goes on with what the other has learnt, and touches no pod.
+// objects, and goes back again. Whoever takes over goes on with what the other has learnt, and touches no pod. On the way,
+// each has to replace and to resize pods: dashboards, kubectl and pods show the same of both.
 func TestSwitchOver(t *testing.T) {
 	p := newPlace(t, "switch-over")
 	upstream := buildUpstream(t, p.root)
@@ -59,19 +60,25 @@ func TestSwitchOver(t *testing.T) {
 	p.apply(evicted.manifest(), evicted.autoscaler("Recreate"), resizedOnes.manifest(), resizedOnes.autoscaler("InPlaceOrRecreate"),
 		watched.manifest(), watched.autoscaler("Off"))
 
+	look := p.startLens()
 	old := p.start("evicted", 2)
 	first := p.upstreamCrew(upstream, flags)
+	look.follow("upstream", first)
 	p.eventually("upstream replaces pods", measured+resized, p.sized("evicted", 2, steadyTarget))
 	if err := p.same("evicted", old)(t.Context()); err == nil {
 		t.Error("upstream has not replaced the pods, they were of the right size")
 	}
 	p.eventually("upstream resizes pods", resized, p.carriesItsTarget("resized"))
 	p.eventually("upstream's numbers are all there", resized, p.complete)
+	p.raise("900m", evicted, resizedOnes)
+	upstreams := look.see("upstream", first)
 
 	t.Log("from upstream to podfit")
 	before := p.standstill(first)
 	second := p.podfitCrew(flags)
+	look.follow("podfit", second)
 	p.takesOver(second, before)
+	columns, cells := p.table()
 	pods := p.start("evicted", 2)
 	if err := p.CoreV1().Pods(p.ns).Delete(t.Context(), pods[0].Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -86,11 +93,15 @@ func TestSwitchOver(t *testing.T) {
 				if got := pod.Annotations["vpaUpdates"]; got != "Pod resources updated by evicted: container 0: cpu request, memory request" {
 					return fmt.Errorf("vpaUpdates of %s is %q", pod.Name, got)
 				}
-				return p.sized("evicted", 2, steadyTarget)(ctx)
+				return p.sized("evicted", 2, "app cpu=900m memory=262144k")(ctx)
 			}
 		}
 		return errors.New("the pod is not replaced")
 	})
+	p.raise("1200m", evicted, resizedOnes)
+	podfits := look.see("podfit", second)
+	podfits.columns, podfits.cells = columns, cells // of before it had to do something
+	podfits.looksLike(p, upstreams)
 
 	t.Log("from podfit to upstream")
 	before = p.standstill(second)
