@@ -4,14 +4,15 @@
 // Package differential compares podfit with upstream's own code: the same random input goes into both, and what comes
 // out must be the same, but for the Differences that are listed by name with their reasons.
 //
-// Each subject has a file of its own: histogram_test.go, usage_test.go, ... A comparison generates its input with rapid,
-// so that a failure is shrunk to the smallest input that shows it, and its seed is printed:
+// Each subject has a file or a folder of its own: histogram_test.go, prometheus_test.go, apply, admission, surface. The
+// comparisons here generate their input with rapid, so that a failure is shrunk to the smallest input that shows it, and
+// its seed is printed; those in the folders number their cases, which are the same in every run:
 //
 //	go test -run TestRecommendation -rapid.seed=12345
 //
 // A difference has a test of its own, too, which fails when upstream no longer does what it is listed for. The general
 // comparison either never generates what leads to the difference, or predicts from upstream's code what it comes to.
 //
-// How many cases each comparison runs is its own choice; together they are more than 20,000 and take minutes at most.
+// How many cases each comparison runs is its own choice; together they are more than 200,000 and take two minutes.
 // PODFIT_DIFFERENTIAL=20 runs twenty times as many, as every night.
 package differential
