@@ -43,6 +43,7 @@ func TestWhileAllIsWell(t *testing.T) {
 		"bad-objects-beside-good":           badObjectsBesideGood,
 		"container-without-requests":        containerWithoutRequests,
 		"limits-keep-their-proportion":      limitsKeepTheirProportion,
+		"native-sidecar":                    nativeSidecar,
 		"autoscaler-without-running-target": autoscalerWithoutPods,
 	} {
 		t.Run(name, func(t *testing.T) {
