@@ -189,14 +189,18 @@ type Memory struct {
 	// days are looked back on for the highest peaks.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=21
+	// +kubebuilder:validation:Maximum=14
 	Days *int32 `json:"days,omitempty"`
 
 	// longDays are looked back on for the second highest peak.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=21
+	// +kubebuilder:validation:Maximum=14
 	LongDays *int32 `json:"longDays,omitempty"`
+
+	// choose says whether a container may be looked back on for longer or shorter, where that has been cheaper for it.
+	// +optional
+	Choose *bool `json:"choose,omitempty"`
 
 	// lowHours says whether a day may have two levels, where history says that it pays.
 	// +optional
@@ -230,6 +234,10 @@ type CPU struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('72h')",message="must be between 1h and 72h"
 	Window *Duration `json:"window,omitempty"`
+
+	// choose says whether a container may be looked back on for longer or shorter, where that has been cheaper for it.
+	// +optional
+	Choose *bool `json:"choose,omitempty"`
 
 	// shortfall is the risk: the share of the core-seconds used that may lie above the request.
 	// +optional

@@ -74,6 +74,11 @@ func (in *CPU) DeepCopyInto(out *CPU) {
 		*out = new(Duration)
 		**out = **in
 	}
+	if in.Choose != nil {
+		in, out := &in.Choose, &out.Choose
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Shortfall != nil {
 		in, out := &in.Shortfall, &out.Shortfall
 		*out = new(float64)
@@ -310,6 +315,11 @@ func (in *Memory) DeepCopyInto(out *Memory) {
 	if in.LongDays != nil {
 		in, out := &in.LongDays, &out.LongDays
 		*out = new(int32)
+		**out = **in
+	}
+	if in.Choose != nil {
+		in, out := &in.Choose, &out.Choose
+		*out = new(bool)
 		**out = **in
 	}
 	if in.LowHours != nil {

@@ -299,7 +299,7 @@ func TestLeaksAreToldOfContainersWhosePeaksAreRemembered(t *testing.T) {
 // A profile remembers at most 1.5 KiB of a container beside the histograms, in memory and stored.
 func TestWhatProfilesRememberIsSmall(t *testing.T) {
 	const budget = 1536
-	for _, p := range Builtins() {
+	for _, p := range append(Builtins(), largest()...) {
 		if p.Extend == nil {
 			continue
 		}
@@ -318,6 +318,17 @@ func TestWhatProfilesRememberIsSmall(t *testing.T) {
 		if held > budget || len(stored) > budget {
 			t.Errorf("%s takes %d bytes, %d stored; at most %d are to be", p.Name, held, len(stored), budget)
 		}
+	}
+}
+
+// largest are the profiles that remember the most of those that a SizingProfile may ask for (api/podfit/v1alpha1).
+func largest() []Profile {
+	a, b, l := Critical(), Busiest(), MovingWindow()
+	a.Memory.Days, a.Memory.Long, a.CPU.Window = 14, 14, 72*time.Hour
+	b.Memory, l.Days = a.Memory, 21
+	return []Profile{
+		AdaptiveProfile("adaptive, most", "", a), BusyHoursProfile("busy-hours, most", "", b), LoadProfile("load, most", "", l),
+		WindowProfile("window, most", "", 14, 0.15),
 	}
 }
 

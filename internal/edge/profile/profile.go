@@ -256,7 +256,7 @@ func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, t
 }
 
 // mostDays is how far a profile may look back: so far that what is remembered of a container stays within 1.5 KiB.
-const mostDays = 21
+const mostDays = 14
 
 func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m == nil {
@@ -278,6 +278,9 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 			c.wrong("spec.memory.longDays is %d, less than spec.memory.days, %d", r.Long, r.Days)
 		}
 	}
+	if m.Choose != nil {
+		r.Choose = *m.Choose
+	}
 	if m.LowHours != nil && !*m.LowHours {
 		r.Plan.Gain = 0
 	}
@@ -291,6 +294,9 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 		return
 	}
 	c.duration("cpu.window", x.Window, time.Hour, 3*day, &r.Window)
+	if x.Choose != nil && !*x.Choose {
+		r.Overrun = 0
+	}
 	c.number("cpu.shortfall", x.Shortfall, 0.0001, 0.5, &r.Shortfall)
 	c.number("cpu.factor", x.Factor, 0.1, 10, &r.Factor)
 	add := r.Add * 1000
@@ -379,7 +385,7 @@ func load(name, about string, l *v1alpha1.Load, c *checker) recommend.Profile {
 		c.number("load.percentile", l.Percentile, 0.5, 1, &r.Percentile)
 		c.duration("load.halfLife", l.HalfLife, time.Hour, 30*day, &r.HalfLife)
 		c.number("load.margin", l.Margin, 0, 10, &r.Margin)
-		c.whole("load.days", l.Days, 1, mostDays, &r.Days)
+		c.whole("load.days", l.Days, 1, 21, &r.Days)
 	}
 	p := recommend.LoadProfile(name, about, r)
 	if l != nil {

@@ -159,9 +159,10 @@ func TestParametersReachTheAlgorithms(t *testing.T) {
 		t.Errorf("%+v, %v", busy, err)
 	}
 	for text, want := range map[string]recommend.Profile{
-		"{base: critical, cpu: {shortfall: 0.01, growBy: 0.1}, memory: {longDays: 5}}": recommend.AdaptiveProfile("mine", "based on critical", func() recommend.AdaptiveParams {
+		"{base: critical, cpu: {shortfall: 0.01, growBy: 0.1, choose: false}, memory: {longDays: 5, choose: false}}": recommend.AdaptiveProfile("mine", "based on critical", func() recommend.AdaptiveParams {
 			a := recommend.Critical()
 			a.CPU.Shortfall, a.CPU.Grow, a.Memory.Days, a.Memory.Long = 0.01, 0.1, 5, 5
+			a.CPU.Overrun, a.Memory.Choose = 0, false
 			return a
 		}()),
 		"{base: window-max, window: {days: 3}}": recommend.WindowProfile("mine", "based on window-max", 3, 0.15),
