@@ -177,7 +177,7 @@ func Balanced() AdaptiveParams {
 		CPU: CPURule{
 			Window: 24 * time.Hour, Recent: 2 * time.Hour, Overrun: 300,
 			Factor: 0.98, Scale: 0.05, Add: 0.03, Shortfall: 0.001, RecentFactor: 1.05,
-			Shrink: 0.15, Wait: 6 * time.Hour, Min: 0.01,
+			Shrink: 0.2, Wait: 6 * time.Hour, Min: 0.01,
 			Plan: PlanRule{Gain: 0.1, Days: 3, Every: 24 * time.Hour, Jitter: 1, Ban: 24 * time.Hour},
 		},
 	}
