@@ -149,6 +149,19 @@ spec:
 	}
 }
 
+func TestTheExampleInTheDocumentationIsRead(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/algorithm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(text), "```yaml\n")
+	example, _, _ = strings.Cut(example, "---\n")
+	p, err := Parse([]byte(example))
+	if !found || err != nil || p.Name != "mine" {
+		t.Errorf("%v\n%s", err, example)
+	}
+}
+
 func TestParametersReachTheAlgorithms(t *testing.T) {
 	weighted, err := Parse([]byte(head + "spec: {base: default, histogram: {weight: request, memoryPercentile: 0.99, memoryUpperPercentile: 1}}"))
 	if err != nil || !weighted.WeightByRequest || weighted.Extend == nil || weighted.Memory != (recommend.Percentiles{Lower: 0.5, Target: 0.99, Upper: 1}) {
