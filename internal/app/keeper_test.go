@@ -128,12 +128,12 @@ func TestWritesOfManyWorkloadsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
-		const workloads = 200
+		const workloads = 100
 		for i := range workloads {
 			name := fmt.Sprint("web-", i)
 			b.autoscale(name, b.deployment(name, 1, "app")).Recommender = "autopilot"
 		}
-		b.run(4 * time.Hour)
+		b.run(210 * time.Minute)
 		most := 0
 		for range 20 {
 			before := b.remembered.writes
