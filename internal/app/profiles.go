@@ -129,8 +129,8 @@ func (p *profiles) read(ctx context.Context) {
 }
 
 func (p *profiles) cannotRead(ctx context.Context, err error, missing bool) {
-	if p.away != nil || errors.Is(ctx.Err(), context.Canceled) {
-		return
+	if errors.Is(ctx.Err(), context.Canceled) || p.away != nil && errors.Is(p.away, kube.ErrUnsupported) == missing {
+		return // said already
 	}
 	p.away = err
 	switch {
@@ -138,8 +138,8 @@ func (p *profiles) cannotRead(ctx context.Context, err error, missing bool) {
 		p.log.Info("There are no SizingProfiles in this cluster, only the profiles that are built in",
 			"remedy", "install the CRDs if you want your own: podfit crds | kubectl apply -f -")
 	case errors.Is(err, kube.ErrForbidden):
-		p.log.Warn("SizingProfiles may not be read, only the profiles that are built in are known",
-			"remedy", "let the recommender list sizingprofiles.podfit.dev, as deploy/10-rbac.yaml does", "error", err)
+		p.log.Info("SizingProfiles may not be read; of those that are not built in, what is known stands",
+			"remedy", "if you want your own, let the recommender list sizingprofiles.podfit.dev, as deploy/10-rbac.yaml does", "error", err)
 	default:
 		p.log.Warn("Cannot read SizingProfiles; what is known of them stands", "error", err)
 	}

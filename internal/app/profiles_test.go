@@ -4,7 +4,9 @@
 package app
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -413,6 +415,37 @@ func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
 			}
 			if c.Status != want || want == kube.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
 				t.Errorf("%s: %+v", a.Name, c)
+			}
+		}
+	})
+}
+
+func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		p := newProfiles(&b.config, slog.New(slog.NewTextHandler(&log, nil)))
+		p.source = b
+		read := func(err error) string {
+			log.Reset()
+			b.profilesErr = err
+			for range 3 {
+				p.read(t.Context())
+			}
+			return log.String()
+		}
+		for _, step := range []struct {
+			err  error
+			want string
+		}{
+			{errors.New("the API server is away"), "what is known of them stands"},
+			{kube.ErrUnsupported, "podfit crds | kubectl apply -f -"},
+			{nil, "SizingProfiles can be read now"},
+			{kube.ErrForbidden, "let the recommender list sizingprofiles.podfit.dev"},
+			{nil, "SizingProfiles can be read now"},
+		} {
+			if got := read(step.err); strings.Count(got, "\n") != 1 || !strings.Contains(got, step.want) {
+				t.Errorf("%v: %s", step.err, got)
 			}
 		}
 	})
