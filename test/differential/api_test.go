@@ -36,7 +36,7 @@ func filler(seed int64) *randfill.Filler {
 		func(t *metav1.Time, c randfill.Continue) { *t = metav1.Unix(c.Int63n(4e9), 0) },
 		func(t *metav1.MicroTime, c randfill.Continue) { *t = metav1.NewMicroTime(time.Unix(c.Int63n(4e9), 0)) },
 		func(f *metav1.FieldsV1, c randfill.Continue) {
-			*f = metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:a":{"n":%d}}`, c.Intn(9))}
+			f.SetRawString(fmt.Sprintf(`{"f:a":{"n":%d}}`, c.Intn(9)))
 		},
 		func(f *float64, c randfill.Continue) { *f = math.Round(c.NormFloat64()*1e6) / 1e3 },
 	)
