@@ -40,7 +40,7 @@ func TestUpstreamsChartRunsPodfit(t *testing.T) {
 	account := map[string]string{"recommender": "vpa-recommender", "updater": "vpa-updater", "admission-controller": "vpa-admission-controller"}
 	podfitsRights := rights(t, documents(t, podfits+"/*.yaml"))
 	for name := range parts {
-		flags, port := podfit(t, name), ""
+		flags := podfit(t, name)
 		for file, text := range templates(t, name+"-deployment.yaml") {
 			args := argument.FindAllStringSubmatch(text, -1)
 			if len(args) < 3 {
@@ -54,7 +54,7 @@ func TestUpstreamsChartRunsPodfit(t *testing.T) {
 			if strings.Contains(text, "command:") {
 				t.Errorf("%s names a command, which must be one of the image's", file)
 			}
-			port = strings.TrimPrefix(flags.Lookup("address").DefValue, ":")
+			port := strings.TrimPrefix(flags.Lookup("address").DefValue, ":")
 			if !strings.Contains(text, "containerPort: "+port) || !strings.Contains(text, "path: /health-check") {
 				t.Errorf("%s asks for health elsewhere than at %s/health-check", file, port)
 			}
