@@ -277,7 +277,7 @@ func TestARestartChangesNoAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(stored) > 3072 {
+			if len(stored) > 1536 {
 				t.Fatalf("%s stores %d bytes", p.Name, len(stored))
 			}
 			fresh := p.Extend()
