@@ -39,8 +39,15 @@ type choice struct {
 	arm     uint8
 }
 
+// mostCost bounds what one sample may cost: next to nothing may have been given, and the sum of costs is stored.
+const mostCost = 1e6
+
 // charge adds what something cost an arm in this period.
-func (c *choice) charge(arm int, cost float64) { c.charged[arm] += float32(cost) }
+func (c *choice) charge(arm int, cost float64) {
+	if cost > 0 { // neither below nothing nor no number
+		c.charged[arm] += float32(min(cost, mostCost))
+	}
+}
 
 // turn ends the period: it chooses, if enough is known, and notes what the arms would give in the next.
 func (c *choice) turn(period int, level [arms]float64, known bool) {
