@@ -151,7 +151,7 @@ func aStory(t *testing.T, args ...string) map[string]int64 {
 	b.autoscale("web", w).Created = start
 	source := &told{}
 	r := newRecommender(b.config, b, source, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-	for m := 0; m < 5*24*60; m += 10 {
+	for m := 0; m < 5*24*60; m += 20 {
 		now := start.Add(time.Duration(m) * time.Minute)
 		phase := float64(m%700) / 700
 		*source = told{
