@@ -100,6 +100,13 @@ func FuzzQuantities(f *testing.F) {
 		if err := json.Unmarshal(raw, o); err != nil {
 			t.Fatalf("one quantity makes the whole object unreadable: %v", err)
 		}
+		readable := true
+		for _, q := range []string{target, lower, upper, least, most} {
+			readable = readable && json.Unmarshal([]byte(list(q)), new(corev1.ResourceList)) == nil
+		}
+		if readable != (o.problem == "") {
+			t.Errorf("readable: %t, and yet the problem is %q", readable, o.problem)
+		}
 		goTheWholeWay(t, raw, o, &p, &l)
 	})
 }
