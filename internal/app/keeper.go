@@ -219,11 +219,13 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	stored := map[usage.Ref]usage.Checkpoint{}
 	g.SetLimit(k.config.Workers)
 	for _, refs := range byWorkload(k.book.Pending(now)) {
-		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool { return !due(k.book.Series(r.Workload, r.Container), k.saved[r]) })
+		w := refs[0].Workload
+		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
+			return !wanted(r.Container, owners[w]) || !due(k.book.Series(w, r.Container), k.saved[r])
+		})
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
-		w := refs[0].Workload
 		hs := k.book.Histories(w, now)
 		cs := make([]usage.Checkpoint, 0, len(refs))
 		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
@@ -295,6 +297,15 @@ func (k *keeper) storeHistories(ctx context.Context, w cluster.Workload, hs []us
 		k.log.Warn("Cannot store what a profile remembers; the checkpoints carry it until that succeeds", "workload", w.String(), "error", err)
 	}
 	return false
+}
+
+// wanted reports whether any of the autoscalers sizes a container. One that none does has no checkpoint: it is never stored,
+// and so must not make what the workload's profile remembers due.
+func wanted(container string, owners []*cluster.Autoscaler) bool {
+	return slices.ContainsFunc(owners, func(a *cluster.Autoscaler) bool {
+		p := a.Policy(container)
+		return p == nil || !p.Off
+	})
 }
 
 // store1 writes one container's history for every autoscaler of ours that names its workload.

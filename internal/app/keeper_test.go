@@ -123,6 +123,24 @@ func TestHistoriesAreWrittenAtMostEveryTenMinutes(t *testing.T) {
 	})
 }
 
+// A container whose policy is off has no checkpoint. It does not make the rest due in every pass.
+func TestAContainerThatIsOffCausesNoWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, c := range []string{"app", "proxy"} {
+			b.use[c] = cluster.Amounts(300, 200<<20)
+		}
+		a := b.autoscale("web", b.deployment("web", 2, "app", "proxy"))
+		a.Recommender, a.Policies = "autopilot", []cluster.ContainerPolicy{{Container: "proxy", Off: true}}
+		b.run(5 * time.Hour)
+		young := b.remembered.writes
+		b.run(24 * time.Hour)
+		if n := b.remembered.writes - young; n < 140 || n > 24*6+2 {
+			t.Errorf("%d writes in a day of samples", n)
+		}
+	})
+}
+
 // All that is known is stored when a process ends. Ten minutes later not everything is due at once.
 func TestWritesOfManyWorkloadsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
