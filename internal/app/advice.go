@@ -71,7 +71,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	profile := r.profiles.of(a)
 	if profile.usable {
 		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
-		adv.containers = policy.Cap(r.rounding(a), r.hold(a, raw, now), r.config.MaxAllowed())
+		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
 	} else {
 		adv.containers = a.Advice // until the profile can be read
 	}

@@ -58,8 +58,8 @@ func (p *profiles) complaint(a *cluster.Autoscaler, usable bool) (reason, messag
 
 // hold keeps what is recommended from shrinking, or getting lost, for a day after the history of a workload was of no use
 // to another profile. What the user allows is applied afterwards.
-func (r *recommender) hold(a *cluster.Autoscaler, raw []cluster.Advice, now time.Time) []cluster.Advice {
-	if !now.Before(r.profiles.held[a.Target]) {
+func (r *recommender) hold(a *cluster.Autoscaler, c *choice, raw []cluster.Advice, now time.Time) []cluster.Advice {
+	if !c.remember || !now.Before(r.profiles.held[a.Target]) {
 		return raw
 	}
 	for _, name := range r.book.Containers(a.Target) {
@@ -68,7 +68,10 @@ func (r *recommender) hold(a *cluster.Autoscaler, raw []cluster.Advice, now time
 			continue
 		}
 		before := cluster.Estimate{
-			Lower: old.Lower.Only(policy.Controls()), Target: old.Uncapped.Only(policy.Controls()), Upper: old.Upper.Only(policy.Controls()),
+			Lower: old.Lower.Only(policy.Controls()), Target: old.Uncapped.Or(old.Target).Only(policy.Controls()), Upper: old.Upper.Only(policy.Controls()),
+		}
+		if before.Target.Has.Empty() {
+			continue
 		}
 		i, known := slices.BinarySearchFunc(raw, name, func(x cluster.Advice, name string) int { return strings.Compare(x.Container, name) })
 		if !known {

@@ -156,6 +156,8 @@ func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
 		}
 		if err == nil || errors.Is(err, usage.ErrExtra) || errors.Is(err, usage.ErrHistory) {
 			k.saved[ref] = c.Updated
+		} else if len(c.History.Data) > 0 {
+			k.remembered[ref.Workload] = append(k.remembered[ref.Workload], c.History) // it stands by itself
 		}
 	}
 }

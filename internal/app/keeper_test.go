@@ -342,3 +342,33 @@ func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
 		})
 	}
 }
+
+// What a profile remembers stands by itself, whatever became of the checkpoint, and whether there are pods or not.
+func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
+	for name, change := range map[string]func(b *bench, key kube.CheckpointKey){
+		"broken":  func(b *bench, key kube.CheckpointKey) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
+		"missing": func(b *bench, key kube.CheckpointKey) { delete(b.stored, key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(700, 500<<20)
+				web := b.deployment("web", 2, "app")
+				b.autoscale("web", web).Recommender = "window-max"
+				b.run(3 * time.Hour)
+				change(b, kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"})
+				pods := b.pods
+				b.pods = nil // scaled to zero for the night
+				b.run(9 * time.Hour)
+				if len(b.remembered.stored[web]) != 1 {
+					t.Fatal("what was remembered is not stored any more")
+				}
+				b.pods, b.use["app"] = pods, cluster.Amounts(300, 200<<20)
+				b.run(30 * time.Hour)
+				if got := b.advice("web", "app").Target; got.Memory < 500<<20 {
+					t.Errorf("the peak is forgotten: %v", got)
+				}
+			})
+		})
+	}
+}

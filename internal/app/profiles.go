@@ -49,6 +49,7 @@ type profiles struct {
 	chosen map[cluster.Workload]edition   // whose extension each workload's history has
 	most   map[cluster.Workload]int64     // millicores of the smallest node of each whose profile asks for it
 	held   map[cluster.Workload]time.Time // until when nothing shrinks: what was remembered was of no use to the profile
+	left   map[cluster.Workload]time.Time // since when no autoscaler names those that are chosen for
 	begun  []cluster.Workload             // whose profile remembers something since now, and may get it back from storage
 }
 
@@ -80,6 +81,7 @@ func newProfiles(c *RecommenderConfig, log *slog.Logger) *profiles {
 	p := &profiles{
 		builtin: map[string]recommend.Profile{}, own: map[string]*definition{}, given: c.nameGiven(), params: c.Sizing.params(), log: log,
 		chosen: map[cluster.Workload]edition{}, most: map[cluster.Workload]int64{}, held: map[cluster.Workload]time.Time{},
+		left: map[cluster.Workload]time.Time{},
 	}
 	for _, b := range recommend.Builtins() {
 		p.builtin[b.Name] = p.rounded(b)
@@ -214,15 +216,36 @@ func (p *profiles) sizable(as []*cluster.Autoscaler) []*cluster.Autoscaler {
 	return slices.DeleteFunc(slices.Clone(as), func(a *cluster.Autoscaler) bool { return !p.of(a).usable })
 }
 
+// afterwards is how long what a profile remembers of a workload is kept that no autoscaler names any more. Who deletes one to
+// create it again, as tools do, finds it.
+const afterwards = 24 * time.Hour
+
 // startAnew is how long nothing shrinks after what was remembered was of no use to another profile.
 const startAnew = 24 * time.Hour
 
-// extend makes the history of the workloads remember what their profiles need. Of several autoscalers of one workload
-// the one that governs it decides; the others are sized by what is remembered for it.
+// remembering returns the profile that says what is remembered of a workload. Of several autoscalers the one that governs it
+// decides; the others are sized by what is remembered for it. Where its profile needs nothing, another's may: who tries a
+// profile beside the one that is applied gets its numbers, too.
+func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) choice {
+	c := p.of(governing)
+	if named := s.AutoscalersOf(w); c.usable && !c.remember && len(named) > 1 {
+		others := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool {
+			o := p.of(a)
+			return !o.usable || !o.remember || o.WeightByRequest // which would change what the one that governs goes by
+		})
+		if a := cluster.Elect(others); a != nil {
+			return p.of(a)
+		}
+	}
+	return c
+}
+
+// extend makes the history of the workloads remember what their profiles need.
 func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, governed map[cluster.Workload]bool, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	var nodes *recommend.Nodes
 	for w := range governed {
-		c := p.of(elect(s, w))
+		delete(p.left, w)
+		c := p.remembering(s, w, elect(s, w))
 		if !c.usable {
 			continue // what is remembered stays, for when it is
 		}
@@ -254,11 +277,19 @@ func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, gov
 		p.chosen[w] = c.edition
 	}
 	for w, e := range p.chosen {
-		if !governed[w] {
+		if governed[w] {
+			continue
+		}
+		since, left := p.left[w]
+		switch {
+		case !left:
+			p.left[w] = now
+		case now.Sub(since) >= afterwards:
 			if e.remember {
 				book.Extend(w, nil)
 			}
 			delete(p.chosen, w)
+			delete(p.left, w)
 		}
 	}
 	for w, until := range p.held {
@@ -274,17 +305,35 @@ func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, gov
 }
 
 // restored is told that what is stored has been given back. What was recommended before for a container of which nothing is
-// remembered does not shrink for a day: its profile is another than when it was stored, or is now of another version.
+// remembered does not shrink for a day: its profile is another than when it was stored, or is now of another version. Nor does
+// that of which little is remembered, before it is a day.
 func (p *profiles) restored(book *usage.Book, s *kube.Snapshot, now time.Time, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	for _, w := range p.begun {
-		if a := elect(s, w); a != nil && slices.ContainsFunc(a.Advice, func(x cluster.Advice) bool {
-			c := book.Series(w, x.Container)
-			return c == nil || !c.Recalled()
-		}) {
-			p.held[w] = now.Add(startAnew)
+		a := elect(s, w)
+		if a == nil {
+			continue
+		}
+		for i := range a.Advice {
+			c := book.Series(w, a.Advice[i].Container)
+			since := now
+			if c != nil && c.Recalled() {
+				since = rememberedSince(c)
+			}
+			if until := since.Add(startAnew); until.After(now) && until.After(p.held[w]) {
+				p.held[w] = until
+			}
 		}
 	}
 	p.begun = nil
+}
+
+// rememberedSince returns since when a container's profile remembers anything, as far as it tells. It may have begun anew
+// less than a day before the process did.
+func rememberedSince(s *usage.Series) time.Time {
+	if e, ok := s.Extension().(interface{ Since() time.Time }); ok {
+		return e.Since()
+	}
+	return time.Time{}
 }
 
 // paramsFor returns the parameters of a profile for a workload: what depends on its nodes among them.

@@ -199,6 +199,36 @@ func TestNothingShrinksForADayWhereWhatIsStoredIsOfNoUse(t *testing.T) {
 	}
 }
 
+func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
+		var before, after, later cluster.Resources
+		b.during(5*time.Hour, func(at time.Duration) {
+			if at == 2*time.Hour {
+				before = b.advice("web", "app").Target
+				b.rename("web", "window-max")
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			}
+		})
+		b.during(30*time.Hour, func(at time.Duration) {
+			switch at {
+			case 19 * time.Hour:
+				after = b.advice("web", "app").Target
+			case 29 * time.Hour:
+				later = b.advice("web", "app").Target
+			}
+		})
+		if after != before {
+			t.Errorf("it went from %v to %v", before, after)
+		}
+		if later.Memory > 300<<20 {
+			t.Errorf("after a day it is %v", later)
+		}
+	})
+}
+
 // rename makes an autoscaler name another profile.
 func (b *bench) rename(name, profile string) {
 	for i, a := range b.autoscalers {
@@ -447,6 +477,93 @@ func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
 			if got := read(step.err); strings.Count(got, "\n") != 1 || !strings.Contains(got, step.want) {
 				t.Errorf("%v: %s", step.err, got)
 			}
+		}
+	})
+}
+
+// Tools replace objects by deleting and creating them.
+func TestAnAutoscalerThatIsCreatedAgainFindsWhatWasRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "window-max"
+		b.during(5*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			case 3 * time.Hour:
+				b.autoscalers = nil
+			case 3*time.Hour + 20*time.Minute:
+				b.autoscale("web", web).Recommender = "window-max"
+			}
+		})
+		if got := b.advice("web", "app").Target; got.Memory < 500<<20 {
+			t.Errorf("the peak of four hours ago is forgotten: %v", got)
+		}
+		if len(b.remembered.stored[web]) != 1 {
+			t.Error("it is not stored again")
+		}
+	})
+}
+
+// One tries a profile beside what is applied now, or applies it beside what was tried before.
+func TestAProfileIsTriedBesideAnother(t *testing.T) {
+	for name, modes := range map[string][2]cluster.Mode{
+		"tried":   {cluster.Recreate, cluster.Off},
+		"applied": {cluster.Off, cluster.InPlaceOrRecreate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				web := b.deployment("web", 2, "app")
+				first := b.autoscale("first", web)
+				first.Mode, first.Created = modes[0], time.Now().Add(-time.Hour)
+				second := b.autoscale("second", web)
+				second.Mode, second.Recommender = modes[1], "window-max"
+				alone := b.autoscale("alone", b.deployment("alone", 2, "app"))
+				first.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(9000, 9<<30)}}}
+				alone.Advice = first.Advice
+				b.run(time.Hour)
+				if got := b.advice("second", "app").Target; !near(got.CPU, 345) {
+					t.Errorf("window-max gives %v", got)
+				}
+				if got, want := b.advice("first", "app").Target, b.advice("alone", "app").Target; got != want {
+					t.Errorf("default gives %v beside it, and %v alone", got, want)
+				}
+			})
+		})
+	}
+}
+
+// Such a profile remembers nothing besides the histogram.
+func TestARestartDoesNotHoldWhatAProfileByRequestGives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": `{"base": "default", "histogram": {"weight": "request"}}`}
+		b.use["app"] = cluster.Amounts(300, 2000<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "mine"
+		b.run(3 * time.Hour)
+		if r := b.run(3 * time.Minute); !r.profiles.held[web].IsZero() {
+			t.Errorf("nothing shrinks until %v", r.profiles.held[web])
+		}
+	})
+}
+
+func TestWhatAnotherRecommenderGaveIsHeldThoughItTellsNoUncappedTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		a := b.autoscale("web", b.deployment("web", 2, "app", "quiet"))
+		a.Recommender = "window-max"
+		a.Advice = []cluster.Advice{
+			{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(900, 900<<20)}}, {Container: "quiet"},
+		}
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; got != cluster.Amounts(900, 900<<20) {
+			t.Errorf("it shrank to %v", got)
 		}
 	})
 }

@@ -283,13 +283,17 @@ func (r *recommender) configure(at time.Time, s *kube.Snapshot, ours []*cluster.
 	r.profiles.extend(r.book, s, at, now, r.elected)
 }
 
-// elected returns the autoscaler of ours that governs a workload.
+// elected returns the autoscaler of ours that governs a workload; where none applies its recommendation, the one that would.
 func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler {
 	named := s.AutoscalersOf(w)
 	if len(named) == 1 {
 		return named[0]
 	}
-	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) }))
+	named = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
+	if a := governs(named); a != nil {
+		return a
+	}
+	return cluster.Elect(named)
 }
 
 // track tells the book which pods there are, and what became of them.

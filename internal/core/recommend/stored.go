@@ -79,3 +79,24 @@ func (m *Seasons) Latest() time.Time {
 }
 
 func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
+
+// Since returns since when anything is remembered; the zero time when nothing is.
+func (m *Memo) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
+
+// Since returns since when anything is remembered; the zero time when nothing is.
+func (m *Load) Since() time.Time { return earliestPeak(&m.memory) }
+
+// Since returns since when anything is remembered; the zero time when nothing is.
+func (m *Window) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
+
+func earliestPeak(ps ...*series.Peaks) (at time.Time) {
+	for _, p := range ps {
+		if p.Empty() {
+			continue
+		}
+		if first := unix(int64(p.Since()) * 3600); at.IsZero() || first.Before(at) {
+			at = first
+		}
+	}
+	return at
+}

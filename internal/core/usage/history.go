@@ -60,7 +60,7 @@ func (b *Book) Histories(w cluster.Workload, now time.Time) []History {
 }
 
 func (s *Series) history(now time.Time) (History, bool) {
-	if s.extension == nil || s.lastSeen() == 0 {
+	if s.extension == nil || s.lastKnown() == 0 {
 		return History{}, false
 	}
 	data, err := s.extension.AppendBinary(nil)
@@ -68,7 +68,7 @@ func (s *Series) history(now time.Time) (History, bool) {
 		return History{}, false
 	}
 	return History{
-		Container: s.container, Updated: now, LastSample: stamp(s.lastSeen()).Truncate(time.Second),
+		Container: s.container, Updated: now, LastSample: stamp(s.lastKnown()).Truncate(time.Second),
 		Form: formOf(s.extension), Data: data,
 	}, true
 }

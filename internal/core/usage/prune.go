@@ -21,7 +21,7 @@ func (b *Book) Prune(now time.Time) []Ref {
 	for key, wl := range b.workloads {
 		wl.series = slices.DeleteFunc(wl.series, func(s *Series) bool {
 			s.forgetWindows(now.UnixNano())
-			last := s.lastSeen()
+			last := s.lastKnown()
 			switch {
 			case s.instances != nil:
 				return false
@@ -54,7 +54,7 @@ func (s *Series) forgetWindows(now int64) {
 	s.restored.windows = slices.DeleteFunc(s.restored.windows, func(w window) bool {
 		return w.used || s.awaits(&w) <= now
 	})
-	if len(s.restored.windows) == 0 && len(s.restored.history.Data) == 0 && now-s.restored.told > int64(time.Hour) {
+	if s.lastSeen() != 0 && len(s.restored.windows) == 0 && len(s.restored.history.Data) == 0 && now-s.restored.told > int64(time.Hour) {
 		s.restored = nil
 	}
 }

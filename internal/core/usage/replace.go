@@ -18,10 +18,16 @@ func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []stri
 	return anew
 }
 
-// Recalled reports whether the extension has got back what it remembered, and not begun anew. It tells that until the next
-// Prune.
+// Recalled reports whether the extension has got back what it remembered, and not begun anew; one that never stores anything
+// has. It tells that until the next Prune.
 func (s *Series) Recalled() bool {
-	return s.extension != nil && s.restored != nil && !s.restored.history.Updated.IsZero() && len(s.restored.history.Data) == 0
+	return s.extension != nil && (storesNothing(s.extension) ||
+		s.restored != nil && !s.restored.history.Updated.IsZero() && len(s.restored.history.Data) == 0)
+}
+
+func storesNothing(e Extension) bool {
+	data, err := e.AppendBinary(nil)
+	return err == nil && len(data) == 0
 }
 
 // replace reports whether anything carried over.
@@ -30,9 +36,12 @@ func (s *Series) replace(create func() Extension) bool {
 	s.extension = nil
 	if before == nil {
 		waits := s.restored != nil && len(s.restored.history.Data) > 0
-		return s.extend(create) == nil && waits
+		return s.extend(create) == nil && waits || storesNothing(s.extension)
 	}
 	s.extension = create()
+	if storesNothing(s.extension) {
+		return true
+	}
 	if formOf(before) != formOf(s.extension) {
 		return false
 	}

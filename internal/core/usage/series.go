@@ -134,6 +134,15 @@ func (s *Series) link(in *instance) {
 // lastSeen returns when anything was last heard of the container, or 0.
 func (s *Series) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.oomAt) }
 
+// lastKnown is lastSeen, or of what time that is which the extension got back where nothing else is known.
+func (s *Series) lastKnown() int64 {
+	if last := s.lastSeen(); last != 0 || s.restored == nil {
+		return last
+	}
+	at, _ := nanos(s.restored.history.Updated)
+	return at
+}
+
 // stamp returns the time of Unix nanoseconds, with 0 as the zero time.
 func stamp(at int64) time.Time {
 	if at == 0 {
