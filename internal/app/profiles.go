@@ -276,6 +276,11 @@ func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, gov
 		}
 		p.chosen[w] = c.edition
 	}
+	p.release(book, now, governed)
+}
+
+// release forgets the workloads that no autoscaler names any more: what is remembered of them a while later.
+func (p *profiles) release(book *usage.Book, now time.Time, governed map[cluster.Workload]bool) {
 	for w, e := range p.chosen {
 		if governed[w] {
 			continue
