@@ -366,3 +366,33 @@ func TestOneSampleOfOneResourceSizesOnlyThat(t *testing.T) {
 		}
 	}
 }
+
+func TestThousandsOfPodsDoNotOverflowAnHourOfTheEnsemble(t *testing.T) {
+	w := Autopilot().CPU
+	var x mixture
+	for range math.MaxUint16 {
+		x.observe(3600, 0.1, &w, false)
+	}
+	x.observe(3600, 0.12, &w, false)
+	x.observe(3600, 100, &w, false) // the range moves up: what was in several buckets is in the lowest now
+	if x.samples[0] != math.MaxUint16 {
+		t.Errorf("of all samples %d are left", x.samples[0])
+	}
+}
+
+func TestAnHourOfTheEnsembleWithoutSamplesTeachesNothing(t *testing.T) {
+	w := Autopilot().CPU
+	var x mixture
+	x.observe(3600, 0.1, &w, false)
+	x.samples = [buckets]uint16{} // as a broken store may have it
+	x.observe(2*3600, 0.1, &w, false)
+	x.observe(3*3600, 0.1, &w, false)
+	for _, v := range x.numbers() {
+		if math.IsNaN(float64(*v)) {
+			t.Fatalf("it ends in %v", x.weights)
+		}
+	}
+	if got := x.at(3 * 3600); !(got >= 0.1) {
+		t.Errorf("given are %v cores", got)
+	}
+}

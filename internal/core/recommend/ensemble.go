@@ -183,16 +183,17 @@ func (x *mixture) include(k int32) {
 		return
 	}
 	for d := range x.weights {
-		shiftDown(x.weights[d][:], int(shift))
+		shiftDown(x.weights[d][:], int(shift), math.MaxFloat32)
 	}
-	shiftDown(x.samples[:], int(shift))
+	shiftDown(x.samples[:], int(shift), math.MaxUint16)
 	x.base += shift
 }
 
-func shiftDown[T uint16 | float32](a []T, by int) {
-	var lost T
+// shiftDown moves all by so many places, what falls out to the first, which holds no more than the most there can be.
+func shiftDown[T uint16 | float32](a []T, by int, most T) {
+	lost := 0.0
 	for i := range min(by, len(a)) {
-		lost += a[i]
+		lost += float64(a[i])
 	}
 	for i := range a {
 		if i+by < len(a) {
@@ -201,7 +202,7 @@ func shiftDown[T uint16 | float32](a []T, by int) {
 			a[i] = 0
 		}
 	}
-	a[0] += lost
+	a[0] = T(min(float64(a[0])+lost, float64(most)))
 }
 
 // endHour does equations 4 to 9 with the samples of the hour.
@@ -213,6 +214,10 @@ func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
 		n := 0.0
 		for _, c := range x.samples {
 			n += float64(c)
+		}
+		if n == 0 { // only what is broken says so
+			x.top = 0
+			return
 		}
 		for i, c := range x.samples {
 			s[i] = float64(c) / n
