@@ -34,9 +34,11 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 	var g errgroup.Group
 	g.SetLimit(r.config.Workers)
 	for _, a := range s.Autoscalers {
-		if a.ProfileProblem != "" && !r.serves(a) && r.config.Common.Serves(a.Namespace) && !r.profiles.given {
+		if a.Remarked && !r.serves(a) && r.config.Common.Serves(a.Namespace) && r.profiles.listed { // it names another recommender now
 			adv := advice{to: a, containers: a.Advice}
-			adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "") // it names another recommender now
+			adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "")
+			adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
+			adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
 			g.Go(func() error {
 				r.write(ctx, now, adv)
 				return nil

@@ -349,6 +349,29 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 	})
 }
 
+func TestWhatAProfileIsWarnedOfGoesWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		a := b.autoscale("web", b.deployment("web", 2, "app"))
+		a.Recommender, a.Mode = "balanced", cluster.Recreate
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != kube.True {
+			t.Fatalf("%+v", c)
+		}
+		b.rename("web", "somebody-else")
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != kube.Removed || b.autoscalers[0].Remarked {
+			t.Errorf("it names another recommender now: %+v", c)
+		}
+		writes := b.writes
+		b.run(10 * time.Minute)
+		if b.writes != writes {
+			t.Errorf("an autoscaler of another recommender is written to %d times", b.writes-writes)
+		}
+	})
+}
+
 func TestABuiltInProfileCannotBeReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

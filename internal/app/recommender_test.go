@@ -86,7 +86,12 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 		if old.Key == a.Key {
 			next := *old
 			next.Advice = adv
+			next.Remarked = false
 			for _, c := range cs {
+				switch c.Type {
+				case v1alpha1.ConditionSizingProfileUsable, v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
+					next.Remarked = next.Remarked || c.Status != kube.Removed
+				}
 				if c.Type == v1alpha1.ConditionSizingProfileUsable {
 					next.ProfileProblem = ""
 					if c.Status == kube.False {

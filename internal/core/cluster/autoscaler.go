@@ -70,6 +70,9 @@ type Autoscaler struct {
 
 	// ProfileProblem is what its status says is wrong with the SizingProfile that it names, or named; "" when nothing is.
 	ProfileProblem string
+
+	// Remarked is whether its status has any condition that only sizing profiles give.
+	Remarked bool
 }
 
 // Policy returns the policy for a container: the first with its name, else the first for "*", else nil.

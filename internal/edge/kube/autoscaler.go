@@ -38,9 +38,17 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		updatePolicy(a, p)
 	}
 	for i := range o.Status.Conditions {
-		if c := &o.Status.Conditions[i]; c.Type == v1alpha1.ConditionSizingProfileUsable && string(c.Status) == False {
-			a.ProfileProblem = c.Message
+		c := &o.Status.Conditions[i]
+		switch c.Type {
+		case v1alpha1.ConditionSizingProfileUsable:
+			if string(c.Status) == False {
+				a.ProfileProblem = c.Message
+			}
+		case v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
+		default:
+			continue
 		}
+		a.Remarked = true
 	}
 	return a
 }

@@ -121,6 +121,7 @@ func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
 		},
 		IntegerCPU:     []string{"app", "aux"},
 		ProfileProblem: "it does not exist",
+		Remarked:       true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
