@@ -71,11 +71,12 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	adv := advice{to: a}
 	pods := s.PodsOf(a.Target)
 	profile := r.profiles.of(a)
-	if profile.usable {
+	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !slices.ContainsFunc(pods, (*cluster.Pod).Live)
+	if profile.usable && !waits {
 		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
 		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
 	} else {
-		adv.containers = a.Advice // until the profile can be read
+		adv.containers = a.Advice // until the profile can be read, or it is known what it is bound by
 	}
 	problem, known := r.world.TargetProblem(a)
 	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {

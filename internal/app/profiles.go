@@ -341,6 +341,11 @@ func rememberedSince(s *usage.Series) time.Time {
 	return time.Time{}
 }
 
+// boundless reports whether it is not known how much of a node a workload may have: no pod says on which it may run.
+func (p *profiles) boundless(c *choice, w cluster.Workload) bool {
+	return c.MostOfNode > 0 && p.nodes != nil && p.most[w] == 0
+}
+
 // paramsFor returns the parameters of a profile for a workload: what depends on its nodes among them.
 func (p *profiles) paramsFor(c *choice, w cluster.Workload) recommend.Params {
 	r := c.Params

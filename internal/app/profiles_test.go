@@ -413,6 +413,37 @@ func TestCPUIsBoundByTheSmallestNodeWhereTheProfileAsksForIt(t *testing.T) {
 	})
 }
 
+// Nor does a restart, while there are no pods that say which nodes they may run on.
+func TestTheBoundOfTheSmallestNodeDoesNotFollowBlips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.nodes = []cluster.Node{
+			{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true},
+			{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: true},
+		}
+		b.use["app"] = cluster.Amounts(3000, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "busy-hours"
+		check := func(when string) {
+			t.Helper()
+			if got := b.advice("web", "app").Target.CPU; got != 1000 {
+				t.Errorf("%s: %dm, want a quarter of the smallest node", when, got)
+			}
+		}
+		b.during(2*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.nodes[1].Ready = false
+			case time.Hour + 2*time.Minute:
+				check("while a node is not ready")
+				b.pods = nil
+			}
+		})
+		check("without pods")
+		b.run(time.Hour)
+		check("without pods, after a restart")
+	})
+}
+
 func TestALeakIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

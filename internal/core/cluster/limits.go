@@ -28,7 +28,7 @@ type Node struct {
 	Allocatable Resources
 	Ready       bool
 	Cordoned    bool
-	Tainted     bool     // only pods that tolerate something may run here
+	Tainted     bool     // it is set apart for pods that tolerate something; not: it is in trouble for a while
 	Labels      []string // "key=value", sorted
 }
 

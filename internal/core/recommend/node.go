@@ -17,12 +17,13 @@ type Nodes struct {
 	least     map[cluster.Place]int64 // millicores of the smallest without taint
 }
 
-// NewNodes returns the nodes that can run pods, which are those that are ready and not cordoned, and the selectors of pods,
-// from cluster.Selected on.
+// NewNodes returns the nodes that pods may be scheduled to, which are those that are there and not cordoned, and the selectors
+// of pods, from cluster.Selected on. Whether a node is ready does not matter: that comes and goes, and a request must not go
+// up and down with it.
 func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
 	n := &Nodes{byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
 	for i := range all {
-		if all[i].Ready && !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
+		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
 			n.all = append(n.all, all[i])
 		}
 	}

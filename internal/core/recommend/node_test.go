@@ -13,9 +13,9 @@ func TestTheSmallestNodeIsOneThatThePodsMayRunOn(t *testing.T) {
 	node := func(name string, cores int64, labels ...string) cluster.Node {
 		return cluster.Node{Name: name, Allocatable: cluster.Amounts(1000*cores, 64<<30), Ready: true, Labels: labels}
 	}
-	down, cordoned, control := node("down", 1), node("cordoned", 1), node("control", 2, "pool=control")
-	down.Ready, cordoned.Cordoned, control.Tainted = false, true, true
-	nodes := NewNodes([]cluster.Node{down, cordoned, control, node("a", 4, "arch=arm64", "pool=small"), node("b", 16, "arch=amd64", "pool=large")},
+	young, cordoned, control := node("young", 0), node("cordoned", 1), node("control", 2, "pool=control")
+	cordoned.Cordoned, control.Tainted = true, true
+	nodes := NewNodes([]cluster.Node{young, cordoned, control, node("a", 4, "arch=arm64", "pool=small"), node("b", 16, "arch=amd64", "pool=large")},
 		[][]string{{"pool=large"}, {"arch=amd64", "pool=large"}, {"arch=arm64", "pool=large"}, {"pool=control"}})
 	places := map[string]cluster.Place{"": cluster.Anywhere, "affinity": cluster.Somewhere, "pool=large": 2, "arch=amd64,pool=large": 3,
 		"arch=arm64,pool=large": 4, "pool=control": 5, "one that has just come": 6}
@@ -48,5 +48,19 @@ func TestTheSmallestNodeIsOneThatThePodsMayRunOn(t *testing.T) {
 	}
 	if got := NewNodes(nil, nil).Smallest([]*cluster.Pod{pod("b", "")}); got != 0 {
 		t.Errorf("without nodes: %d", got)
+	}
+}
+
+// A node that is not ready for a minute moves no request.
+func TestTheSmallestNodeDoesNotDependOnReadiness(t *testing.T) {
+	pods := []*cluster.Pod{{Node: "large", Place: cluster.Anywhere, Phase: cluster.Running}}
+	for _, ready := range []bool{true, false} {
+		nodes := NewNodes([]cluster.Node{
+			{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true},
+			{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: ready},
+		}, nil)
+		if got := nodes.Smallest(pods); got != 4000 {
+			t.Errorf("ready %v: %d", ready, got)
+		}
 	}
 }

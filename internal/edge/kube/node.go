@@ -19,8 +19,8 @@ func projectNode(n *corev1.Node, in *Interner) cluster.Node {
 		Cordoned:    n.Spec.Unschedulable,
 	}
 	for i := range n.Spec.Taints {
-		e := n.Spec.Taints[i].Effect
-		out.Tainted = out.Tainted || e == corev1.TaintEffectNoSchedule || e == corev1.TaintEffectNoExecute
+		t := &n.Spec.Taints[i]
+		out.Tainted = out.Tainted || !passing[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute)
 	}
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
@@ -28,6 +28,14 @@ func projectNode(n *corev1.Node, in *Interner) cluster.Node {
 		}
 	}
 	return out
+}
+
+// passing are the taints that Kubernetes gives a node for as long as it is in trouble or cordoned. What they say is known from
+// the node's conditions and its spec; they do not set it apart for certain pods.
+var passing = map[string]bool{
+	corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true, corev1.TaintNodeUnschedulable: true,
+	corev1.TaintNodeMemoryPressure: true, corev1.TaintNodeDiskPressure: true, corev1.TaintNodePIDPressure: true,
+	corev1.TaintNodeNetworkUnavailable: true,
 }
 
 // pairs returns labels as "key=value", sorted.

@@ -41,12 +41,13 @@ func TestWhereAPodMayRunIsReadFromItsSpec(t *testing.T) {
 }
 
 func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
-	node := func(effect corev1.TaintEffect) cluster.Node {
+	tainted := func(taints ...corev1.Taint) cluster.Node {
 		return projectNode(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "small", "arch": "arm64"}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: effect}}},
+			Spec:       corev1.NodeSpec{Taints: taints},
 		}, nil)
 	}
+	node := func(effect corev1.TaintEffect) cluster.Node { return tainted(corev1.Taint{Key: "k", Effect: effect}) }
 	if n := node(corev1.TaintEffectNoSchedule); !n.Tainted || !n.Matches([]string{"arch=arm64", "pool=small"}) || n.Matches([]string{"pool=large"}) {
 		t.Errorf("%+v", n)
 	}
@@ -55,5 +56,15 @@ func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
 	}
 	if n := node(corev1.TaintEffectPreferNoSchedule); n.Tainted {
 		t.Errorf("%+v", n)
+	}
+	down := []corev1.Taint{ // as the node controller leaves one that does not answer
+		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute},
+	}
+	if n := tainted(down...); n.Tainted {
+		t.Errorf("a node that is in trouble is not set apart: %+v", n)
+	}
+	if n := tainted(append(down, corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule})...); !n.Tainted {
+		t.Errorf("one that is in trouble, too, is: %+v", n)
 	}
 }
