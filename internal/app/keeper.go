@@ -342,21 +342,24 @@ func (k *keeper) forget(refs []usage.Ref) {
 	}
 }
 
-// collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of containers
-// whose history was forgotten.
+// collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
+// whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
 func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
 	if now.Sub(k.collected) < k.config.CheckpointsGC {
 		return
 	}
 	k.collected = now
-	targets := make(map[cluster.Key]*cluster.Autoscaler, len(all))
+	targets, own := make(map[cluster.Key]*cluster.Autoscaler, len(all)), make(map[cluster.Key]bool, len(ours))
 	for _, a := range all {
 		targets[a.Key] = a
 	}
+	for _, a := range ours {
+		own[a.Key] = true
+	}
 	n, err := k.store.checkpoints.Collect(ctx, func(key kube.CheckpointKey) bool {
 		a := targets[key.Autoscaler]
-		if a == nil {
-			return false
+		if a == nil || !own[a.Key] {
+			return a != nil
 		}
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
 		return !k.gone[ref] || k.book.Series(a.Target, key.Container) != nil
@@ -383,18 +386,28 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 	}
 }
 
-// needed returns which workloads' histories are needed: of those that an autoscaler of another recommender names we
-// cannot know; of ours, where the profile remembers something and the book still has a container.
+// needed returns which workloads' histories are needed. An autoscaler of another recommender may need what is stored of the
+// workload that it names, and one that cannot be read may name any workload of its namespace. Those that are all ours need it
+// where the profile remembers something and the book still has a container. Under a name of its own a recommender knows of
+// no profiles, and judges nobody.
 func (k *keeper) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
-	served := make(map[cluster.Workload]bool, len(all))
-	for _, a := range all {
-		served[a.Target] = false
-	}
+	own := make(map[cluster.Key]bool, len(ours))
 	for _, a := range ours {
-		served[a.Target] = true
+		own[a.Key] = true
+	}
+	named, foreign := make(map[cluster.Workload]bool, len(all)), make(map[cluster.Workload]bool)
+	unreadable := make(map[string]bool) // namespaces
+	for _, a := range all {
+		switch {
+		case a.Target.IsZero():
+			unreadable[a.Namespace] = true
+		case !own[a.Key] || k.config.nameGiven():
+			foreign[a.Target] = true
+		default:
+			named[a.Target] = true
+		}
 	}
 	return func(w cluster.Workload) bool {
-		is, named := served[w]
-		return named && (!is || k.book.Extended(w) && len(k.book.All(w)) > 0)
+		return foreign[w] || unreadable[w.Namespace] || named[w] && k.book.Extended(w) && len(k.book.All(w)) > 0
 	}
 }

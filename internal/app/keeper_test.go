@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -293,6 +295,73 @@ func TestHistoriesNobodyNeedsAreRemoved(t *testing.T) {
 	})
 }
 
+// Who starts a recommender under a name of its own, if only once, loses nothing that podfit has stored for its autoscalers.
+func TestARecommenderOfAnotherNameRemovesNothing(t *testing.T) {
+	for _, name := range []string{"x", "default", "balanced"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				shared, own := b.deployment("shared", 1, "app"), b.deployment("own", 1, "app")
+				b.autoscale("tried", shared).Recommender = "balanced"
+				b.autoscale("shared", shared)
+				b.autoscale("own", own).Recommender = "balanced"
+				b.run(20 * time.Minute)
+				if len(b.remembered.stored) != 2 || len(b.stored) != 3 {
+					t.Fatalf("%d histories and %d checkpoints are stored", len(b.remembered.stored), len(b.stored))
+				}
+				b.config = recommenderNamed(t, name)
+				b.run(20 * time.Minute)
+				if len(b.remembered.stored) != 2 || len(b.stored) != 3 {
+					t.Errorf("%d histories and %d checkpoints are left", len(b.remembered.stored), len(b.stored))
+				}
+			})
+		})
+	}
+}
+
+// What the book of one recommender forgets, the checkpoints of another's autoscaler may still be good for.
+func TestCheckpointsOfAnotherRecommenderStayWhenOursIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("ours", b.deployment("ours", 1, "app"))
+		b.autoscale("theirs", b.deployment("theirs", 1, "app"))
+		b.run(10 * time.Minute)
+		change := *b.autoscalers[1]
+		change.Recommender = "theirs"
+		b.autoscalers[1] = &change
+		b.during(9*24*time.Hour, func(after time.Duration) {
+			if after == 20*time.Minute {
+				b.pods = nil
+			}
+		})
+		for key := range b.stored {
+			if key.Autoscaler.Name == "theirs" {
+				return
+			}
+		}
+		t.Error("their checkpoint is gone")
+	})
+}
+
+// An autoscaler that has become unreadable names no workload; what is stored of the one that it named is kept.
+func TestHistoryStaysWhileAnAutoscalerCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app")).Recommender = "balanced"
+		b.run(20 * time.Minute)
+		broken := *b.autoscalers[0]
+		broken.Target, broken.Mode = cluster.Workload{}, cluster.Off
+		b.autoscalers[0], b.problem = &broken, "Cannot read targetRef."
+		b.run(time.Hour)
+		if len(b.remembered.stored) != 1 {
+			t.Error("the history is gone")
+		}
+	})
+}
+
 // What stands in the API server may be anything. No pass fails, and what was recommended last stays, or what is
 // recommended makes sense.
 func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
@@ -371,4 +440,15 @@ func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
 			})
 		})
 	}
+}
+
+func recommenderNamed(t *testing.T, name string) RecommenderConfig {
+	t.Helper()
+	c := RecommenderDefaults()
+	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
+	c.Flags(fs)
+	if err := fs.Parse([]string{"--recommender-name=" + name}); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
