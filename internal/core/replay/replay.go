@@ -4,6 +4,7 @@
 package replay
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -49,9 +50,13 @@ func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 	r := newRun(w, p, rules)
 	for i := 0; i < len(w.Samples); {
 		now := (w.Samples[i].At/minute + 1) * minute
+		from := i
 		for i < len(w.Samples) && w.Samples[i].At < now {
-			r.observe(&w.Samples[i])
 			i++
+		}
+		r.meet(w.Samples[from:i])
+		for k := range w.Samples[from:i] {
+			r.observe(&w.Samples[from+k])
 		}
 		next := now + silent
 		if i < len(w.Samples) {
@@ -71,7 +76,8 @@ type run struct {
 	rules   Rules
 	book    *usage.Book
 	a       *cluster.Autoscaler
-	pod     *cluster.Pod // stands for all pods of the workload: they have the same requests
+	pod     *cluster.Pod // stands for all pods of the workload: they have the same requests, and the containers met so far
+	met     []bool       // the containers of which there were samples
 	world   plan.World
 	keys    []cluster.Key
 	tracked []bool    // the pods of which there were samples
@@ -83,6 +89,7 @@ func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
 	r := &run{
 		w: w, profile: p, rules: rules,
 		book:    usage.NewBook(rules.Usage),
+		met:     make([]bool, len(w.Containers)),
 		tracked: make([]bool, len(w.Pods)),
 	}
 	key := cluster.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}
@@ -90,8 +97,7 @@ func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
 	for _, name := range w.Pods {
 		r.keys = append(r.keys, cluster.Key{Namespace: w.Key.Namespace, Name: name})
 	}
-	start := time.Unix(w.Samples[0].At, 0).UTC()
-	r.pod = r.podNamed(key, start)
+	r.pod = r.podNamed(key, nil, time.Unix(w.Samples[0].At, 0).UTC())
 	r.book.Configure(w.Key, nil)
 	if p.Extend != nil {
 		r.book.Extend(w.Key, p.Extend)
@@ -104,17 +110,34 @@ func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
 }
 
 // podNamed returns a running pod of the workload.
-func (r *run) podNamed(key cluster.Key, start time.Time) *cluster.Pod {
+func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start time.Time) *cluster.Pod {
 	p := &cluster.Pod{
 		Key: key, UID: key.Namespace + "/" + key.Name, Controller: r.w.Key, Top: r.w.Key, Node: "node",
 		Created: start, Started: start, ReadySince: start, Ready: true,
-		Phase: cluster.Running, QoS: cluster.Burstable,
-	}
-	for i, name := range r.w.Containers {
-		p.Containers = append(p.Containers, cluster.Container{Name: name, Index: uint8(i)})
+		Phase: cluster.Running, QoS: cluster.Burstable, Containers: containers,
 	}
 	p.Observed = policy.ObservedContainers(p)
 	return p
+}
+
+// meet adds the containers that samples are the first of. A pod has no container of which nothing is known yet: it would
+// have a part of the least size, and so tell what the trace has later.
+func (r *run) meet(samples []Sample) {
+	before := len(r.pod.Containers)
+	for i := range samples {
+		c := samples[i].Container
+		if r.met[c] {
+			continue
+		}
+		r.met[c] = true
+		at, _ := slices.BinarySearchFunc(r.pod.Containers, uint8(c), func(x cluster.Container, index uint8) int { return cmp.Compare(x.Index, index) })
+		r.pod.Containers = slices.Insert(r.pod.Containers, at, cluster.Container{Name: r.w.Containers[c], Index: uint8(c)})
+	}
+	if len(r.pod.Containers) == before {
+		return
+	}
+	r.pod.Observed = policy.ObservedContainers(r.pod)
+	r.trackAll(time.Unix(samples[0].At, 0).UTC())
 }
 
 // observe takes a sample. Memory above the request is a kill.
@@ -129,18 +152,24 @@ func (r *run) observe(s *Sample) {
 	if !s.Has.Has(cluster.Memory) {
 		return
 	}
-	if had, ok := r.pod.Containers[s.Container].Requests.Get(cluster.Memory); ok && s.Memory > float64(had) {
+	if had, ok := r.pod.Container(name).Requests.Get(cluster.Memory); ok && s.Memory > float64(had) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: had})
 	}
 }
 
 // track tells the history of a pod, which runs with the requests of now.
 func (r *run) track(key cluster.Key, at time.Time) {
-	p := r.podNamed(key, at)
-	for i := range p.Containers {
-		p.Containers[i].Requests = r.pod.Containers[i].Requests
+	r.book.Track(r.podNamed(key, slices.Clone(r.pod.Containers), at))
+}
+
+// trackAll tells the history what the pods of which there were samples run with now.
+func (r *run) trackAll(at time.Time) {
+	for i, key := range r.keys {
+		if r.tracked[i] {
+			r.track(key, at)
+		}
 	}
-	r.book.Track(p)
+	r.idle = time.Time{}
 }
 
 // decide is a pass of the recommender and one of the updater.
@@ -187,10 +216,5 @@ func (r *run) apply(d plan.Decision, now time.Time) {
 	if d.Do == plan.Evict {
 		r.pod.Started, r.pod.Created = now, now
 	}
-	for i, key := range r.keys {
-		if r.tracked[i] {
-			r.track(key, now)
-		}
-	}
-	r.idle = time.Time{}
+	r.trackAll(now)
 }

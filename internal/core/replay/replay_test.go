@@ -4,6 +4,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -57,9 +58,9 @@ func TestNoProfileLooksAhead(t *testing.T) {
 					s.CPU, s.Memory = s.CPU*5+1, s.Memory*3
 				}
 			}
-			want := until(Run(w, p, RulesFor(p)), cut)
-			for name, x := range map[string]*Workload{"cut": &before, "changed": &other} {
-				if got := until(Run(x, p, RulesFor(p)), cut); !slices.Equal(got, want) {
+			want := until(w, p, cut)
+			for name, x := range map[string]*Workload{"cut": afresh(&before), "changed": &other} {
+				if got := until(x, p, cut); !slices.Equal(got, want) {
 					t.Fatalf("%s: of the trace %s at %d, the changes before are\n%v, of the whole trace\n%v", p.Name, name, cut, got, want)
 				}
 			}
@@ -67,12 +68,84 @@ func TestNoProfileLooksAhead(t *testing.T) {
 	}
 }
 
-func until(changes []Change, cut int64) []Change {
-	n := 0
-	for n < len(changes) && changes[n].At <= cut {
-		n++
+// afresh returns a workload as it would be read if there was nothing but its samples: without pods and containers that
+// have none.
+func afresh(w *Workload) *Workload {
+	out := &Workload{Key: w.Key}
+	place := func(all []string, used func(Sample, int) bool) (names []string, places []int) {
+		places = make([]int, len(all))
+		for i, name := range all {
+			if slices.ContainsFunc(w.Samples, func(s Sample) bool { return used(s, i) }) {
+				places[i] = len(names)
+				names = append(names, name)
+			}
+		}
+		return names, places
 	}
-	return changes[:n]
+	var pods, containers []int
+	out.Pods, pods = place(w.Pods, func(s Sample, i int) bool { return int(s.Pod) == i })
+	out.Containers, containers = place(w.Containers, func(s Sample, i int) bool { return int(s.Container) == i })
+	for _, s := range w.Samples {
+		s.Pod, s.Container = int32(pods[s.Pod]), int16(containers[s.Container])
+		out.Samples = append(out.Samples, s)
+	}
+	return out
+}
+
+// A named change is a Change with its container's name.
+type named struct {
+	at                  int64
+	container, resource string
+	request             int64
+}
+
+// until returns the changes up to a time, by time and container.
+func until(w *Workload, p recommend.Profile, cut int64) []named {
+	var out []named
+	for _, c := range Run(w, p, RulesFor(p)) {
+		if c.At <= cut {
+			out = append(out, named{c.At, w.Containers[c.Container], c.Resource.String(), c.Request})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b named) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.container, b.container), cmp.Compare(a.resource, b.resource))
+	})
+	return out
+}
+
+// A pod's least size is split over its containers: over those that are known, not those that are still to come.
+func TestAContainerThatComesLaterHasNoPartInTheLeastSizeBefore(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		w := steady(4, 0.001, 1*mib)
+		alone := until(w, p, w.Samples[len(w.Samples)-1].At)
+		come := w.Samples[2*288].At
+		w.Containers = []string{"proxy", "app"} // the place of what comes later is before
+		for i := range w.Samples {
+			w.Samples[i].Container = 1
+		}
+		for i := 2 * 288; i < 4*288; i++ {
+			w.Samples = append(w.Samples, Sample{At: start + int64(i)*300, CPU: 0.3, Memory: 400 * mib, Has: cluster.Both})
+		}
+		w.Sort()
+		both := until(w, p, w.Samples[len(w.Samples)-1].At)
+		first := func(changes []named) (out []named) {
+			for _, c := range changes {
+				if c.at <= come {
+					out = append(out, c)
+				}
+			}
+			return out
+		}
+		if !slices.Equal(first(both), first(alone)) {
+			t.Errorf("%s: with a container that comes later the requests before are\n%v, without\n%v", p.Name, first(both), first(alone))
+		}
+		if !slices.ContainsFunc(both, func(c named) bool { return c.container == "proxy" && c.resource == "memory" && c.request >= 400*mib }) {
+			t.Errorf("%s never sized what came later:\n%v", p.Name, both)
+		}
+		if !slices.ContainsFunc(both, func(c named) bool { return c.container == "app" && c.at > come && c.request < both[1].request }) {
+			t.Errorf("%s does not share the least size once there are two:\n%v", p.Name, both)
+		}
+	}
 }
 
 func TestRequestsChangeOncePerMinuteAndOnlyWhenTheyDiffer(t *testing.T) {
