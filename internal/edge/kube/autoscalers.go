@@ -66,6 +66,7 @@ func (w *World) addAutoscalers() {
 			return nil
 		},
 		selector: w.namespaces(),
+		remedy:   "install the CRDs: podfit crds | kubectl apply -f -",
 	}, &w.autoscalers)
 }
 

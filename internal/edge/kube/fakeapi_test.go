@@ -39,6 +39,7 @@ type fakeAPI struct {
 	queries  map[string]string // last query of a list by collection
 	replies  map[string]fakeReply
 	pages    map[string]int // lists answered by collection
+	replied  map[string]int // how often each reply was given
 }
 
 type fakeEvent struct {
@@ -64,6 +65,7 @@ func newFakeAPI(t testing.TB) *fakeAPI {
 		queries:  make(map[string]string),
 		replies:  make(map[string]fakeReply),
 		pages:    make(map[string]int),
+		replied:  make(map[string]int),
 	}
 	f.srv = httptest.NewServer(f)
 	t.Cleanup(func() { f.stop() })
@@ -130,6 +132,13 @@ func (f *fakeAPI) forgetReply(methodAndPath string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.replies, methodAndPath)
+}
+
+// refusals returns how often a reply was given.
+func (f *fakeAPI) refusals(methodAndPath string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.replied[methodAndPath]
 }
 
 func (f *fakeAPI) seen() []string {
@@ -250,6 +259,7 @@ func (f *fakeAPI) answer(w http.ResponseWriter, r *http.Request, p place) {
 		f.bodies[id] = string(data)
 	}
 	if reply, ok := f.replies[id]; ok {
+		f.replied[id]++
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(reply.code)
 		_, _ = io.WriteString(w, reply.body)

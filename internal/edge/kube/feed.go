@@ -35,6 +35,8 @@ type source[T any] struct {
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	project  func(runtime.Object) T
 	selector string // field selector
+	spare    string // what is lost where it may not be read, and podfit goes on; "" when it cannot
+	remedy   string // what to do where the API server does not have it
 }
 
 // A sink is where projections go. The feed calls it from one goroutine.
@@ -47,20 +49,22 @@ type sink[T any] interface {
 // A feed keeps a sink up to date with a source. While the API server is away it tries again, ever more slowly up to
 // ten seconds or so, and the sink keeps what it has.
 type feed struct {
-	name string
-	run  func(context.Context)
+	name, spare, remedy string
+	run                 func(context.Context)
 
-	mu     sync.Mutex
-	synced bool
-	heard  time.Time // when the API server last answered or sent something
-	failed time.Time // when it first failed to since
-	err    error
-	ready  chan struct{} // closed when synced
-	log    *slog.Logger
+	mu      sync.Mutex
+	synced  bool
+	without bool      // it may not be read, and podfit goes on; said already
+	heard   time.Time // when the API server last answered or sent something
+	failed  time.Time // when it first failed to since
+	err     error
+	ready   chan struct{} // closed when synced, or when podfit goes on without
+	begun   bool          // ready is closed
+	log     *slog.Logger
 }
 
 func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
-	f := &feed{name: src.name, ready: make(chan struct{}), log: log}
+	f := &feed{name: src.name, spare: src.spare, remedy: src.remedy, ready: make(chan struct{}), log: log}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			page, err := src.list(ctx, paged(o, src.selector))
@@ -123,25 +127,47 @@ func (f *feed) note(ctx context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	switch {
-	case err == nil:
+	if err == nil {
 		if f.err != nil {
 			f.log.Info("watch has recovered", "resource", f.name, "after", now.Sub(f.failed).Round(time.Second))
 		}
-		f.heard, f.err = now, nil
-	case f.err == nil:
+		f.heard, f.err, f.without = now, nil, false
+		return
+	}
+	first := f.err == nil
+	if first {
+		f.failed = now
+	}
+	f.err = err
+	switch {
+	case f.spare != "" && apierrors.IsForbidden(err):
+		if !f.without {
+			f.log.Warn("This may not be read; podfit goes on without", "resource", f.name, "lost", f.spare,
+				"remedy", "let podfit get, list and watch "+f.name+", as deploy/10-rbac.yaml does", "error", err)
+		}
+		f.without = true
+		f.begin()
+	case !first:
+	case f.synced:
 		f.log.Warn("watch has failed, keeping what is known", "resource", f.name, "error", err)
-		f.failed, f.err = now, err
+	case f.remedy != "" && apierrors.IsNotFound(err):
+		f.log.Warn("Cannot read these yet; nothing begins before", "resource", f.name, "remedy", f.remedy, "error", err)
 	default:
-		f.err = err
+		f.log.Warn("Cannot read these yet; nothing begins before", "resource", f.name, "error", err)
 	}
 }
 
 func (f *feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.synced {
-		f.synced = true
+	f.synced = true
+	f.begin()
+}
+
+// begin lets those go on who wait for the feed. The mutex is held.
+func (f *feed) begin() {
+	if !f.begun {
+		f.begun = true
 		close(f.ready)
 	}
 }

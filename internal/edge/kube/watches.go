@@ -42,10 +42,13 @@ func (w *World) addFeeds() {
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projectEvictionEvent)
 		s.selector = and(w.namespaces(), "reason=Evicted")
+		s.spare = "how much memory containers used whose pods their node evicted for want of it"
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {
-		addFeed(w, typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projectNode(n, w.in) }), &w.nodes)
+		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projectNode(n, w.in) })
+		s.spare = "whether a pod fits on a node before it is evicted, and the bound of profiles by the size of nodes (mostOfNode)"
+		addFeed(w, s, &w.nodes)
 	}
 }
 

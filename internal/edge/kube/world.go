@@ -110,7 +110,8 @@ func (w *World) Start(ctx context.Context) {
 // Wait returns when every goroutine that Start began has ended.
 func (w *World) Wait() { w.running.Wait() }
 
-// WaitSynced returns when everything has been listed once. When ctx ends before, the error says what is missing.
+// WaitSynced returns when everything has been listed once, but for what may not be read and is not needed. When ctx ends
+// before, the error says what is missing.
 func (w *World) WaitSynced(ctx context.Context) error {
 	for _, f := range w.feeds {
 		select {
@@ -129,6 +130,7 @@ func (w *World) WaitSynced(ctx context.Context) error {
 type FeedState struct {
 	Resource string
 	Synced   bool      // it has been listed once
+	Without  bool      // it may not be read, and podfit goes on
 	Heard    time.Time // when the API server last answered
 	Err      error     // why it does not now, nil when it does
 	Failed   time.Time // since when
@@ -137,7 +139,7 @@ type FeedState struct {
 func (f *feed) state() FeedState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return FeedState{Resource: f.name, Synced: f.synced, Heard: f.heard, Err: f.err, Failed: f.failed}
+	return FeedState{Resource: f.name, Synced: f.synced, Without: f.without, Heard: f.heard, Err: f.err, Failed: f.failed}
 }
 
 // Health says how each watch is doing.
@@ -149,10 +151,12 @@ func (w *World) Health() []FeedState {
 	return out
 }
 
-// Synced reports whether everything has been listed once.
+// Synced reports whether everything has been listed once, but for what may not be read and is not needed.
 func (w *World) Synced() bool {
 	for _, f := range w.feeds {
-		if !f.state().Synced {
+		select {
+		case <-f.ready:
+		default:
 			return false
 		}
 	}

@@ -6,8 +6,10 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -348,5 +350,65 @@ func TestWaitingForAnAPIServerThatDoesNotAnswerSaysWhatIsMissing(t *testing.T) {
 	err := w.WaitSynced(short)
 	if err == nil || !strings.Contains(err.Error(), "verticalpodautoscalers") || !strings.Contains(err.Error(), "no access to autoscalers") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// logText is a log that a test can read while it is written.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden"}`
+
+func TestWithoutARightThatIsNotNeededPodfitGoesOnAndSaysSoOnce(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyShop()
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/events"} {
+		f.reply("GET "+path, 403, forbidden)
+	}
+	var text logText
+	w := startWorld(t, f, Options{Pods: AllPods, Nodes: true, Evictions: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if !w.Synced() {
+		t.Error("the world is not said to be known")
+	}
+	if len(w.Snapshot().Pods) != 3 || len(w.Nodes()) != 0 {
+		t.Errorf("%d pods and %d nodes are known", len(w.Snapshot().Pods), len(w.Nodes()))
+	}
+	f.apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"}}}`)
+	eventually(t, "they are tried again", func() bool { return f.refusals("GET /api/v1/nodes") > 2 })
+	for _, resource := range []string{"nodes", "events"} {
+		if n := strings.Count(text.String(), "goes on without\" resource="+resource+" lost="); n != 1 {
+			t.Errorf("of %s it is said %d times:\n%s", resource, n, text.String())
+		}
+	}
+	f.forgetReply("GET /api/v1/nodes")
+	eventually(t, "once there is the right, nodes are known", func() bool { return len(w.Nodes()) == 1 })
+}
+
+func TestWithoutTheCRDsTheLogSaysHowToInstallThem(t *testing.T) {
+	f := newFakeAPI(t)
+	f.reply("GET "+autoscalersPath, 404, "404 page not found")
+	var text logText
+	w := NewWorld(f.clients(), Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Start(ctx)
+	defer w.Wait()
+	defer cancel()
+	eventually(t, "it is said", func() bool { return strings.Contains(text.String(), "podfit crds | kubectl apply -f -") })
+	if w.Synced() {
+		t.Error("what is needed is taken for spare")
 	}
 }
