@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -24,13 +25,20 @@ type Config struct {
 	Burst      int     // requests that may go out at once
 	Component  string  // the user agent is podfit/<component>
 	Version    string  // version of this binary, part of the user agent
+	ReadOnly   bool    // no request leaves that would change anything
 }
+
+// ErrReadOnly is why a request was not sent that would have changed something.
+var ErrReadOnly = errors.New("nothing is written in a dry run")
 
 // Rest returns the connection a Config describes.
 func (c Config) Rest() (*rest.Config, error) {
 	cfg, err := c.load()
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
+		return nil, err
+	}
+	if c.ReadOnly {
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 	}
 	cfg.QPS, cfg.Burst = c.QPS, c.Burst
 	cfg.UserAgent = "podfit"
@@ -43,17 +51,55 @@ func (c Config) Rest() (*rest.Config, error) {
 	return cfg, nil
 }
 
+// InCluster reports whether a Config without kubeconfig means the cluster in which this process runs.
+func InCluster() bool {
+	_, err := rest.InClusterConfig()
+	return !errors.Is(err, rest.ErrNotInCluster)
+}
+
 func (c Config) load() (*rest.Config, error) {
-	if c.Kubeconfig == "" && c.Context == "" {
+	if c.Kubeconfig == "" && c.Context == "" && InCluster() {
 		cfg, err := rest.InClusterConfig()
-		if err == nil || !errors.Is(err, rest.ErrNotInCluster) {
-			return cfg, err
+		if err != nil {
+			return nil, fmt.Errorf("find the cluster that this pod runs in: %w", err)
 		}
+		return cfg, nil
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
+	switch {
+	case err == nil:
+		return cfg, nil
+	case clientcmd.IsEmptyConfig(err): // whose text names environment variables that nobody sets
+		return nil, fmt.Errorf("there is no cluster to work with: %s; give --kubeconfig, or set %s", c.tried(rules),
+			clientcmd.RecommendedConfigPathEnvVar)
+	default:
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+}
+
+// tried says where a cluster was looked for, in vain.
+func (c Config) tried(rules *clientcmd.ClientConfigLoadingRules) string {
+	if c.Kubeconfig != "" {
+		return c.Kubeconfig + " names none"
+	}
+	return "this process does not run in a pod, no --kubeconfig is given, and there is none in " + strings.Join(rules.Precedence, ", ")
+}
+
+// readOnly lets requests through that read.
+type readOnly struct{ next http.RoundTripper }
+
+func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
+	switch q.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return r.next.RoundTrip(q)
+	}
+	if q.Body != nil {
+		_ = q.Body.Close()
+	}
+	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrReadOnly)
 }
 
 // Clients are the ways to the API server. They share one connection pool and one rate limit, except for two with limits of

@@ -4,10 +4,101 @@
 package kube
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
+
+func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBECONFIG", "/nowhere/one:/nowhere/two")
+	for name, c := range map[string]struct {
+		config Config
+		want   []string
+	}{
+		"nothing": {Config{}, []string{"does not run in a pod", "no --kubeconfig is given", "/nowhere/one, /nowhere/two", "give --kubeconfig, or set KUBECONFIG"}},
+		"missing": {Config{Kubeconfig: "/nowhere/three"}, []string{"read kubeconfig", "/nowhere/three", "no such file"}},
+		"empty":   {Config{Kubeconfig: empty}, []string{empty + " names none", "give --kubeconfig"}},
+		"context": {Config{Context: "theirs"}, []string{"theirs", "does not exist"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewClients(c.config)
+			if err == nil {
+				t.Fatal("there is a cluster")
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q is not in %q", w, err)
+				}
+			}
+			if strings.Contains(err.Error(), "KUBERNETES_MASTER") {
+				t.Errorf("it names what nobody sets: %q", err)
+			}
+		})
+	}
+}
+
+func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyShop()
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+		"clusters":[{"name":"c","cluster":{"server":"`+f.srv.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cs, err := NewClients(Config{Kubeconfig: kubeconfig, QPS: -1, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, _, err := cs.own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for name, write := range map[string]func() error{
+		"create": func() error {
+			_, err := cs.Core.CoreV1().Secrets("a").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
+			return err
+		},
+		"delete": func() error { return cs.Core.CoreV1().Pods("shop").Delete(ctx, "web-1-0", metav1.DeleteOptions{}) },
+		"event": func() error {
+			_, err := cs.Events.CoreV1().Events("a").Create(ctx, &corev1.Event{}, metav1.CreateOptions{})
+			return err
+		},
+		"lease": func() error {
+			return (&Lease{"l", cs.Leases.CoordinationV1().Leases("a")}).Renew(ctx, "me", metav1.Now().Time)
+		},
+		"status": func() error {
+			return cs.Autoscalers.Patch("application/json-patch+json").AbsPath("/x").Body([]byte("[]")).Do(ctx).Error()
+		},
+		"own": func() error { return own.Post().AbsPath("/x").Do(ctx).Error() },
+		"metadata": func() error {
+			return cs.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace("shop").Delete(ctx, "web-1-0", metav1.DeleteOptions{})
+		},
+	} {
+		if err := write(); !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if pods, err := cs.Core.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
+		t.Errorf("cannot read: %v", err)
+	}
+	for _, r := range f.seen() {
+		if !strings.HasPrefix(r, "GET ") {
+			t.Errorf("left: %s", r)
+		}
+	}
+}
 
 func TestWhatChangesPodsSharesItsRateLimitWithNobodyWhoTellsOfIt(t *testing.T) {
 	cs, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", QPS: 50, Burst: 1000})
