@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
@@ -43,6 +45,10 @@ const (
 	maxCores = 1e5
 	maxBytes = 1e14
 )
+
+// maxRow is how long a row may be: names of Kubernetes have at most 253 characters. Without it a quote that is never
+// closed, or a file that is something else, would be read into memory as a whole.
+const maxRow = 1 << 16
 
 // An Error is a mistake in a file.
 type Error struct {
@@ -137,37 +143,74 @@ func (r *reader) file(name string) error {
 		return fmt.Errorf("read trace: %w", err)
 	}
 	defer f.Close()
-	var in io.Reader = bufio.NewReaderSize(f, 1<<18)
-	if strings.HasSuffix(name, ".gz") {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = errors.New("the file is empty")
-			}
-			return &Error{File: name, Err: err}
-		}
-		in = z
+	in := bufio.NewReaderSize(f, 1<<18)
+	magic, _ := in.Peek(2) // an error comes again when it is read
+	packed := string(magic) == "\x1f\x8b"
+	switch named := strings.HasSuffix(name, ".gz"); {
+	case named && len(magic) == 0:
+		return r.fail(0, "the file is empty")
+	case named && !packed:
+		return r.fail(0, "the file is not compressed by gzip, as its name says; if it is plain CSV, name it *.csv")
+	case !named && packed:
+		return r.fail(0, "the file is compressed; name it *.csv.gz")
+	case !packed:
+		return r.rows(in)
 	}
-	return r.rows(in)
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return r.broken(err)
+	}
+	return r.rows(z)
+}
+
+// A rowReader reads no more than a row may have, from when it was last let.
+type rowReader struct {
+	in   io.Reader
+	left int
+}
+
+var errLongRow = fmt.Errorf("a row is longer than %d KiB: a quote that is never closed, or no trace", maxRow>>10)
+
+// Read implements io.Reader.
+func (r *rowReader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, errLongRow
+	}
+	n, err := r.in.Read(p)
+	r.left -= n
+	return n, err
 }
 
 // rows reads one file's rows.
 func (r *reader) rows(in io.Reader) error {
-	c := csv.NewReader(in)
+	text := bufio.NewReader(in)
+	switch start, _ := text.Peek(3); {
+	case string(start) == "\ufeff":
+		_, _ = text.Discard(len(start))
+	case strings.HasPrefix(string(start), "\xff\xfe"), strings.HasPrefix(string(start), "\xfe\xff"):
+		return r.fail(1, "the text is UTF-16; save it as UTF-8")
+	}
+	limit := &rowReader{in: text, left: maxRow}
+	c := csv.NewReader(limit)
 	c.ReuseRecord = true
 	c.FieldsPerRecord = -1
 	first, err := c.Read()
+	var wrong *csv.ParseError
 	switch {
 	case errors.Is(err, io.EOF):
 		return r.fail(0, "the file is empty; its first line should be %s", strings.Join(header[:], ","))
+	case errors.As(err, &wrong):
+		return r.fail(1, "this is no CSV (%w); the first line should be %s", wrong.Err, strings.Join(header[:], ","))
 	case err != nil:
 		return r.broken(err)
 	}
 	if err := r.columns(first); err != nil {
 		return err
 	}
+	r.line = 1
 	width := len(first)
-	for n := 0; ; n++ {
+	for {
+		limit.left = maxRow
 		rec, err := c.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -191,11 +234,17 @@ func (r *reader) broken(err error) error {
 	if p := (*csv.ParseError)(nil); errors.As(err, &p) {
 		return r.fail(p.Line, "%w", p.Err)
 	}
+	where := "after this line"
+	if r.line == 0 {
+		where = "at its beginning"
+	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return r.fail(r.line, "the compressed file is cut off after this line; copy it again")
-	case errors.Is(err, gzip.ErrChecksum), errors.As(err, new(flate.CorruptInputError)):
-		return r.fail(r.line, "the compressed file is damaged after this line (%w); copy it again", err)
+		return r.fail(r.line, "the compressed file is cut off %s; copy it again", where)
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, new(flate.CorruptInputError)):
+		return r.fail(r.line, "the compressed file is damaged %s (%w); copy it again", where, err)
+	case errors.Is(err, errLongRow):
+		return r.fail(r.line+1, "%w", err)
 	}
 	return r.fail(r.line, "%w", err)
 }
@@ -206,7 +255,7 @@ func (r *reader) columns(first []string) error {
 	for i, name := range header {
 		at := -1
 		for j, f := range first {
-			if strings.TrimPrefix(strings.TrimSpace(f), "\ufeff") != name {
+			if strings.TrimSpace(f) != name {
 				continue
 			}
 			if at >= 0 {
@@ -219,10 +268,24 @@ func (r *reader) columns(first []string) error {
 		}
 		r.column[i] = at
 	}
-	if len(missing) > 0 {
-		return r.fail(1, "column %s is missing; the first line should be %s", strings.Join(missing, ", "), strings.Join(header[:], ","))
+	if len(missing) == 0 {
+		return nil
 	}
-	return nil
+	line := strings.Join(first, ",")
+	switch {
+	case strings.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' && c != '\r' || c == utf8.RuneError }):
+		return r.fail(1, "this is no text; a trace is CSV, and its first line is %s", strings.Join(header[:], ","))
+	case slices.Contains(first, "recommender") && slices.Contains(first, "request"):
+		return r.fail(1, "this is a timeline, which a backtest writes, and no trace; keep it in another folder")
+	case strings.Contains(line, "\r"):
+		return r.fail(1, "lines end with a carriage return alone; end them with a line feed")
+	}
+	for _, other := range [...]string{";", "\t", "|"} {
+		if strings.Contains(line, header[0]+other+header[1]) {
+			return r.fail(1, "columns are separated by %q; separate them by commas", other)
+		}
+	}
+	return r.fail(1, "column %s is missing; the first line should be %s", strings.Join(missing, ", "), strings.Join(header[:], ","))
 }
 
 func (r *reader) row(rec []string, line int) error {
@@ -244,12 +307,14 @@ func (r *reader) row(rec []string, line int) error {
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		switch {
-		case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
+		case err != nil && !errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(n) || math.IsInf(n, 0)):
 			return r.fail(line, "%s %q is not a number", header[v.column], text)
 		case n < 0:
 			return r.fail(line, "%s %s is negative", header[v.column], text)
 		case n > v.most:
 			return r.fail(line, "%s %s is more than any machine has (%g)", header[v.column], text, v.most)
+		case v.resource == cluster.Memory && n > 0 && n < 1:
+			return r.fail(line, "%s %s is less than a byte; it must be in bytes", header[v.column], text)
 		}
 		*v.to, s.Has = n, s.Has.With(v.resource)
 	}
@@ -279,8 +344,11 @@ func (r *reader) stream(namespace, kind, name, pod, container string, line int) 
 		return l, nil
 	}
 	for i, v := range [...]string{namespace, kind, name, pod, container} {
-		if v == "" {
-			return nil, r.fail(line, "%s is empty", header[colNamespace+i])
+		switch column := header[colNamespace+i]; {
+		case v == "":
+			return nil, r.fail(line, "%s is empty", column)
+		case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) || strings.TrimSpace(v) != v:
+			return nil, r.fail(line, "%s %q has characters that no name has", column, v)
 		}
 	}
 	key := cluster.Workload{Group: groupOf(kind), Kind: kind, Namespace: namespace, Name: name}
@@ -334,13 +402,23 @@ func parseTime(s string) (int64, error) {
 	if err != nil {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil {
-			return 0, fmt.Errorf("time %q is neither Unix seconds nor RFC 3339", s)
+			return 0, fmt.Errorf("time %q is neither Unix seconds, such as 1372629804, nor RFC 3339, such as 2013-06-30T22:03:24Z", s)
 		}
 		at = t.Unix()
 	}
 	const from, before = 0, 7_258_118_400 // 1970 to 2200
 	if at <= from || at >= before {
-		return 0, fmt.Errorf("time %s is not between 1970 and 2200; Unix times are in seconds", s)
+		unit := ""
+		switch {
+		case err != nil: // not a number
+		case at >= 1e17:
+			unit = "; Unix times are in seconds, and this seems to be in nanoseconds"
+		case at >= 1e14:
+			unit = "; Unix times are in seconds, and this seems to be in microseconds"
+		case at >= 1e11:
+			unit = "; Unix times are in seconds, and this seems to be in milliseconds"
+		}
+		return 0, fmt.Errorf("time %s is not between 1970 and 2200%s", s, unit)
 	}
 	return at, nil
 }

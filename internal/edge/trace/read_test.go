@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -91,7 +92,30 @@ func TestBadInputIsNamedByFileAndLine(t *testing.T) {
 		"absurd memory":    {head + "1372629804,shop,Deployment,web,web-0,app,1,1e18\n", "t.csv:2: memory_bytes 1e18 is more than any machine has"},
 		"not a number":     {head + "1372629804,shop,Deployment,web,web-0,app,NaN,1\n", `t.csv:2: cpu_cores "NaN" is not a number`},
 		"not a time":       {head + "yesterday,shop,Deployment,web,web-0,app,1,1\n", `t.csv:2: time "yesterday" is neither`},
-		"milliseconds":     {head + "1372629804000,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 1372629804000 is not between 1970 and 2200"},
+		"milliseconds":     {head + "1372629804000,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 1372629804000 is not between 1970 and 2200; Unix times are in seconds, and this seems to be in milliseconds"},
+		"nanoseconds":      {head + "1372629804000000000,shop,Deployment,web,web-0,app,1,1\n", "this seems to be in nanoseconds"},
+		"the year 2300":    {head + "2300-01-01T00:00:00Z,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 2300-01-01T00:00:00Z is not between 1970 and 2200"},
+		"parts of seconds": {head + "1372629804.5,shop,Deployment,web,web-0,app,1,1\n", `t.csv:2: time "1372629804.5" is neither Unix seconds, such as 1372629804`},
+		"infinite":         {head + "1372629804,shop,Deployment,web,web-0,app,+Inf,1\n", `t.csv:2: cpu_cores "+Inf" is not a number`},
+		"beyond numbers":   {head + "1372629804,shop,Deployment,web,web-0,app,1,1e400\n", "t.csv:2: memory_bytes 1e400 is more than any machine has"},
+		"GiB, not bytes":   {head + "1372629804,shop,Deployment,web,web-0,app,1,0.25\n", "t.csv:2: memory_bytes 0.25 is less than a byte"},
+		"blank cell":       {head + "1372629804,shop,Deployment,web,web-0,app, ,1\n", `t.csv:2: cpu_cores " " is not a number`},
+		"semicolons":       {strings.ReplaceAll(head+row, ",", ";"), `t.csv:1: columns are separated by ";"; separate them by commas`},
+		"tabs":             {strings.ReplaceAll(head+row, ",", "\t"), `t.csv:1: columns are separated by "\t"; separate`},
+		"UTF-16":           {"\xff\xfet\x00i\x00m\x00e\x00", "t.csv:1: the text is UTF-16; save it as UTF-8"},
+		"old line ends":    {strings.ReplaceAll(head+row, "\n", "\r"), "t.csv:1: lines end with a carriage return alone"},
+		"binary":           {"\x7fELF\x02\x01\x01\x00\x00\x00\x00\n", "t.csv:1: this is no text"},
+		"binary, quote":    {"\x00\x01\"\x02,\n", "t.csv:1: this is no CSV"},
+		"compressed":       {"\x1f\x8b\x08", "t.csv: the file is compressed; name it *.csv.gz"},
+		"a timeline":       {"time,namespace,kind,name,container,recommender,resource,request\n", "t.csv:1: this is a timeline"},
+		"blank lines":      {"\n\n", "t.csv: the file is empty"},
+		"escape sequence":  {head + "1372629804,shop,Deployment,\x1b[31mweb,web-0,app,1,1\n", `t.csv:2: name "\x1b[31mweb" has characters that no name has`},
+		"tab in a name":    {head + "1372629804,shop,Deployment,web,\"web\t0\",app,1,1\n", `t.csv:2: pod "web\t0" has characters`},
+		"no UTF-8":         {head + "1372629804,shop,Deployment,w\xffeb,web-0,app,1,1\n", `t.csv:2: name "w\xffeb" has characters`},
+		"blank in a name":  {head + "1372629804, shop,Deployment,web,web-0,app,1,1\n", `t.csv:2: namespace " shop" has characters`},
+		"endless quote":    {head + row + "1372630104,\"shop,Deployment,web,web-0,app,0.5,1\n" + strings.Repeat(row, 5000), "t.csv:3: a row is longer than 64 KiB: a quote"},
+		"endless line":     {head + strings.Repeat("x", 1<<20), "t.csv:2: a row is longer than 64 KiB"},
+		"endless first":    {strings.Repeat("x", 1<<20), "t.csv:1: a row is longer than 64 KiB"},
 		"no name":          {head + "1372629804,shop,Deployment,,web-0,app,1,1\n", "t.csv:2: name is empty"},
 		"no sample at all": {head + "1372629804,shop,Deployment,web,web-0,app,,\n", "no samples in it"},
 	}
@@ -103,6 +127,43 @@ func TestBadInputIsNamedByFileAndLine(t *testing.T) {
 		if e := (*Error)(nil); !errors.As(err, &e) {
 			t.Errorf("%s: %T says no file", name, err)
 		}
+	}
+}
+
+// What spreadsheets and other systems write is the same trace.
+func TestTextIsReadWhoeverWroteIt(t *testing.T) {
+	rows := "1372629804,shop,Deployment,web,web-0,app,0.5,1048576\n1372630104,shop,Deployment,web,web-0,app,0.25,\n"
+	want, err := Read(write(t, map[string]string{"t.csv": head + rows}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"byte order mark":   "\ufeff" + head + rows,
+		"mark and quotes":   "\ufeff" + strings.Replace(head, "time", `"time"`, 1) + rows,
+		"CRLF":              strings.ReplaceAll(head+rows, "\n", "\r\n"),
+		"no last line feed": strings.TrimSuffix(head+rows, "\n"),
+		"quoted":            head + strings.ReplaceAll(rows, "Deployment", `"Deployment"`),
+		"blank lines":       head + "\n" + rows + "\n\n",
+	} {
+		if got, err := Read(write(t, map[string]string{"t.csv": text})); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: read %+v, %v", name, got, err)
+		}
+	}
+}
+
+// endless is text without end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return copy(p, strings.Repeat("x", len(p))), nil
+}
+
+func TestALineWithoutEndIsNotReadIntoMemory(t *testing.T) {
+	r := reader{name: "t.csv"}
+	in := &endless{}
+	if err := r.rows(in); err == nil || in.read > 4*maxRow {
+		t.Errorf("%d bytes were read: %v", in.read, err)
 	}
 }
 
@@ -122,9 +183,16 @@ func TestAPathThatIsNoTrace(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "none.csv.gz"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, data := range map[string]string{"start.csv.gz": "\x1f\x8bplain text", "short.csv.gz": "\x1f\x8b\x08"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for path, want := range map[string]string{
-		filepath.Join(dir, "broken.csv.gz"): "broken.csv.gz: gzip: invalid header",
+		filepath.Join(dir, "broken.csv.gz"): "broken.csv.gz: the file is not compressed by gzip, as its name says; if it is plain CSV, name it *.csv",
 		filepath.Join(dir, "none.csv.gz"):   "none.csv.gz: the file is empty",
+		filepath.Join(dir, "start.csv.gz"):  "start.csv.gz: the compressed file is damaged at its beginning",
+		filepath.Join(dir, "short.csv.gz"):  "short.csv.gz: the compressed file is cut off at its beginning",
 		filepath.Join(dir, "nowhere"):       "no such file",
 		t.TempDir():                         "no *.csv or *.csv.gz in this folder",
 	} {
@@ -175,7 +243,7 @@ func TestACompressedFileThatIsCutOffOrDamagedIsSaidToBe(t *testing.T) {
 	for i := range damaged[len(damaged)/2 : len(damaged)/2+64] {
 		damaged[len(damaged)/2+i] ^= 0xff
 	}
-	for want, data := range map[string][]byte{"cut off": whole[:len(whole)/2], "damaged": damaged} {
+	for want, data := range map[string][]byte{"cut off": whole[:len(whole)/2], "damaged": damaged, "is damaged": append(bytes.Clone(whole), "something else"...)} {
 		path := filepath.Join(t.TempDir(), "trace.csv.gz")
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -186,7 +254,7 @@ func TestACompressedFileThatIsCutOffOrDamagedIsSaidToBe(t *testing.T) {
 			t.Errorf("%s: %v names no file and line", want, err)
 		}
 		// What is damaged may read as rows that make no sense before it does not read at all.
-		if want == "cut off" && !strings.Contains(err.Error(), want) {
+		if want != "damaged" && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say that the file is %s", err, want)
 		}
 	}
