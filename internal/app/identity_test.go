@@ -121,3 +121,55 @@ func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
 		})
 	}
 }
+
+// A recommender that is stopped and started again recommends at every moment what one does that never was, from the first
+// sample on. Only the default profile may be off, by the rounding of upstream's checkpoints (TestARestartThroughTheAPIServerChangesNoAnswer).
+func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		if p.Extend == nil {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lives [2]*traced
+				var rs [2]*recommender
+				start := func(i int) {
+					b := lives[i]
+					rs[i] = newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+					rs[i].profiles.source, rs[i].profiles.nodes = b, b
+					if err := rs[i].keeper.load(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range lives {
+					lives[i] = &traced{bench: newBench(t), advs: map[int64][]cluster.Advice{}}
+					w := lives[i].deployment("web", 2, "app", "proxy")
+					lives[i].autoscale("web", w).Recommender = p.Name
+					lives[i].nodes = []cluster.Node{{Name: "small", Allocatable: cluster.Amounts(800, 16<<30), Ready: true}}
+					lives[i].trace = drawTrace(time.Now(), w)
+					start(i)
+				}
+				answers := 0
+				for pass := range 3 * 144 {
+					time.Sleep(10 * time.Minute)
+					now := time.Now()
+					if pass%17 == 3 {
+						rs[1].end(t.Context())
+						start(1)
+					}
+					for _, r := range rs {
+						r.pass(t.Context(), now)
+					}
+					want, got := lives[0].autoscalers[0].Advice, lives[1].autoscalers[0].Advice
+					if !slices.Equal(got, want) {
+						t.Fatalf("pass %d: %+v, want %+v", pass, got, want)
+					}
+					answers += len(want)
+				}
+				if answers < 2*3*140 {
+					t.Errorf("%d answers", answers)
+				}
+			})
+		})
+	}
+}

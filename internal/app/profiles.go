@@ -311,7 +311,7 @@ func (p *profiles) release(book *usage.Book, now time.Time, governed map[cluster
 
 // restored is told that what is stored has been given back. What was recommended before for a container of which nothing is
 // remembered does not shrink for a day: its profile is another than when it was stored, or is now of another version. Nor does
-// that of which little is remembered, before it is a day.
+// that of which less than a day is remembered, unless nothing was known before.
 func (p *profiles) restored(book *usage.Book, s *kube.Snapshot, now time.Time, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	for _, w := range p.begun {
 		a := elect(s, w)
@@ -322,7 +322,9 @@ func (p *profiles) restored(book *usage.Book, s *kube.Snapshot, now time.Time, e
 			c := book.Series(w, a.Advice[i].Container)
 			since := now
 			if c != nil && c.Recalled() {
-				since = rememberedSince(c)
+				if since = rememberedSince(c); !knownBefore(a, c, since) {
+					continue
+				}
 			}
 			if until := since.Add(startAnew); until.After(now) && until.After(p.held[w]) {
 				p.held[w] = until
@@ -344,6 +346,18 @@ func rememberedSince(s *usage.Series) time.Time {
 // boundless reports whether it is not known how much of a node a workload may have: no pod says on which it may run.
 func (p *profiles) boundless(c *choice, w cluster.Workload) bool {
 	return c.MostOfNode > 0 && p.nodes != nil && p.most[w] == 0
+}
+
+// knownBefore reports whether something was known of a container before its profile began to remember it, by which it was sized.
+// What was remembered from the first sample on did not begin anew.
+func knownBefore(a *cluster.Autoscaler, s *usage.Series, since time.Time) bool {
+	first := a.Created
+	for _, r := range cluster.All {
+		if seen := s.Seen(r); seen.Count > 0 && seen.First.Before(first) {
+			first = seen.First
+		}
+	}
+	return first.Before(since.Add(-time.Hour))
 }
 
 // paramsFor returns the parameters of a profile for a workload: what depends on its nodes among them.

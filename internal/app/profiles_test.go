@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -200,33 +202,44 @@ func TestNothingShrinksForADayWhereWhatIsStoredIsOfNoUse(t *testing.T) {
 }
 
 func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.use["app"] = cluster.Amounts(700, 500<<20)
-		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
-		var before, after, later cluster.Resources
-		b.during(5*time.Hour, func(at time.Duration) {
-			if at == 2*time.Hour {
-				before = b.advice("web", "app").Target
-				b.rename("web", "window-max")
-				b.use["app"] = cluster.Amounts(300, 200<<20)
-			}
-		})
-		b.during(30*time.Hour, func(at time.Duration) {
-			switch at {
-			case 19 * time.Hour:
-				after = b.advice("web", "app").Target
-			case 29 * time.Hour:
-				later = b.advice("web", "app").Target
-			}
-		})
-		if after != before {
-			t.Errorf("it went from %v to %v", before, after)
+	for _, p := range recommend.Builtins() {
+		if p.Extend == nil {
+			continue // default is never held: going back to it is going back at once
 		}
-		if later.Memory > 300<<20 {
-			t.Errorf("after a day it is %v", later)
-		}
-	})
+		t.Run(p.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(700, 500<<20)
+				from := "balanced"
+				if slices.Contains([]string{"balanced", "cost", "critical"}, p.Name) {
+					from = "window-max" // another algorithm
+				}
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = from
+				var before, after, later cluster.Resources
+				b.during(5*time.Hour, func(at time.Duration) {
+					if at == 2*time.Hour {
+						before = b.advice("web", "app").Target
+						b.rename("web", p.Name)
+						b.use["app"] = cluster.Amounts(300, 200<<20)
+					}
+				})
+				b.during(40*time.Hour, func(at time.Duration) {
+					switch at {
+					case 19 * time.Hour:
+						after = b.advice("web", "app").Target
+					case 39 * time.Hour:
+						later = b.advice("web", "app").Target
+					}
+				})
+				if after != before {
+					t.Errorf("it went from %v to %v", before, after)
+				}
+				if later.Memory > before.Memory*2/3 || later.CPU > before.CPU*2/3 {
+					t.Errorf("after a day it is %v, and was %v", later, before)
+				}
+			})
+		})
+	}
 }
 
 // rename makes an autoscaler name another profile.

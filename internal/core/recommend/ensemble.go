@@ -84,12 +84,16 @@ func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.T
 // Models is what Ensemble remembers of a container.
 type Models struct {
 	p           *EnsembleParams
+	since       int64 // the hour of the first sample; 0: none, or that is not known any more
 	cpu, memory mixture
 }
 
 // Observe takes a sample.
 func (m *Models) Observe(s usage.Sample, taken cluster.Set) {
 	now := s.At.Unix()
+	if m.since == 0 && m.cpu.hour == 0 && m.memory.hour == 0 {
+		m.since = now / 3600
+	}
 	if taken.Has(cluster.CPU) {
 		m.cpu.observe(now, s.CPU, &m.p.CPU, false)
 	}
@@ -314,12 +318,12 @@ func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float6
 	return over, under
 }
 
-// modelsVersion is the format of stored Models. Those of another version are not read.
-const modelsVersion = 2
+// modelsVersion is the format of stored Models. Those of version 2 do not say since when; those of another are not read.
+const modelsVersion = 3
 
 // AppendBinary appends all that the models know.
 func (m *Models) AppendBinary(b []byte) ([]byte, error) {
-	b = append(b, modelsVersion)
+	b = appendNumbers(append(b, modelsVersion), []int64{m.since})
 	for _, x := range []*mixture{&m.cpu, &m.memory} {
 		b = x.appendBinary(b)
 	}
@@ -328,12 +332,17 @@ func (m *Models) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary reads what AppendBinary wrote. When it fails the models are as they were.
 func (m *Models) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] != modelsVersion {
+	if len(data) == 0 || data[0] < 2 || data[0] > modelsVersion {
 		return errMemo
 	}
 	n := *m
-	rest, err := n.cpu.unmarshal(data[1:])
-	if err != nil {
+	rest, err := data[1:], error(nil)
+	if n.since = 0; data[0] > 2 {
+		if rest, err = readNumbers(rest, []*int64{&n.since}); err != nil {
+			return err
+		}
+	}
+	if rest, err = n.cpu.unmarshal(rest); err != nil {
 		return err
 	}
 	if rest, err = n.memory.unmarshal(rest); err != nil {

@@ -62,7 +62,7 @@ func (m *Busy) Latest() time.Time {
 
 // Latest returns the time of the newest that is remembered.
 func (m *Models) Latest() time.Time {
-	return unix(max(m.cpu.hour*3600, m.memory.hour*3600, m.cpu.until-ahead, m.memory.until-ahead))
+	return unix(max(m.since*3600, m.cpu.hour*3600, m.memory.hour*3600, m.cpu.until-ahead, m.memory.until-ahead))
 }
 
 // Latest returns the time of the newest that is remembered.
@@ -88,6 +88,14 @@ func (m *Load) Since() time.Time { return earliestPeak(&m.memory) }
 
 // Since returns since when anything is remembered; the zero time when nothing is.
 func (m *Window) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
+
+// Since returns since when anything is remembered; the zero time when nothing is, or that is not known any more.
+func (m *Models) Since() (at time.Time) {
+	if m.since > 0 {
+		at = unix(m.since * 3600)
+	}
+	return at
+}
 
 func earliestPeak(ps ...*series.Peaks) (at time.Time) {
 	for _, p := range ps {

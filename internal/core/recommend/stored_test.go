@@ -5,6 +5,7 @@ package recommend
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ func TestWhatIsStoredIsNamedAndDated(t *testing.T) {
 			continue
 		}
 		b := newBench(p)
+		began := b.now
 		lives(b, 2)
 		e := b.book.Series(cart, "app").Extension()
 		f, named := e.(usage.Former)
@@ -40,6 +42,9 @@ func TestWhatIsStoredIsNamedAndDated(t *testing.T) {
 		}
 		if age := b.now.Sub(d.Latest()); age < 0 || age > 2*time.Hour {
 			t.Errorf("%s is of %v, which is %v ago", p.Name, d.Latest(), age)
+		}
+		if since := e.(interface{ Since() time.Time }).Since(); since.Before(began.Add(-time.Hour)) || since.After(began.Add(time.Hour)) {
+			t.Errorf("%s remembers since %v, and began at %v", p.Name, since, began)
 		}
 		data, err := e.AppendBinary(nil)
 		if err != nil {
@@ -58,6 +63,26 @@ func TestWhatIsStoredIsNamedAndDated(t *testing.T) {
 	}
 	if len(forms) != 6 {
 		t.Errorf("the forms are %v", forms)
+	}
+}
+
+// What was stored before it was said since when is read.
+func TestModelsOfTheFormerVersionAreRead(t *testing.T) {
+	p := builtin(t, "autopilot")
+	b := newBench(p)
+	lives(b, 2)
+	m := b.book.Series(cart, "app").Extension().(*Models)
+	want := b.estimate()
+	data, err := m.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, n := binary.Varint(data[1:])
+	if err := m.UnmarshalBinary(append([]byte{2}, data[1+n:]...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.estimate(); got != want || !m.Since().IsZero() {
+		t.Errorf("%v since %v, want %v", got, m.Since(), want)
 	}
 }
 
