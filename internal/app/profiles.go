@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ type nodeLister interface {
 type profiles struct {
 	builtin map[string]recommend.Profile
 	own     map[string]*definition
+	learnt  int  // how often a SizingProfile has been learnt, ever: it numbers editions
 	given   bool // --recommender-name was given: it alone says who is served, as upstream has it
 	params  recommend.Params
 	log     *slog.Logger
@@ -57,9 +59,10 @@ type profiles struct {
 type definition struct {
 	version string             // as it was last read
 	good    *recommend.Profile // its last parameters that made sense; nil: none are known
-	changes int                // how often these have changed
+	changes int                // the number of its edition
 	problem string             // what is wrong with it, "" when nothing is
 	gone    bool               // it has been deleted
+	named   time.Time          // when an autoscaler last named it, or it was seen to be gone; of one that is gone
 }
 
 // An edition is a profile as long as its parameters do not change. The zero value is none.
@@ -158,7 +161,7 @@ func (p *profiles) learn(o *kube.SizingProfile) {
 		return
 	}
 	before := *d
-	d.version, d.gone, d.problem = o.Version, false, ""
+	d.version, d.gone, d.problem, d.named = o.Version, false, "", time.Time{}
 	parsed, err := profile.Parse(o.JSON)
 	if err != nil {
 		d.problem = err.Error()
@@ -168,8 +171,29 @@ func (p *profiles) learn(o *kube.SizingProfile) {
 	}
 	parsed = p.rounded(parsed)
 	d.good = &parsed
-	d.changes++
+	p.learnt++
+	d.changes = p.learnt
 	p.log.Info("Read a SizingProfile", "profile", o.Name, "new", before.good == nil, "about", parsed.About)
+}
+
+// forget forgets the SizingProfiles that are gone and that no autoscaler has named for a while. Who deletes both to create them
+// again, as tools do, finds what the profile last said.
+func (p *profiles) forget(now time.Time, all []*cluster.Autoscaler) {
+	gone := false
+	for _, d := range p.own {
+		if gone = gone || d.gone; d.gone && d.named.IsZero() {
+			d.named = now
+		}
+	}
+	if !gone {
+		return
+	}
+	for _, a := range all {
+		if d := p.own[a.Recommender]; d != nil {
+			d.named = now
+		}
+	}
+	maps.DeleteFunc(p.own, func(_ string, d *definition) bool { return d.gone && now.Sub(d.named) >= afterwards })
 }
 
 // of returns the profile that sizes an autoscaler's workload.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -381,6 +382,63 @@ func TestWhatAProfileIsWarnedOfGoesWithIt(t *testing.T) {
 		b.run(10 * time.Minute)
 		if b.writes != writes {
 			t.Errorf("an autoscaler of another recommender is written to %d times", b.writes-writes)
+		}
+	})
+}
+
+func TestProfilesThatAreGoneAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"named": tight, "left": tight, "never": tight, "kept": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		named, left := b.deployment("named", 1, "app"), b.deployment("left", 1, "app")
+		b.autoscale("named", named).Recommender = "named"
+		b.autoscale("left", left).Recommender = "left"
+		r := b.during(60*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.profiles = map[string]string{"kept": tight}
+			case 2 * time.Hour:
+				b.rename("left", "somebody-else")
+			case 25*time.Hour + 30*time.Minute: // within a day somebody names it again
+				b.rename("left", "left")
+			case 26 * time.Hour:
+				if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Deleted" {
+					t.Errorf("it is not known any more: %+v", c)
+				}
+				b.rename("left", "somebody-else")
+			}
+		})
+		if got := slices.Sorted(maps.Keys(r.profiles.own)); !slices.Equal(got, []string{"kept", "named"}) {
+			t.Errorf("known are %v", got)
+		}
+		if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// One that is deleted and created again with other parameters is another, whatever was forgotten in between.
+func TestAProfileThatIsCreatedAgainHoldsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "mine"
+		b.during(30*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.autoscalers, b.profiles = nil, map[string]string{}
+			case 25*time.Hour - time.Minute, 25 * time.Hour, 25*time.Hour + time.Minute:
+				if b.profiles["mine"] == "" {
+					b.profiles["mine"] = loose
+					b.autoscale("web", web).Recommender = "mine"
+				}
+			}
+		})
+		if got := b.advice("web", "app").Target; !near(got.CPU, 600) {
+			t.Errorf("%v, want what the new one says", got)
 		}
 	})
 }

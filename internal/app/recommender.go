@@ -60,7 +60,7 @@ container should ask for into the status of its VerticalPodAutoscaler. It change
 VerticalPodAutoscalerCheckpoints and read back at start.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
-			clients, err := c.Common.connect("recommender")
+			clients, err := c.Common.connect(p.log, "recommender")
 			if err != nil {
 				return nil, err
 			}
@@ -201,6 +201,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
+	r.profiles.forget(now, snapshot.Autoscalers)
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(ours)
