@@ -34,12 +34,32 @@ func newPlace(t *testing.T, name string) *place {
 	t.Helper()
 	p := &place{T: t, world: shared, ns: name}
 	p.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}")
+	t.Cleanup(p.clear)
 	t.Cleanup(func() {
 		if t.Failed() {
 			p.report()
 		}
 	})
 	return p
+}
+
+// clear deletes the place, and waits until its pods no longer take room on the nodes from the tests that follow.
+func (p *place) clear() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := p.CoreV1().Namespaces().Delete(ctx, p.ns, metav1.DeleteOptions{}); err != nil {
+		p.Errorf("delete namespace %s: %v", p.ns, err)
+		return
+	}
+	if err := bed.Until(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+		l, err := p.CoreV1().Pods(p.ns).List(ctx, metav1.ListOptions{})
+		if err == nil && len(l.Items) > 0 {
+			err = fmt.Errorf("%d pods are there, such as %s", len(l.Items), l.Items[0].Name)
+		}
+		return err
+	}); err != nil {
+		p.Errorf("clear namespace %s: %v", p.ns, err)
+	}
 }
 
 // apply applies manifests to the place.
