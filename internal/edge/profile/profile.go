@@ -6,7 +6,6 @@
 package profile
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -16,8 +15,6 @@ import (
 	"time"
 	_ "time/tzdata" // the image has no database of time zones
 	"unicode/utf8"
-
-	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -38,15 +35,11 @@ func ReadFile(path string) (recommend.Profile, error) {
 
 // Parse reads a SizingProfile in YAML or JSON. All that is wrong with it is in the error.
 func Parse(data []byte) (recommend.Profile, error) {
-	var o v1alpha1.SizingProfile
-	if err := yaml.UnmarshalStrict(data, &o); err != nil {
-		return recommend.Profile{}, unreadable(err)
+	o, err := decode(data)
+	if err != nil {
+		return recommend.Profile{}, err
 	}
-	version := v1alpha1.GroupVersion().String()
-	switch {
-	case o.APIVersion != version || o.Kind != v1alpha1.KindSizingProfile:
-		return recommend.Profile{}, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", o.APIVersion, o.Kind, version, v1alpha1.KindSizingProfile)
-	case o.Name == "":
+	if o.Name == "" {
 		return recommend.Profile{}, errors.New("metadata.name is missing")
 	}
 	if _, taken := recommend.Builtin(o.Name); taken {
@@ -58,19 +51,6 @@ func Parse(data []byte) (recommend.Profile, error) {
 		return recommend.Profile{}, errors.New(strings.Join(c.problems, "; "))
 	}
 	return p, nil
-}
-
-// unreadable says what cannot be decoded in the words of the one who wrote it.
-func unreadable(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" {
-		return fmt.Errorf("not a SizingProfile: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "))
-	}
-	value, isNumber := strings.CutPrefix(wrong.Value, "number ")
-	if kind := wrong.Type.Kind().String(); isNumber && strings.HasPrefix(kind, "int") {
-		return fmt.Errorf("%s is %s; it must be a whole number", wrong.Field, value)
-	}
-	return fmt.Errorf("%s is a %s; that cannot be", wrong.Field, value)
 }
 
 // checker gathers what is wrong.
@@ -85,7 +65,7 @@ func (c *checker) number(path string, v *float64, least, most float64, to *float
 	switch {
 	case v == nil:
 	case math.IsNaN(*v) || *v < least || *v > most:
-		c.wrong("spec.%s is %g; it must be between %g and %g", path, *v, least, most)
+		c.wrong("spec.%s is %g; it must be between %g and %g%s", path, *v, least, most, share(*v, least, most))
 	default:
 		*to = *v
 	}
@@ -140,7 +120,11 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		for _, b := range recommend.Builtins() {
 			names = append(names, b.Name)
 		}
-		c.wrong("spec.base is %q; it must be one of %s", base, strings.Join(names, ", "))
+		meant := ""
+		if near := Nearest(base, names); near != "" {
+			meant = " (did you mean " + near + "?)"
+		}
+		c.wrong("spec.base is %q; it must be one of %s%s", base, strings.Join(names, ", "), meant)
 		return recommend.Profile{}
 	}
 	about := s.About

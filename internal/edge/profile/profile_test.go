@@ -67,32 +67,46 @@ var partsOf = map[string]string{
 
 func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
 	for want, text := range map[string]string{
-		"not a SizingProfile":                                                "just a text",
-		`unknown field "memoryy"`:                                            head + "spec: {memoryy: {}}",
-		`are not podfit.dev/v1alpha1`:                                        "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
-		"metadata.name is missing":                                           "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
-		"which is built in":                                                  "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
-		`spec.base is "magic"; it must`:                                      head + "spec: {base: magic}",
-		"spec.memory.oomBudget is 3; it must be between 0.001 and 0.5":       head + "spec: {memory: {oomBudget: 3}}",
-		"spec.histogram.weight is \"usage\"; it must be constant or request": head + "spec: {base: default, histogram: {weight: usage}}",
-		"spec.histogram.cpuLowerPercentile is 0.9, above spec.histogram.cpuPercentile, 0.5": head + "spec: {base: default, histogram: {cpuLowerPercentile: 0.9, cpuPercentile: 0.5}}",
-		`"Mars/Olympus", which is not in the IANA database`:                                 head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}",
-		`"Local", which is not in the IANA database`:                                        head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
-		"timeZone and spec.busyHours.utcOffset do not go together":                          head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
-		"spec.busyHours.timeZone has no meaning without from and to":                        head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
-		"spec.load.halfLife is 0s; it must be between 1h and 720h":                          head + "spec: {base: autopilot-window, load: {halfLife: 0s}}",
-		"spec.memory.days is a string":                                                      head + "spec: {memory: {days: soon}}",
-		"spec.memory.days is 2.5; it must be a whole number":                                head + "spec: {memory: {days: 2.5}}",
-		"spec.memory.longDays is 3, less than spec.memory.days, 7":                          head + "spec: {memory: {days: 7, longDays: 3}}",
-		`spec.memory.shrinkAfter is "soon"; it must be a duration`:                          head + "spec: {memory: {shrinkAfter: soon}}",
-		"spec.cpu.window is 1m0s; it must be between 1h and 72h":                            head + "spec: {cpu: {window: 1m}}",
-		"spec.histogram has no meaning for a profile based on cost":                         head + "spec: {base: cost, histogram: {margin: 0.2}}",
-		"spec.cpu has no meaning for a profile based on busy-hours":                         head + "spec: {base: busy-hours, cpu: {factor: 1}}",
-		"spec.busyHours has only one of from and to":                                        head + "spec: {base: busy-hours, busyHours: {from: 9}}",
-		"spec.busyHours from 9 to 9 is no hour":                                             head + "spec: {base: busy-hours, busyHours: {from: 9, to: 9}}",
-		"spec.busyHours.criticality is 9; it must be between 1 and 3":                       head + "spec: {base: busy-hours, busyHours: {criticality: 9}}",
-		"spec.histogram.margin is -1; it must be between 0 and 10":                          head + "spec: {base: default, histogram: {margin: -1}}",
-		"spec.memory.growBy is 0; it must be between 0.06 and 1; spec.cpu.factor is 0":      head + "spec: {memory: {growBy: 0}, cpu: {factor: 0}}",
+		"not a SizingProfile": "just a text",
+		`unknown field "memoryy" in spec (did you mean memory?)`:                                         head + "spec: {memoryy: {}}",
+		`unknown field "oombudget" in spec.memory (did you mean oomBudget?)`:                             head + "spec: {memory: {oombudget: 0.04}}",
+		`unknown field "oomBudget" in spec (it belongs to spec.memory.oomBudget)`:                        head + "spec: {oomBudget: 0.04}",
+		`unknown field "halfLife" in spec.memory (it belongs to spec.load.halfLife)`:                     head + "spec: {memory: {halfLife: 24h}}",
+		`unknown field "metadate" (did you mean metadata?); unknown field "x" in spec.ensemble.cpu`:      head + "metadate: {}\nspec: {base: autopilot, ensemble: {cpu: {x: 1}}}",
+		"it is empty; it should have a SizingProfile, which begins with apiVersion: podfit.dev/v1alpha1": "# nothing\n---\n",
+		"it has 2 objects, of which 2 are SizingProfiles; it should have one":                            head + "---\n" + head,
+		`not YAML: line 1: did not find expected`:                                                        "a: [",
+		`not YAML: unmarshal errors: line 5: key "spec" already set in map`:                              head + "spec: {}\nspec: {}",
+		"spec.memory.oomBudget is a string; it must be a number":                                         head + "spec: {memory: {oomBudget: 4%}}",
+		"spec.memory.oomBudget is 7; it must be between 0.001 and 0.5; 7 % is 0.07":                      head + "spec: {memory: {oomBudget: 7}}",
+		"spec.cpu.shortfall is 0.6; it must be between 0.0001 and 0.5":                                   head + "spec: {cpu: {shortfall: 0.6}}",
+		"spec.cpu is a number; it must be a part with fields of its own":                                 head + "spec: {cpu: 3}",
+		`spec.base is "balance"; it must be one of default, balanced`:                                    head + "spec: {base: balance}",
+		"window-max (did you mean critical?)":                                                            head + "spec: {base: kritical}",
+		`are not podfit.dev/v1alpha1`:                                                                    "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
+		"metadata.name is missing":                                                                       "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
+		"which is built in":                                                                              "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
+		`spec.base is "magic"; it must`:                                                                  head + "spec: {base: magic}",
+		"spec.memory.oomBudget is 3; it must be between 0.001 and 0.5":                                   head + "spec: {memory: {oomBudget: 3}}",
+		"spec.histogram.weight is \"usage\"; it must be constant or request":                             head + "spec: {base: default, histogram: {weight: usage}}",
+		"spec.histogram.cpuLowerPercentile is 0.9, above spec.histogram.cpuPercentile, 0.5":              head + "spec: {base: default, histogram: {cpuLowerPercentile: 0.9, cpuPercentile: 0.5}}",
+		`"Mars/Olympus", which is not in the IANA database`:                                              head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}",
+		`"Local", which is not in the IANA database`:                                                     head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
+		"timeZone and spec.busyHours.utcOffset do not go together":                                       head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
+		"spec.busyHours.timeZone has no meaning without from and to":                                     head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
+		"spec.load.halfLife is 0s; it must be between 1h and 720h":                                       head + "spec: {base: autopilot-window, load: {halfLife: 0s}}",
+		"spec.memory.days is a string; it must be a whole number":                                        head + "spec: {memory: {days: soon}}",
+		"spec.memory.days is 2.5; it must be a whole number":                                             head + "spec: {memory: {days: 2.5}}",
+		"spec.memory.longDays is 3, less than spec.memory.days, 7":                                       head + "spec: {memory: {days: 7, longDays: 3}}",
+		`spec.memory.shrinkAfter is "soon"; it must be a duration`:                                       head + "spec: {memory: {shrinkAfter: soon}}",
+		"spec.cpu.window is 1m0s; it must be between 1h and 72h":                                         head + "spec: {cpu: {window: 1m}}",
+		"spec.histogram has no meaning for a profile based on cost":                                      head + "spec: {base: cost, histogram: {margin: 0.2}}",
+		"spec.cpu has no meaning for a profile based on busy-hours":                                      head + "spec: {base: busy-hours, cpu: {factor: 1}}",
+		"spec.busyHours has only one of from and to":                                                     head + "spec: {base: busy-hours, busyHours: {from: 9}}",
+		"spec.busyHours from 9 to 9 is no hour":                                                          head + "spec: {base: busy-hours, busyHours: {from: 9, to: 9}}",
+		"spec.busyHours.criticality is 9; it must be between 1 and 3":                                    head + "spec: {base: busy-hours, busyHours: {criticality: 9}}",
+		"spec.histogram.margin is -1; it must be between 0 and 10":                                       head + "spec: {base: default, histogram: {margin: -1}}",
+		"spec.memory.growBy is 0; it must be between 0.06 and 1; spec.cpu.factor is 0":                   head + "spec: {memory: {growBy: 0}, cpu: {factor: 0}}",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -100,6 +114,28 @@ func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
 	}
 	if _, err := ReadFile(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
 		t.Error("a file that is not there was read")
+	}
+}
+
+// The examples of the documentation show a profile and the autoscaler that names it in one text.
+func TestAProfileMayStandAmongOtherObjects(t *testing.T) {
+	other := "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: web}\nspec: {}\n"
+	for name, text := range map[string]string{
+		"first": head + "---\n" + other, "last": "---\n" + other + "---\n# mine\n" + head, "alone": "# mine\n---\n" + head + "---\n",
+	} {
+		if p, err := Parse([]byte(text)); err != nil || p.Name != "mine" {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}
+
+func TestNearestIsWhatIsLikeIt(t *testing.T) {
+	for name, want := range map[string]string{
+		"balanced": "balanced", "balancd": "balanced", "Balanced": "balanced", "cots": "cost", "crtical": "critical", "something": "", "": "", "c": "", "bussy-hours": "busy-hours",
+	} {
+		if got := Nearest(name, []string{"default", "balanced", "cost", "critical", "busy-hours"}); got != want {
+			t.Errorf("%q is like %q, want %q", name, got, want)
+		}
 	}
 }
 
