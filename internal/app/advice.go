@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -71,11 +72,14 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	adv := advice{to: a}
 	pods := s.PodsOf(a.Target)
 	profile := r.profiles.of(a)
+	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
 	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !slices.ContainsFunc(pods, (*cluster.Pod).Live)
-	if profile.usable && !waits {
+	switch {
+	case instead != nil: // nothing that it could go by is remembered
+	case profile.usable && !waits:
 		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
 		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
-	} else {
+	default:
 		adv.containers = a.Advice // until the profile can be read, or it is known what it is bound by
 	}
 	problem, known := r.world.TargetProblem(a)
@@ -100,14 +104,16 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	} else {
 		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
 	}
-	if first := governs(s.AutoscalersOf(a.Target)); first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
+	first := governs(s.AutoscalersOf(a.Target))
+	if first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
 		adv.say(targetConflict, kube.True, "OlderAutoscalerGoverns",
 			"VerticalPodAutoscaler "+first.Name+" names the same target and is older: it governs the pods, this one does not")
 	} else {
 		adv.say(targetConflict, kube.Removed, "", "")
 	}
-	r.sayProfile(&adv, &profile)
-	r.sayLeaks(&adv, now, pods)
+	r.sayProfile(&adv, &profile, instead, kept)
+	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
+	r.sayLeaks(&adv, &profile, now, pods)
 	return adv
 }
 
@@ -151,7 +157,29 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
 		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
 	case err != nil && ctx.Err() == nil:
 		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
+	case wrote && r.config.dryRun:
+		r.pretend(adv)
 	case wrote:
 		r.log.Debug("Wrote a recommendation", "autoscaler", adv.to.Key.String(), "containers", len(adv.containers))
 	}
 }
+
+// pretend says what a dry run recommends for each container: the first time, and when it has moved by a tenth since.
+func (r *recommender) pretend(adv advice) {
+	for _, c := range adv.containers {
+		ref := usage.Ref{Workload: adv.to.Target, Container: c.Container}
+		r.mu.Lock()
+		before, said := r.would[ref]
+		news := !said || moved(before.CPU, c.Target.CPU) || moved(before.Memory, c.Target.Memory)
+		if news {
+			r.would[ref] = c.Target
+		}
+		r.mu.Unlock()
+		if news {
+			r.log.Info("Would recommend", "vpa", adv.to.Key.String(), "container", c.Container, "target", c.Target.String(),
+				"lower", c.Lower.String(), "upper", c.Upper.String())
+		}
+	}
+}
+
+func moved(from, to int64) bool { return max(from, to)-min(from, to) > from/10 }

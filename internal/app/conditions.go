@@ -16,22 +16,36 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// sayProfile says whether the profile that an autoscaler names can be used, and whether it suits the update mode.
-func (r *recommender) sayProfile(adv *advice, c *choice) {
+// sayProfile says whether the profile that an autoscaler names can be used. It cannot be where another autoscaler of the same
+// target, and the profile of that, say what is remembered instead.
+func (r *recommender) sayProfile(adv *advice, c *choice, instead *cluster.Autoscaler, kept string) {
 	a := adv.to
-	switch reason, message := r.profiles.complaint(a, c.usable); {
+	reason, message := r.profiles.complaint(a, c.usable)
+	switch {
 	case reason != "":
 		adv.say(v1alpha1.ConditionSizingProfileUsable, kube.False, reason, message)
+	case instead != nil:
+		adv.say(v1alpha1.ConditionSizingProfileUsable, kube.False, v1alpha1.ReasonOtherProfile, fmt.Sprintf(
+			"What is remembered of %s %s is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here. "+
+				"Name a profile of the same algorithm, or compare the two on recorded usage: podfit backtest --recommenders %[3]s,%[5]s",
+			a.Target.Kind, a.Target.Name, kept, instead.Name, c.Profile.Name))
 	case c.usable:
 		adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "")
 	}
+}
+
+// sayDisruption says whether a profile that is meant for resizes in place is applied by evictions. While there are no pods it
+// stays said, and is not said anew: a workload may come and go with each run.
+func (r *recommender) sayDisruption(adv *advice, c *choice, governing, pods bool) {
+	mode := adv.to.Mode
 	switch {
-	case c.usable && c.Mode == cluster.InPlaceOrRecreate && a.Mode.Evicts() && !a.Mode.Resizes():
+	case !c.usable:
+	case !governing || c.Mode != cluster.InPlaceOrRecreate || !mode.Evicts() || mode.Resizes():
+		adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
+	case pods:
 		adv.say(v1alpha1.ConditionDisruptiveProfile, kube.True, v1alpha1.ReasonModeEvicts, fmt.Sprintf(
 			"Profile %s changes requests often, which is meant for resizes in place; with updateMode %s each change evicts a pod. "+
-				"Set updateMode InPlaceOrRecreate (Kubernetes 1.33 and later) or Initial, or name the profile default", c.Profile.Name, a.Mode))
-	case c.usable:
-		adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
+				"Set updateMode InPlaceOrRecreate (Kubernetes 1.33 and later) or Initial, or name the profile default", c.Profile.Name, mode))
 	}
 }
 
@@ -95,8 +109,12 @@ func most(a, b cluster.Resources) cluster.Resources {
 	return a
 }
 
-// sayLeaks says which containers' memory grows as if it leaked.
-func (r *recommender) sayLeaks(adv *advice, now time.Time, pods []*cluster.Pod) {
+// sayLeaks says which containers' memory grows as if it leaked, where an autoscaler's own profile watches that.
+func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, pods []*cluster.Pod) {
+	if profile.usable && !profile.remember {
+		adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
+		return
+	}
 	var found []string
 	for _, s := range r.book.All(adv.to.Target) {
 		policy := adv.to.Policy(s.Container())
@@ -137,15 +155,15 @@ func leakMessage(container string, leak *recommend.Suspicion, what string, bound
 	var b strings.Builder
 	perDay := cluster.Format(cluster.Memory, rounded(leak.PerDay))
 	if growing := now.Sub(leak.Last) < 48*time.Hour; growing {
-		fmt.Fprintf(&b, "Memory of container %s grows by about %s a day since %s", container, perDay, leak.Since.Format(time.DateOnly))
+		fmt.Fprintf(&b, "Memory of container %s has grown by about %s a day since %s", container, perDay, leak.Since.Format(time.DateOnly))
 		if !leak.Full.IsZero() {
-			fmt.Fprintf(&b, ", and reaches its %s of %s about %s", what, cluster.Format(cluster.Memory, bound), leak.Full.Format(time.DateOnly))
+			fmt.Fprintf(&b, ", and at this rate reaches its %s of %s about %s", what, cluster.Format(cluster.Memory, bound), leak.Full.Format(time.DateOnly))
 		}
 	} else {
 		fmt.Fprintf(&b, "Memory of container %s grew by about %s a day from %s to %s", container, perDay, leak.Since.Format(time.DateOnly), leak.Last.Format(time.DateOnly))
 	}
 	if leak.Most > 0 {
-		fmt.Fprintf(&b, "; at most %s are recommended for it until that has been over for two weeks. If it is meant to grow, say how far with minAllowed",
+		fmt.Fprintf(&b, "; no more than %s is recommended for it until two weeks after it has stopped. If it is meant to grow, say how far with minAllowed",
 			cluster.Format(cluster.Memory, rounded(leak.Most)))
 	}
 	return b.String() + "."

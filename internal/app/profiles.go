@@ -247,10 +247,10 @@ const afterwards = 24 * time.Hour
 // startAnew is how long nothing shrinks after what was remembered was of no use to another profile.
 const startAnew = 24 * time.Hour
 
-// remembering returns the profile that says what is remembered of a workload. Of several autoscalers the one that governs it
-// decides; the others are sized by what is remembered for it. Where its profile needs nothing, another's may: who tries a
-// profile beside the one that is applied gets its numbers, too.
-func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) choice {
+// remembering returns the profile that says what is remembered of a workload, and the autoscaler that names it. Of several
+// autoscalers the one that governs it decides; the others are sized by what is remembered for it. Where its profile needs
+// nothing, another's may: who tries a profile beside the one that is applied gets its numbers, too.
+func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
 	c := p.of(governing)
 	if named := s.AutoscalersOf(w); c.usable && !c.remember && len(named) > 1 {
 		others := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool {
@@ -258,10 +258,31 @@ func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *
 			return !o.usable || !o.remember || o.WeightByRequest // which would change what the one that governs goes by
 		})
 		if a := cluster.Elect(others); a != nil {
-			return p.of(a)
+			return p.of(a), a
 		}
 	}
-	return c
+	return c, governing
+}
+
+// instead returns the autoscaler, and its profile, for which the history of a workload remembers something that is of no use
+// to another's profile; nil when it is of use.
+func (p *profiles) instead(s *kube.Snapshot, a, governing *cluster.Autoscaler, c *choice) (*cluster.Autoscaler, string) {
+	if !c.usable || !c.remember || a == governing || governing == nil {
+		return nil, ""
+	}
+	kept, by := p.remembering(s, a.Target, governing)
+	if by == a || !kept.usable || kept.remember && kept.form() == c.form() {
+		return nil, ""
+	}
+	return by, kept.Profile.Name
+}
+
+// form names what a profile that remembers something makes a history remember.
+func (c *choice) form() string {
+	if f, ok := c.Extend().(usage.Former); ok {
+		return f.Form()
+	}
+	return ""
 }
 
 // extend makes the history of the workloads remember what their profiles need.
@@ -269,7 +290,7 @@ func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, gov
 	var nodes *recommend.Nodes
 	for w := range governed {
 		delete(p.left, w)
-		c := p.remembering(s, w, elect(s, w))
+		c, _ := p.remembering(s, w, elect(s, w))
 		if !c.usable {
 			continue // what is remembered stays, for when it is
 		}

@@ -6,6 +6,7 @@ package app
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -245,13 +247,27 @@ func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
 
 // rename makes an autoscaler name another profile.
 func (b *bench) rename(name, profile string) {
+	b.change(name, func(a *cluster.Autoscaler) { a.Recommender = profile })
+}
+
+func (b *bench) change(name string, change func(*cluster.Autoscaler)) {
 	for i, a := range b.autoscalers {
 		if a.Name == name {
 			next := *a
-			next.Recommender = profile
+			change(&next)
 			b.autoscalers[i] = &next
 		}
 	}
+}
+
+// leak lets container app use more and more, as during calls it.
+func (b *bench) leak(time.Duration) {
+	now := time.Now()
+	if !b.leaked.IsZero() {
+		u := b.use["app"]
+		b.use["app"] = cluster.Amounts(u.CPU, u.Memory+int64(float64(b.leaks)*now.Sub(b.leaked).Hours()/24))
+	}
+	b.leaked = now
 }
 
 func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
@@ -360,6 +376,120 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 		if len(b.written) > 0 {
 			t.Errorf("an autoscaler of another recommender is written to: %v", b.written)
 		}
+	})
+}
+
+// Each condition of podfit's own comes with its reason, says the same from pass to pass and after a restart, so that its time
+// of transition stays, and goes with the reason. Beside it there is what upstream would say, and nothing else.
+func TestConditionsGoWithTheirReasons(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind    v1.VerticalPodAutoscalerConditionType
+		profile string
+		mode    cluster.Mode
+		takes   time.Duration // until there is a reason
+		cured   func(b *bench)
+		goes    time.Duration // within
+	}{
+		"a mode that evicts, and resizes later": {
+			v1alpha1.ConditionDisruptiveProfile, "cost", cluster.Recreate, time.Hour,
+			func(b *bench) { b.change("web", func(a *cluster.Autoscaler) { a.Mode = cluster.InPlaceOrRecreate }) }, time.Minute,
+		},
+		"a mode that evicts, and the default later": {
+			v1alpha1.ConditionDisruptiveProfile, "critical", cluster.Auto, time.Hour, func(b *bench) { b.rename("web", "") }, time.Minute,
+		},
+		"a profile that makes no sense": {
+			v1alpha1.ConditionSizingProfileUsable, "bad", cluster.Off, time.Hour, func(b *bench) { b.profiles["bad"] = tight }, time.Minute,
+		},
+		"a profile that makes no sense, and the default later": {
+			v1alpha1.ConditionSizingProfileUsable, "bad", cluster.Off, time.Hour, func(b *bench) { b.rename("web", "default") }, time.Minute,
+		},
+		"a leak that is mended": {
+			v1alpha1.ConditionMemoryLeakSuspected, "window-max", cluster.Off, 8 * 24 * time.Hour,
+			func(b *bench) { b.leaks = 0 }, 5 * 24 * time.Hour,
+		},
+		"a leak that nobody watches": {
+			v1alpha1.ConditionMemoryLeakSuspected, "autopilot-window", cluster.Off, 8 * 24 * time.Hour,
+			func(b *bench) { b.rename("web", "default") }, time.Minute,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.config.Interval = 10 * time.Minute
+				b.profiles = map[string]string{"bad": wrong}
+				if tt.kind == v1alpha1.ConditionMemoryLeakSuspected {
+					b.leaks = 100 << 20
+				}
+				b.use["app"] = cluster.Amounts(300, 500<<20)
+				a := b.autoscale("web", b.deployment("web", 2, "app"))
+				a.Recommender, a.Mode = tt.profile, tt.mode
+				b.during(tt.takes, b.leak)
+				key := a.Key
+				said := func() (own kube.Condition, n int) {
+					for _, c := range b.stand[key] {
+						if c.Type == tt.kind {
+							own, n = c, n+1
+						} else if c.Type != v1.RecommendationProvided {
+							t.Errorf("besides, it says %+v", c)
+						}
+					}
+					return own, n
+				}
+				first, n := said()
+				if n != 1 {
+					t.Fatalf("it says %+v", b.stand[key])
+				}
+				b.during(time.Hour, b.leak) // after a restart, and in six passes
+				if again, _ := said(); again != first {
+					t.Errorf("it says %+v, and before %+v", again, first)
+				}
+				tt.cured(b)
+				b.during(tt.goes+time.Minute, b.leak)
+				if _, n := said(); n != 0 {
+					t.Errorf("when it is over it says %+v", b.stand[key])
+				}
+			})
+		})
+	}
+}
+
+// Who names no profile finds nothing in the status that upstream would not write, whatever happens.
+func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.config.Interval = 10 * time.Minute
+		b.leaks = 100 << 20
+		b.use["app"] = cluster.Amounts(300, 500<<20)
+		for _, name := range []string{"", "default"} {
+			for _, mode := range []cluster.Mode{cluster.Recreate, cluster.Auto, cluster.Off, cluster.InPlaceOrRecreate, cluster.Initial} {
+				a := b.autoscale("vpa-"+name+mode.String(), b.deployment("web-"+name+mode.String(), 1, "app"))
+				a.Recommender, a.Mode, a.Created = name, mode, time.Now().Add(-time.Hour)
+			}
+		}
+		tried := b.autoscale("tried", b.autoscalers[0].Target) // by which a leak is remembered
+		tried.Recommender, tried.Mode = "window-max", cluster.Off
+		upstreams := []v1.VerticalPodAutoscalerConditionType{v1.RecommendationProvided, v1.NoPodsMatched, v1.ConfigUnsupported, v1.ConfigDeprecated}
+		check := func(when string) {
+			t.Helper()
+			for _, a := range b.autoscalers {
+				for _, c := range b.stand[a.Key] {
+					if a.Name != "tried" && !slices.Contains(upstreams, c.Type) {
+						t.Errorf("%s: %s says %+v", when, a.Name, c)
+					}
+				}
+			}
+		}
+		b.during(8*24*time.Hour, b.leak)
+		check("at work")
+		if !slices.ContainsFunc(b.stand[tried.Key], func(c kube.Condition) bool { return c.Type == v1alpha1.ConditionMemoryLeakSuspected }) {
+			t.Error("the one that is tried says nothing of the leak")
+		}
+		b.pods = nil
+		b.run(time.Hour)
+		check("without pods")
+		b.problem = "Cannot read targetRef. Reason: it is away"
+		b.run(time.Hour)
+		check("without a target")
 	})
 }
 
@@ -526,8 +656,8 @@ func TestALeakIsReported(t *testing.T) {
 		}
 		b.during(8*24*time.Hour, leak)
 		c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected)
-		if c.Status != kube.True || !strings.HasPrefix(c.Message, "Memory of container app grows by about 100Mi a day since 2000-01-0") ||
-			!strings.Contains(c.Message, ", and reaches its limit of 4Gi about 2000-02-0") || strings.Contains(c.Message, "sidecar") {
+		if c.Status != kube.True || !strings.HasPrefix(c.Message, "Memory of container app has grown by about 100Mi a day since 2000-01-0") ||
+			!strings.Contains(c.Message, ", and at this rate reaches its limit of 4Gi about 2000-02-0") || strings.Contains(c.Message, "sidecar") {
 			t.Errorf("%+v", c)
 		}
 		before := c.Message
@@ -572,6 +702,43 @@ func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
 				t.Errorf("%s: %+v", a.Name, c)
 			}
 		}
+	})
+}
+
+func TestAProfileWarnsOnlyWhereItGovernsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		for i, name := range []string{"governs", "is younger"} {
+			a := b.autoscale(name, web)
+			a.Mode, a.Recommender, a.Created = cluster.Recreate, "balanced", time.Now().Add(time.Duration(i-2)*time.Hour)
+		}
+		later := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "later"}
+		for name, w := range map[string]cluster.Workload{"has no pods": later, "has no target": {}} {
+			a := b.autoscale(name, w)
+			a.Mode, a.Recommender = cluster.Recreate, "balanced"
+		}
+		check := func(when string, warned ...string) {
+			t.Helper()
+			for _, a := range b.autoscalers {
+				if a.Remarked != slices.Contains(warned, a.Name) {
+					t.Errorf("%s: %s is told %+v", when, a.Name, b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile))
+				}
+			}
+		}
+		b.run(10 * time.Minute)
+		check("at first", "governs")
+		b.deployment("later", 1, "app")
+		b.run(10 * time.Minute)
+		check("when the pods have come", "governs", "has no pods")
+		pods := b.pods
+		b.pods = nil
+		b.run(10 * time.Minute)
+		check("while there are none", "governs", "has no pods")
+		b.pods, b.problem = pods, "The target has a parent controller but it should point to a topmost well-known or scalable controller"
+		b.run(10 * time.Minute)
+		check("when the target cannot be governed")
 	})
 }
 
@@ -657,6 +824,76 @@ func TestAProfileIsTriedBesideAnother(t *testing.T) {
 				if got, want := b.advice("first", "app").Target, b.advice("alone", "app").Target; got != want {
 					t.Errorf("default gives %v beside it, and %v alone", got, want)
 				}
+			})
+		})
+	}
+}
+
+// There is one memory of a workload. Who needs another is told.
+func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first, second string
+		modes         [2]cluster.Mode
+		told          string // the one that is told: "first", "second", or ""
+	}{
+		"two that are applied":                {"balanced", "window-max", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Initial}, "second"},
+		"one that is tried":                   {"balanced", "autopilot", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
+		"one that was tried before":           {"autopilot", "balanced", [2]cluster.Mode{cluster.Off, cluster.InPlaceOrRecreate}, "first"},
+		"two that are tried":                  {"autopilot", "time-of-day", [2]cluster.Mode{cluster.Off, cluster.Off}, "second"},
+		"one by request beside the default":   {"default", "by-request", [2]cluster.Mode{cluster.Recreate, cluster.Off}, "second"},
+		"one by request beside another":       {"cost", "by-request", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
+		"beside the default":                  {"default", "autopilot", [2]cluster.Mode{cluster.Recreate, cluster.Off}, ""},
+		"the default beside it":               {"autopilot", "default", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
+		"of one algorithm":                    {"balanced", "critical", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
+		"beside one of another's recommender": {"somebody-else", "autopilot", [2]cluster.Mode{cluster.Off, cluster.Off}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.profiles = map[string]string{"by-request": `{"base": "default", "histogram": {"weight": "request"}}`}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				web := b.deployment("web", 2, "app")
+				for i, profile := range []string{tt.first, tt.second} {
+					a := b.autoscale([]string{"first", "second"}[i], web)
+					a.Recommender, a.Mode, a.Created = profile, tt.modes[i], time.Now().Add(time.Duration(i-2)*time.Hour)
+				}
+				check := func(when string) {
+					t.Helper()
+					for _, a := range b.autoscalers {
+						if a.Recommender == "somebody-else" {
+							continue
+						}
+						c := b.condition(a.Name, v1alpha1.ConditionSizingProfileUsable)
+						if a.Name != tt.told {
+							if c.Status != kube.Removed || len(a.Advice) == 0 {
+								t.Errorf("%s: %s is told %+v, and given %v", when, a.Name, c, a.Advice)
+							}
+							continue
+						}
+						other, kept := map[string]string{"first": "second", "second": "first"}[a.Name], tt.first
+						if a.Name == "first" {
+							kept = tt.second
+						}
+						want := fmt.Sprintf("What is remembered of Deployment web is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here.",
+							kept, other, a.Recommender)
+						if c.Status != kube.False || c.Reason != v1alpha1.ReasonOtherProfile || !strings.HasPrefix(c.Message, want) || len(a.Advice) > 0 {
+							t.Errorf("%s: %s is told %+v, and given %v; want %s", when, a.Name, c, a.Advice, want)
+						}
+					}
+				}
+				b.run(time.Hour)
+				check("at first")
+				b.run(time.Hour)
+				check("after a restart")
+				if tt.told == "" {
+					return
+				}
+				b.rename(map[string]string{"first": "second", "second": "first"}[tt.told], "somebody-else")
+				b.run(10 * time.Minute)
+				if c := b.condition(tt.told, v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+					t.Errorf("it is alone now: %+v", c)
+				}
+				b.advice(tt.told, "app")
 			})
 		})
 	}

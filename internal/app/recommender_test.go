@@ -34,7 +34,8 @@ type bench struct {
 	known       bool
 	use         map[string]cluster.Resources // by container
 	usageErr    error
-	written     map[cluster.Key][]kube.Condition
+	written     map[cluster.Key][]kube.Condition // what was said last
+	stand       map[cluster.Key][]kube.Condition // what stands, from all that was said
 	writes      int
 	stored      map[kube.CheckpointKey]usage.Checkpoint
 	storeWrites int
@@ -44,6 +45,8 @@ type bench struct {
 	profiles    map[string]string // the specs of SizingProfiles, by name
 	profilesErr error
 	nodes       []cluster.Node
+	leaks       int64      // bytes a day, with leak
+	leaked      time.Time  // until when
 	mu          sync.Mutex // several writers work at a time
 }
 
@@ -67,7 +70,7 @@ func newBench(t *testing.T) *bench {
 	c := RecommenderDefaults()
 	return &bench{
 		t: t, config: c, known: true, use: map[string]cluster.Resources{},
-		written: map[cluster.Key][]kube.Condition{}, stored: map[kube.CheckpointKey]usage.Checkpoint{},
+		written: map[cluster.Key][]kube.Condition{}, stand: map[cluster.Key][]kube.Condition{}, stored: map[kube.CheckpointKey]usage.Checkpoint{},
 		remembered: newBenchHistories(),
 	}
 }
@@ -86,12 +89,12 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 		if old.Key == a.Key {
 			next := *old
 			next.Advice = adv
-			next.Remarked = false
+			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c kube.Condition) bool {
+				return slices.Contains([]v1.VerticalPodAutoscalerConditionType{
+					v1alpha1.ConditionSizingProfileUsable, v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile,
+				}, c.Type)
+			})
 			for _, c := range cs {
-				switch c.Type {
-				case v1alpha1.ConditionSizingProfileUsable, v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
-					next.Remarked = next.Remarked || c.Status != kube.Removed
-				}
 				if c.Type == v1alpha1.ConditionSizingProfileUsable {
 					next.ProfileProblem = ""
 					if c.Status == kube.False {
@@ -105,6 +108,19 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 	b.written[a.Key] = cs
 	b.writes++
 	return true, nil
+}
+
+// merge returns the conditions of an autoscaler when these have been said: what is not said stays.
+func (b *bench) merge(key cluster.Key, say []kube.Condition) []kube.Condition {
+	stands := b.stand[key]
+	for _, c := range say {
+		stands = slices.DeleteFunc(stands, func(old kube.Condition) bool { return old.Type == c.Type })
+		if c.Status != kube.Removed {
+			stands = append(stands, c)
+		}
+	}
+	b.stand[key] = stands
+	return stands
 }
 
 func (b *bench) Samples(context.Context) ([]usage.Sample, error) {

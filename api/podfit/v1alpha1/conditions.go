@@ -6,19 +6,21 @@ package v1alpha1
 // The conditions that podfit sets in the status of autoscalers beside upstream's.
 const (
 	// ConditionSizingProfileUsable is False while the SizingProfile that an autoscaler names is broken (ReasonInvalid) or has
-	// been deleted (ReasonDeleted), and absent otherwise.
+	// been deleted (ReasonDeleted), or while what is remembered of its target is for another autoscaler's profile and of no use
+	// to its own (ReasonOtherProfile), and absent otherwise.
 	ConditionSizingProfileUsable = "SizingProfileUsable"
 	// ConditionMemoryLeakSuspected is True while the memory of a container grows as if it leaked, and absent otherwise.
 	ConditionMemoryLeakSuspected = "MemoryLeakSuspected"
 	// ConditionDisruptiveProfile is True where a profile that is meant for resizes in place meets an update mode that evicts for
-	// each of them, and absent otherwise.
+	// each of them, and there are pods that it governs; and absent otherwise.
 	ConditionDisruptiveProfile = "DisruptiveProfile"
 )
 
 // The reasons of these conditions.
 const (
-	ReasonInvalid    = "Invalid"
-	ReasonDeleted    = "Deleted"
-	ReasonGrowth     = "SteadyGrowth"
-	ReasonModeEvicts = "UpdateModeEvicts"
+	ReasonInvalid      = "Invalid"
+	ReasonDeleted      = "Deleted"
+	ReasonOtherProfile = "OtherProfileRemembered"
+	ReasonGrowth       = "SteadyGrowth"
+	ReasonModeEvicts   = "UpdateModeEvicts"
 )

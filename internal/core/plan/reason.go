@@ -127,10 +127,14 @@ func (r Reason) sentence() string {
 	case MissingRequest:
 		return what + " not requested: should be " + cluster.Format(r.Resource, r.To)
 	case OutOfMemory:
-		if r.Container != "" {
-			return fmt.Sprintf("%s: out of memory %s after its start: %s %s", r.Container, span(r.For), r.Resource, change)
+		when := "right"
+		if r.For >= time.Second {
+			when = span(r.For)
 		}
-		return fmt.Sprintf("out of memory %s after its start: %s %s", span(r.For), r.Resource, change)
+		if r.Container != "" {
+			return fmt.Sprintf("%s: out of memory %s after its start: %s %s", r.Container, when, r.Resource, change)
+		}
+		return fmt.Sprintf("out of memory %s after its start: %s %s", when, r.Resource, change)
 	case Drifted:
 		return fmt.Sprintf("%d%% off after %s: %s %s", r.Have, span(r.For), what, change)
 	case BoostOver:
