@@ -300,7 +300,7 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
 				bar.step()
 			}
-			wl.Winner = replay.Best(wl.Outcomes, c.Tolerance)
+			wl.Best = replay.Best(wl.Outcomes, c.Tolerance)
 			r.Workloads[i] = wl
 			return nil
 		})
@@ -316,7 +316,7 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 		}
 		r.Total = append(r.Total, replay.OutcomeOf(all, c.Prices))
 	}
-	r.Winner = replay.Best(r.Total, c.Tolerance)
+	r.Best = replay.Best(r.Total, c.Tolerance)
 	r.From, r.To = extent(workloads)
 	return r, nil
 }

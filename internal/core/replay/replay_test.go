@@ -354,17 +354,19 @@ func TestTheWinnerIsTheCheapestThatIsSafeEnough(t *testing.T) {
 	}
 	tests := map[string]struct {
 		of   []Outcome
-		want int
+		want []int
 	}{
-		"none":                     {nil, -1},
-		"too short to judge":       {[]Outcome{{Money: 1}}, -1},
-		"the cheapest of the safe": {[]Outcome{outcome(0.90, 1), outcome(1, 9), outcome(0.99, 5)}, 2},
-		"no safe one":              {[]Outcome{outcome(0.90, 1), outcome(0.95, 9)}, 1},
-		"equals":                   {[]Outcome{outcome(1, 3), outcome(1, 3)}, 0},
+		"none":                         {nil, nil},
+		"too short to judge":           {[]Outcome{{Money: 1}}, nil},
+		"the cheapest of the safe":     {[]Outcome{outcome(0.90, 1), outcome(1, 9), outcome(0.99, 5)}, []int{2}},
+		"no safe one":                  {[]Outcome{outcome(0.90, 1), outcome(0.95, 9)}, []int{1}},
+		"one beside what is too short": {[]Outcome{{}, outcome(0.5, 1), {}}, []int{1}},
+		"equals tie":                   {[]Outcome{outcome(1, 4), outcome(0.99, 3), outcome(1, 5), outcome(1, 3)}, []int{1, 3}},
+		"equally harmful":              {[]Outcome{outcome(0.9, 3), outcome(0.9, 3)}, []int{0, 1}},
 	}
 	for name, tt := range tests {
-		if got := Best(tt.of, DefaultTolerance()); got != tt.want {
-			t.Errorf("%s: %d wins, want %d", name, got, tt.want)
+		if got := Best(tt.of, DefaultTolerance()); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v wins, want %v", name, got, tt.want)
 		}
 	}
 }

@@ -3,10 +3,17 @@
 
 package replay
 
-import "podfit.dev/podfit/internal/core/cluster"
+import (
+	"cmp"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
 
 // Prices are what resources cost in an hour.
 type Prices struct{ Core, GiB float64 }
+
+// Given reports whether anything costs anything.
+func (p Prices) Given() bool { return p.Core > 0 || p.GiB > 0 }
 
 // PerMonth is how many hours a month of money has.
 const PerMonth = 730
@@ -51,6 +58,9 @@ func OutcomeOf(scores []Score, p Prices) Outcome {
 // Measured reports whether there were days to judge by.
 func (o Outcome) Measured() bool { return o.CPU.Days+o.Memory.Days > 0 }
 
+// Within reports whether an outcome does no more harm than is tolerated.
+func (o Outcome) Within(t Tolerance) bool { return o.harm(t) == 0 }
+
 // harm is how far an outcome is beyond what is tolerated: 0 when it is within.
 func (o Outcome) harm(t Tolerance) float64 {
 	h := 0.0
@@ -64,20 +74,24 @@ func (o Outcome) harm(t Tolerance) float64 {
 }
 
 // Best returns which outcome wins: of those that do no more harm than is tolerated the cheapest, and if all do more,
-// the one that does the least. It returns −1 when there was nothing to judge by; of equals, the first wins.
-func Best(os []Outcome, t Tolerance) int {
-	best := -1
+// the one that does the least. Several tie when they do the same harm for the same money. It returns none when there was
+// nothing to judge by.
+func Best(os []Outcome, t Tolerance) []int {
+	var best []int
 	for i, o := range os {
 		if !o.Measured() {
 			continue
 		}
-		if best < 0 {
-			best = i
+		if len(best) == 0 {
+			best = []int{i}
 			continue
 		}
-		h, least := o.harm(t), os[best].harm(t)
-		if h < least || h == least && o.Money < os[best].Money {
-			best = i
+		first := os[best[0]]
+		switch c := cmp.Or(cmp.Compare(o.harm(t), first.harm(t)), cmp.Compare(o.Money, first.Money)); {
+		case c < 0:
+			best = []int{i}
+		case c == 0:
+			best = append(best, i)
 		}
 	}
 	return best

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -25,8 +26,8 @@ type pageData struct {
 	Workloads, Left  int
 	Learning         int
 	Legend           []legend
-	Winner           string
-	Tolerance        string
+	Verdict          string
+	Judged           bool
 	Tables           []pageTable
 	Frontiers        []template.HTML
 	Money            []pageMoney
@@ -59,7 +60,6 @@ type pageMoney struct {
 // card is one workload.
 type card struct {
 	Name   string
-	Best   string
 	Rows   []pageRow
 	Charts []chart
 }
@@ -74,13 +74,16 @@ type chart struct {
 func WriteHTML(w io.Writer, r *Report, workloads int) error {
 	d := pageData{
 		Source: r.Source, From: r.From.Format(time.DateOnly), To: r.To.Format(time.DateOnly),
-		Workloads: len(r.Workloads), Learning: replay.Learning, Winner: r.name(r.Winner),
-		Tolerance: fmt.Sprintf("%.1f %% of days above the memory request and %.1f %% of CPU usage above its request",
-			100*r.Tolerance.DaysAbove, 100*r.Tolerance.Shortfall),
+		Workloads: len(r.Workloads), Learning: replay.Learning, Verdict: r.verdict(), Judged: r.Judged(),
+	}
+	if d.Judged && len(r.Recommenders) > 1 {
+		d.Verdict += " " + r.wins()
 	}
 	for i, rec := range r.Recommenders {
 		d.Legend = append(d.Legend, legend{rec.Name, rec.About, template.CSS(colour(i))})
-		d.Money = append(d.Money, pageMoney{rec.Name, fmt.Sprintf("%.2f", r.Total[i].Money), template.CSS(colour(i))})
+		if d.Judged && r.Prices.Given() {
+			d.Money = append(d.Money, pageMoney{rec.Name, fixed(2)(r.Total[i].Money), template.CSS(colour(i))})
+		}
 	}
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		if r.has(res) {
@@ -103,31 +106,20 @@ func WriteHTML(w io.Writer, r *Report, workloads int) error {
 }
 
 func (r *Report) table(res cluster.Resource) pageTable {
-	t := pageTable{Resource: res.String()}
-	for _, f := range figures {
-		if f.only == 0 || f.only == res {
-			t.Head = append(t.Head, f.title)
-		}
-	}
-	t.Head = append(t.Head, "footprint")
-	for i, o := range r.Total {
-		s := summary(o, res)
-		row := pageRow{Name: r.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: i == r.Winner}
-		for _, f := range figures {
-			if f.only == 0 || f.only == res {
-				row.Cells = append(row.Cells, f.text(f.of(s)))
-			}
-		}
-		row.Cells = append(row.Cells, amount(res, s.Footprint))
-		t.Rows = append(t.Rows, row)
+	head, rows := r.totals(res)
+	t := pageTable{Resource: res.String(), Head: head}
+	for i, cells := range rows {
+		t.Rows = append(t.Rows, pageRow{
+			Name: r.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: slices.Contains(r.Best, i), Cells: cells,
+		})
 	}
 	return t
 }
 
 func (r *Report) card(w *Workload) card {
-	c := card{Name: w.Key.String(), Best: r.name(w.Winner)}
+	c := card{Name: w.Key.String()}
 	for i, o := range w.Outcomes {
-		row := pageRow{Name: r.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: i == w.Winner}
+		row := pageRow{Name: r.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: slices.Contains(w.Best, i)}
 		cell := func(measured bool, text string) {
 			if !measured {
 				text = "–"

@@ -5,11 +5,13 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -24,7 +26,7 @@ type Report struct {
 	Recommenders []Recommender
 	Workloads    []Workload
 	Total        []replay.Outcome // one for each recommender
-	Winner       int              // of all; −1 when nothing was measured
+	Best         []int            // of all; several tie, and none when nothing was measured
 	Prices       replay.Prices
 	Tolerance    replay.Tolerance
 }
@@ -37,7 +39,7 @@ type Workload struct {
 	*replay.Workload
 	Outcomes []replay.Outcome  // one for each recommender
 	Changes  [][]replay.Change // one for each recommender
-	Winner   int               // −1 when it was too short to judge
+	Best     []int             // none when it was too short to judge
 }
 
 // WriteTimeline writes the requests as they would have changed: for each recommender and series the rows by time.
@@ -156,90 +158,118 @@ func number(n int, of string) string {
 	return fmt.Sprintf("%d %s", n, of)
 }
 
-// WriteTable writes the report for a terminal.
+// WriteTable writes the report for a terminal, with up to so many workloads, all when negative.
 func WriteTable(w io.Writer, r *Report, workloads int) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "%s: %s, %s to %s, measured after %d days of learning\n",
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: %s, %s to %s, measured after %d days of learning\n",
 		r.Source, number(len(r.Workloads), "workload"), r.From.Format(time.DateOnly), r.To.Format(time.DateOnly), replay.Learning)
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		if !r.has(res) {
 			continue
 		}
-		fmt.Fprintf(t, "\n%s\t", res)
-		for _, f := range figures {
-			if f.only == 0 || f.only == res {
-				fmt.Fprintf(t, "%s\t", f.title)
-			}
+		head, rows := r.totals(res)
+		fmt.Fprintf(t, "\n%s\t%s\n", res, strings.Join(head, "\t"))
+		for i, row := range rows {
+			fmt.Fprintf(t, "  %s\t%s\n", r.Recommenders[i].Name, strings.Join(row, "\t"))
 		}
-		fmt.Fprintln(t, "footprint\t")
+		t.Flush()
+	}
+	if r.Judged() && r.Prices.Given() {
+		var all []string
 		for i, o := range r.Total {
-			s := summary(o, res)
-			fmt.Fprintf(t, "  %s\t", r.Recommenders[i].Name)
-			for _, f := range figures {
-				if f.only == 0 || f.only == res {
-					fmt.Fprintf(t, "%s\t", f.text(f.of(s)))
-				}
-			}
-			fmt.Fprintf(t, "%s\t\n", amount(res, s.Footprint))
+			all = append(all, fmt.Sprintf("%s %.2f", r.Recommenders[i].Name, o.Money))
+		}
+		fmt.Fprintf(&b, "\nmoney a month: %s\n", strings.Join(all, ", "))
+	}
+	fmt.Fprintf(&b, "\n%s\n", r.verdict())
+	if r.Judged() && len(r.Recommenders) > 1 {
+		fmt.Fprintln(&b, r.wins())
+	}
+	if r.Judged() && workloads != 0 {
+		r.perWorkload(t, workloads)
+		t.Flush()
+	}
+	for line := range strings.Lines(b.String()) { // cells of nothing at the end of a row would leave blanks
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
 		}
 	}
-	fmt.Fprint(t, "\nmoney a month\t")
-	for i, o := range r.Total {
-		fmt.Fprintf(t, "%s %.2f\t", r.Recommenders[i].Name, o.Money)
-	}
-	fmt.Fprintln(t)
-	r.verdict(t)
-	if workloads != 0 {
-		r.perWorkload(t, workloads)
-	}
-	return t.Flush()
+	return nil
 }
 
-func (r *Report) verdict(w io.Writer) {
-	if r.Winner < 0 {
-		fmt.Fprintf(w, "\nNothing to judge by: no container has more than %d days of samples.\n", replay.Learning)
-		return
-	}
-	wins := make([]int, len(r.Recommenders))
-	for _, wl := range r.Workloads {
-		if wl.Winner >= 0 {
-			wins[wl.Winner]++
+// totals returns the names of a resource's columns, and a row of figures for each recommender.
+func (r *Report) totals(res cluster.Resource) (head []string, rows [][]string) {
+	rows = make([][]string, len(r.Total))
+	column := func(title string, cell func(replay.Summary) string) {
+		head = append(head, title)
+		for i, o := range r.Total {
+			rows[i] = append(rows[i], cell(summary(o, res)))
 		}
 	}
-	fmt.Fprintf(w, "\n%s wins: the cheapest of those within %.1f %% of days above the memory request and %.1f %% of CPU usage above its request,\nor the least harmful when none is. By workload:",
-		r.Recommenders[r.Winner].Name, 100*r.Tolerance.DaysAbove, 100*r.Tolerance.Shortfall)
-	for i, n := range wins {
-		fmt.Fprintf(w, " %s %d", r.Recommenders[i].Name, n)
+	for _, f := range figures {
+		if f.only == 0 || f.only == res {
+			column(f.title, func(s replay.Summary) string { return f.text(f.of(s)) })
+		}
+	}
+	column("footprint", func(s replay.Summary) string { return amount(res, s.Footprint) })
+	if r.Prices.Given() {
+		column("money a month", func(s replay.Summary) string { return fixed(2)(r.money(res, s)) })
+	}
+	return head, rows
+}
+
+// money is what a resource's footprint costs in a month.
+func (r *Report) money(res cluster.Resource, s replay.Summary) float64 {
+	if res == cluster.Memory {
+		return r.Prices.Money(0, s.Footprint)
+	}
+	return r.Prices.Money(s.Footprint, 0)
+}
+
+// perWorkload writes one line for each workload: what the best for it would have done.
+func (r *Report) perWorkload(w io.Writer, most int) {
+	fmt.Fprintln(w, "\nworkloads, the worst first: by the most harm under any of the recommenders; the figures are those of the best")
+	fmt.Fprint(w, "workload\tbest\tmemory slack\tdays without exceed\tmemory\tCPU slack\tsamples above/day\tCPU")
+	if r.Prices.Given() {
+		fmt.Fprint(w, "\tmoney a month")
 	}
 	fmt.Fprintln(w)
-}
-
-// perWorkload writes one line for each workload: what its winner would have done.
-func (r *Report) perWorkload(w io.Writer, most int) {
-	fmt.Fprintln(w, "\nworkload\tbest\tmemory slack\tdays without exceed\tmemory\tCPU slack\tsamples above/day\tCPU\t")
 	for i, k := range r.Worst() {
 		if i == most {
 			fmt.Fprintf(w, "(%d more; --workloads 0 leaves them all out, -1 shows all)\n", len(r.Workloads)-most)
 			return
 		}
 		wl := &r.Workloads[k]
-		if wl.Winner < 0 {
-			fmt.Fprintf(w, "%s\ttoo short to judge\t\t\t\t\t\t\t\n", wl.Key)
+		if len(wl.Best) == 0 {
+			fmt.Fprintf(w, "%s\ttoo short to judge\n", wl.Key)
 			continue
 		}
-		o := wl.Outcomes[wl.Winner]
-		fmt.Fprintf(w, "%s\t%s\t", wl.Key, r.Recommenders[wl.Winner].Name)
+		o := wl.Outcomes[wl.Best[0]]
+		fmt.Fprintf(w, "%s\t%s\t", wl.Key, r.bestOf(wl))
 		if o.Memory.Days > 0 {
 			fmt.Fprintf(w, "%.3f\t%.2f %%\t%s\t", o.Memory.MeanSlack, 100*o.Memory.FreeDays, amount(cluster.Memory, o.Memory.Footprint))
 		} else {
 			fmt.Fprint(w, "\t\t\t")
 		}
 		if o.CPU.Days > 0 {
-			fmt.Fprintf(w, "%.3f\t%.3f\t%s\t\n", o.CPU.MeanSlack, o.CPU.Above, amount(cluster.CPU, o.CPU.Footprint))
+			fmt.Fprintf(w, "%.3f\t%.3f\t%s", o.CPU.MeanSlack, o.CPU.Above, amount(cluster.CPU, o.CPU.Footprint))
 		} else {
-			fmt.Fprint(w, "\t\t\t\n")
+			fmt.Fprint(w, "\t\t")
 		}
+		if r.Prices.Given() {
+			fmt.Fprintf(w, "\t%.2f", o.Money)
+		}
+		fmt.Fprintln(w)
 	}
+}
+
+// bestOf names the best for a workload.
+func (r *Report) bestOf(w *Workload) string {
+	if n := len(w.Best); n > 2 {
+		return fmt.Sprintf("%s and %d others", r.Recommenders[w.Best[0]].Name, n-1)
+	}
+	return r.names(w.Best, " and ")
 }
 
 // has reports whether anything was measured of a resource.
@@ -274,7 +304,7 @@ type jsonOutcome struct {
 	Recommender string       `json:"recommender"`
 	CPU         *jsonSummary `json:"cpu,omitempty"`
 	Memory      *jsonSummary `json:"memory,omitempty"`
-	Money       float64      `json:"money_per_month"`
+	Money       *float64     `json:"money_per_month,omitempty"`
 }
 
 type jsonWorkload struct {
@@ -282,6 +312,7 @@ type jsonWorkload struct {
 	Kind      string        `json:"kind"`
 	Name      string        `json:"name"`
 	Best      string        `json:"best,omitempty"`
+	Tied      []string      `json:"tied,omitempty"`
 	Outcomes  []jsonOutcome `json:"recommenders"`
 }
 
@@ -290,16 +321,11 @@ type jsonReport struct {
 	From      time.Time      `json:"from"`
 	To        time.Time      `json:"to"`
 	Learning  int            `json:"learning_days"`
+	Judged    bool           `json:"judged"` // false: no container has samples from after its first days
 	Best      string         `json:"best,omitempty"`
+	Tied      []string       `json:"tied,omitempty"`
 	Total     []jsonOutcome  `json:"recommenders"`
 	Workloads []jsonWorkload `json:"workloads"`
-}
-
-func (r *Report) name(i int) string {
-	if i < 0 {
-		return ""
-	}
-	return r.Recommenders[i].Name
 }
 
 func jsonOf(s replay.Summary, res cluster.Resource) *jsonSummary {
@@ -321,8 +347,11 @@ func (r *Report) outcomes(os []replay.Outcome) []jsonOutcome {
 	out := make([]jsonOutcome, len(os))
 	for i, o := range os {
 		out[i] = jsonOutcome{
-			Recommender: r.Recommenders[i].Name, Money: o.Money,
-			CPU: jsonOf(o.CPU, cluster.CPU), Memory: jsonOf(o.Memory, cluster.Memory),
+			Recommender: r.Recommenders[i].Name,
+			CPU:         jsonOf(o.CPU, cluster.CPU), Memory: jsonOf(o.Memory, cluster.Memory),
+		}
+		if o.Measured() {
+			out[i].Money = &os[i].Money
 		}
 	}
 	return out
@@ -331,13 +360,14 @@ func (r *Report) outcomes(os []replay.Outcome) []jsonOutcome {
 // WriteJSON writes the report for programs.
 func WriteJSON(w io.Writer, r *Report) error {
 	j := jsonReport{
-		Source: r.Source, From: r.From, To: r.To, Learning: replay.Learning, Best: r.name(r.Winner),
+		Source: r.Source, From: r.From, To: r.To, Learning: replay.Learning,
+		Judged: r.Judged(), Best: r.winner(r.Best), Tied: r.tied(r.Best),
 		Total: r.outcomes(r.Total), Workloads: make([]jsonWorkload, len(r.Workloads)),
 	}
 	for i, wl := range r.Workloads {
 		j.Workloads[i] = jsonWorkload{
 			Namespace: wl.Key.Namespace, Kind: wl.Key.Kind, Name: wl.Key.Name,
-			Best: r.name(wl.Winner), Outcomes: r.outcomes(wl.Outcomes),
+			Best: r.winner(wl.Best), Tied: r.tied(wl.Best), Outcomes: r.outcomes(wl.Outcomes),
 		}
 	}
 	e := json.NewEncoder(w)
@@ -368,11 +398,7 @@ func WriteCSV(w io.Writer, r *Report) error {
 					}
 					rec = append(rec, text)
 				}
-				money := r.Prices.Money(s.Footprint, 0)
-				if res == cluster.Memory {
-					money = r.Prices.Money(0, s.Footprint)
-				}
-				c.Write(append(rec, strconv.FormatFloat(s.Footprint, 'f', -1, 64), strconv.FormatFloat(money, 'f', 4, 64)))
+				c.Write(append(rec, strconv.FormatFloat(s.Footprint, 'f', -1, 64), strconv.FormatFloat(r.money(res, s), 'f', 4, 64)))
 			}
 		}
 	}

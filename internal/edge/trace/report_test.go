@@ -8,8 +8,10 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,13 +60,13 @@ func report(t *testing.T, days int) *Report {
 			wl.Changes = append(wl.Changes, changes)
 			wl.Outcomes = append(wl.Outcomes, replay.OutcomeOf(scores, r.Prices))
 		}
-		wl.Winner = replay.Best(wl.Outcomes, r.Tolerance)
+		wl.Best = replay.Best(wl.Outcomes, r.Tolerance)
 		r.Workloads = append(r.Workloads, wl)
 	}
 	for k := range profiles {
 		r.Total = append(r.Total, replay.OutcomeOf(all[k], r.Prices))
 	}
-	r.Winner = replay.Best(r.Total, r.Tolerance)
+	r.Best = replay.Best(r.Total, r.Tolerance)
 	return r
 }
 
@@ -182,18 +184,154 @@ func TestEveryFormatSaysTheSame(t *testing.T) {
 
 func TestAReportOfTooShortATraceSaysSo(t *testing.T) {
 	r := report(t, 3)
-	var b, page bytes.Buffer
-	if err := WriteTable(&b, r, 5); err != nil {
+	for name, to := range map[string]func(io.Writer, *Report, int) error{"table": WriteTable, "page": WriteHTML} {
+		var b bytes.Buffer
+		if err := to(&b, r, 5); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), "Nothing to judge by: no container has samples from after its first 8 days") {
+			t.Errorf("the %s says\n%s", name, b.String())
+		}
+		for _, judged := range []string{"wins", "oney a month:", "Money a month", "Waste against risk", "tie", "0.00<"} {
+			if strings.Contains(b.String(), judged) {
+				t.Errorf("the %s has %q of nothing", name, judged)
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := WriteJSON(&b, r); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "Nothing to judge by") {
-		t.Errorf("the table says\n%s", b.String())
+	var j struct {
+		Judged       *bool
+		Recommenders []map[string]any
 	}
-	if err := WriteHTML(&page, r, 5); err != nil {
+	if err := json.Unmarshal(b.Bytes(), &j); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(page.String(), "nothing to judge by") {
-		t.Error("the page does not say that nothing could be judged")
+	if j.Judged == nil || *j.Judged || len(j.Recommenders) != 2 || len(j.Recommenders[0]) != 1 {
+		t.Errorf("json has figures of nothing: %s", b.String())
+	}
+}
+
+func TestTheVerdictSaysWhoWinsAndWhy(t *testing.T) {
+	outcome := func(free, money float64) replay.Outcome {
+		return replay.Outcome{Memory: replay.Summary{Days: 100, FreeDays: free}, Money: money}
+	}
+	const limits = "within 2.5 % of days above the memory request and 1 % of CPU usage above its request"
+	for want, of := range map[string][]replay.Outcome{
+		"a wins: the cheapest of those " + limits + ".":                                    {outcome(1, 3), outcome(1, 4)},
+		"b wins: the only one " + limits + ".":                                             {outcome(0.9, 3), outcome(1, 4)},
+		"a and b tie: they are the cheapest of those " + limits + ".":                      {outcome(1, 3), outcome(1, 3)},
+		"a, c and d tie: they are the cheapest of those " + limits + ".":                   {outcome(1, 3), outcome(1, 4), outcome(1, 3), outcome(0.99, 3)},
+		"None is " + limits + ". b does the least harm.":                                   {outcome(0.8, 3), outcome(0.9, 4)},
+		"None is " + limits + ". a and b tie: they do the least harm, for the same money.": {outcome(0.9, 3), outcome(0.9, 3)},
+		"a is " + limits + ".":                                                             {outcome(1, 3)},
+		"a is not " + limits + ".":                                                         {outcome(0.9, 3)},
+	} {
+		r := &Report{Total: of, Tolerance: replay.DefaultTolerance(), Best: replay.Best(of, replay.DefaultTolerance())}
+		for i := range of {
+			r.Recommenders = append(r.Recommenders, Recommender{Name: string(rune('a' + i))})
+		}
+		if got := r.verdict(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestATieIsNoWin(t *testing.T) {
+	r := report(t, 10)
+	for i := range r.Workloads {
+		r.Workloads[i].Outcomes[1] = r.Workloads[i].Outcomes[0]
+		r.Workloads[i].Best = replay.Best(r.Workloads[i].Outcomes, r.Tolerance)
+	}
+	r.Total[1] = r.Total[0]
+	r.Best = replay.Best(r.Total, r.Tolerance)
+	var table, js, page bytes.Buffer
+	for _, err := range []error{WriteTable(&table, r, -1), WriteJSON(&js, r), WriteHTML(&page, r, -1)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := table.String(); strings.Contains(s, "wins") || !strings.Contains(s, "default and balanced tie") ||
+		!strings.Contains(s, "By workload: default 0, balanced 0, tied 2.") || !strings.Contains(s, "default and balanced  ") {
+		t.Errorf("the table says\n%s", s)
+	}
+	if s := page.String(); strings.Contains(s, "wins") || strings.Count(s, `<tr class="best">`) != 2*2+2*2 {
+		t.Error("the page does not say that they tie")
+	}
+	var j jsonReport
+	if err := json.Unmarshal(js.Bytes(), &j); err != nil {
+		t.Fatal(err)
+	}
+	if j.Best != "" || len(j.Tied) != 2 || j.Workloads[0].Best != "" || len(j.Workloads[1].Tied) != 2 {
+		t.Errorf("json says %q, %v", j.Best, j.Tied)
+	}
+}
+
+func TestTheTableHasMoneyWhereThereArePricesAndNoBlanksAtLineEnds(t *testing.T) {
+	r := report(t, 10)
+	for _, prices := range []replay.Prices{{Core: 1, GiB: 2}, {}} {
+		r.Prices = prices
+		var b bytes.Buffer
+		if err := WriteTable(&b, r, 1); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(b.String(), "money a month"); prices.Given() && n != 4 || !prices.Given() && n != 0 {
+			t.Errorf("with prices %v, money stands %d times:\n%s", prices, n, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.HasSuffix(line, " \n") {
+				t.Errorf("blanks at the end of %q", line)
+			}
+		}
+		want := fixed(2)(prices.Money(r.Total[1].CPU.Footprint, 0)) + "\n"
+		if prices.Given() && !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %s of CPU:\n%s", want, b.String())
+		}
+	}
+}
+
+func TestTheWorstComeFirst(t *testing.T) {
+	outcome := func(free, shortfall, money float64) replay.Outcome {
+		return replay.Outcome{Memory: replay.Summary{Days: 10, FreeDays: free}, CPU: replay.Summary{Days: 10, Shortfall: shortfall}, Money: money}
+	}
+	r := &Report{}
+	for _, os := range [][]replay.Outcome{
+		{outcome(1, 0, 1), outcome(1, 0, 2)},
+		{outcome(1, 0, 9), outcome(1, 0, 3)},
+		{outcome(0.9, 0, 1), outcome(1, 0, 1)},
+		{outcome(1, 0, 1), outcome(1, 0.5, 1)},
+		{},
+	} {
+		r.Workloads = append(r.Workloads, Workload{Outcomes: os})
+	}
+	if got := r.Worst(); !slices.Equal(got, []int{3, 2, 1, 0, 4}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// full takes some bytes and then no more.
+type full struct{ left int }
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestNoReportIsCutOffInSilence(t *testing.T) {
+	r := report(t, 10)
+	for name, to := range map[string]func(io.Writer, *Report, int) error{
+		"table": WriteTable, "page": WriteHTML,
+		"json":     func(w io.Writer, r *Report, _ int) error { return WriteJSON(w, r) },
+		"csv":      func(w io.Writer, r *Report, _ int) error { return WriteCSV(w, r) },
+		"timeline": func(w io.Writer, r *Report, _ int) error { return WriteTimeline(w, r) },
+	} {
+		if err := to(&full{left: 100}, r, -1); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

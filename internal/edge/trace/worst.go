@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// Worst returns the places of the workloads, those first for which the choice matters most: where the recommenders
-// differ most in days above the memory request, then in money.
+// Worst returns the places of the workloads, the worst first: by the most harm that any of the recommenders does, as the
+// share of days above the memory request or the share of CPU usage above its request, whichever is more; then by the most
+// money that any of them asks for. It is a place to look at, not a judgement of the best.
 func (r *Report) Worst() []int {
 	type rank struct {
 		at          int
