@@ -31,7 +31,7 @@ requests, and in proportion the limits, that their autoscaler recommends. The we
 renews its own certificates unless it finds some. A pod is never refused because of it.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
-			clients, err := c.Common.connect("admission-controller")
+			clients, err := c.Common.connect(p.log, "admission-controller")
 			if err != nil {
 				return nil, err
 			}
@@ -69,21 +69,32 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		Gates: webhook.Gates{
 			InPlace: c.Gates.On(InPlaceGate), CPUStartupBoost: c.Gates.On(CPUStartupBoost), PerVPAConfig: c.Gates.On(PerVPAConfig),
 		},
-		MaxCPUBoost: c.MaxCPUBoost.MilliValue(),
+		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.dryRun,
 	}, webhook.NewMetrics(p.reg), p.log)
+	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
+	alone, err := c.alone(files)
+	if err != nil {
+		return nil, err
+	}
 	server, err := webhook.NewServer(webhook.Config{
-		Files:  webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert},
+		Files: files, Private: alone,
 		Secret: cluster.Key{Namespace: namespace, Name: webhook.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
-		Register: c.Register, Registration: reg, Linger: 3 * time.Second,
+		Register: c.Register, Registration: reg, TakeBack: c.takesBack(), Linger: c.linger(alone),
 	}, clients.Core, handler, p.log)
 	if err != nil {
 		return nil, err
 	}
+	c.explain(p.log, alone)
 	lease := kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName)
 	return func(ctx context.Context) error {
 		view.ctx = ctx
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
+		if err != nil && alone {
+			p.log.Info("The webhook is not served: its port cannot be had, and nobody would call it", "error", err)
+			<-ctx.Done()
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("listen on --port %d for admission: %w", c.Port, err)
 		}
@@ -91,6 +102,9 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		defer tick.Stop()
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.Run(ctx, l, tick.C) })
+		if alone {
+			return g.Wait()
+		}
 		g.Go(func() error {
 			publishStatus(ctx, p.log, lease, c.StatusInterval, func(ctx context.Context) error {
 				if !world.Synced() {
@@ -102,6 +116,51 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		})
 		return g.Wait()
 	}, nil
+}
+
+// alone reports whether the webhook must leave no trace in the cluster, neither certificates nor a sign of life: in a dry run,
+// and where nobody can call it. That is so when podfit does not register it, nobody has made certificates for it that a
+// registration of theirs could trust, and this process is not in the cluster, behind the service that others may have registered.
+func (c *AdmissionConfig) alone(files webhook.Files) (bool, error) {
+	if c.dryRun {
+		return true, nil
+	}
+	if c.Register || !c.outside() {
+		return false, nil
+	}
+	found, err := files.Exist()
+	return !found, err
+}
+
+// takesBack reports whether the registration goes with the process. In a pod there are other replicas, or there will be; and
+// who refuses pods that cannot be sized wants none of them to pass meanwhile.
+func (c *AdmissionConfig) takesBack() bool {
+	return c.Register && c.ByURL && !c.FailurePolicyFail && !kube.InCluster()
+}
+
+// linger is how long the webhook answers after it was told to end: where it is one of several behind an address, that one
+// takes a moment to hear of it.
+func (c *AdmissionConfig) linger(alone bool) time.Duration {
+	switch {
+	case alone:
+		return 0
+	case c.takesBack():
+		return time.Second // the API server hears at once
+	}
+	return 3 * time.Second
+}
+
+// explain says what the reader of the log might not expect.
+func (c *AdmissionConfig) explain(log *slog.Logger, alone bool) {
+	switch {
+	case alone && !c.dryRun:
+		log.Info("Nobody calls this webhook: it is not registered, there are no certificate files, and this process is outside of the cluster. "+
+			"So it keeps no certificates in the cluster, and does not renew the status lease", "file", c.CertFile)
+	case c.Register && !c.ByURL && !kube.InCluster():
+		log.Warn("The webhook is registered by service, but this process runs on a machine of its own. If no pods of podfit are behind the service, "+
+			"new pods do not get their size", "service", c.Service,
+			"remedy", "give --register-by-url and --webhook-address, or --register-webhook=false, or --dry-run to look only")
+	}
 }
 
 // statusLease is where the admission controller says that it works.

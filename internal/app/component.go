@@ -64,6 +64,7 @@ func (l longRunning) command(s Streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		defer context.AfterFunc(c.Context(), func() { log.Info("Ending: waiting for what is under way", "because", context.Cause(c.Context())) })()
 		return p.run(c.Context(), l.address(), common.Profiling, work)
 	}
 	return c

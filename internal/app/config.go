@@ -26,6 +26,7 @@ type Common struct {
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	Gates             Gates
 	Log               LogConfig
+	dryRun            bool // nothing is changed or stored
 }
 
 // CommonDefaults returns upstream's defaults.

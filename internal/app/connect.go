@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 
 	"golang.org/x/sync/errgroup"
@@ -16,15 +17,27 @@ import (
 var errNotSynced = errors.New("the cluster has not been read yet")
 
 // connect returns clients of the API server. It sends no request.
-func (c *Common) connect(component string) (*kube.Clients, error) {
-	return kube.NewClients(kube.Config{
+func (c *Common) connect(log *slog.Logger, component string) (*kube.Clients, error) {
+	clients, err := kube.NewClients(kube.Config{
 		Kubeconfig: c.Kubeconfig, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: buildVersion(),
+		ReadOnly: c.dryRun,
 	})
+	if err != nil {
+		return nil, err
+	}
+	log.Info("The cluster to work with", "server", clients.Config.Host, "kubeconfig", c.Kubeconfig)
+	if c.dryRun {
+		log.Info("This is a dry run: everything is decided and said, nothing is changed or stored")
+	}
+	return clients, nil
 }
+
+// outside reports whether this process runs outside of the cluster that it works with.
+func (c *Common) outside() bool { return c.Kubeconfig != "" || !kube.InCluster() }
 
 // watched restricts what is watched to the namespaces that are served.
 func (c *Common) watched(o kube.Options) kube.Options {
-	o.Namespace, o.Ignored = c.Namespace, c.IgnoredNamespaces
+	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.dryRun
 	return o
 }
 

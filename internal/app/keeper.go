@@ -205,7 +205,7 @@ func (k *keeper) flush(ctx context.Context, now time.Time, ours []*cluster.Autos
 }
 
 func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.Series, time.Time) bool) {
-	if k.config.Storage == "prometheus" { // as upstream: history comes from there at every start
+	if k.config.Storage == "prometheus" || k.config.dryRun { // as upstream: from there history comes at every start
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.CheckpointsTimeout)
@@ -345,7 +345,7 @@ func (k *keeper) forget(refs []usage.Ref) {
 // collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
 // whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
 func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
-	if now.Sub(k.collected) < k.config.CheckpointsGC {
+	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.dryRun {
 		return
 	}
 	k.collected = now

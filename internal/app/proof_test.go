@@ -226,7 +226,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		"of no name":       {[]string{"--use-external-metrics"}, nil},
 	} {
 		c := recommenderGiven(t, append(tt.flags, "--kubeconfig="+path)...)
-		clients, err := c.connect("test")
+		clients, err := c.connect(slog.New(slog.DiscardHandler), "test")
 		if err != nil {
 			t.Fatal(err)
 		}

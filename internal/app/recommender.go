@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,9 @@ type recommender struct {
 	prunedAt time.Time
 	outage   error // why the Metrics API could not be read in the last pass
 	rejected []uint64
+
+	mu    sync.Mutex                      // guards would, while several writers work
+	would map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
 }
 
 func newRecommenderCommand(s Streams) *cobra.Command {
@@ -150,6 +154,9 @@ func ended(ctx context.Context, err error) error {
 
 // end stores what the last pass did not.
 func (r *recommender) end(ctx context.Context) {
+	if !r.config.dryRun {
+		r.log.Info("Ending: storing what was learnt since the last time")
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	r.keeper.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
@@ -164,6 +171,7 @@ func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storag
 		keeper:  newKeeper(c, book, k, m, log),
 		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected: make([]uint64, len(usage.Rejections())),
+		would:    map[usage.Ref]cluster.Resources{},
 	}
 }
 

@@ -97,7 +97,7 @@ func (r *round) leave(d *plan.Decision) {
 	}
 	r.log.Info("Left a pod as it is", "do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(),
 		"reason", d.Reason.String(), "wanted", d.Wanted.String())
-	if !hindrances[d.Reason.Why] || r.held[d.Autoscaler.Key] == d.Reason.Why || r.config.DryRun {
+	if !hindrances[d.Reason.Why] || r.held[d.Autoscaler.Key] == d.Reason.Why {
 		return
 	}
 	r.held[d.Autoscaler.Key] = d.Reason.Why
@@ -122,7 +122,7 @@ func (r *round) execute(ctx context.Context, ds []plan.Decision) {
 			continue
 		}
 		if r.config.DryRun {
-			r.logger(&d).Info("Would change a pod")
+			r.pretend(&d)
 			continue
 		}
 		if !r.afford(ctx, &d) {
@@ -138,6 +138,20 @@ func (r *round) execute(ctx context.Context, ds []plan.Decision) {
 		})
 	}
 	_, _ = g.Wait(), unboost.Wait() // what went wrong was counted and logged where it happened
+}
+
+// An intent is what a dry run would do with a pod, and why.
+type intent struct {
+	do  plan.Act
+	why plan.Why
+}
+
+// pretend says what would be done with a pod, once: while it would be the same, there is nothing new to say.
+func (r *round) pretend(d *plan.Decision) {
+	if now := (intent{d.Do, d.Reason.Why}); r.would[d.Pod.UID] != now {
+		r.would[d.Pod.UID] = now
+		r.logger(d).Info("Would change a pod")
+	}
 }
 
 func (r *round) logger(d *plan.Decision) *slog.Logger {
@@ -288,6 +302,7 @@ func (r *round) finish() {
 	}
 	withEvicted.publish(true)
 	withResized.publish(false)
+	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.guarded, func(uid string, _ bool) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ plan.Why) bool { _, governed := r.size[key]; return !governed })
 }

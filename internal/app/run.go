@@ -47,8 +47,13 @@ func (c *runConfig) Validate() error {
 		c.Recommender.validateOwn(), c.Updater.validateOwn(), c.Admission.validateOwn())
 }
 
-// share gives the three jobs what was said once.
+// share gives the three jobs what was said once. In a dry run none takes a lease from those who work, and the updater does
+// not wait for a sign of life of the webhook: this process would be it.
 func (c *runConfig) share() {
+	c.dryRun = c.Updater.DryRun
+	if c.dryRun {
+		c.Election.Enabled, c.Updater.UseStatus, c.Admission.Register = false, false, false
+	}
 	for _, common := range []*Common{&c.Recommender.Common, &c.Updater.Common, &c.Admission.Common} {
 		*common = c.Common
 	}
@@ -62,11 +67,14 @@ func newRunCommand(s Streams) *cobra.Command {
 	return longRunning{
 		use: "run", short: "Do all three jobs in one process",
 		long: `Runs recommender, updater and admission controller in one process that watches the cluster once. It takes every flag of
-the three. With --leader-elect several replicas can run: all of them serve admission, the leader recommends and updates.`,
+the three. With --leader-elect several replicas can run: all of them serve admission, the leader recommends and updates.
+
+With --dry-run it says what it would do and changes nothing in the cluster: it only reads. That is how to look from your own
+machine. To size new pods from there, the API server must reach this process: --register-by-url --webhook-address=ADDRESS.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
 			c.share()
-			clients, err := c.Common.connect("run")
+			clients, err := c.Common.connect(p.log, "run")
 			if err != nil {
 				return nil, err
 			}

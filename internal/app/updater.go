@@ -27,7 +27,8 @@ as the update mode says. It keeps to disruption budgets, replica minima and rate
 admission controller is not known to work. With --dry-run it only says what it would do.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
-			clients, err := c.Common.connect("updater")
+			c.settle()
+			clients, err := c.Common.connect(p.log, "updater")
 			if err != nil {
 				return nil, err
 			}
@@ -88,6 +89,15 @@ type teller interface {
 	Autoscaler(a *cluster.Autoscaler, reason, message string)
 }
 
+// silence tells nobody anything.
+type silence struct{}
+
+func (silence) Evicted(*cluster.Pod, *cluster.Autoscaler)      {}
+func (silence) Resized(*cluster.Pod)                           {}
+func (silence) ResizeSkipped(*cluster.Pod)                     {}
+func (silence) Pod(*cluster.Pod, string, string)               {}
+func (silence) Autoscaler(*cluster.Autoscaler, string, string) {}
+
 // signOfLife says whether the admission controller works.
 type signOfLife interface {
 	IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error)
@@ -107,6 +117,7 @@ type updater struct {
 	metrics *updaterMetrics
 	health  *Health
 	log     *slog.Logger
+	would   map[string]intent        // what a dry run would have done last with each pod, by UID
 	paused  bool                     // the last pass was left out because the admission controller does not work
 	left    map[string]plan.Why      // why each pod that should change was left in the last pass, by UID
 	held    map[cluster.Key]plan.Why // what each autoscaler was last told about pods that are left
@@ -119,10 +130,13 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 	if c.RateLimit > 0 {
 		limit, burst = rate.Limit(c.RateLimit), c.RateBurst
 	}
+	if c.DryRun {
+		tell = silence{}
+	}
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{}, orphans: map[string]bool{},
+		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{}, orphans: map[string]bool{},
 	}
 }
 
@@ -171,9 +185,6 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 // tellOrphans tells pods without an owner, once, that no autoscaler can size them: where there are autoscalers, somebody
 // may wait for it.
 func (u *updater) tellOrphans(pods []*cluster.Pod, served []*cluster.Autoscaler) {
-	if u.config.DryRun {
-		return
-	}
 	autoscaled := make(map[string]bool, len(served))
 	for _, a := range served {
 		autoscaled[a.Namespace] = true

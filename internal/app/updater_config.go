@@ -68,12 +68,18 @@ func (c *UpdaterConfig) own(fs *pflag.FlagSet) {
 	fs.StringVar(&c.StatusNamespace, "admission-controller-status-lease-namespace", c.StatusNamespace, "Namespace of that lease. Empty means the NAMESPACE variable, else kube-system.")
 	fs.DurationVar(&c.StatusTimeout, "admission-controller-status-lease-timeout", c.StatusTimeout, "How old that lease may be.")
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "How many pods lose their CPU startup boost at a time.")
-	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "Decide and log, but change no pod.")
+	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "Decide and log what would be done, and change nothing in the cluster.")
 }
 
 // Validate says what is wrong with the configuration, naming the flag and the remedy.
 func (c *UpdaterConfig) Validate() error {
 	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.validateOwn())
+}
+
+// settle draws the consequences of a dry run: no lease is taken from those who work.
+func (c *UpdaterConfig) settle() {
+	c.dryRun = c.DryRun
+	c.Election.Enabled = c.Election.Enabled && !c.DryRun
 }
 
 func (c *UpdaterConfig) validateOwn() error {

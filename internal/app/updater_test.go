@@ -4,6 +4,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type yard struct {
 	resizeErr   error
 	evictErr    error
 	admits      bool // the webhook sizes replacements
+	log         *slog.Logger
 
 	mu     sync.Mutex
 	did    []string
@@ -121,7 +123,7 @@ func (y *yard) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 
 // newYard returns a Deployment of three pods that ask for too little, in a mode.
 func newYard(mode cluster.Mode) *yard {
-	y := &yard{config: UpdaterDefaults(), admits: true}
+	y := &yard{config: UpdaterDefaults(), admits: true, log: slog.New(slog.DiscardHandler)}
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	top := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for i := range 3 {
@@ -146,7 +148,7 @@ func (y *yard) run(t *testing.T, d time.Duration) *updater {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d-time.Second)
 	defer cancel()
-	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), y.log)
 	every(ctx, y.config.Interval, u.pass)
 	return u
 }
@@ -216,12 +218,39 @@ func TestNothingIsDoneWhileTheAdmissionControllerIsAway(t *testing.T) {
 }
 
 func TestADryRunChangesNothing(t *testing.T) {
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newYard(mode)
+			y.config.DryRun = true
+			y.config.Gates = Gates{InPlaceGate: true}
+			orphan := *y.pods[0]
+			orphan.Name, orphan.UID, orphan.Controller, orphan.Top = "orphan", "orphan", cluster.Workload{}, cluster.Workload{}
+			y.pods = append(y.pods, &orphan)
+			y.run(t, 10*time.Minute)
+			if len(y.did)+len(y.told) > 0 {
+				t.Errorf("%v: did %v, told %v", mode, y.did, y.told)
+			}
+		})
+	}
+}
+
+func TestADryRunSaysOnceWhatItWouldDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
 		y := newYard(cluster.Recreate)
 		y.config.DryRun = true
+		y.log = slog.New(slog.NewTextHandler(&text, nil))
 		y.run(t, 10*time.Minute)
-		if len(y.did)+len(y.told) > 0 {
-			t.Errorf("did %v, told %v", y.did, y.told)
+		if n := strings.Count(text.String(), "Would change a pod"); n != 1 { // at a time one of three may be evicted
+			t.Errorf("said %d times:\n%s", n, text.String())
+		}
+		text.Reset()
+		for _, a := range y.autoscalers {
+			a.Mode = cluster.InPlaceOrRecreate
+		}
+		y.run(t, 10*time.Minute)
+		if n := strings.Count(text.String(), "do=resize"); n < 1 || n > len(y.pods) {
+			t.Errorf("when it would resize them, that is said %d times:\n%s", n, text.String())
 		}
 	})
 }

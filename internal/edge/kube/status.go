@@ -46,7 +46,7 @@ type patchOp struct {
 // reports whether it wrote. Conditions of which nothing is said stay as they are, whoever set them.
 //
 // What is written is based on what was last seen: if somebody has changed the object since, nothing is written, and the
-// error is ErrConflict.
+// error is ErrConflict. In a dry run nothing is sent: the world goes on as if it had been, until the object changes.
 func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
 	w.mu.Lock()
 	e, ok := w.autoscalers.get(a.Key)
@@ -57,6 +57,10 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	status := nextStatus(&e.status, a.Generation, advice, now, say)
 	if equality.Semantic.DeepEqual(e.status, status) {
 		return false, nil
+	}
+	if w.o.DryRun {
+		w.wrote(e, e.saying(&status))
+		return true, nil
 	}
 	patch, err := json.Marshal([]patchOp{
 		{"replace", "/metadata/resourceVersion", e.version},
@@ -75,6 +79,15 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	after.ours = true
 	w.wrote(e, after)
 	return true, nil
+}
+
+// saying returns the entry as it is with another status.
+func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autoscalerEntry {
+	said := ParseAutoscaler(&v1.VerticalPodAutoscaler{Status: *status})
+	a, next := *e.Autoscaler, *e
+	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
+	next.Autoscaler, next.status = &a, *status
+	return &next
 }
 
 // wrote puts the answer to a write in the place of what was known before, so that the next write need not wait for the

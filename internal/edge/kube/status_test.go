@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -176,4 +178,33 @@ func TestAStatusIsNotWrittenTwiceWhenTheServerIsAway(t *testing.T) {
 		wrote, err := w.WriteStatus(t.Context(), a, someAdvice, time.Now(), provided)
 		return wrote && err == nil
 	})
+}
+
+func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyShop()
+	w := startWorld(t, f, Options{DryRun: true})
+	a := w.Autoscaler(webKey)
+	wrong := Condition{Type: v1alpha1.ConditionSizingProfileUsable, Status: False, Message: "SizingProfile x is missing"}
+	for i, want := range []bool{true, false} {
+		if wrote, err := w.WriteStatus(t.Context(), a, someAdvice, at(t, "2026-03-01T12:00:00Z"), provided, wrong); wrote != want || err != nil {
+			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, want, err)
+		}
+	}
+	for name, got := range map[string]*cluster.Autoscaler{"by name": w.Autoscaler(webKey), "by target": w.AutoscalersOf(a.Target)[0]} {
+		if diff := cmp.Diff(someAdvice, got.Advice); diff != "" {
+			t.Errorf("%s, recommendations (-want +got):\n%s", name, diff)
+		}
+		if got.ProfileProblem != wrong.Message || !got.Remarked || got.Target != a.Target || got.Generation != 4 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if len(a.Advice) != 0 {
+		t.Error("what was handed out before has changed")
+	}
+	for _, r := range f.seen() {
+		if !strings.HasPrefix(r, "GET ") {
+			t.Errorf("sent: %s", r)
+		}
+	}
 }

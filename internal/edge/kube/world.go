@@ -34,6 +34,7 @@ type Options struct {
 	Nodes     bool
 	Limits    bool // limit ranges
 	Evictions bool // the kubelet's events about evicted pods
+	DryRun    bool // statuses are not sent
 	Log       *slog.Logger
 }
 

@@ -65,5 +65,9 @@ func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissio
 	status := apierrors.NewInvalid(schema.GroupKind{Group: request.Resource.Group, Kind: kind}, request.Name, errs).ErrStatus
 	response.Allowed = false
 	response.Result = &status
-	h.log.Info("Refused an autoscaler", "namespace", request.Namespace, "name", request.Name, "reason", status.Message)
+	did := "Refused an autoscaler"
+	if h.options.DryRun {
+		did = "Would refuse an autoscaler"
+	}
+	h.log.Info(did, "namespace", request.Namespace, "name", request.Name, "reason", status.Message)
 }

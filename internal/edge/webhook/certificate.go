@@ -79,6 +79,11 @@ func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certifi
 		c.signer, c.next = c.next, authority{}
 	}
 	if !c.serves(now, names[0]) {
+		// Who shares the certificates and is called by another name would replace ours with theirs in turn. So what is good but
+		// for the name goes on to be good for its own; what has come to its time is for the names of those who are there.
+		if c.fresh(now) {
+			names = append(slices.Clone(names), others(c.leaf.Leaf, names)...)
+		}
 		leaf, err := c.signer.sign(now, names)
 		if err != nil {
 			return before, false, err
@@ -96,13 +101,26 @@ func (a authority) valid(now time.Time) bool {
 
 // serves reports whether what is served will do: signed by the signer, for the name, with enough time left.
 func (c chain) serves(now time.Time, name string) bool {
+	return c.fresh(now) && c.leaf.Leaf.VerifyHostname(name) == nil
+}
+
+// fresh reports whether what is served is signed by the signer and has enough time left.
+func (c chain) fresh(now time.Time) bool {
 	if c.leaf == nil {
 		return false
 	}
 	x := c.leaf.Leaf
 	left := min(leafRenew, x.NotAfter.Sub(x.NotBefore)/3)
-	return x.VerifyHostname(name) == nil && x.CheckSignatureFrom(c.signer.cert) == nil &&
-		!now.Before(x.NotBefore) && x.NotAfter.Sub(now) >= left
+	return x.CheckSignatureFrom(c.signer.cert) == nil && !now.Before(x.NotBefore) && x.NotAfter.Sub(now) >= left
+}
+
+// others returns the names of a certificate that are not among those given.
+func others(x *x509.Certificate, names []string) []string {
+	has := slices.Clone(x.DNSNames)
+	for _, ip := range x.IPAddresses {
+		has = append(has, ip.String())
+	}
+	return slices.DeleteFunc(has, func(n string) bool { return slices.Contains(names, n) })
 }
 
 // bundle returns what the API server is to trust, as PEM: the signer first.

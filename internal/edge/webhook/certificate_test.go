@@ -40,7 +40,7 @@ func verifies(id identity, bundle []byte, name string, now time.Time) error {
 }
 
 func keeperOf(secrets corev1client.SecretInterface) *keeper {
-	return &keeper{client: secrets, secret: SecretName, names: []string{service, "vpa-webhook"}, log: silent}
+	return &keeper{client: secrets, secret: SecretName, names: []string{service, "vpa-webhook"}, keep: true, log: silent}
 }
 
 // A replica looks at the Secret, tells the API server what to trust, and then serves.
@@ -239,6 +239,52 @@ func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
 	moved, changed, err := c.renewed(start, []string{"new.example.com"}, nil)
 	if err != nil || !changed || !moved.signer.cert.Equal(c.signer.cert) || moved.leaf.Leaf.VerifyHostname("new.example.com") != nil {
 		t.Errorf("not renewed for the new name: %v", err)
+	}
+}
+
+// Two webhooks by different names that share the Secret, such as one in the cluster and one that somebody has started on a
+// machine of their own, do not take the certificate from each other in turn.
+func TestACertificateIsGoodForAllWhoShareIt(t *testing.T) {
+	v := &vault{}
+	one, two := &replica{keeper: keeperOf(v)}, &replica{keeper: keeperOf(v)}
+	two.names = []string{"10.0.0.1"}
+	writes := func(now time.Time, rs ...*replica) (n int) {
+		for range 5 {
+			for _, r := range rs {
+				before := v.held
+				r.pass(t, now, func([]byte) {})
+				if v.held != before {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := writes(start, one, two); n != 2 {
+		t.Errorf("the certificate was made %d times, for two names", n)
+	}
+	for _, r := range []*replica{one, two} {
+		for _, name := range []string{service, "vpa-webhook", "10.0.0.1"} {
+			if err := verifies(r.serves, one.trusted, name, start); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	later := start.Add(leafLife - leafRenew + time.Hour)
+	if n := writes(later, one); n != 1 {
+		t.Errorf("at its time the certificate was renewed %d times", n)
+	}
+	if err := verifies(one.serves, one.trusted, "10.0.0.1", later); err == nil {
+		t.Error("a name that nobody has any more is in it")
+	}
+	if err := verifies(two.serves, one.trusted, "10.0.0.1", later); err != nil {
+		t.Errorf("what is still served elsewhere is not good any more: %v", err)
+	}
+	if n := writes(later, one, two); n != 1 {
+		t.Errorf("the one who is there again had it made %d times", n)
+	}
+	if err := verifies(two.serves, one.trusted, service, later); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,8 +23,8 @@ type Files struct {
 	Reload        bool // read them again when they change
 }
 
-// exist reports whether there are certificate files. One of the two alone is a mistake worth stopping for.
-func (f Files) exist() (bool, error) {
+// Exist reports whether there are certificate files. One of the two alone is a mistake worth stopping for.
+func (f Files) Exist() (bool, error) {
 	_, certErr := os.Stat(f.Cert)
 	_, keyErr := os.Stat(f.Key)
 	switch {

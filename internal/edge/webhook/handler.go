@@ -41,6 +41,7 @@ type world interface {
 type Options struct {
 	Gates       Gates
 	MaxCPUBoost int64 // millicores a startup boost may come to; 0: no bound
+	DryRun      bool  // every object passes unchanged; what would have been done is logged
 }
 
 // Handler answers AdmissionReviews: a patch for a new pod, a verdict for an autoscaler. It answers on any path.
@@ -146,14 +147,26 @@ func (h *Handler) review(body []byte) (response *admissionv1.AdmissionResponse, 
 	response.UID = request.UID
 	switch r := request.Resource; {
 	case r.Group == "" && r.Resource == "pods":
-		result = h.pod(request, response)
+		result = h.withheld(response, h.pod(request, response))
 		return response, result, aboutPod
 	case r.Group == v1.GroupName && r.Resource == v1.ResourceAutoscalers:
-		result = h.autoscaler(request, response)
+		result = h.withheld(response, h.autoscaler(request, response))
 		return response, result, aboutAutoscaler
 	}
 	h.log.Warn("An admission review is about a resource that podfit does not serve", "resource", request.Resource.String())
 	return response, result, about
+}
+
+// withheld makes of an answer what a dry run answers: that the object may pass as it is.
+func (h *Handler) withheld(response *admissionv1.AdmissionResponse, result string) string {
+	if !h.options.DryRun {
+		return result
+	}
+	*response = admissionv1.AdmissionResponse{UID: response.UID, Allowed: true}
+	if result == resultApplied {
+		return resultSkipped
+	}
+	return result
 }
 
 // patchWith puts a JSON patch into an answer.

@@ -64,6 +64,32 @@ func TestAReviewIsBounded(t *testing.T) {
 	}
 }
 
+func TestInADryRunEverythingPassesAsItIsAndTheLogSaysWhatWouldHaveBeenDone(t *testing.T) {
+	var j journal
+	reg := prometheus.NewRegistry()
+	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
+	h := NewHandler(remember(a), Options{DryRun: true}, NewMetrics(reg), j.logger())
+	for name, response := range map[string]*admissionv1.AdmissionResponse{
+		"pod":             ask(t, h, creation(cart("", `"containers":[{"name":"app"}]`))),
+		"without policy":  verdict(t, h, vpa(target), ""),
+		"deprecated mode": verdict(t, h, vpa(target+`,"updatePolicy":{"updateMode":"Auto"}`), ""),
+		"wrong":           verdict(t, h, vpa(`"updatePolicy":{}`), ""),
+		"unreadable":      verdict(t, h, vpa(`"targetRef":7`), ""),
+	} {
+		if !response.Allowed || response.Patch != nil || response.PatchType != nil || response.Result != nil || response.Warnings != nil {
+			t.Errorf("%s: answer %+v", name, response)
+		}
+	}
+	for _, line := range []string{"Would size a new pod", "shop/cart", `\"100m\"`, "Would refuse an autoscaler", "updateMode is required"} {
+		if !j.has(line) {
+			t.Errorf("not logged: %s in\n%s", line, j.String())
+		}
+	}
+	if n := testutil.ToFloat64(h.metrics.applied); n != 0 {
+		t.Errorf("%v pods are counted as changed", n)
+	}
+}
+
 // deaf is a connection that breaks before the answer.
 type deaf struct{ http.ResponseWriter }
 

@@ -30,6 +30,7 @@ type keeper struct {
 	client corev1client.SecretInterface
 	secret string
 	names  []string // of the webhook; the first is the one the API server calls
+	keep   bool     // write the Secret; else what is made stays in memory
 	log    *slog.Logger
 
 	last chain // as last read or written: it heals a Secret that is deleted or spoiled
@@ -37,6 +38,9 @@ type keeper struct {
 
 // refresh returns what to serve with now. It writes the Secret when something in it is due.
 func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.Certificate) bool) (identity, error) {
+	if !k.keep {
+		return k.borrow(ctx, now)
+	}
 	for range 5 {
 		secret, err := k.client.Get(ctx, k.secret, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -63,6 +67,24 @@ func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.
 		return identity{leaf: next.leaf, bundle: next.bundle()}, nil
 	}
 	return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: others keep changing it", k.secret)
+}
+
+// borrow returns what to serve with for somebody who must not write: what is in the Secret where that is for us, and a
+// certificate that nobody but this process has where it is not.
+func (k *keeper) borrow(ctx context.Context, now time.Time) (identity, error) {
+	if k.last.fresh(now) {
+		return identity{leaf: k.last.leaf, bundle: k.last.bundle()}, nil
+	}
+	var c chain
+	if secret, err := k.client.Get(ctx, k.secret, metav1.GetOptions{}); err == nil {
+		c, _ = readChain(secret.Data)
+	}
+	next, _, err := c.renewed(now, k.names, func(*x509.Certificate) bool { return false })
+	if err != nil {
+		return identity{}, err
+	}
+	k.last = next
+	return identity{leaf: next.leaf, bundle: next.bundle()}, nil
 }
 
 // current returns the chain in the Secret, or the one in memory when the Secret cannot sign.

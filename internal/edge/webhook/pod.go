@@ -39,7 +39,11 @@ func (h *Handler) pod(request *admissionv1.AdmissionRequest, response *admission
 		return resultError
 	}
 	patchWith(response, patch)
-	h.log.Debug("Sized a new pod", "pod", podName(&p), "autoscaler", a.Key.String())
+	if h.options.DryRun {
+		h.log.Info("Would size a new pod", "pod", podName(&p), "autoscaler", a.Key.String(), "patch", string(patch))
+	} else {
+		h.log.Debug("Sized a new pod", "pod", podName(&p), "autoscaler", a.Key.String())
+	}
 	return resultApplied
 }
 

@@ -57,14 +57,14 @@ func URL(address, port string) string {
 	return address + ":" + port
 }
 
-// A registrar keeps the webhook registered. It never removes the registration: many replicas may assert the same one at
-// the same time, and what an administrator adds to it stays.
+// A registrar keeps the webhook registered. It never removes the registration to make it anew: many replicas may assert the
+// same one at the same time, and what an administrator adds to it stays.
 type registrar struct {
 	client typedv1.MutatingWebhookConfigurationInterface
 	want   Registration
+	made   types.UID // of the configuration that this process has created last, if any
 }
 
-// newRegistrar returns a registrar.
 // newRegistrar returns a registrar.
 func newRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Registration) *registrar {
 	return &registrar{client: client, want: want}
@@ -77,6 +77,7 @@ const (
 	unchanged change = iota
 	created
 	patched
+	withdrawn
 )
 
 // assert makes the registration what it should be, trusting a bundle of CAs, and says what it had to do.
@@ -105,11 +106,39 @@ func (r *registrar) assert(ctx context.Context, bundle []byte) (change, error) {
 
 func (r *registrar) create(ctx context.Context, bundle []byte) (change, error) {
 	want := r.merge(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}, bundle)
-	_, err := r.client.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	live, err := r.client.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	if err != nil { // AlreadyExists: another replica was faster; the next assertion compares with what it made
 		return unchanged, fmt.Errorf("create webhook configuration %s: %w", configurationName, err)
 	}
+	r.made = live.UID
 	return created, nil
+}
+
+// withdraw deletes the configuration if it is the one that this process has created, and still is of this webhook alone.
+func (r *registrar) withdraw(ctx context.Context) (change, error) {
+	live, err := r.client.Get(ctx, configurationName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return withdrawn, nil
+	}
+	if err != nil {
+		return unchanged, fmt.Errorf("read webhook configuration %s: %w", configurationName, err)
+	}
+	if r.made == "" || live.UID != r.made || len(live.Webhooks) != 1 || live.Webhooks[0].Name != webhookName {
+		return unchanged, nil
+	}
+	if url := live.Webhooks[0].ClientConfig.URL; url == nil || *url != r.want.URL {
+		return unchanged, nil
+	}
+	err = r.client.Delete(ctx, configurationName, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
+	})
+	switch {
+	case err == nil:
+		return withdrawn, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is somebody else's now
+		return unchanged, nil
+	}
+	return unchanged, fmt.Errorf("delete webhook configuration %s: %w", configurationName, err)
 }
 
 // mergePatch writes what an assertion changes. It carries the version it was computed from, so that it fails

@@ -10,8 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -198,6 +202,71 @@ func TestTheRegistrationIsNeverDeleted(t *testing.T) { // W-18
 	if slices.ContainsFunc(verbs(client), func(v string) bool { return v == "delete" || v == "update" }) {
 		t.Errorf("verbs %v", verbs(client))
 	}
+}
+
+// What this process has registered by URL goes with it, unless somebody else has made it theirs.
+func TestARegistrationIsTakenBackOnlyWhileItIsOurs(t *testing.T) {
+	byURL := Registration{URL: "https://10.0.0.1:8443", Timeout: 10}
+	for name, c := range map[string]struct {
+		want   Registration
+		change func(*admissionregistrationv1.MutatingWebhookConfiguration)
+		gone   bool
+	}{
+		"as it was made": {want: byURL, gone: true},
+		"labelled":       {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Labels = map[string]string{"a": "b"} }, gone: true},
+		"by service":     {want: usual},
+		"made anew":      {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.UID = "another" }},
+		"by another's URL": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.URL = new("https://x")
+		}},
+		"of two webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			c.Webhooks = append(c.Webhooks, c.Webhooks[0])
+		}},
+		"of nobody's known": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := numbered()
+			configurations := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+			r := newRegistrar(configurations, c.want)
+			if did, err := r.assert(t.Context(), []byte("CA")); did != created || err != nil {
+				t.Fatalf("it did %v, %v", did, err)
+			}
+			if c.change != nil {
+				live := registered(t, client)
+				c.change(live)
+				if _, err := configurations.Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			did, err := r.withdraw(t.Context())
+			if err != nil || (did == withdrawn) != c.gone {
+				t.Errorf("it did %v, %v", did, err)
+			}
+			if _, err := configurations.Get(t.Context(), configurationName, metav1.GetOptions{}); apierrors.IsNotFound(err) != c.gone {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+	client := fake.NewClientset(upstreams()) // taken over, not made
+	r := newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), byURL)
+	if _, err := r.assert(t.Context(), []byte("CA")); err != nil {
+		t.Fatal(err)
+	}
+	if did, err := r.withdraw(t.Context()); did != unchanged || err != nil {
+		t.Errorf("of one that was there before: %v, %v", did, err)
+	}
+}
+
+// numbered returns a client whose API server gives what is created a UID.
+func numbered() *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if m, err := meta.Accessor(a.(clienttesting.CreateAction).GetObject()); err == nil {
+			m.SetUID("1")
+		}
+		return false, nil, nil
+	})
+	return client
 }
 
 func verbs(client *fake.Clientset) (out []string) {

@@ -41,6 +41,8 @@ type Config struct {
 	Register      bool          // keep the webhook registered
 	Registration  Registration  // also says by which name the API server calls
 	Linger        time.Duration // how long to go on serving when told to stop, until nobody asks any more
+	Private       bool          // write no Secret: nobody calls, or nothing may be changed
+	TakeBack      bool          // at the end, take a registration by URL back that this process has made
 }
 
 // A Server serves admission over TLS, keeps its certificates fresh and keeps itself registered.
@@ -73,15 +75,17 @@ func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logg
 		return nil, err
 	}
 	s.tls.GetCertificate = s.certificate
-	found, err := c.Files.exist()
+	found, err := c.Files.Exist()
 	if err != nil {
 		return nil, err
 	}
 	if found {
 		s.files = &fileSource{files: c.Files, ca: c.Register, log: log}
 	} else {
-		log.Info("There are no certificate files; the webhook makes its own certificates", "file", c.Files.Cert, "secret", c.Secret.String())
-		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, log: log}
+		if !c.Private {
+			log.Info("There are no certificate files; the webhook makes its own certificates", "file", c.Files.Cert, "secret", c.Secret.String())
+		}
+		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, keep: !c.Private, log: log}
 	}
 	if c.Register {
 		s.registrar = newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
@@ -136,12 +140,17 @@ func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time)
 	address := reachable(l.Addr())
 	s.address.Store(&address)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.serve(ctx, l) })
+	kept := make(chan struct{})
+	g.Go(func() error { return s.serve(ctx, l, kept) })
 	changed := make(chan struct{}, 1)
 	if s.files != nil && s.files.files.Reload {
 		g.Go(func() error { return s.files.files.watch(ctx, changed) })
 	}
-	g.Go(func() error { s.keep(ctx, tick, changed); return nil })
+	g.Go(func() error {
+		defer close(kept)
+		s.keep(ctx, tick, changed)
+		return nil
+	})
 	return g.Wait()
 }
 
@@ -160,7 +169,8 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-func (s *Server) serve(ctx context.Context, l net.Listener) error {
+// serve answers until ctx ends, and then for a while; when nobody keeps the registration any more it may be taken back.
+func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}) error {
 	server := &http.Server{
 		Handler:           s.handler,
 		TLSConfig:         s.tls,
@@ -179,7 +189,12 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("serve admission: %w", err)
 	case <-ctx.Done():
 	}
+	<-kept
+	s.takeBack(context.WithoutCancel(ctx))
 	// The API server may send reviews until it has heard that this replica is leaving.
+	if s.config.Linger > 0 {
+		s.log.Info("Ending: answering admission until the API server knows", "for", s.config.Linger.String())
+	}
 	linger := time.NewTimer(s.config.Linger)
 	defer linger.Stop()
 	select {
@@ -194,6 +209,28 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	}
 	return nil
 }
+
+// takeBack takes the registration back, if that is wanted and it is this process' own. A registration by URL that nobody
+// serves any more makes new pods wait in vain.
+func (s *Server) takeBack(ctx context.Context) {
+	if !s.config.TakeBack || s.registrar == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	switch did, err := s.registrar.withdraw(ctx); {
+	case err != nil:
+		s.log.Warn("Cannot take back the registration of the webhook; new pods wait for it in vain", "error", err, "remedy", withdrawal)
+	case did == withdrawn:
+		s.log.Info("Took back the registration of the webhook; new pods get their size no more", "configuration", configurationName)
+	default:
+		s.log.Info("The registration of the webhook is not this process' alone, so it stays; if nobody serves it, take it back",
+			"configuration", configurationName, "remedy", withdrawal)
+	}
+	s.registered.Store(nil)
+}
+
+const withdrawal = "kubectl delete mutatingwebhookconfiguration " + configurationName
 
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if id := s.serving.Load(); id != nil {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -38,7 +40,13 @@ type running struct {
 
 func run(t *testing.T, c Config) *running {
 	t.Helper()
-	r := &running{client: fake.NewClientset(), log: &journal{}, tick: make(chan time.Time)}
+	return runAfter(t, c, func(*running) {})
+}
+
+// runAfter is run, with something to be done before.
+func runAfter(t *testing.T, c Config, before func(*running)) *running {
+	t.Helper()
+	r := &running{client: numbered(), log: &journal{}, tick: make(chan time.Time)}
 	r.clock.Store(time.Now().Unix())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,6 +60,7 @@ func run(t *testing.T, c Config) *running {
 		t.Fatal(err)
 	}
 	r.now = func() time.Time { return time.Unix(r.clock.Load(), 0) }
+	before(r)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx, l, r.tick) }()
@@ -354,6 +363,71 @@ func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
 	for range 50 { // a server that did not linger would be gone after the first few
 		if err := r.Check(t.Context()); err != nil {
 			t.Fatalf("a review is not answered any more: %v", err)
+		}
+	}
+}
+
+func TestWhoIsPrivateWritesNothing(t *testing.T) {
+	for name, before := range map[string]func(*running){
+		"nothing there":  func(*running) {},
+		"may not read":   func(r *running) { r.client.PrependReactor("get", "secrets", refuse) },
+		"others' Secret": func(r *running) { mustCreate(t, r.client, made(t, "theirs.example.com")) },
+		"own Secret":     func(r *running) { mustCreate(t, r.client, made(t, service)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := runAfter(t, Config{Private: true, Registration: usual}, before)
+			eventually(t, "it answers", func() bool { return r.Check(t.Context()) == nil })
+			first := *r.serving.Load()
+			for range 100 {
+				r.later(24 * time.Hour)
+			}
+			if err := r.Check(t.Context()); err != nil {
+				t.Errorf("a hundred days later: %v", err)
+			}
+			if err := verifies(*r.serving.Load(), r.serving.Load().bundle, service, r.now()); err != nil {
+				t.Error(err)
+			}
+			for _, v := range verbs(r.client) {
+				if v != "get" && !(v == "create" && strings.HasSuffix(name, "Secret")) {
+					t.Errorf("it did %s", v)
+				}
+			}
+			if strings.HasSuffix(name, "Secret") {
+				kept, err := r.client.CoreV1().Secrets("kube-system").Get(t.Context(), SecretName, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := verifies(first, kept.Data[entryCA], service, time.Now()); err != nil {
+					t.Errorf("who trusts the Secret does not trust what is served: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func refuse(clienttesting.Action) (bool, runtime.Object, error) {
+	return true, nil, errors.New("forbidden")
+}
+
+func mustCreate(t *testing.T, client *fake.Clientset, entries map[string][]byte) {
+	t.Helper()
+	_, err := client.CoreV1().Secrets("kube-system").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: SecretName}, Data: entries}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestARegistrationByURLEndsWithTheProcess(t *testing.T) {
+	for takeBack, want := range map[bool]string{true: "Took back the registration", false: ""} {
+		r := run(t, Config{Register: true, Registration: Registration{URL: "self", Timeout: 10}, TakeBack: takeBack})
+		eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		_, err := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.WithoutCancel(t.Context()), configurationName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) != takeBack || !r.log.has(want) {
+			t.Errorf("take back %t: %v\n%s", takeBack, err, r.log)
 		}
 	}
 }
