@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // filler fills objects at random, with what JSON can carry there and back.
@@ -104,7 +105,7 @@ func TestTypesSayTheSame(t *testing.T) {
 		theirs, ours := reflect.TypeOf(x.upstream), reflect.TypeOf(x.podfit)
 		t.Run(theirs.String(), func(t *testing.T) {
 			longest := 0
-			check(t, 500, func(t *rapid.T) {
+			cases.Check(t, 500, func(t *rapid.T) {
 				seed := rapid.Int64().Draw(t, "seed")
 				for _, way := range [][2]reflect.Type{{theirs, ours}, {ours, theirs}} {
 					from := reflect.New(way[0]).Interface()

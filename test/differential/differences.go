@@ -171,6 +171,13 @@ var Differences = []Difference{
 		Test:     "TestFitEqualsUpstream",
 	},
 	{
+		Name:     "no amount below zero",
+		Upstream: "rounds a share of a pod LimitRange that is less than a byte to minus one byte",
+		Podfit:   "to zero",
+		Reason:   "the API server refuses such a pod, so that none is created any more",
+		Test:     "TestNoAmountIsBelowZero",
+	},
+	{
 		Name: "order of the bounds on a pod", Weakness: "W-12",
 		Upstream: "scales target and bounds into a LimitRange each on its own, so that the target may end up outside of its bounds",
 		Podfit:   "moves the bounds to the target",

@@ -5,49 +5,22 @@ package differential
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
-	"pgregory.net/rapid"
-
-	"podfit.dev/podfit/test/differential/cases"
 )
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
-}
-
-// check runs a comparison on so many random cases, times the factor. Tests that use it must not be parallel.
-func check(t *testing.T, usual int, compare func(*rapid.T)) {
-	t.Helper()
-	set := func(name, value string) {
-		f := flag.Lookup(name)
-		before := f.Value.String()
-		if err := f.Value.Set(value); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := f.Value.Set(before); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	if flag.Lookup("rapid.checks").Value.String() == flag.Lookup("rapid.checks").DefValue {
-		set("rapid.checks", strconv.Itoa(usual*cases.Factor(t)))
-	}
-	set("rapid.nofailfile", "true")
-	rapid.Check(t, compare)
 }
 
 // Each difference is shown by a test, and is listed once.

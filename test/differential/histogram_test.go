@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // histograms are upstream's and ours, which have seen the same.
@@ -68,7 +69,7 @@ func (h *histograms) compare(t *rapid.T) {
 // A histogram is upstream's to the last bit, whatever is added, subtracted, merged, stored and loaded.
 func TestHistogram(t *testing.T) {
 	config := model.GetAggregationsConfig()
-	check(t, 6000, func(t *rapid.T) {
+	cases.Check(t, 6000, func(t *rapid.T) {
 		epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		theirs, ours, first := config.CPUHistogramOptions, histogram.CPU, 0.01
 		if rapid.Bool().Draw(t, "memory") {
@@ -164,7 +165,7 @@ func TestBuckets(t *testing.T) {
 					}
 				}
 			}
-			check(t, 20_000, func(t *rapid.T) {
+			cases.Check(t, 20_000, func(t *rapid.T) {
 				v := o.ours.Start(1) * math.Exp(rapid.Float64Range(-3, 20).Draw(t, "ln(value)"))
 				if got, want := o.ours.Bucket(v), o.theirs.FindBucket(v); got != want {
 					t.Fatalf("%v is in bucket %d, upstream's %d", v, got, want)

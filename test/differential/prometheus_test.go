@@ -29,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // storedSeries is one series of a Prometheus: its labels, and its values by the number of the step. A step without a value is
@@ -257,7 +258,7 @@ func drawValues(t *rapid.T, steps int, usual []float64, odd []float64) map[int]f
 // TestPrometheusHistory lets both learn from what the same Prometheus has stored.
 func TestPrometheusHistory(t *testing.T) {
 	numbers, rounded, asked := 0, 0, 0
-	check(t, 3000, func(t *rapid.T) {
+	cases.Check(t, 3000, func(t *rapid.T) {
 		params, config := drawParams(t)
 		p := newPair(params, config)
 		step := rapid.SampledFrom([]time.Duration{time.Minute, 7 * time.Minute, time.Hour, 95 * time.Minute, 25 * time.Hour}).Draw(t, "step")

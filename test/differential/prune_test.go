@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // found is a controller fetcher for whom every controller exists.
@@ -196,7 +197,7 @@ func (o *oblivion) begin(t rapid.TB) {
 func TestBothForgetTheSame(t *testing.T) {
 	counts := map[string]int{}
 	templates := [][]string{{"app"}, {"app", "log"}, {"app", "mesh"}, {"log", "mesh"}, {"vault"}}
-	check(t, 1500, func(t *rapid.T) {
+	cases.Check(t, 1500, func(t *rapid.T) {
 		o := newOblivion(func(reason, _ string) { counts[reason]++ })
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
 			switch k := rapid.IntRange(0, 19).Draw(t, "step"); {

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // newDefaultPair returns a pair with default flags and one pod.
@@ -139,7 +140,7 @@ func TestARestartKeepsTheWindowsUnderWay(t *testing.T) {
 		p.recommended(asIs)["app"].Target.Memory, 250*mib)
 
 	numbers, rounded := 0, 0
-	check(t, 4000, func(t *rapid.T) { // podfit restarts, upstream does not
+	cases.Check(t, 4000, func(t *rapid.T) { // podfit restarts, upstream does not
 		s := newStory(t)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 19).Draw(t, "do") {

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // drawParams returns upstream's defaults, or flags that somebody may set.
@@ -194,7 +195,7 @@ func (s *story) replace(t *rapid.T, rollout bool) {
 // pods come and go, are killed for want of memory, and samples are late, repeated or missing.
 func TestRecommendation(t *testing.T) {
 	numbers := 0
-	check(t, 6000, func(t *rapid.T) {
+	cases.Check(t, 6000, func(t *rapid.T) {
 		s := newStory(t)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 19).Draw(t, "do") {
@@ -223,7 +224,7 @@ func TestRecommendation(t *testing.T) {
 // percentile is reached at the very edge of a bucket.
 func TestRolloutsChangeNothingButRounding(t *testing.T) {
 	numbers, rounded := 0, 0
-	check(t, 6000, func(t *rapid.T) {
+	cases.Check(t, 6000, func(t *rapid.T) {
 		s := newStory(t)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 19).Draw(t, "do") {
@@ -251,7 +252,7 @@ func TestRolloutsChangeNothingButRounding(t *testing.T) {
 
 // A checkpoint is upstream's, byte for byte, as long as one pod adds to it: with more, upstream's order of sums is random.
 func TestCheckpoint(t *testing.T) {
-	check(t, 4000, func(t *rapid.T) {
+	cases.Check(t, 4000, func(t *rapid.T) {
 		s := newStory(t)
 		for len(s.pair.pods) > 1 {
 			s.remove(s.pair.pods[0])
@@ -290,7 +291,7 @@ func equal(t *rapid.T, got, want vpa.VerticalPodAutoscalerCheckpointStatus) {
 
 // With several pods and restarts it is upstream's up to rounding.
 func TestCheckpointOfManyPods(t *testing.T) {
-	check(t, 4000, func(t *rapid.T) {
+	cases.Check(t, 4000, func(t *rapid.T) {
 		s := newStory(t)
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "do") {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -25,31 +26,35 @@ import (
 
 const usually = 6000
 
-// pod makes a pod as a controller does.
-func (m maker) pod() *corev1.Pod {
-	yes := true
-	p := &corev1.Pod{
+// created is a pod as a controller creates it.
+func created(containers ...corev1.Container) *corev1.Pod {
+	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "cart-", Namespace: "shop", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cart", UID: "1", Controller: &yes},
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cart", UID: "1", Controller: new(true)},
 		}},
+		Spec: corev1.PodSpec{Containers: containers},
 	}
-	if m.oneIn(2) {
+}
+
+func (m maker) pod() *corev1.Pod {
+	p := created()
+	if m.OneIn(2) {
 		p.Annotations = map[string]string{"a/b": "c"}
 	}
-	if m.oneIn(4) {
+	if m.OneIn(4) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "init"}}
 	}
 	for i := range 1 + m.IntN(3) {
 		c := corev1.Container{Name: fmt.Sprint("c", i)}
 		requests, limits := m.some(), m.some()
-		if m.oneIn(3) {
+		if m.OneIn(3) {
 			limits = cluster.Resources{}
 		}
 		for _, res := range cluster.All { // a request above its limit is not a pod
 			r, a := requests.Get(res)
 			l, b := limits.Get(res)
-			if a && b && (r > l || m.oneIn(4)) {
+			if a && b && (r > l || m.OneIn(4)) {
 				limits = limits.Set(res, r)
 			}
 		}
@@ -71,7 +76,7 @@ func (m maker) request(p *corev1.Pod) {
 		}
 		cpu, ok := r.Limits[corev1.ResourceCPU]
 		if !ok {
-			cpu = list(cluster.Amounts(m.amount(cluster.CPU), 0))[corev1.ResourceCPU]
+			cpu = list(cluster.Amounts(m.Amount(cluster.CPU), 0))[corev1.ResourceCPU]
 		}
 		r.Requests[corev1.ResourceCPU] = cpu
 	}
@@ -80,47 +85,47 @@ func (m maker) request(p *corev1.Pod) {
 // autoscaler makes an autoscaler for a pod: with advice for the containers it may size, as the recommender writes it.
 func (m maker) autoscaler(p *corev1.Pod, boost bool) *v1.VerticalPodAutoscaler {
 	modes := []v1.UpdateMode{v1.UpdateModeInitial, v1.UpdateModeRecreate, v1.UpdateModeInPlaceOrRecreate, v1.UpdateModeOff}
-	mode := pick(m, modes...)
+	mode := cases.Pick(m, modes...)
 	a := &v1.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-vpa"}}
 	a.Spec.TargetRef = targetRef()
 	a.Spec.UpdatePolicy = &v1.PodUpdatePolicy{UpdateMode: &mode}
 	a.Spec.ResourcePolicy = &v1.PodResourcePolicy{}
-	if boost && m.oneIn(2) {
+	if boost && m.OneIn(2) {
 		a.Spec.StartupBoost = m.boost()
 	}
 	a.Status.Recommendation = &v1.RecommendedPodResources{}
 	for _, c := range p.Spec.Containers {
 		off := false
-		if !m.oneIn(3) {
+		if !m.OneIn(3) {
 			cp := v1.ContainerResourcePolicy{ContainerName: c.Name}
 			low := m.some()
 			high := low
 			for _, res := range cluster.All {
 				if v, ok := low.Get(res); ok {
-					high = high.Set(res, v+m.amount(res))
+					high = high.Set(res, v+m.Amount(res))
 				}
 			}
-			if m.oneIn(2) {
+			if m.OneIn(2) {
 				cp.MinAllowed = list(low)
 			}
-			if m.oneIn(2) {
+			if m.OneIn(2) {
 				cp.MaxAllowed = list(high)
 			}
-			if m.oneIn(3) {
+			if m.OneIn(3) {
 				cp.ControlledValues = new(v1.ContainerControlledValuesRequestsOnly)
 			}
-			if off = m.oneIn(8); off {
+			if off = m.OneIn(8); off {
 				cp.Mode = new(v1.ContainerScalingModeOff)
 			}
-			if boost && m.oneIn(3) {
+			if boost && m.OneIn(3) {
 				cp.StartupBoost = m.boost()
 			}
 			a.Spec.ResourcePolicy.ContainerPolicies = append(a.Spec.ResourcePolicy.ContainerPolicies, cp)
 		}
-		if off || m.oneIn(5) {
+		if off || m.OneIn(5) {
 			continue
 		}
-		target := list(cluster.Amounts(m.amount(cluster.CPU), m.amount(cluster.Memory)))
+		target := list(cluster.Amounts(m.Amount(cluster.CPU), m.Amount(cluster.Memory)))
 		a.Status.Recommendation.ContainerRecommendations = append(a.Status.Recommendation.ContainerRecommendations,
 			v1.RecommendedContainerResources{ContainerName: c.Name, Target: target, LowerBound: target, UpperBound: target, UncappedTarget: target})
 	}
@@ -128,27 +133,27 @@ func (m maker) autoscaler(p *corev1.Pod, boost bool) *v1.VerticalPodAutoscaler {
 }
 
 func (m maker) boost() *v1.StartupBoost {
-	if m.oneIn(2) {
-		return &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.FactorStartupBoostType, Factor: new(1 + m.Int32N(5))}}
+	if m.OneIn(2) {
+		return &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.FactorStartupBoostType, Factor: new(int32(1 + m.IntN(5)))}}
 	}
-	q := list(cluster.Resources{}.Set(cluster.CPU, m.amount(cluster.CPU)))[corev1.ResourceCPU]
+	q := list(cluster.Resources{}.Set(cluster.CPU, m.Amount(cluster.CPU)))[corev1.ResourceCPU]
 	return &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.QuantityStartupBoostType, Quantity: &q}}
 }
 
 // limitRange makes what bounds containers. The pod's LimitRange is compared where capping is.
 func (m maker) limitRange() (l cluster.LimitRange) {
-	if m.oneIn(2) {
+	if m.OneIn(2) {
 		return l
 	}
 	low := m.some()
 	high := low
 	for _, res := range cluster.All {
 		if v, ok := low.Get(res); ok {
-			high = high.Set(res, v+m.amount(res))
+			high = high.Set(res, v+m.Amount(res))
 		}
 	}
 	l.Container = cluster.Range{Min: low, Max: high}
-	if m.oneIn(3) {
+	if m.OneIn(3) {
 		l.Container.Default = high
 	}
 	return l
@@ -158,15 +163,15 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 	for name, g := range map[string]webhook.Gates{"without boost": {}, "with boost": {CPUStartupBoost: true}} {
 		t.Run(name, func(t *testing.T) {
 			gates(t, g)
-			patched, all := 0, usually*cases.Factor(t)
-			for seed := range uint64(all) {
-				m := newMaker(seed)
+			patched, all := 0, 0
+			check(t, usually, func(t *rapid.T, m maker) {
+				all++
 				p := m.pod()
 				if g.CPUStartupBoost {
 					m.request(p)
 				}
 				s := scene{limits: m.limitRange(), object: m.autoscaler(p, g.CPUStartupBoost)}
-				most := pick(m, 0, 0, m.amount(cluster.CPU))
+				most := cases.Pick(m, 0, 0, m.Amount(cluster.CPU))
 				r := request("", "v1", "pods", "Pod", p)
 				want := apply(t, p, ask(t, upstream(s, most), r).Patch)
 				got := apply(t, p, ask(t, podfit(s, g, most), r).Patch)
@@ -174,11 +179,9 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 					patched++
 				}
 				if !equality.Semantic.DeepEqual(want, got) {
-					text := func(v any) string { b, _ := json.MarshalIndent(v, "", " "); return string(b) }
-					t.Fatalf("seed %d: pod %s\nautoscaler %s\nlimits %+v\nupstream %s %q\npodfit %s %q", seed, text(p), text(s.object), s.limits,
-						text(want.Spec), want.Annotations, text(got.Spec), got.Annotations)
+					t.Fatalf("pod, autoscaler, upstream's pod, podfit's pod:\n%s\nlimits %+v, boost at most %d", cases.Show(p, s.object, want, got), s.limits, most)
 				}
-			}
+			})
 			if patched < all/2 {
 				t.Errorf("only %d of %d pods were sized", patched, all)
 			}
@@ -191,9 +194,7 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 func TestAMultipleOfNothingIsNoBoost(t *testing.T) {
 	g := webhook.Gates{CPUStartupBoost: true}
 	gates(t, g)
-	m := newMaker(1)
-	p := m.pod()
-	p.Spec.Containers = []corev1.Container{{Name: "app"}}
+	p := created(corev1.Container{Name: "app"})
 	a := &v1.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-vpa"}}
 	a.Spec.TargetRef = targetRef()
 	a.Spec.StartupBoost = &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.FactorStartupBoostType, Factor: new(int32(3))}}
@@ -208,7 +209,7 @@ func TestAMultipleOfNothingIsNoBoost(t *testing.T) {
 }
 
 // apply patches a pod, and brings what says the same into the same form.
-func apply(t *testing.T, p *corev1.Pod, patch []byte) *corev1.Pod {
+func apply(t rapid.TB, p *corev1.Pod, patch []byte) *corev1.Pod {
 	t.Helper()
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -263,7 +264,7 @@ func inOrder(text string) string {
 }
 
 // quantities writes resources in one form of their quantities.
-func quantities(t *testing.T, text string) string {
+func quantities(t rapid.TB, text string) string {
 	t.Helper()
 	var r corev1.ResourceRequirements
 	if err := json.Unmarshal([]byte(text), &r); err != nil {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+	"pgregory.net/rapid"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller/logic"
@@ -36,6 +36,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/differential/cases"
 )
 
 // Upstream logs what it thinks of every pod.
@@ -148,7 +149,7 @@ func podfit(s scene, g webhook.Gates, most int64) http.Handler {
 }
 
 // ask sends a request the way the API server does.
-func ask(t testing.TB, h http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func ask(t rapid.TB, h http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{Request: request})
 	if err != nil {
@@ -178,26 +179,19 @@ func request(group, version, resource, kind string, object any) *admissionv1.Adm
 }
 
 // A maker makes random things that a cluster could hold.
-type maker struct{ *rand.Rand }
+type maker struct{ cases.Dice }
 
-func newMaker(seed uint64) maker { return maker{rand.New(rand.NewPCG(seed, 20261121))} }
-
-func (m maker) oneIn(n int) bool { return m.IntN(n) == 0 }
-
-func pick[T any](m maker, of ...T) T { return of[m.IntN(len(of))] }
-
-func (m maker) amount(res cluster.Resource) int64 {
-	if res == cluster.CPU {
-		return pick(m, 1+m.Int64N(100), 100*(1+m.Int64N(40)), 1+m.Int64N(64000))
-	}
-	return pick(m, 1+m.Int64N(1<<34), (1+m.Int64N(512))<<20, (1+m.Int64N(64))<<30)
+// check compares so many cases.
+func check(t *testing.T, usual int, compare func(*rapid.T, maker)) {
+	t.Helper()
+	cases.Check(t, usual, func(t *rapid.T) { compare(t, maker{cases.Dice{T: t}}) })
 }
 
 // some makes amounts of which each may be missing.
 func (m maker) some() (r cluster.Resources) {
 	for _, res := range cluster.All {
-		if !m.oneIn(3) {
-			r = r.Set(res, m.amount(res))
+		if !m.OneIn(3) {
+			r = r.Set(res, m.Amount(res))
 		}
 	}
 	return r

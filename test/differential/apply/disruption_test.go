@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"pgregory.net/rapid"
 
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/features"
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/restriction"
@@ -41,7 +42,7 @@ var controllers = []cluster.Workload{
 }
 
 // restrictions makes upstream's rules for a cluster with one controller.
-func restrictions(t *testing.T, w cluster.Workload, replicas int32, minimum int, tolerance float64, skip bool) restriction.PodsRestrictionFactory {
+func restrictions(t rapid.TB, w cluster.Workload, replicas int32, minimum int, tolerance float64, skip bool) restriction.PodsRestrictionFactory {
 	t.Helper()
 	client := fake.NewClientset()
 	client.PrependReactor("create", "pods", func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
@@ -66,7 +67,7 @@ func restrictions(t *testing.T, w cluster.Workload, replicas int32, minimum int,
 
 // group makes the pods of one controller, some of which have not started, that all should change alike.
 func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
-	w := controllers[m.IntN(len(controllers))]
+	w := cases.Pick(m, controllers...)
 	w.Namespace, w.Name = "shop", "cart"
 	a := &cluster.Autoscaler{
 		Key: cluster.Key{Namespace: "shop", Name: "cart"}, Mode: mode, Target: w, MinReplicas: int32(m.IntN(4)),
@@ -82,13 +83,13 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 			Controller: w, Top: w, Node: "n", Phase: cluster.Running, Ready: true, Created: noon, Started: noon, QoS: cluster.Burstable,
 			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 1<<28)}},
 		}
-		if m.oneIn(5) {
+		if m.OneIn(5) {
 			p.Phase, p.Ready = cluster.Pending, false
 		}
 		pods = append(pods, p)
 	}
 	b := plan.DefaultBudget()
-	b.MinReplicas, b.Tolerance = 1+m.IntN(3), []float64{0, 0.1, 0.25, 0.5, 0.9, 1}[m.IntN(6)]
+	b.MinReplicas, b.Tolerance = 1+m.IntN(3), cases.Pick(m, 0, 0.1, 0.25, 0.5, 0.9, 1)
 	b.InPlace = true
 	return plan.World{
 		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
@@ -97,16 +98,12 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 }
 
 func TestEvictionsEqualUpstream(t *testing.T) {
-	m := newMaker(6)
 	evicted, left := 0, 0
-	for n := range 3_000 * cases.Factor(t) {
+	check(t, 3_000, func(t *rapid.T, m maker) {
 		w, b := m.group(cluster.Recreate)
 		g := w.Governed[0]
 		v := theirs(g.Autoscaler)
-		var pods []*corev1.Pod
-		for _, p := range g.Pods {
-			pods = append(pods, pod(p))
-		}
+		pods := all(g.Pods)
 		f := restrictions(t, g.Autoscaler.Target, w.Scales[g.Autoscaler.Target].Replicas, b.MinReplicas, b.Tolerance, false)
 		stats, creators, err := f.GetCreatorMaps(pods, v)
 		if err != nil {
@@ -129,11 +126,11 @@ func TestEvictionsEqualUpstream(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("case %d: got %v, want %v\n%+v\n%+v %+v", n, got, want, g.Autoscaler, b, w.Scales)
+			t.Fatalf("got %v, want %v\n%+v %+v\n%s", got, want, b, w.Scales, cases.Show(v, pods))
 		}
 		evicted += len(got)
 		left += len(pods) - len(got)
-	}
+	})
 	if evicted < 1000 || left < 1000 {
 		t.Errorf("%d evicted and %d left do not show much", evicted, left)
 	}
@@ -144,35 +141,31 @@ func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
 	if err := features.MutableFeatureGate.Set("InPlace=true"); err != nil {
 		t.Fatal(err)
 	}
-	m := newMaker(7)
 	seen := map[utils.InPlaceDecision]int{}
-	for n := range 6_000 * cases.Factor(t) {
-		mode := []cluster.Mode{cluster.InPlaceOrRecreate, cluster.InPlace}[m.IntN(2)]
+	check(t, 6_000, func(t *rapid.T, m maker) {
+		mode := cases.Pick(m, cluster.InPlaceOrRecreate, cluster.InPlace)
 		w, b := m.group(mode)
-		b.SkipInPlace = m.oneIn(3)
+		b.SkipInPlace = m.OneIn(3)
 		g := w.Governed[0]
 		if len(g.Pods) == 0 {
-			continue
+			return
 		}
 		for _, p := range g.Pods[1:] {
 			p.Containers[0].Requests = g.Autoscaler.Advice[0].Target
 		}
 		changing := g.Pods[0]
 		changing.Containers[0].Applied = &cluster.Applied{Requests: changing.Containers[0].Requests}
-		restart := m.oneIn(3)
+		restart := m.OneIn(3)
 		if restart {
 			changing.Containers[0].Restart = cluster.Of(cluster.Memory)
 		}
-		if m.oneIn(2) {
+		if m.OneIn(2) {
 			// What the pod asks for already is what is recommended, and the kubelet says how far it is.
 			changing.Containers[0].Requests = g.Autoscaler.Advice[0].Target
 			changing.Resize = &cluster.Resize{Since: noon, State: cluster.ResizeDeferred + cluster.ResizeState(m.IntN(5))}
 		}
 		v := theirs(g.Autoscaler)
-		var pods []*corev1.Pod
-		for _, p := range g.Pods {
-			pods = append(pods, pod(p))
-		}
+		pods := all(g.Pods)
 		if restart {
 			pods[0].Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}}
 		}
@@ -197,11 +190,10 @@ func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
 		}
 		for _, d := range plan.Plan(noon.Add(time.Millisecond), w, b) {
 			if d.Pod == changing && d.Do != want {
-				t.Fatalf("case %d: %s (%s), want %s: %s\n%+v\n%+v\n%+v %+v",
-					n, d.Do, d.Reason, want, decision, changing, g.Autoscaler, b, w.Scales)
+				t.Fatalf("%s (%s), want %s: %s\n%+v %+v\n%s", d.Do, d.Reason, want, decision, b, w.Scales, cases.Show(v, pods))
 			}
 		}
-	}
+	})
 	t.Log(seen)
 	for _, d := range []utils.InPlaceDecision{utils.InPlaceApproved, utils.InPlaceDeferred, utils.InPlaceEvict, utils.InPlaceInfeasible} {
 		if seen[d] < 20 {

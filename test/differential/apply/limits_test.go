@@ -8,11 +8,12 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/test/differential/cases"
 )
 
 // extreme makes an amount that is small, usual, or as large as upstream can compare: it compares memory in thousandths of
@@ -30,13 +31,13 @@ func (m maker) extreme(res cluster.Resource) int64 {
 	case 2:
 		return m.Int64N(most)
 	}
-	return m.size(res)
+	return m.Amount(res)
 }
 
 func (m maker) extremes() cluster.Resources {
 	var r cluster.Resources
 	for _, res := range cluster.All {
-		if !m.oneIn(4) {
+		if !m.OneIn(4) {
 			r = r.Set(res, m.extreme(res))
 		}
 	}
@@ -46,12 +47,11 @@ func (m maker) extremes() cluster.Resources {
 // The limit that keeps its proportion to a request, and what is said when there is none, for the smallest and the largest
 // amounts too.
 func TestProportionalLimitsEqualUpstream(t *testing.T) {
-	m := newMaker(3)
 	overflows := 0
-	for n := range 50_000 * cases.Factor(t) {
+	check(t, 50_000, func(t *rapid.T, m maker) {
 		requests, limits, def, target := m.extremes(), m.extremes(), m.extremes(), m.extremes()
 		if target.Has.Empty() {
-			continue
+			return
 		}
 		want, notes := vpautil.GetProportionalLimit(list(limits), list(requests), list(target), list(def))
 
@@ -66,10 +66,10 @@ func TestProportionalLimitsEqualUpstream(t *testing.T) {
 			}
 		}
 		if got.Limits != amounts(want) || !slices.Equal(gotNotes, notes) {
-			t.Fatalf("case %d: requests %v limits %v default %v target %v\ngot  %v %q\nwant %v %q",
-				n, requests, limits, def, target, got.Limits, gotNotes, amounts(want), notes)
+			t.Fatalf("requests %v limits %v default %v target %v\ngot  %v %q\nwant %v %q",
+				requests, limits, def, target, got.Limits, gotNotes, amounts(want), notes)
 		}
-	}
+	})
 	if overflows == 0 {
 		t.Error("no limit was too large for a number")
 	}

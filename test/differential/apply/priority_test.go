@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
 	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/priority"
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
@@ -38,21 +40,21 @@ func (m maker) served(n int, a *cluster.Autoscaler, like []cluster.Container) []
 			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i)}, UID: fmt.Sprintf("uid-%d", i),
 			Controller: rs, Top: rs, Node: "n", Phase: cluster.Running, Ready: true, Created: noon.Add(-age),
 		}
-		if !m.oneIn(8) {
+		if !m.OneIn(8) {
 			p.Started = p.Created
 		}
-		p.Observed = []string{"", "", "a", "a, b", "A b"}[m.IntN(5)]
+		p.Observed = cases.Pick(m, "", "", "a", "a, b", "A b")
 		for _, c := range like {
-			if !m.oneIn(4) {
+			if !m.OneIn(4) {
 				c.Requests = m.close(a, c.Name)
 			} else {
 				c.Requests = m.some()
 			}
 			c.Limits = cluster.Resources{}
-			if m.oneIn(6) {
+			if m.OneIn(6) {
 				finished := noon.Add(-time.Duration(m.IntN(1200)) * time.Second)
 				c.Exit = &cluster.Exit{
-					OOM: !m.oneIn(3), Finished: finished, Started: finished.Add(-time.Duration(m.IntN(1200)) * time.Second),
+					OOM: !m.OneIn(3), Finished: finished, Started: finished.Add(-time.Duration(m.IntN(1200)) * time.Second),
 				}
 			}
 			p.Containers = append(p.Containers, c)
@@ -71,7 +73,7 @@ func (m maker) close(a *cluster.Autoscaler, container string) cluster.Resources 
 	r := m.resources(cluster.Both)
 	for _, res := range cluster.All {
 		if v, ok := adv.Target.Get(res); ok {
-			f := []float64{1, 1, 0.5 + m.Float64(), 0.95 + m.Float64()/10}[m.IntN(4)]
+			f := cases.Pick(m, 1, 1, 0.5+m.Fraction(), 0.95+m.Fraction()/10)
 			r = r.Set(res, max(1, int64(float64(v)*f)))
 		}
 	}
@@ -90,13 +92,12 @@ func order(a *cluster.Autoscaler, pods []*cluster.Pod) []string {
 	calculator := priority.NewUpdatePriorityCalculator(v, priority.UpdateConfig{
 		MinChangePriority: 0.1, PodLifetimeUpdateThreshold: 12 * time.Hour, EvictAfterOOMThreshold: 10 * time.Minute,
 	}, vpautil.NewCappingRecommendationProcessor(limitRanges{}), priority.NewProcessor())
-	var all []*corev1.Pod
-	for _, p := range pods {
-		all = append(all, pod(p))
-		calculator.AddPod(all[len(all)-1], noon, nil)
+	kubePods := all(pods)
+	for _, p := range kubePods {
+		calculator.AddPod(p, noon, nil)
 	}
 	admission := priority.NewScalingDirectionPodEvictionAdmission()
-	admission.LoopInit(all, map[*vpav1.VerticalPodAutoscaler][]*corev1.Pod{v: all})
+	admission.LoopInit(kubePods, map[*vpav1.VerticalPodAutoscaler][]*corev1.Pod{v: kubePods})
 	var names []string
 	for _, p := range calculator.GetSortedPods(admission) {
 		names = append(names, p.Name)
@@ -105,19 +106,18 @@ func order(a *cluster.Autoscaler, pods []*cluster.Pod) []string {
 }
 
 func TestPodsToUpdateEqualUpstream(t *testing.T) {
-	m := newMaker(4)
 	var compared, evicted, same, missing int
-	for n := range 4_000 * cases.Factor(t) {
+	check(t, 4_000, func(t *rapid.T, m maker) {
 		like := m.containers(1 + m.IntN(3))
 		a := m.autoscaler(like)
 		a.Mode = cluster.Recreate
 		if len(a.Advice) == 0 {
-			continue
+			return
 		}
-		if m.oneIn(3) {
+		if m.OneIn(3) {
 			for range 1 + m.IntN(2) {
 				a.Requirements = append(a.Requirements, cluster.EvictionRequirement{
-					Resources: a.Advice[0].Target.Has, Higher: m.oneIn(2),
+					Resources: a.Advice[0].Target.Has, Higher: m.OneIn(2),
 				})
 			}
 		}
@@ -150,17 +150,17 @@ func TestPodsToUpdateEqualUpstream(t *testing.T) {
 			return false
 		})
 		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-			t.Fatalf("case %d: got %v, want %v\n%+v", n, got, want, a)
+			t.Fatalf("got %v, want %v\n%s", got, want, cases.Show(theirs(a), all(pods)))
 		}
 		// Upstream leaves the order of equals to chance.
 		for i := range got {
 			if g, w := byName[got[i]].Priority, byName[want[i]].Priority; g != w {
-				t.Fatalf("case %d: place %d has %+v, want %+v", n, i, g, w)
+				t.Fatalf("place %d has %+v, want %+v\n%s", i, g, w, cases.Show(theirs(a), all(pods)))
 			}
 		}
 		compared += len(pods)
 		evicted += len(got)
-	}
+	})
 	t.Logf("%d pods compared, %d to be evicted; left although upstream evicts: %d of the same size (W-13), %d without request (W-27)",
 		compared, evicted, same, missing)
 	if evicted < 1000 || evicted > compared*9/10 || missing == 0 {
@@ -195,13 +195,12 @@ func lacksRequest(d plan.Decision) bool {
 
 // The priority itself, number by number.
 func TestPrioritiesEqualUpstream(t *testing.T) {
-	m := newMaker(5)
 	wanted := 0
-	for n := range 20_000 * cases.Factor(t) {
+	check(t, 20_000, func(t *rapid.T, m maker) {
 		like := m.containers(1 + m.IntN(3))
 		a := m.autoscaler(like)
 		if len(a.Advice) == 0 {
-			continue
+			return
 		}
 		p := m.served(1, a, like)[0]
 		v, kubePod := theirs(a), pod(p)
@@ -212,19 +211,19 @@ func TestPrioritiesEqualUpstream(t *testing.T) {
 		want := priority.NewProcessor().GetUpdatePriority(kubePod, v, capped)
 		d := plan.Plan(noon, worldOf(a, []*cluster.Pod{p}, 1), plan.DefaultBudget())[0]
 		if d.Reason.Why == plan.NoAdvice {
-			continue
+			return
 		}
 		if d.Priority.Up != want.ScaleUp || d.Priority.Diff != want.ResourceDiff {
-			t.Fatalf("case %d: got %+v, want %+v\n%+v\n%+v", n, d.Priority, want, a, p)
+			t.Fatalf("got %+v, want %+v\n%s", d.Priority, want, cases.Show(v, kubePod))
 		}
 		outside := d.Wanted.Why == plan.BelowRange || d.Wanted.Why == plan.AboveRange || d.Wanted.Why == plan.MissingRequest
 		if outside && !want.OutsideRecommendedRange {
-			t.Fatalf("case %d: %s, but upstream sees it within its range", n, d.Wanted)
+			t.Fatalf("%s, but upstream sees it within its range\n%s", d.Wanted, cases.Show(v, kubePod))
 		}
 		if outside {
 			wanted++
 		}
-	}
+	})
 	if wanted == 0 {
 		t.Error("no pod was outside its range")
 	}
