@@ -65,12 +65,21 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		reg.URL = webhook.URL(c.WebhookAddress, port)
 	}
 	view := &admissionView{world: world, serves: c.Serves}
-	handler := webhook.NewHandler(view, webhook.Options{
+	profiles, err := kube.NewProfiles(clients)
+	if err != nil {
+		return nil, err
+	}
+	typed := &slips{source: profiles}
+	options := webhook.Options{
 		Gates: webhook.Gates{
 			InPlace: c.Gates.On(InPlaceGate), CPUStartupBoost: c.Gates.On(CPUStartupBoost), PerVPAConfig: c.Gates.On(PerVPAConfig),
 		},
 		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.dryRun,
-	}, webhook.NewMetrics(p.reg), p.log)
+	}
+	if !c.noProfiles {
+		options.Meant = typed.meant
+	}
+	handler := webhook.NewHandler(view, options, webhook.NewMetrics(p.reg), p.log)
 	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
 	alone, err := c.alone(files)
 	if err != nil {
@@ -87,7 +96,7 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 	c.explain(p.log, alone)
 	lease := kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName)
 	return func(ctx context.Context) error {
-		view.ctx = ctx
+		view.ctx, typed.ctx = ctx, ctx
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
 		if err != nil && alone {

@@ -31,6 +31,8 @@ type AdmissionConfig struct {
 	StatusName, StatusNamespace     string
 	StatusInterval                  time.Duration
 	MaxCPUBoost                     quantity
+
+	noProfiles bool // the recommender of this process serves no profiles
 }
 
 // AdmissionDefaults returns upstream's defaults.

@@ -60,6 +60,7 @@ func (c *runConfig) share() {
 	if c.Updater.StatusNamespace == "" {
 		c.Updater.StatusNamespace = c.Admission.StatusNamespace
 	}
+	c.Admission.noProfiles = c.Recommender.nameGiven()
 }
 
 func newRunCommand(s Streams) *cobra.Command {

@@ -124,6 +124,7 @@ var rights = map[string][]string{
 		"cluster batch/jobs: get list watch",
 		"cluster core/limitranges: get list watch",
 		"cluster core/replicationcontrollers: get list watch",
+		"cluster podfit.dev/sizingprofiles: list",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-admission-controller]: get update",
 		"kube-system core/secrets: create",

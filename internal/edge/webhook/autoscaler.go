@@ -39,7 +39,7 @@ func (h *Handler) autoscaler(request *admissionv1.AdmissionRequest, response *ad
 		}
 	}
 	warnings, errs := validate(&a, old, h.options.Gates)
-	response.Warnings = warnings
+	response.Warnings = append(warnings, h.slip(&a.Spec)...)
 	if len(errs) > 0 && !excused(&a, old) {
 		h.deny(request, response, errs)
 		return resultSkipped

@@ -42,6 +42,9 @@ type Options struct {
 	Gates       Gates
 	MaxCPUBoost int64 // millicores a startup boost may come to; 0: no bound
 	DryRun      bool  // every object passes unchanged; what would have been done is logged
+
+	// Meant returns the profile that the name of a recommender is probably a slip of, or "". Nil: names are not looked at.
+	Meant func(recommender string) string
 }
 
 // Handler answers AdmissionReviews: a patch for a new pod, a verdict for an autoscaler. It answers on any path.

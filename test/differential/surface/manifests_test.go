@@ -184,7 +184,7 @@ func merged(a, b map[string]any) map[string]bool {
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
 	"vpa-recommender sizingprofiles":   "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
-	"vpa-recommender sizingprofiles/status": "podfit's own API",
+	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-admission-controller sizingprofiles": "podfit's own API",
 }
 
 // podfit asks for no right that upstream does not ask for, except for its own things.

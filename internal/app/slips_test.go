@@ -1,0 +1,82 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// listed counts how often profiles are listed.
+type listed struct {
+	*bench
+	times int
+}
+
+func (l *listed) List(ctx context.Context) ([]kube.SizingProfile, error) {
+	l.times++
+	return l.bench.List(ctx)
+}
+
+func TestASlipOfAProfileIsFoundWhereProfilesAreKnown(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want map[string]string
+	}{
+		"known":                  {nil, map[string]string{"ballanced": "balanced", "nightli": "nightly", "balanced2": "", "balanced": "", "frugal": ""}},
+		"no definition":          {kube.ErrUnsupported, map[string]string{"ballanced": "balanced", "nightli": "", "frugal": ""}},
+		"no right":               {kube.ErrForbidden, map[string]string{"ballanced": "balanced", "nightli": "", "frugal": ""}},
+		"the API server is away": {errors.New("it is away"), map[string]string{"ballanced": "", "frugal": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.profiles, b.profilesErr = map[string]string{"nightly": tight, "balanced2": tight}, tt.err
+			for recommender, want := range tt.want {
+				s := &slips{source: b, ctx: t.Context()}
+				if got := s.meant(recommender); got != want {
+					t.Errorf("%s: %q, want %q", recommender, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listed{bench: newBench(t)}
+		l.profiles = map[string]string{}
+		s := &slips{source: l, ctx: t.Context()}
+		for range 100 {
+			if got := s.meant("frugal"); got != "" {
+				t.Fatal(got)
+			}
+		}
+		if l.times != 1 {
+			t.Errorf("listed %d times", l.times)
+		}
+		l.profiles["balance"] = tight // applied together with the autoscaler that names it
+		if got := s.meant("balance"); got != "" {
+			t.Errorf("a profile that has just come is taken for a slip of %q", got)
+		}
+		time.Sleep(time.Minute)
+		if s.meant("frugal"); l.times != 3 {
+			t.Errorf("after a minute it was listed %d times", l.times)
+		}
+		l.profilesErr = errors.New("away")
+		time.Sleep(time.Minute)
+		for range 100 {
+			if got := s.meant("ballanced"); got != "" {
+				t.Fatal(got)
+			}
+		}
+		if l.times != 4 {
+			t.Errorf("while the API server is away it was asked %d times", l.times)
+		}
+	})
+}
