@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
@@ -30,6 +33,7 @@ import (
 type BacktestConfig struct {
 	Trace        string
 	History      BacktestHistory // used when it has an address
+	Namespaces   []string
 	Recommenders []string
 	Timeline     string
 	Output       string
@@ -40,6 +44,8 @@ type BacktestConfig struct {
 	Prices       replay.Prices
 	Tolerance    replay.Tolerance
 	Quiet        bool
+
+	given map[string]bool // the flags that were given
 }
 
 // BacktestDefaults returns the defaults. The prices are those of a general-purpose machine at a large cloud, on demand;
@@ -73,18 +79,32 @@ A decision at a minute has seen only what was measured before it. The first 8 da
 and are not measured.
 
 Recommenders:
-` + strings.Join(names, "\n"),
+` + strings.Join(names, "\n") + `
+
+Exit codes:
+  0  done
+  1  the work failed: a file or Prometheus cannot be read or makes no sense, something cannot be written, or there was
+     nothing to judge by (that is no failure with --timeline: the timeline is whole whatever the length of the trace)
+  2  the call is wrong; nothing was read`,
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
   podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
   podfit backtest --prometheus http://localhost:9090 --namespace shop
   podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv --output json`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usageError{c.stray(args[0])}
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.given = map[string]bool{}
+			cmd.Flags().Visit(func(f *pflag.Flag) { c.given[f.Name] = true })
 			return backtest(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Trace, "trace", c.Trace, "a trace, *.csv or *.csv.gz, or a folder of them")
+	f.Var(&once{to: &c.Trace}, "trace", "a trace, *.csv or *.csv.gz, or a folder of them")
+	f.StringSliceVar(&c.Namespaces, "namespace", c.Namespaces, "the namespaces to replay; a trace has all of its own without")
 	c.History.flags(f)
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare: names, and files *.yaml with a SizingProfile")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "write the requests as they would have changed to this file (CSV)")
@@ -102,30 +122,46 @@ Recommenders:
 	return cmd
 }
 
+// once is a text that may be given once. What the shell makes of --trace *.csv would lose all but one otherwise.
+type once struct {
+	to    *string
+	given bool
+}
+
+func (o *once) String() string { return "" }
+func (o *once) Type() string   { return "path" }
+
+// Set implements pflag.Value.
+func (o *once) Set(s string) error {
+	if o.given {
+		return errors.New("it is given twice; put the files into one folder")
+	}
+	*o.to, o.given = s, true
+	return nil
+}
+
+// stray says what is wrong with an argument that is no flag.
+func (c *BacktestConfig) stray(arg string) error {
+	_, builtin := recommend.Builtin(arg)
+	switch {
+	case builtin || isFile(arg):
+		return fmt.Errorf("backtest takes no arguments; give recommenders with --recommenders, separated by commas without blanks, not %q", arg)
+	case c.Trace != "":
+		return fmt.Errorf("backtest takes no arguments, but there is %q; --trace takes one file or one folder", arg)
+	case c.History.Address != "":
+		return fmt.Errorf("backtest takes no arguments, but there is %q", arg)
+	case isURL(arg):
+		return fmt.Errorf("backtest takes no arguments; give the Prometheus with --prometheus %s", arg)
+	}
+	return fmt.Errorf("backtest takes no arguments; give the trace with --trace %s", arg)
+}
+
 // Validate returns what is wrong with the configuration.
 func (c *BacktestConfig) Validate() error {
-	switch {
-	case c.Trace == "" && c.History.Address == "":
-		return errors.New("--trace says which trace to replay, or --prometheus where usage is stored; one of them is required")
-	case c.Trace != "" && c.History.Address != "":
-		return errors.New("--trace and --prometheus exclude each other")
-	case c.History.Address != "":
-		if err := c.History.validate(); err != nil {
-			return err
+	for _, problem := range [...]error{c.validateSource(), c.validateRecommenders(), c.validateNumbers()} {
+		if problem != nil {
+			return problem
 		}
-	}
-	if len(c.Recommenders) == 0 {
-		return errors.New("--recommenders names none")
-	}
-	seen := map[string]bool{}
-	for _, n := range c.Recommenders {
-		if _, ok := recommend.Builtin(n); !ok && !isFile(n) {
-			return fmt.Errorf("--recommenders: there is no %q; there are %s, and files *.yaml with a SizingProfile", n, strings.Join(profileNames(), ", "))
-		}
-		if seen[n] {
-			return fmt.Errorf("--recommenders names %s twice", n)
-		}
-		seen[n] = true
 	}
 	switch {
 	case reporters[c.Output] == nil:
@@ -134,12 +170,109 @@ func (c *BacktestConfig) Validate() error {
 		return fmt.Errorf("--mode %q is not profile, Recreate or InPlaceOrRecreate", c.Mode)
 	case c.Parallel < 1:
 		return fmt.Errorf("--parallel is %d; at least 1 is needed", c.Parallel)
-	case c.Prices.Core < 0 || c.Prices.GiB < 0:
-		return errors.New("--cpu-price and --memory-price must not be negative")
-	case c.Tolerance.DaysAbove < 0 || c.Tolerance.Shortfall < 0:
-		return errors.New("--oom-budget and --cpu-shortfall must not be negative")
+	case c.Timeline == "" && c.given["timeline"]:
+		return errors.New("--timeline names no file")
+	case c.Timeline != "" && isTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
+		return fmt.Errorf("--timeline %s is in the folder of the trace, where a backtest would read it as a trace; write it elsewhere", c.Timeline)
+	case c.Timeline != "" && sameFile(c.Timeline, c.Trace):
+		return fmt.Errorf("--timeline %s is the trace; write it elsewhere", c.Timeline)
+	}
+	_, _, err := c.times()
+	return err
+}
+
+// validateSource returns what is wrong with where to read from.
+func (c *BacktestConfig) validateSource() error {
+	switch {
+	case c.Trace == "" && c.History.Address == "":
+		return errors.New("--trace says which trace to replay, or --prometheus where usage is stored; one of them is required")
+	case c.Trace != "" && c.History.Address != "":
+		return errors.New("--trace and --prometheus exclude each other")
+	}
+	for i, n := range c.Namespaces {
+		switch {
+		case strings.TrimSpace(n) != n || n == "":
+			return fmt.Errorf("--namespace: %q is no name of a namespace; separate names by commas without blanks", n)
+		case slices.Contains(c.Namespaces[:i], n):
+			return fmt.Errorf("--namespace names %s twice", n)
+		}
+	}
+	if c.Trace != "" {
+		for _, name := range historyFlags {
+			if c.given[name] {
+				return fmt.Errorf("--%s goes with --prometheus and means nothing to a trace; --since, --until and --namespace leave out what is in one", name)
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(c.Namespaces) == 0:
+		return errors.New("--prometheus needs --namespace")
+	case c.Since != "" && c.given["history-length"]:
+		return errors.New("--since and --history-length both say where to begin; give one of them")
+	}
+	return c.History.validate()
+}
+
+// validateRecommenders returns what is wrong with what to compare.
+func (c *BacktestConfig) validateRecommenders() error {
+	if len(c.Recommenders) == 0 {
+		return errors.New("--recommenders names none")
+	}
+	seen := map[string]bool{}
+	for _, n := range c.Recommenders {
+		if _, ok := recommend.Builtin(n); !ok && !isFile(n) {
+			names, meant := profileNames(), ""
+			if near := profile.Nearest(n, names); near != "" {
+				meant = fmt.Sprintf(" (did you mean %s?)", near)
+			}
+			return fmt.Errorf("--recommenders: there is no %q%s; there are %s, and files *.yaml with a SizingProfile", n, meant, strings.Join(names, ", "))
+		}
+		if seen[n] {
+			return fmt.Errorf("--recommenders names %s twice", n)
+		}
+		seen[n] = true
 	}
 	return nil
+}
+
+// validateNumbers returns which number is out of its range. What is not a number is in none.
+func (c *BacktestConfig) validateNumbers() error {
+	for _, n := range [...]struct {
+		flag  string
+		value float64
+		most  float64
+		unit  string
+	}{
+		{"cpu-price", c.Prices.Core, 1e6, "a core costs so much in an hour"},
+		{"memory-price", c.Prices.GiB, 1e6, "a GiB costs so much in an hour"},
+		{"oom-budget", c.Tolerance.DaysAbove, 1, "it is a share of days, such as 0.025 for 2.5 %"},
+		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "it is a share of CPU usage, such as 0.01 for 1 %"},
+	} {
+		if !(n.value >= 0 && n.value <= n.most) {
+			return fmt.Errorf("--%s is %g; it must be between 0 and %g: %s", n.flag, n.value, n.most, n.unit)
+		}
+	}
+	return nil
+}
+
+// isTrace reports whether a file in a folder of traces would be read as one.
+func isTrace(path string) bool {
+	return strings.HasSuffix(path, ".csv") || strings.HasSuffix(path, ".csv.gz")
+}
+
+func inFolder(path, folder string) bool {
+	info, err := os.Stat(folder)
+	return folder != "" && err == nil && info.IsDir() && sameFile(filepath.Dir(path), folder)
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil || b == "" {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 func profileNames() []string {
@@ -200,8 +333,8 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 		return err
 	}
 	var timeline *os.File
-	if c.Timeline != "" { // find out now, not after the work, that it cannot be written
-		if timeline, err = os.Create(c.Timeline); err != nil {
+	if c.Timeline != "" { // find out now, not after the work, that it cannot be written; what is in it stays until then
+		if timeline, err = os.OpenFile(c.Timeline, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 		defer timeline.Close()
@@ -211,33 +344,62 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 		return err
 	}
 	if timeline != nil {
-		if err := errors.Join(trace.WriteTimeline(timeline, report), timeline.Close()); err != nil {
+		if err := errors.Join(emptied(timeline), trace.WriteTimeline(timeline, report), timeline.Close()); err != nil {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
-	return reporters[c.Output](out, report, c.Workloads)
+	if err := reporters[c.Output](out, report, c.Workloads); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	switch {
+	case report.Judged():
+		return nil
+	case timeline != nil: // it is whole
+		_, err := fmt.Fprintf(errs, "podfit: %s\n", trace.Unjudged)
+		return err
+	}
+	return errors.New(trace.Unjudged)
 }
 
-// read reads the trace, and leaves out what is before or after the times asked for.
-func (c *BacktestConfig) read(ctx context.Context) ([]replay.Workload, error) {
-	since, err := boundary("--since", c.Since, 0)
-	if err != nil {
-		return nil, usageError{err}
+// emptied empties a file, if it is one that keeps anything.
+func emptied(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
 	}
-	until, err := boundary("--until", c.Until, 1<<62)
-	if err != nil {
-		return nil, usageError{err}
+	return f.Truncate(0)
+}
+
+// times returns from when on and until when samples count, in Unix seconds.
+func (c *BacktestConfig) times() (since, until int64, err error) {
+	if since, err = boundary("--since", c.Since, 0); err != nil {
+		return 0, 0, err
+	}
+	if until, err = boundary("--until", c.Until, 1<<62); err != nil {
+		return 0, 0, err
 	}
 	if since >= until {
-		return nil, usageError{errors.New("--since is not before --until")}
+		return 0, 0, errors.New("--since is not before --until")
+	}
+	return since, until, nil
+}
+
+// read reads the usage, and leaves out what is of other namespaces, and before or after the times asked for.
+func (c *BacktestConfig) read(ctx context.Context) ([]replay.Workload, error) {
+	since, until, err := c.times()
+	if err != nil {
+		return nil, err
 	}
 	var all []replay.Workload
 	if c.History.Address == "" {
 		all, err = trace.Read(c.Trace)
 	} else {
-		all, err = c.History.read(ctx, min(until, time.Now().Unix()))
+		all, err = c.History.read(ctx, c.Namespaces, since, min(until, time.Now().Unix()))
 	}
 	if err != nil {
+		return nil, err
+	}
+	if all, err = c.inNamespaces(all); err != nil {
 		return nil, err
 	}
 	workloads := all[:0]
@@ -247,9 +409,39 @@ func (c *BacktestConfig) read(ctx context.Context) ([]replay.Workload, error) {
 		}
 	}
 	if len(workloads) == 0 {
-		return nil, fmt.Errorf("%s: no samples in the time asked for", c.source())
+		from, to := extent(all)
+		return nil, fmt.Errorf("%s: no samples in the time asked for; there are some from %s to %s", c.source(), from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}
 	return workloads, nil
+}
+
+// inNamespaces returns the workloads of the namespaces asked for. A namespace without any is an error: its name is
+// mistyped, or nothing is recorded of it, and neither should look like a result.
+func (c *BacktestConfig) inNamespaces(all []replay.Workload) ([]replay.Workload, error) {
+	if len(c.Namespaces) == 0 {
+		return all, nil
+	}
+	var there []string
+	var out []replay.Workload
+	for _, w := range all {
+		if !slices.Contains(there, w.Key.Namespace) {
+			there = append(there, w.Key.Namespace)
+		}
+		if slices.Contains(c.Namespaces, w.Key.Namespace) {
+			out = append(out, w)
+		}
+	}
+	for _, n := range c.Namespaces {
+		switch {
+		case slices.Contains(there, n):
+		case c.History.Address != "":
+			return nil, fmt.Errorf("%s has no usage of namespace %s; see that --namespace, --prometheus-job and the flags that name labels are right", c.History.Address, n)
+		default:
+			most := there[:min(len(there), 10)]
+			return nil, fmt.Errorf("%s: no samples of namespace %s; there are some of %s", c.Trace, n, strings.Join(most, ", "))
+		}
+	}
+	return out, nil
 }
 
 // source names where the usage is from.
@@ -257,7 +449,7 @@ func (c *BacktestConfig) source() string {
 	if c.History.Address == "" {
 		return c.Trace
 	}
-	return strings.Join(c.History.Namespaces, ", ") + " of " + c.History.Address
+	return strings.Join(c.Namespaces, ", ") + " of " + c.History.Address
 }
 
 func boundary(flag, s string, otherwise int64) (int64, error) {
@@ -305,10 +497,14 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err := group.Wait()
+	bar.end()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, errors.New("interrupted")
+	case err != nil:
 		return nil, err
 	}
-	bar.end()
 	for k := range profiles {
 		var all []replay.Score
 		for i := range workloads {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"regexp"
 	"slices"
 	"time"
@@ -24,7 +25,6 @@ import (
 // BacktestHistory says what to read from Prometheus instead of a file.
 type BacktestHistory struct {
 	Address            string
-	Namespaces         []string
 	Length, Resolution string
 	Job                string
 	TokenFile          string
@@ -32,13 +32,18 @@ type BacktestHistory struct {
 	Labels             [3]string // that name the namespace, the pod and the container
 }
 
+// historyFlags are those that mean nothing to a trace.
+var historyFlags = []string{
+	"history-length", "history-resolution", "prometheus-job", "prometheus-token-file", "prometheus-insecure",
+	"namespace-label", "pod-label", "container-label",
+}
+
 // flags binds the history to flags.
 func (h *BacktestHistory) flags(f *pflag.FlagSet) {
 	h.Length, h.Resolution = "30d", "5m"
 	h.Labels = [3]string{"namespace", "pod", "container"}
 	f.StringVar(&h.Address, "prometheus", h.Address, "read the usage from this Prometheus, instead of a trace")
-	f.StringSliceVar(&h.Namespaces, "namespace", h.Namespaces, "with --prometheus: the namespaces to read")
-	f.StringVar(&h.Length, "history-length", h.Length, "with --prometheus: how far to look back from --until, or from now")
+	f.StringVar(&h.Length, "history-length", h.Length, "with --prometheus, without --since: how far to look back from --until, or from now")
 	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "with --prometheus: the time between samples")
 	f.StringVar(&h.Job, "prometheus-job", h.Job, "with --prometheus: the scrape job of the container metrics; empty for any")
 	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "with --prometheus: a file with a bearer token")
@@ -48,23 +53,39 @@ func (h *BacktestHistory) flags(f *pflag.FlagSet) {
 	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "with --prometheus: the label that names the container")
 }
 
+// isURL reports whether Prometheus can be asked at a text.
+func isURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
 func (h *BacktestHistory) validate() error {
+	if !isURL(h.Address) {
+		return fmt.Errorf("--prometheus is %q; give a URL such as http://localhost:9090", h.Address)
+	}
+	for i, flag := range [...]string{"--namespace-label", "--pod-label", "--container-label"} {
+		if none := i == 0 && h.Labels[i] == ""; !none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]) {
+			return fmt.Errorf("%s is %q, which is no name of a label", flag, h.Labels[i])
+		}
+	}
 	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
 		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
 			return fmt.Errorf("%s is %q: give a duration such as 5m, 1h or 30d", x.flag, x.value)
 		}
 	}
-	if len(h.Namespaces) == 0 {
-		return errors.New("--prometheus needs --namespace")
-	}
 	return nil
 }
 
-// read reads the workloads of the namespaces up to a time, in Unix seconds.
-func (h *BacktestHistory) read(ctx context.Context, until int64) ([]replay.Workload, error) {
+// read reads the workloads of the namespaces up to a time, in Unix seconds, and from another on if there is one.
+func (h *BacktestHistory) read(ctx context.Context, namespaces []string, since, until int64) ([]replay.Workload, error) {
 	length, err := model.ParseDuration(h.Length)
 	if err != nil {
 		return nil, fmt.Errorf("--history-length: %w", err)
+	}
+	if since > 0 {
+		if length = model.Duration(time.Duration(until-since) * time.Second); length <= 0 {
+			return nil, usageError{errors.New("--since is not in the past")}
+		}
 	}
 	resolution, err := model.ParseDuration(h.Resolution)
 	if err != nil {
@@ -80,7 +101,7 @@ func (h *BacktestHistory) read(ctx context.Context, until int64) ([]replay.Workl
 		return nil, err
 	}
 	g := gatherer{workloads: map[cluster.Workload]*gathered{}}
-	for _, namespace := range h.Namespaces {
+	for _, namespace := range namespaces {
 		if err := c.History(ctx, namespace, time.Unix(until, 0), g.add); err != nil {
 			return nil, err
 		}

@@ -100,3 +100,18 @@ func TestBacktestOfWhatPrometheusHas(t *testing.T) {
 		t.Errorf("asked %s", q)
 	}
 }
+
+func TestOfPrometheusOnlyTheTimeAskedForIsRead(t *testing.T) {
+	url, queries := serveHistory(t)
+	out, _ := runBacktest(t, "--prometheus", url, "--namespace", "shop", "--since", "2026-03-10", "--until", "2026-03-20", "--recommenders", "balanced", "--output", "json")
+	var r struct{ From, To string }
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(r.From, "2026-03-10T00:00") || !strings.HasPrefix(r.To, "2026-03-19T23:5") {
+		t.Errorf("replayed %s to %s", r.From, r.To)
+	}
+	if n := len(*queries); n != 2*10 && n != 2*11 {
+		t.Errorf("%d queries for CPU and memory of ten days", n)
+	}
+}

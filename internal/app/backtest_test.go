@@ -5,13 +5,21 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"podfit.dev/podfit/internal/edge/trace"
 )
 
 // writeTrace writes a trace of some machines with days and nights and a spike now and then.
@@ -54,18 +62,65 @@ func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Len() > 0 {
-		t.Errorf("what is no terminal was told %q", e.String())
+	if said := strings.TrimPrefix(e.String(), "podfit: "+trace.Unjudged+"\n"); said != "" {
+		t.Errorf("what is no terminal was told %q", said)
 	}
 	return o.String(), string(data)
 }
 
 func TestBacktestDoesNotDependOnHowManyWorkAtIt(t *testing.T) {
-	trace := writeTrace(t, 5, 12)
-	out1, line1 := runBacktest(t, "--trace", trace, "--parallel", "1", "--output", "json")
-	out4, line4 := runBacktest(t, "--trace", trace, "--parallel", "4", "--output", "json")
-	if out1 != out4 || line1 != line4 {
-		t.Error("one worker and four give different results")
+	all := strings.Join(profileNames(), ",")
+	trace := writeTrace(t, 3, 12)
+	for _, format := range []string{"json", "html"} {
+		out1, line1 := runBacktest(t, "--trace", trace, "--parallel", "1", "--output", format, "--recommenders", all)
+		out4, line4 := runBacktest(t, "--trace", trace, "--parallel", "4", "--output", format, "--recommenders", all)
+		if out1 != out4 || line1 != line4 {
+			t.Errorf("one worker and four give different results: %s", format)
+		}
+	}
+}
+
+// A trace that ends gives the rows that the whole one gives until then: read from files, with two containers of which one
+// comes later, through every recommender.
+func TestATraceThatEndsGivesTheSameRowsUntilThen(t *testing.T) {
+	all := strings.Join(profileNames(), ",")
+	const begin, late = 1372629804, 6 * 288
+	text := func(until int64) string {
+		var b strings.Builder
+		b.WriteString("time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n")
+		for i := range int64(14 * 288) {
+			at := begin + i*300
+			if at >= until {
+				break
+			}
+			day := math.Sin(2*math.Pi*float64(i)/288) + 1.1
+			if i > late {
+				fmt.Fprintf(&b, "%d,lab,Deployment,web,web-0,proxy,%.4f,%.0f\n", at, 0.3*day, 1e8+1e6*float64(i%97))
+			}
+			fmt.Fprintf(&b, "%d,lab,Deployment,web,web-%d,app,%.4f,%.0f\n", at, i*2/(14*288), 0.002*day, 4e6*day*float64(1+i%313/312))
+		}
+		path := filepath.Join(t.TempDir(), "t.csv")
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rows := func(trace string, until int64) []string {
+		_, timeline := runBacktest(t, "--trace", trace, "--recommenders", all)
+		var out []string
+		for row := range strings.Lines(timeline) {
+			if at, err := strconv.ParseInt(strings.Split(row, ",")[0], 10, 64); err == nil && at <= until {
+				out = append(out, row)
+			}
+		}
+		return out
+	}
+	whole := text(math.MaxInt64)
+	for _, cut := range []int64{begin + 60, begin + 3600 - 4, begin + late*300 - 7, begin + late*300 + 301, begin + 10*86400} {
+		want, got := rows(whole, cut), rows(text(cut), cut)
+		if len(want) < len(profileNames()) || !slices.Equal(got, want) {
+			t.Errorf("until %d the whole trace gives\n%s\nwhat ends there\n%s", cut, strings.Join(want, ""), strings.Join(got, ""))
+		}
 	}
 }
 
@@ -102,32 +157,156 @@ func TestSinceAndUntilLeaveOutSamples(t *testing.T) {
 	}
 }
 
-func TestBacktestSaysWhatIsWrongWithItsCall(t *testing.T) {
-	trace := writeTrace(t, 1, 1)
-	for want, args := range map[string][]string{
-		"--trace says which":               nil,
-		`there is no "magic"; there are`:   {"--trace", trace, "--recommenders", "default,magic"},
-		"names default twice":              {"--trace", trace, "--recommenders", "default,default"},
-		`--output "pdf" is not`:            {"--trace", trace, "--output", "pdf"},
-		"--parallel is 0":                  {"--trace", trace, "--parallel", "0"},
-		`--since "noon" is neither`:        {"--trace", trace, "--since", "noon"},
-		"--since is not before --until":    {"--trace", trace, "--since", "2013-07-02", "--until", "2013-07-01"},
-		"no samples in the time asked for": {"--trace", trace, "--since", "2020-01-01"},
-		`--mode "Sometimes" is not`:        {"--trace", trace, "--mode", "Sometimes"},
-		"write timeline":                   {"--trace", trace, "--timeline", filepath.Join(t.TempDir(), "no", "such", "folder.csv")},
-		"nowhere.csv: no such file":        {"--trace", filepath.Join(t.TempDir(), "nowhere.csv")},
-		"exclude each other":               {"--trace", trace, "--prometheus", "http://localhost"},
-		"--prometheus needs --namespace":   {"--prometheus", "http://localhost"},
-		`--history-length is "long": give`: {"--prometheus", "http://localhost", "--namespace", "shop", "--history-length", "long"},
-		"must not be negative":             {"--trace", trace, "--cpu-price", "-1"},
-	} {
-		cmd := NewBacktestCommand()
-		cmd.SetOut(&bytes.Buffer{})
-		cmd.SetErr(&bytes.Buffer{})
-		cmd.SetArgs(args)
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %q", args, err, want)
+func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
+	usage, short := writeTrace(t, 1, 10), writeTrace(t, 1, 1)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
 		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const head = "time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n"
+	const profile = "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n"
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	lacking := httptest.NewServer(http.NotFoundHandler())
+	defer lacking.Close()
+	prometheus := func(args ...string) []string {
+		return append([]string{"--prometheus", gone.URL, "--namespace", "shop"}, args...)
+	}
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"done":                    {[]string{"--trace", usage}, 0, ""},
+		"help":                    {[]string{"--help"}, 0, ""},
+		"one namespace":           {[]string{"--trace", usage, "--namespace", "lab"}, 0, ""},
+		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to judge by"},
+		"too short":               {[]string{"--trace", short}, 1, "nothing to judge by: no container has samples from after its first 8 days"},
+		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to judge by"},
+		"no such trace":           {[]string{"--trace", filepath.Join(dir, "nowhere.csv")}, 1, "nowhere.csv: no such file"},
+		"empty trace":             {[]string{"--trace", file("empty.csv", "")}, 1, "empty.csv: the file is empty"},
+		"empty folder":            {[]string{"--trace", t.TempDir()}, 1, "no *.csv or *.csv.gz in this folder"},
+		"damaged trace":           {[]string{"--trace", file("damaged.csv", head+"x\n")}, 1, "damaged.csv:2: 1 fields"},
+		"garbage, compressed":     {[]string{"--trace", file("garbage.csv.gz", "garbage")}, 1, "not compressed by gzip"},
+		"no workloads":            {[]string{"--trace", file("none.csv", head)}, 1, "none.csv: no samples in it"},
+		"no such time":            {[]string{"--trace", usage, "--since", "2020-01-01"}, 1, "no samples in the time asked for; there are some from 2013-06-30T22:03:24Z to 2013-07-10T21:58:24Z"},
+		"no such namespace":       {[]string{"--trace", usage, "--namespace", "lab,shop"}, 1, "no samples of namespace shop; there are some of lab"},
+		"no such folder":          {[]string{"--trace", usage, "--timeline", filepath.Join(dir, "no", "such.csv")}, 1, "write timeline: open "},
+		"timeline is a folder":    {[]string{"--trace", usage, "--timeline", dir}, 1, "write timeline: open "},
+		"no such profile file":    {[]string{"--trace", usage, "--recommenders", filepath.Join(dir, "mine.yaml")}, 1, "read profile: open "},
+		"empty profile":           {[]string{"--trace", usage, "--recommenders", file("empty.yaml", "")}, 1, "empty.yaml: it is empty; it should have a SizingProfile"},
+		"unknown field":           {[]string{"--trace", usage, "--recommenders", file("odd.yaml", profile+"metadata: {name: odd}\nspec: {oomBudget: 0.1}\n")}, 1, `odd.yaml: unknown field "oomBudget" in spec (it belongs to spec.memory.oomBudget)`},
+		"nonsense budget":         {[]string{"--trace", usage, "--recommenders", file("odd2.yaml", profile+"metadata: {name: odd}\nspec: {memory: {oomBudget: 7}}\n")}, 1, "odd2.yaml: spec.memory.oomBudget is 7; it must be between 0.001 and 0.5; 7 % is 0.07"},
+		"Prometheus is away":      {prometheus(), 1, "read the cpu history of namespace shop"},
+		"it is no Prometheus":     {[]string{"--prometheus", lacking.URL, "--namespace", "shop"}, 1, "read the cpu history of namespace shop"},
+		"no token":                {prometheus("--prometheus-token-file", filepath.Join(dir, "token")), 1, "read the bearer token for Prometheus"},
+		"nothing":                 {nil, 2, "--trace says which"},
+		"unknown flag":            {[]string{"--trase", usage}, 2, "unknown flag: --trase"},
+		"a path":                  {[]string{"traces/"}, 2, "backtest takes no arguments; give the trace with --trace traces/"},
+		"a URL":                   {[]string{"http://localhost:9090"}, 2, "give the Prometheus with --prometheus http://localhost:9090"},
+		"two paths":               {[]string{"--trace", usage, "b.csv"}, 2, `but there is "b.csv"; --trace takes one file or one folder`},
+		"blanks between names":    {[]string{"--trace", usage, "--recommenders", "default,", "cost"}, 2, `separated by commas without blanks, not "cost"`},
+		"two traces":              {[]string{"--trace", usage, "--trace", short}, 2, "it is given twice; put the files into one folder"},
+		"unknown recommender":     {[]string{"--trace", usage, "--recommenders", "default,magic"}, 2, `there is no "magic"; there are default,`},
+		"mistyped recommender":    {[]string{"--trace", usage, "--recommenders", "balancd"}, 2, `there is no "balancd" (did you mean balanced?)`},
+		"recommender twice":       {[]string{"--trace", usage, "--recommenders", "default,default"}, 2, "names default twice"},
+		"no recommender":          {[]string{"--trace", usage, "--recommenders", ""}, 2, "--recommenders names none"},
+		"unknown format":          {[]string{"--trace", usage, "--output", "pdf"}, 2, `--output "pdf" is not`},
+		"nobody works":            {[]string{"--trace", usage, "--parallel", "0"}, 2, "--parallel is 0"},
+		"no number":               {[]string{"--trace", usage, "--parallel", "many"}, 2, `invalid argument "many" for "--parallel"`},
+		"no time":                 {[]string{"--trace", usage, "--since", "noon"}, 2, `--since "noon" is neither`},
+		"ends before it begins":   {[]string{"--trace", usage, "--since", "2013-07-02", "--until", "2013-07-01"}, 2, "--since is not before --until"},
+		"unknown mode":            {[]string{"--trace", usage, "--mode", "Sometimes"}, 2, `--mode "Sometimes" is not`},
+		"negative price":          {[]string{"--trace", usage, "--cpu-price", "-1"}, 2, "--cpu-price is -1; it must be between 0 and 1e+06: a core costs so much in an hour"},
+		"price is no number":      {[]string{"--trace", usage, "--memory-price", "NaN"}, 2, "--memory-price is NaN; it must be between 0 and"},
+		"infinite price":          {[]string{"--trace", usage, "--memory-price", "Inf"}, 2, "--memory-price is +Inf; it must be between 0 and"},
+		"budget in percent":       {[]string{"--trace", usage, "--oom-budget", "7"}, 2, "--oom-budget is 7; it must be between 0 and 1: it is a share of days, such as 0.025 for 2.5 %"},
+		"negative shortfall":      {[]string{"--trace", usage, "--cpu-shortfall", "-0.1"}, 2, "--cpu-shortfall is -0.1; it must be between 0 and 1: it is a share of CPU usage"},
+		"both sources":            {[]string{"--trace", usage, "--prometheus", "http://localhost"}, 2, "exclude each other"},
+		"flag of Prometheus":      {[]string{"--trace", usage, "--history-length", "3d"}, 2, "--history-length goes with --prometheus and means nothing to a trace"},
+		"label with a trace":      {[]string{"--trace", usage, "--pod-label", "pod"}, 2, "--pod-label goes with --prometheus"},
+		"empty namespace":         {[]string{"--trace", usage, "--namespace", "lab,"}, 2, `--namespace: "" is no name of a namespace`},
+		"namespace twice":         {prometheus("--namespace", "shop"), 2, "--namespace names shop twice"},
+		"no namespace":            {[]string{"--prometheus", "http://localhost"}, 2, "--prometheus needs --namespace"},
+		"no scheme":               {[]string{"--prometheus", "localhost:9090", "--namespace", "shop"}, 2, `--prometheus is "localhost:9090"; give a URL such as http://localhost:9090`},
+		"no duration":             {prometheus("--history-length", "long"), 2, `--history-length is "long": give`},
+		"no label":                {prometheus("--pod-label", "a b"), 2, `--pod-label is "a b", which is no name of a label`},
+		"two beginnings":          {prometheus("--history-length", "3d", "--since", "2026-01-01"), 2, "--since and --history-length both say where to begin"},
+		"begins in the future":    {prometheus("--since", "2199-01-01"), 2, "--since is not in the past"},
+		"timeline over the trace": {[]string{"--trace", usage, "--timeline", usage}, 2, "is the trace; write it elsewhere"},
+		"timeline beside traces":  {[]string{"--trace", filepath.Dir(usage), "--timeline", filepath.Join(filepath.Dir(usage), "out.csv")}, 2, "is in the folder of the trace"},
+		"timeline without a name": {[]string{"--trace", usage, "--timeline", ""}, 2, "--timeline names no file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := Main(t.Context(), append([]string{"podfit", "backtest"}, tt.args...), Streams{Out: &out, Err: &errs})
+			if code != tt.code || !strings.Contains(errs.String(), tt.want) || tt.want == "" && errs.Len() > 0 {
+				t.Errorf("ends with %d and %q, want %d and %q", code, errs.String(), tt.code, tt.want)
+			}
+			if judged := strings.Contains(tt.want, "nothing to judge by"); tt.code != 0 && !judged && out.Len() > 0 {
+				t.Errorf("reported %s", out.String())
+			}
+		})
+	}
+	if data, err := os.ReadFile(usage); err != nil || !strings.HasPrefix(string(data), head) {
+		t.Errorf("the trace is not what it was: %v", err)
+	}
+}
+
+func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	trace := writeTrace(t, 1, 10)
+	for format := range reporters {
+		var errs bytes.Buffer
+		code := Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--output", format}, Streams{Out: closed{}, Err: &errs})
+		if code != 1 || !strings.Contains(errs.String(), "write report: ") {
+			t.Errorf("%s: %d, %q", format, code, errs.String())
+		}
+	}
+}
+
+// closed is a pipe that nobody reads.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestAnInterruptedBacktestLeavesTheTimelineOfBefore(t *testing.T) {
+	trace := writeTrace(t, 1, 10)
+	path := filepath.Join(t.TempDir(), "timeline.csv")
+	if err := os.WriteFile(path, []byte("of before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs bytes.Buffer
+	code := Main(ctx, []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, Streams{Out: io.Discard, Err: &errs})
+	if data, err := os.ReadFile(path); code != 1 || errs.String() != "podfit: interrupted\n" || err != nil || string(data) != "of before" {
+		t.Errorf("%d, %q; the timeline is %q, %v", code, errs.String(), data, err)
+	}
+	code = Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, Streams{Out: io.Discard, Err: &errs})
+	if data, err := os.ReadFile(path); code != 0 || err != nil || !strings.HasPrefix(string(data), "time,namespace,") || strings.Contains(string(data), "of before") {
+		t.Errorf("%d; the timeline is %q, %v", code, data, err)
+	}
+}
+
+func TestOnlyTheNamespacesAskedForAreReplayed(t *testing.T) {
+	text := "time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n"
+	for _, n := range []string{"lab", "shop", "web"} {
+		text += "1372629804," + n + ",Deployment,x,x-0,main,0.5,1e8\n"
+	}
+	path := filepath.Join(t.TempDir(), "t.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, timeline := runBacktest(t, "--trace", path, "--namespace", "web,lab", "--recommenders", "balanced")
+	if strings.Count(timeline, "\n") != 1+4 || strings.Contains(timeline, ",shop,") {
+		t.Errorf("replayed\n%s", timeline)
 	}
 }
 

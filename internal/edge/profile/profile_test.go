@@ -131,7 +131,7 @@ func TestAProfileMayStandAmongOtherObjects(t *testing.T) {
 
 func TestNearestIsWhatIsLikeIt(t *testing.T) {
 	for name, want := range map[string]string{
-		"balanced": "balanced", "balancd": "balanced", "Balanced": "balanced", "cots": "cost", "crtical": "critical", "something": "", "": "", "c": "", "bussy-hours": "busy-hours",
+		"balanced": "balanced", "balancd": "balanced", "Balanced": "balanced", "cots": "cost", "kritical": "critical", "something": "", "": "", "c": "", "bussy-hours": "busy-hours",
 	} {
 		if got := Nearest(name, []string{"default", "balanced", "cost", "critical", "busy-hours"}); got != want {
 			t.Errorf("%q is like %q, want %q", name, got, want)
