@@ -45,8 +45,8 @@ func (m maker) pod() *corev1.Pod {
 	if m.OneIn(4) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "init"}}
 	}
-	for i := range 1 + m.IntN(3) {
-		c := corev1.Container{Name: fmt.Sprint("c", i)}
+	p.Spec.Containers = cases.Several(m.Dice, 1, 3, func(d cases.Dice) corev1.Container {
+		m := maker{d}
 		requests, limits := m.some(), m.some()
 		if m.OneIn(3) {
 			limits = cluster.Resources{}
@@ -58,8 +58,10 @@ func (m maker) pod() *corev1.Pod {
 				limits = limits.Set(res, r)
 			}
 		}
-		c.Resources = corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}
-		p.Spec.Containers = append(p.Spec.Containers, c)
+		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
+	})
+	for i := range p.Spec.Containers {
+		p.Spec.Containers[i].Name = fmt.Sprint("c", i)
 	}
 	return p
 }

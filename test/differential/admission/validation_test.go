@@ -30,55 +30,59 @@ type object = map[string]any
 // spec makes the spec of an autoscaler, right or wrong, with values as people write them.
 func (m maker) spec() object {
 	s := object{"targetRef": targetRef()}
-	set := func(o object, key string, chance int, values ...any) {
-		if m.OneIn(chance) {
-			o[key] = cases.Pick(m, values...)
-		}
-	}
 	if m.OneIn(2) {
 		p := object{}
-		set(p, "updateMode", 1, "Off", "Initial", "Recreate", "Auto", "InPlace", "InPlaceOrRecreate", "bad", "", nil)
-		set(p, "minReplicas", 3, 0, 1, -1, nil)
-		set(p, "evictAfterOOMSeconds", 3, 0, 1, 600)
+		m.set(p, "updateMode", 1, "Off", "Initial", "Recreate", "Auto", "InPlace", "InPlaceOrRecreate", "bad", "", nil)
+		m.set(p, "minReplicas", 3, 0, 1, -1, nil)
+		m.set(p, "evictAfterOOMSeconds", 3, 0, 1, 600)
 		s["updatePolicy"] = p
 	}
 	if m.OneIn(4) {
 		s["startupBoost"] = m.anyBoost()
 	}
-	set(s, "recommenders", 4, []object{}, []object{{"name": "a"}}, []object{{"name": "a"}, {"name": "b"}})
+	m.set(s, "recommenders", 4, []object{}, []object{{"name": "a"}}, []object{{"name": "a"}, {"name": "b"}})
 	if m.OneIn(3) {
 		return s
 	}
-	var policies []object
-	for range m.IntN(3) {
-		c := object{}
-		set(c, "containerName", 1, "app", "*", "")
-		set(c, "mode", 3, "Auto", "Off", "bad", "")
-		for _, key := range []string{"minAllowed", "maxAllowed"} {
-			if m.OneIn(2) {
-				l := object{}
-				set(l, "cpu", 2, "100m", 1, "1.5", "1u", "100.5m", "0", "-1", 2000)
-				set(l, "memory", 2, "100Mi", "1Gi", 7, "1500m", "262144k", "0")
-				set(l, "example.com/x", 5, "1", "1.5")
-				c[key] = l
-			}
-		}
-		set(c, "controlledResources", 3, []string{}, []string{"cpu"}, []string{"memory", "storage"}, []string{"x", "cpu", "x"}, nil)
-		set(c, "controlledValues", 3, "RequestsOnly", "RequestsAndLimits", "bad")
-		set(c, "oomBumpUpRatio", 4, "1.2", 1, "0.5", "0.9999", "1500m")
-		set(c, "oomMinBumpUp", 4, "1Mi", 0, "-1", "0.5")
-		set(c, "memoryAggregationIntervalSeconds", 4, 0, 1, -5)
-		set(c, "memoryAggregationIntervalCount", 4, 0, 1, -5)
-		if m.OneIn(4) {
-			c["startupBoost"] = m.anyBoost()
-		}
-		policies = append(policies, c)
-	}
+	policies := cases.Several(m.Dice, 0, 2, func(d cases.Dice) object { return maker{d}.policy() })
 	s["resourcePolicy"] = object{"containerPolicies": policies}
 	if m.OneIn(40) {
 		s["resourcePolicy"] = cases.Pick[any](m, "x", 7, []int{1}, object{"containerPolicies": []object{{"minAllowed": object{"cpu": "lots"}}}})
 	}
 	return s
+}
+
+// policy makes the policy of a container.
+func (m maker) policy() object {
+	c := object{}
+	m.set(c, "containerName", 1, "app", "*", "")
+	m.set(c, "mode", 3, "Auto", "Off", "bad", "")
+	for _, key := range []string{"minAllowed", "maxAllowed"} {
+		if m.OneIn(2) {
+			l := object{}
+			m.set(l, "cpu", 2, "100m", 1, "1.5", "1u", "100.5m", "0", "-1", 2000)
+			m.set(l, "memory", 2, "100Mi", "1Gi", 7, "1500m", "262144k", "0")
+			m.set(l, "example.com/x", 5, "1", "1.5")
+			c[key] = l
+		}
+	}
+	m.set(c, "controlledResources", 3, []string{}, []string{"cpu"}, []string{"memory", "storage"}, []string{"x", "cpu", "x"}, nil)
+	m.set(c, "controlledValues", 3, "RequestsOnly", "RequestsAndLimits", "bad")
+	m.set(c, "oomBumpUpRatio", 4, "1.2", 1, "0.5", "0.9999", "1500m")
+	m.set(c, "oomMinBumpUp", 4, "1Mi", 0, "-1", "0.5")
+	m.set(c, "memoryAggregationIntervalSeconds", 4, 0, 1, -5)
+	m.set(c, "memoryAggregationIntervalCount", 4, 0, 1, -5)
+	if m.OneIn(4) {
+		c["startupBoost"] = m.anyBoost()
+	}
+	return c
+}
+
+// set sets a field to one of several values, in one of so many cases.
+func (m maker) set(o object, key string, chance int, values ...any) {
+	if m.OneIn(chance) {
+		o[key] = cases.Pick(m, values...)
+	}
 }
 
 func (m maker) anyBoost() object {

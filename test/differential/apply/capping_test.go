@@ -242,10 +242,11 @@ func (m maker) estimate(has cluster.Set) cluster.Estimate {
 	return e
 }
 
-func (m maker) containers(n int) []cluster.Container {
-	var cs []cluster.Container
-	for i := range n {
-		c := cluster.Container{Name: string(rune('a' + i)), Index: uint8(i), Requests: m.some()}
+// containers makes up to so many.
+func (m maker) containers(most int) []cluster.Container {
+	cs := cases.Several(m.Dice, 1, most, func(d cases.Dice) cluster.Container {
+		m := maker{d}
+		c := cluster.Container{Requests: m.some()}
 		if m.OneIn(2) {
 			c.Requests = m.resources(cluster.Both)
 		}
@@ -264,7 +265,10 @@ func (m maker) containers(n int) []cluster.Container {
 				}
 			}
 		}
-		cs = append(cs, c)
+		return c
+	})
+	for i := range cs {
+		cs[i].Name, cs[i].Index = string(rune('a'+i)), uint8(i)
 	}
 	return cs
 }
@@ -313,7 +317,7 @@ func (m maker) limitRange() cluster.LimitRange {
 
 func TestCapEqualsUpstream(t *testing.T) {
 	check(t, 20_000, func(t *rapid.T, m maker) {
-		a := m.autoscaler(m.containers(1 + m.IntN(4)))
+		a := m.autoscaler(m.containers(4))
 		for _, adv := range a.Advice {
 			if m.OneIn(3) {
 				a.IntegerCPU = append(a.IntegerCPU, adv.Container)
@@ -426,7 +430,7 @@ func TestFitEqualsUpstream(t *testing.T) {
 	var made, compared, panicked, disordered int
 	check(t, 40_000, func(t *rapid.T, m maker) {
 		made++
-		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}, Containers: m.containers(1 + m.IntN(4))}
+		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}, Containers: m.containers(4)}
 		for i := range p.Containers {
 			if c := &p.Containers[i]; m.OneIn(4) {
 				c.Applied = &cluster.Applied{Requests: c.Requests, Limits: c.Limits}

@@ -4,7 +4,6 @@
 package apply
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -75,25 +74,23 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 			Lower: cluster.Amounts(400, 1<<30), Target: cluster.Amounts(500, 2<<30), Upper: cluster.Amounts(600, 3<<30),
 		}}},
 	}
-	n := m.IntN(12)
-	var pods []*cluster.Pod
-	for i := range n {
+	pods := cases.Several(m.Dice, 0, 11, func(d cases.Dice) *cluster.Pod {
 		p := &cluster.Pod{
-			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i)}, UID: fmt.Sprintf("uid-%d", i),
 			Controller: w, Top: w, Node: "n", Phase: cluster.Running, Ready: true, Created: noon, Started: noon, QoS: cluster.Burstable,
 			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 1<<28)}},
 		}
-		if m.OneIn(5) {
+		if d.OneIn(5) {
 			p.Phase, p.Ready = cluster.Pending, false
 		}
-		pods = append(pods, p)
-	}
+		return p
+	})
+	name(pods)
 	b := plan.DefaultBudget()
 	b.MinReplicas, b.Tolerance = 1+m.IntN(3), cases.Pick(m, 0, 0.1, 0.25, 0.5, 0.9, 1)
 	b.InPlace = true
 	return plan.World{
 		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
-		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(max(0, n+m.IntN(4)-1))}},
+		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(max(0, len(pods)+m.IntN(4)-1))}},
 	}, b
 }
 

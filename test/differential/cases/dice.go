@@ -28,6 +28,12 @@ func (d Dice) OneIn(n int) bool { return d.IntN(n) == n-1 }
 // Pick returns one of several values.
 func Pick[T any](d interface{ IntN(int) int }, of ...T) T { return of[d.IntN(len(of))] }
 
+// Several returns as many things as the dice say, each of which can be left out of a smaller case.
+func Several[T any](d Dice, least, most int, one func(Dice) T) []T {
+	each := rapid.Custom(func(t *rapid.T) T { return one(Dice{t}) })
+	return rapid.SliceOfN(each, least, most).Draw(d.T, "")
+}
+
 // amounts are those that occur, round ones first: so many from the least, in steps. No runtime starts a container with
 // less than a few mebibytes.
 var amounts = map[cluster.Resource][]struct{ least, step, steps int64 }{
