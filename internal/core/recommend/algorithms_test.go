@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"reflect"
@@ -55,6 +56,14 @@ func TestTheExampleOfTheAdaptiveLevel(t *testing.T) {
 	if math.Abs(got-want) > 2 || math.Abs(want-1276) > 1 {
 		t.Errorf("%.1f MiB, want %.1f", got, want)
 	}
+	for i := range days {
+		days[i] = series.LevelOf(1000 * mib)
+	}
+	steady := series.Amount(r.level(days, float64(days[0]))+0.13*series.PerNat) / mib
+	if math.Abs(steady-1139) > 2 {
+		t.Errorf("%.1f MiB for steady usage, want 1139", steady)
+	}
+	example(t, fmt.Sprintf("= %.0f MiB.", want), fmt.Sprintf("it would be %.0f MiB", 1000*math.Exp(0.13)))
 }
 
 func TestWindowMaxIsTheMostOfItsWindowWithAMargin(t *testing.T) {
@@ -71,6 +80,7 @@ func TestWindowMaxIsTheMostOfItsWindowWithAMargin(t *testing.T) {
 	if got := b.estimate().Target.CPU; got < 230 || got > 231 {
 		t.Errorf("CPU is %dm, want 1.15 × 200m", got)
 	}
+	example(t, "1150 MiB for a week, then 345 MiB")
 }
 
 func TestAPercentileOfLoadSeesTheWorkAndNotTheIdling(t *testing.T) {
@@ -88,6 +98,7 @@ func TestAPercentileOfLoadSeesTheWorkAndNotTheIdling(t *testing.T) {
 	if got := w.LoadPercentile(0.9); got < 1 || got > 1.12 {
 		t.Errorf("p90 of load is %.2f cores, want 1", got)
 	}
+	example(t, fmt.Sprintf("The p90 of time is %.1f cores", w.Percentile(0.9)), fmt.Sprintf("the p90 of load is %.0f core", w.LoadPercentile(0.9)))
 }
 
 func TestEnsembleGivesUpARareTailOnlyWhenItIsCheap(t *testing.T) {
@@ -106,6 +117,7 @@ func TestEnsembleGivesUpARareTailOnlyWhenItIsCheap(t *testing.T) {
 	if got := bound(100); got < 1.9 {
 		t.Errorf("with w_o = 100 the limit is ×%.2f, want the high bound", got)
 	}
+	example(t, fmt.Sprintf("with w_o = 30 the limit is %.0f GiB, with w_o = 100 it is %.0f GiB", bound(30), bound(100)))
 }
 
 func TestEnsembleFollowsUsageBothWays(t *testing.T) {
@@ -146,6 +158,7 @@ func TestBusyHoursSizesByThem(t *testing.T) {
 	if got := b.estimate().Target.CPU; got < 1300 || got > 1300*1.12+1 {
 		t.Errorf("the request is %dm, want 1.3 cores up to a bucket", got)
 	}
+	example(t, fmt.Sprintf("is in %d of these hours", bits.OnesCount32(uint32(m.busy))), "the request 1.3 cores")
 	// A spike outside the busy hours does not count, one within does.
 	at2 := func(at time.Time) (float64, float64) {
 		if at.Hour() == 2 {
@@ -257,6 +270,7 @@ func TestALeakIsToldFromGrowth(t *testing.T) {
 		"too short to tell":        {3, func(h int) float64 { return (500 + 50*float64(h)/24) * mib }, false},
 		"slower than is worth it":  {10, func(h int) float64 { return (5000 + 5*float64(h)/24) * mib }, false},
 	}
+	var told []string
 	for name, tt := range tests {
 		p, now := peaksOf(tt.days, tt.amount)
 		g, got := Leak(p, 1500*mib, now)
@@ -273,7 +287,9 @@ func TestALeakIsToldFromGrowth(t *testing.T) {
 		if left := g.Full.Sub(now).Hours() / 24; math.Abs(left-10) > 0.5 {
 			t.Errorf("%s: full in %.1f days, want 10", name, left)
 		}
+		told = []string{fmt.Sprintf("the slope is %.0f MiB a day", g.PerDay/mib), fmt.Sprintf("%.0f days away", g.Full.Sub(now).Hours()/24)}
 	}
+	example(t, told...)
 }
 
 func TestLeaksAreToldOfContainersWhosePeaksAreRemembered(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 //
 //	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
 //
-// The share of the node is applied by Workload, which is told the node (Params.MostMillicores). The busy hours are given, or found: the fewest hours of the day that hold a share of its load. Memory is sized by
-// Adaptive.
+// The share of the node is applied by Workload, which is told the node (Params.MostMillicores). The busy hours are given, or
+// found: the fewest hours of the day that hold a share of its load. Memory is sized by Adaptive.
 func BusyHours(p BusyParams) Estimator {
 	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}}
 }

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ func TestTheExampleOfTheCostOfAnArm(t *testing.T) {
 			t.Errorf("arm %d costs %g, want %g", a, got, want)
 		}
 	}
+	cost := m.cpuChoice.cost
+	example(t, fmt.Sprintf("the mean costs are %.3g, %.3g", cost[0]/0.02, cost[1]/0.02), fmt.Sprintf("= %.1f.", cost[2]/0.02))
 	if m.cpuChoice.arm != 0 {
 		t.Errorf("arm %d is chosen after two hours of history", m.cpuChoice.arm)
 	}
@@ -153,6 +156,7 @@ func TestTheExampleOfTheCPUCalibration(t *testing.T) {
 			t.Errorf("the new day begins with %+v", m.shortfall)
 		}
 	}
+	example(t, fmt.Sprintf("takes %.1f %% from m", 100*cpuStep), fmt.Sprintf("one of six times or more %.1f %%", 100*cpuStep*(cpuMost-1)))
 }
 
 func TestATighterShortfallGivesMore(t *testing.T) {

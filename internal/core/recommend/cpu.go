@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/series"
 )
 
-// level returns what a peak calls for.
+// level returns what a peak calls for: peak·m·peak^−η + a.
 func (r *CPURule) level(peak float64) float64 {
 	return peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
 }

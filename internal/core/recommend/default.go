@@ -14,11 +14,13 @@ import (
 
 // Default is upstream's algorithm, to the unit:
 //
-//	percentile of the histogram → plus margin → bounds widened while history is short → not below the floor
+//	target = max(floor, P_90·(1+margin))
+//	lower  = max(floor, P_50·(1+margin)·(1 + 0.001/c)^−2)
+//	upper  = max(floor, P_95·(1+margin)·(1 + 1/c))
 //
-// The bounds are where a running pod is left alone. With little history they are far apart: the upper one is
-// multiplied by 1 + 1/confidence, the lower by (1 + 0.001/confidence)^−2, where confidence is the history's
-// length in days, or its number of samples in days of one a minute, whichever is less.
+// with P_j the percentiles of the histogram. The bounds are where a running pod is left alone. With little history they
+// are far apart: c, the confidence, is the history's length in days, or its number of samples in days of one a minute,
+// whichever is less.
 //
 // Three things differ. A resource without samples gets no number, where upstream recommends the floor (W-01).
 // Each resource has the confidence of its own samples, where upstream takes that of CPU for both (W-06).

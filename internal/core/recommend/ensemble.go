@@ -336,7 +336,8 @@ func (m *Models) UnmarshalBinary(data []byte) error {
 		return errMemo
 	}
 	n := *m
-	rest, err := data[1:], error(nil)
+	rest := data[1:]
+	var err error
 	if n.since = 0; data[0] > 2 {
 		if rest, err = readNumbers(rest, []*int64{&n.since}); err != nil {
 			return err

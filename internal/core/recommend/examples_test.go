@@ -4,7 +4,12 @@
 package recommend
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +17,64 @@ import (
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
+
+// example holds docs/algorithm.md to what a test has computed: its example there tells each of these figures.
+func example(t *testing.T, figures ...string) {
+	t.Helper()
+	told := examples(t)[t.Name()]
+	if told == "" {
+		t.Error("docs/algorithm.md has no such example")
+	}
+	for _, f := range figures {
+		if !strings.Contains(told, f) {
+			t.Errorf("docs/algorithm.md does not say %q, but: %s", f, told)
+		}
+	}
+}
+
+var exampleHead = regexp.MustCompile("\\*Example\\* \\([^)]*`(Test[A-Za-z]+)`\\)")
+
+// examples returns the text of the examples in docs/algorithm.md, without its line breaks, by the test that computes it.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("../../../docs/algorithm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for paragraph := range strings.SplitSeq(string(data), "\n\n") {
+		text := strings.Join(strings.Fields(paragraph), " ")
+		if at := exampleHead.FindStringSubmatchIndex(text); at != nil {
+			out[text[at[2]:at[3]]] = text[at[1]:]
+		}
+	}
+	return out
+}
+
+func TestEveryExampleIsComputed(t *testing.T) {
+	told := examples(t)
+	if len(told) < 15 {
+		t.Errorf("docs/algorithm.md has %d examples", len(told))
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range strings.Split(string(code), "\nfunc ")[1:] {
+			if name, _, _ := strings.Cut(f, "("); strings.Contains(f, "\n\texample(t, ") {
+				delete(told, name)
+			}
+		}
+	}
+	for name := range told {
+		t.Errorf("no test computes the example of %s", name)
+	}
+}
 
 // The examples in docs/algorithm.md that have no test elsewhere.
 
@@ -25,6 +88,7 @@ func TestTheExampleOfTheHistogram(t *testing.T) {
 	if e := b.estimate(); e.Target.CPU != 305+45 || e.Upper.CPU != 350*8/7 {
 		t.Errorf("a week of 0.3 cores gets %dm, at most %dm; want 350m and 400m", e.Target.CPU, e.Upper.CPU)
 	}
+	example(t, fmt.Sprintf("305m × 1.15 = %dm", b.estimate().Target.CPU), fmt.Sprintf("(1 + 1/7) = %dm", b.estimate().Upper.CPU))
 }
 
 func TestTheExampleOfTheMargin(t *testing.T) {
@@ -33,6 +97,7 @@ func TestTheExampleOfTheMargin(t *testing.T) {
 	if math.Abs(up-0.049) > 1e-9 || math.Abs(up/down-49) > 1e-9 {
 		t.Errorf("a day above adds %g, a day without takes %g; want 0.049, and that 49 days take it back", up, down)
 	}
+	example(t, fmt.Sprintf("adds %.1f %%", 100*up), fmt.Sprintf("%.0f good days", up/down))
 }
 
 func TestTheExampleOfTwoLevels(t *testing.T) {
@@ -57,6 +122,8 @@ func TestTheExampleOfTwoLevels(t *testing.T) {
 	if math.Abs(high-1435) > 3 || math.Abs(lowered-249) > 1 || math.Abs(mean-447) > 2 || math.Abs(200/mean-200/high-0.31) > 0.005 {
 		t.Errorf("%.0f MiB all day, or %.0f in the low hours, a mean of %.0f, a gain of %.3f", high, lowered, mean, 200/mean-200/high)
 	}
+	example(t, fmt.Sprintf("the level is %.0f MiB all day, or %.0f MiB in the %d hours from %d", high, lowered, low.length, low.from),
+		fmt.Sprintf("the mean is %.0f MiB", mean), fmt.Sprintf("= %.2f", 200/mean-200/high))
 }
 
 func TestTheExampleOfTheCPULevel(t *testing.T) {
@@ -66,12 +133,14 @@ func TestTheExampleOfTheCPULevel(t *testing.T) {
 			t.Errorf("a peak of %g cores calls for %.3f, want %g", peak, got, want)
 		}
 	}
+	example(t, fmt.Sprintf("= %.2f cores", r.level(4)), fmt.Sprintf("one of 0.1 cores: %.2f cores", r.level(0.1)))
 }
 
 func TestTheExampleOfTheTimeOfDay(t *testing.T) {
 	b := newBench(builtin(t, "time-of-day"))
 	nightly := func(at time.Time) (float64, float64) { return 0.1, 200*mib + 800*mib*b2f(at.Hour() == 3) }
 	b.use(15*day, nightly)
+	told := map[float64]int{}
 	for range 24 {
 		b.use(time.Hour, nightly)
 		want, h := 230.0, b.now.Add(-time.Minute).Hour()
@@ -82,6 +151,8 @@ func TestTheExampleOfTheTimeOfDay(t *testing.T) {
 		if got := b.memory(); math.Abs(got-want) > 2 {
 			t.Errorf("at %d o'clock the request is %.0f MiB, want %.0f", h, got, want)
 		}
+		told[want]++
 		b.now = b.now.Add(time.Minute)
 	}
+	example(t, fmt.Sprintf("1150 MiB from 0 to %d o'clock", told[1150]), "230 MiB in the day")
 }

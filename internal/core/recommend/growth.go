@@ -27,9 +27,15 @@ const (
 	leakSteady = 0.85 // share of all pairs of times of which the later has more
 )
 
-// Leak reports whether memory looks like it leaks, up to a bound in bytes (0: none): the peaks of six hours grow, in
-// nearly every pair of them the later is higher (Kendall's τ ≥ 0.7), and altogether by a quarter at least. The slope is
-// the median of the slopes of all pairs (Theil and Sen), so that a restart or a spike does not bend it.
+// Leak reports whether memory looks like it leaks, up to a bound in bytes (0: none): the peaks x of six hours each, at the
+// times t, grow. In nearly every pair of them the later is higher (Kendall's τ, 1938), and altogether they grow by a
+// quarter at least:
+//
+//	τ     = (pairs that grow − pairs that do not) / pairs ≥ 0.7
+//	slope = median of (x_j − x_i)/(t_j − t_i) over all i < j        slope · (t_n − t_1) ≥ 0.25 · min x
+//	full  = now + (bound − x_n)/slope
+//
+// The median of the slopes of all pairs (Theil 1950, Sen 1968) is not bent by a restart or a spike.
 func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	const block = 6
 	hour := int(now.Unix() / 3600)

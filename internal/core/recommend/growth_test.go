@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ func (d *drip) live(days int, perDay float64) {
 }
 
 func TestALeakIsNotFedForEver(t *testing.T) {
+	var told []string
 	for name, p := range map[string]Profile{
 		"balanced": balanced(), "cost": AdaptiveProfile("cost", "", Cost()), "critical": AdaptiveProfile("critical", "", Critical()),
 		"busy-hours": BusyHoursProfile("busy-hours", "", Busiest()),
@@ -59,6 +61,9 @@ func TestALeakIsNotFedForEver(t *testing.T) {
 		if d.most > most*1.001 {
 			t.Errorf("%s: the request grew to %.0f MiB, bounded at %.0f", name, d.most, most)
 		}
+		if name == "balanced" {
+			told = []string{fmt.Sprintf("about %.1f GiB", most/1024), fmt.Sprintf("about every %.0f weeks", 200/7/float64(d.killed))}
+		}
 		t.Logf("%s: at most %.0f MiB, killed %d times in 200 days", name, most, d.killed)
 		if d.killed < 5 {
 			t.Errorf("%s: killed %d times in 200 days: the leak was fed", name, d.killed)
@@ -67,6 +72,7 @@ func TestALeakIsNotFedForEver(t *testing.T) {
 			t.Errorf("%s: it still leaks, and is no longer suspected", name)
 		}
 	}
+	example(t, told...)
 }
 
 func TestASuspicionOfALeakEnds(t *testing.T) {

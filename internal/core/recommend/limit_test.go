@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,12 +57,15 @@ func TestARequestClimbsOutOfItsLimit(t *testing.T) {
 
 // The example in docs/algorithm.md.
 func TestTheExampleOfTheLimit(t *testing.T) {
+	var told []string
 	for minutes, want := range map[int]float64{1: 657, 2: 863} {
 		cpu, _ := capped(balanced(), 6, 100*mib, 1, cluster.Amounts(100_000, 1<<40), minutes)
 		if got := float64(cpu); got < want || got > want*1.003 {
 			t.Errorf("after %d samples the request is %.0fm, want %.0fm", minutes, got, want)
 		}
+		told = append(told, fmt.Sprintf("%.3f", want/1000))
 	}
+	example(t, told...)
 }
 
 // kubernetes/autoscaler#9521: what is capped must not be fed for ever.

@@ -12,12 +12,14 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// LoadPercentile is Autopilot's moving-window recommender (Rzadca et al. 2020, 3.2.2). With w[τ] = 2^(−τ/t½):
+// LoadPercentile is Autopilot's moving-window recommender (Rzadca et al., EuroSys 2020, 3.2.2):
 //
-//	(3) h[t][k] = b[k]·Σ_τ w[τ]·s[t−τ][k],  S_pj[t] = P_j(h[t])       CPU, t½ = 12 h: a percentile of load, not of time
+//	(1) w[τ] = 2^(−τ/t½)                                           t½ = 12 h for CPU
+//	(3) h[t][k] = b[k]·Σ_τ w[τ]·s[t−τ][k],  S_pj[t] = P_j(h[t])       CPU: a percentile of load, not of time
 //	    S_max[t] = the highest bucket that is not empty                memory, over some days
 //
-// then a margin, and for CPU the most of the last hour.
+// then a margin, and for CPU the most of the last hour. Equation 2, the mean, is what Autopilot gives to batch jobs;
+// it is left out, for it is less than what is used about half of the time.
 func LoadPercentile(p LoadParams) Estimator { return &loadPercentile{p} }
 
 // LoadParams are the parameters of LoadPercentile.

@@ -130,9 +130,14 @@ const (
 // Period returns the period of usage in hours: 24, 168, or 0 when it does not repeat. The hours before an hour are
 // looked at, as whole weeks or, when there is less than two, as whole days.
 //
-// A period is a candidate when its line stands out of the spectrum (FFT), and confirmed when the circular
-// autocorrelation has a maximum there: higher than a quarter of a period beside it, and at least 0.3. A week is only
-// accepted when it explains more than a day does.
+// A period P is a candidate when its line, or one of its first harmonics, stands out of the spectrum of the n hourly peaks
+// (FFT; x are their logarithms), and confirmed when the circular autocorrelation r has a maximum there: higher than a
+// quarter of a period beside it, and at least 0.3.
+//
+//	power(n/P) > 4 · mean power        r(k) = Σ_t (x_t − x̄)·(x_{t+k mod n} − x̄) / Σ_t (x_t − x̄)²
+//
+// A week is only accepted when it explains more than a day does. Candidates by spectrum and confirmation by
+// autocorrelation are those of Crane's predictor (after Vlachos et al., SDM 2005).
 func Period(p *series.Peaks, hour int) int {
 	have := hour - max(p.Since(), hour-p.Room())
 	n := have / (7 * 24) * 7 * 24

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -48,6 +49,7 @@ func TestASampleWeighsWhatWasRequestedWhenItWasTaken(t *testing.T) {
 	if got := target(true); got != 920 {
 		t.Errorf("weighted by the request they make %dm, want 920m", got)
 	}
+	example(t, fmt.Sprintf("110m + 15 %% = %dm", target(false)), fmt.Sprintf("800m + 15 %% = %dm", target(true)))
 }
 
 func TestWeightsOfSamplesAddUpByHand(t *testing.T) {

@@ -16,7 +16,7 @@ func TestASlipIsToldFromAnotherName(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"ballanced": "balanced", "balenced": "balanced", "blaanced": "balanced", "balance": "balanced", "Balanced": "balanced",
-		"balancd": "balanced", "criticla": "critical", "defualt": "default", "busy_hours": "busy-hours", "busyhours": "busy-hours",
+		"balancd": "balanced", "criticla": "critical", "dfeault": "default", "busy_hours": "busy-hours", "busyhours": "busy-hours",
 		"autopliot": "autopilot", "autopilot-windo": "autopilot-window", "COST": "cost", "costs": "cost", "miner": "mine",
 
 		"balanced": "", "cost": "", "mine": "", "autopilot": "", // right as they are

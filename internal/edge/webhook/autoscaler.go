@@ -4,6 +4,8 @@
 package webhook
 
 import (
+	"slices"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +41,7 @@ func (h *Handler) autoscaler(request *admissionv1.AdmissionRequest, response *ad
 		}
 	}
 	warnings, errs := validate(&a, old, h.options.Gates)
-	response.Warnings = append(warnings, h.slip(&a.Spec)...)
+	response.Warnings = slices.Concat(warnings, h.slip(&a.Spec))
 	if len(errs) > 0 && !excused(&a, old) {
 		h.deny(request, response, errs)
 		return resultSkipped
