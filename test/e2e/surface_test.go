@@ -300,9 +300,11 @@ func (p *place) raise(to string, evicted, resized spec) {
 	}
 }
 
-// When usage is above what is recommended. Upstream recommends the least there is before it knows any usage; podfit, which
-// takes over what has been learnt, is never below usage here.
-var aboveRecommendation = []string{
+// What only happens to a recommender that has to begin: usage where there is no recommendation yet, or above one. Upstream
+// recommends the least there is before it knows any usage; podfit, which takes over what has been learnt, is never without a
+// recommendation here, nor with one below usage.
+var beginning = []string{
+	"vpa_quality_usage_sample_missing_recommendation_count",
 	"vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores", "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
 }
 
@@ -311,7 +313,7 @@ func (v *view) looksLike(p *place, upstream *view) {
 	p.Helper()
 	answered := 0
 	for _, m := range slices.Concat(contract.RecommenderMetrics(), contract.UpdaterMetrics(), contract.AdmissionMetrics()) {
-		if slices.Contains(aboveRecommendation, m.Name) {
+		if slices.Contains(beginning, m.Name) {
 			continue
 		}
 		if want, ok := upstream.types[m.Name]; ok && v.types[m.Name] != want {
