@@ -134,6 +134,7 @@ func (r *Report) card(w *Workload) card {
 		cell(p.Days > 0, amount(cluster.CPU, p.Footprint))
 		cell(p.Days > 0, fixed(3)(p.MeanSlack))
 		cell(p.Days > 0, fixed(2)(p.Above))
+		cell(p.Days > 0, percent(2)(p.Shortfall))
 		cell(p.Days > 0, fixed(2)(p.Changes))
 		cell(o.Measured(), fmt.Sprintf("%.2f", o.Money))
 		c.Rows = append(c.Rows, row)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"html"
 	"io"
 	"regexp"
 	"slices"
@@ -121,7 +122,8 @@ func TestTheTimelineHasItsFormat(t *testing.T) {
 
 func TestThePageIsWholeAndNeedsNothingElse(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteHTML(&b, report(t, 12), -1); err != nil {
+	r := report(t, 12)
+	if err := WriteHTML(&b, r, -1); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
@@ -130,10 +132,23 @@ func TestThePageIsWholeAndNeedsNothingElse(t *testing.T) {
 			t.Errorf("the page lacks %q", part)
 		}
 	}
-	for _, foreign := range []string{"http://", "https://", "<script", "url(", "@import", "<web>"} {
+	if !strings.Contains(page, "prefers-color-scheme: dark") {
+		t.Error("the page has no colours for the night")
+	}
+	for _, foreign := range []string{"http://", "https://", "<script", "<link", "src=", "href=", "url(", "@import", "<web>"} {
 		if strings.Contains(page, foreign) {
 			t.Errorf("the page has %q", foreign)
 		}
+	}
+	var order, want []string
+	for _, m := range regexp.MustCompile(`<h3>(.*?)</h3>`).FindAllStringSubmatch(page, -1) {
+		order = append(order, html.UnescapeString(m[1]))
+	}
+	for _, i := range r.Worst() {
+		want = append(want, r.Workloads[i].Key.String())
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("the page shows %v, the worst first is %v", order, want)
 	}
 	pictures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
 	if len(pictures) != 2+1+2 {
