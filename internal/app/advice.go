@@ -106,8 +106,12 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	}
 	first := governs(s.AutoscalersOf(a.Target))
 	if first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
+		precedes := "is older"
+		if first.Created.Equal(a.Created) {
+			precedes = "is as old, and comes first by name"
+		}
 		adv.say(targetConflict, kube.True, "OlderAutoscalerGoverns",
-			"VerticalPodAutoscaler "+first.Name+" names the same target and is older: it governs the pods, this one does not")
+			"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
 	} else {
 		adv.say(targetConflict, kube.Removed, "", "")
 	}

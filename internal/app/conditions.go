@@ -56,8 +56,11 @@ func (p *profiles) complaint(a *cluster.Autoscaler, usable bool) (reason, messag
 		return "", ""
 	}
 	then := "the last recommendation stays as it is"
-	if usable {
+	switch {
+	case usable:
 		then = "containers are sized by what it last said"
+	case len(a.Advice) == 0:
+		then = "nothing is recommended"
 	}
 	switch d := p.own[name]; {
 	case d == nil && !(p.listed && p.missed(a)), d != nil && !d.gone && d.problem == "":

@@ -361,7 +361,8 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web).Recommender = "mine"
 		b.run(10 * time.Minute)
-		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 {
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 ||
+			!strings.Contains(c.Message, "it must be between 0 and 10; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
 			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
 		}
 		other := *b.autoscalers[0]

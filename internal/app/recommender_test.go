@@ -400,6 +400,13 @@ func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
 		if b.advice("old", "app").Target != b.advice("new", "app").Target {
 			t.Error("the two recommend different things for one workload")
 		}
+		twin := b.autoscale("zwilling", b.deployment("twins", 1, "app")) // applied together, in one second
+		b.autoscale("anna", twin.Target)
+		b.run(time.Minute)
+		want := "VerticalPodAutoscaler anna names the same target and is as old, and comes first by name: it governs the pods, this one does not"
+		if c := b.condition("zwilling", targetConflict); c.Status != kube.True || c.Message != want {
+			t.Errorf("the second by name is told %+v", c)
+		}
 	})
 }
 
