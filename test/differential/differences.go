@@ -5,15 +5,16 @@ package differential
 
 // A Difference is where podfit means to give another result than upstream.
 type Difference struct {
-	Name     string
-	Weakness string // what of upstream it mends, as docs/migrate.md numbers it; "" when it is no weakness
+	Name     string // of its row in docs/migrate.md, too
+	Weakness string // what of upstream it mends, by its number in docs/migrate.md; "" when it has none
 	Upstream string // what upstream does
 	Podfit   string // what podfit does
 	Reason   string
-	Test     string // shows both
+	Test     string // shows it, here or where podfit decides it; "TestMany/one" is a part of one, or a transcript of its folder
 }
 
-// Differences are all there are. A comparison that fails without one of them has found a mistake.
+// Differences are all there are, of what can be compared here and of what can not. A comparison that fails without one of
+// them has found a mistake.
 var Differences = []Difference{
 	{
 		Name: "no data, no number", Weakness: "W-01",
@@ -164,6 +165,34 @@ var Differences = []Difference{
 		Test:     "TestCheckpointsThatCannotBeAreRefused",
 	},
 	{
+		Name: "owners, not labels", Weakness: "W-23",
+		Upstream: "finds a workload's pods by their labels",
+		Podfit:   "by who owns them",
+		Reason:   "two Deployments with overlapping labels spoil each other's numbers",
+		Test:     "TestWorkloadsWithTheSameLabelsKeepTheirOwnHistory",
+	},
+	{
+		Name: "group and kind", Weakness: "W-22",
+		Upstream: "tells controllers apart by their kind alone",
+		Podfit:   "by group and kind",
+		Reason:   "an OpenKruise StatefulSet is not Kubernetes'",
+		Test:     "TestOwners/foreign",
+	},
+	{
+		Name: "checkpoint writes", Weakness: "S-02",
+		Upstream: "writes each checkpoint every minute",
+		Podfit:   "when it has changed, at most every ten minutes once history is older",
+		Reason:   "thousands of writes a minute that say nothing new wear out etcd (kubernetes/autoscaler#5421)",
+		Test:     "TestHistoryIsStoredOnlyWhenItChangedAndNotTooOften",
+	},
+	{
+		Name: "first day", Weakness: "W-02",
+		Upstream: "evicts a pod older than 12 hours for the target of the first minute",
+		Podfit:   "does when the autoscaler is that old, too",
+		Reason:   "a few minutes of usage are no reason",
+		Test:     "TestTranscripts/range",
+	},
+	{
 		Name: "no panic", Weakness: "W-11",
 		Upstream: "panics where a pod LimitRange meets a container without a recommendation or without bounds, and writes requests of zero",
 		Podfit:   "counts what such a container requests, and leaves it alone",
@@ -185,11 +214,25 @@ var Differences = []Difference{
 		Test:     "TestFitEqualsUpstream",
 	},
 	{
+		Name: "evictions that do not help", Weakness: "W-13",
+		Upstream: "evicts again every minute what comes back as it was",
+		Podfit:   "backs off per workload, from 5 minutes to 6 hours, and says so in an event",
+		Reason:   "the next one will not help either (kubernetes/autoscaler#9362, #2633)",
+		Test:     "TestEvictionsThatDoNotHelpBecomeRare",
+	},
+	{
 		Name: "the same size", Weakness: "W-13",
 		Upstream: "evicts a pod whose replacement would get the same size",
 		Podfit:   "leaves it",
 		Reason:   "the eviction cannot help (kubernetes/autoscaler#9362)",
 		Test:     "TestPodsToUpdateEqualUpstream",
+	},
+	{
+		Name:     "room for the replacement",
+		Upstream: "evicts a pod though what replaces it fits on no node",
+		Podfit:   "leaves it",
+		Reason:   "a pod that runs on too little is better than one that waits",
+		Test:     "TestTranscripts/place",
 	},
 	{
 		Name: "requirements of a missing request", Weakness: "W-27",
@@ -199,25 +242,74 @@ var Differences = []Difference{
 		Test:     "TestPodsToUpdateEqualUpstream",
 	},
 	{
+		Name:     "resizes in place are no evictions",
+		Upstream: "asks the eviction requirements before it resizes in place, too",
+		Podfit:   "only before it evicts",
+		Reason:   "nothing is disturbed (kubernetes/autoscaler#10181)",
+		Test:     "TestTranscripts/requirements",
+	},
+	{
 		Name: "who counts as running", Weakness: "W-14",
 		Upstream: "counts pods that are not ready as running, and lets all pods of a controller of an unknown kind be disrupted at once",
 		Podfit:   "counts ready pods, and reads the scale of any kind",
 		Reason:   "two thousand pods were evicted in a quarter of an hour (kubernetes/autoscaler#2178)",
-		Test:     "TestTranscripts", // core/plan: budget.txt, kinds.txt; the comparison has only ready pods of kinds that upstream knows
+		Test:     "TestTranscripts/budget", // the comparison has only ready pods of kinds that upstream knows
+	},
+	{
+		Name: "pods without a node", Weakness: "W-15",
+		Upstream: "does not see them",
+		Podfit:   "evicts those that would get less, and says of the others why not",
+		Reason:   "a recommendation must not keep a pod pending",
+		Test:     "TestTranscripts/place",
 	},
 	{
 		Name: "a deferred resize is left alone", Weakness: "W-19",
 		Upstream: "in mode InPlace patches again each minute what is deferred, infeasible or failed, whatever the budget",
 		Podfit:   "waits until something has changed",
 		Reason:   "the same patch has the same answer",
-		Test:     "TestTranscripts", // core/plan: resizing.txt
+		Test:     "TestTranscripts/resizing",
 	},
 	{
 		Name: "how long a resize takes", Weakness: "W-20",
 		Upstream: "counts from when it first saw a pod of that name wait",
 		Podfit:   "from the time of the condition, of this very pod",
 		Reason:   "a StatefulSet's new pod inherited the clock of the old one, and was evicted at once",
-		Test:     "TestTranscripts", // core/plan: clock.txt; in the comparison no time passes
+		Test:     "TestTranscripts/clock", // in the comparison no time passes
+	},
+	{
+		Name:     "memory limit below usage",
+		Upstream: "evicts a pod whose memory limit cannot be lowered in place",
+		Podfit:   "waits until the usage falls",
+		Reason:   "nothing is wrong with the pod (kubernetes/autoscaler#8434)",
+		Test:     "TestTranscripts/resizing",
+	},
+	{
+		Name: "owners that do not say whether they control", Weakness: "W-21",
+		Upstream: "panics",
+		Podfit:   "takes them for owners that do not",
+		Reason:   "a crash stops every workload",
+		Test:     "TestPodsThatSayLittleOrNonsense/an owner without the field controller (W-21)",
+	},
+	{
+		Name:     "two autoscalers, one target",
+		Upstream: "tells nobody",
+		Podfit:   "gives the younger one the condition TargetConflict",
+		Reason:   "it does nothing, and its owner waits (kubernetes/autoscaler#10135)",
+		Test:     "TestTheYoungerOfTwoAutoscalersIsTold",
+	},
+	{
+		Name:     "a pod without an owner",
+		Upstream: "says nothing",
+		Podfit:   "sends an event, where there are autoscalers",
+		Reason:   "it cannot be sized",
+		Test:     "TestAPodWithoutAnOwnerIsToldOnceAndStopsNothing",
+	},
+	{
+		Name:     "policy Off",
+		Upstream: "heeds it with the next recommendation",
+		Podfit:   "at once, even against an old status",
+		Reason:   "who switches it off means now",
+		Test:     "TestFitLeavesAlone/a container whose policy is off",
 	},
 	{
 		Name: "a target is required", Weakness: "W-16",
@@ -248,6 +340,13 @@ var Differences = []Difference{
 		Test:     "TestNamesOfFieldsAreCaseSensitive",
 	},
 	{
+		Name:     "a scale without a selector",
+		Upstream: "refuses the target",
+		Podfit:   "accepts it",
+		Reason:   "pods are found by their owner",
+		Test:     "TestOwners/foreign",
+	},
+	{
 		Name:     "a multiple of nothing",
 		Upstream: "boosts a request that is not there to zero",
 		Podfit:   "leaves it unset",
@@ -255,10 +354,73 @@ var Differences = []Difference{
 		Test:     "TestAMultipleOfNothingIsNoBoost",
 	},
 	{
+		Name:     "a recommender's name that is nearly a profile's",
+		Upstream: "tells nobody that nobody serves it",
+		Podfit:   "accepts it with a warning: did you mean balanced?",
+		Reason:   "it may be the name of another recommender",
+		Test:     "TestAMistypedProfileIsWarnedOf",
+	},
+	{
+		Name: "ignored namespaces", Weakness: "W-17",
+		Upstream: "registers the selector NotIn [''] for an empty list, and never reaches the branch for a single namespace",
+		Podfit:   "registers what the flags say",
+		Reason:   "a selector that says nothing hides the one that is missing",
+		Test:     "TestTheRegistrationFollowsTheConfiguration",
+	},
+	{
+		Name: "registration", Weakness: "W-18",
+		Upstream: "deletes and creates the webhook's configuration at every start",
+		Podfit:   "patches what differs, and leaves what an administrator added",
+		Reason:   "there is no moment without a webhook",
+		Test:     "TestTheRegistrationIsNeverDeleted",
+	},
+	{
+		Name: "writes", Weakness: "W-24",
+		Upstream: "lets the last writer win",
+		Podfit:   "writes over the version that was read only",
+		Reason:   "during a hand-over there are two recommenders",
+		Test:     "TestWhoeverWroteSinceIsNotOverwrittenUnseen",
+	},
+	{
+		Name: "what cannot be written", Weakness: "W-26",
+		Upstream: "ends a worker at an object that has gone; ten of them end the pass",
+		Podfit:   "goes on with the next",
+		Reason:   "one bad object must not stop the others",
+		Test:     "TestAnAutoscalerThatCannotBeWrittenStopsNoOther",
+	},
+	{
+		Name: "very many pods", Weakness: "W-25",
+		Upstream: "panics in its metrics when an autoscaler has 2^20 pods",
+		Podfit:   "counts them in the last class",
+		Reason:   "a crash stops every workload",
+		Test:     "TestSizeClasses",
+	},
+	{
+		Name:     "lost lease",
+		Upstream: "ends the process",
+		Podfit:   "stands for election again",
+		Reason:   "an API server that was away is no reason to crash",
+		Test:     "TestALostLeaseIsStoodForAgain",
+	},
+	{
+		Name:     "certificates",
+		Upstream: "reads files that a script makes",
+		Podfit:   "makes and renews them itself when there are no files",
+		Reason:   "nobody remembers when they end",
+		Test:     "TestCertificatesAreRenewedWithoutARestart",
+	},
+	{
 		Name:     "quantities in flags",
 		Upstream: "takes a negative one for no bound, and refuses an empty one",
 		Podfit:   "refuses the former, and takes the latter for no bound",
 		Reason:   "no container can have less than nothing; an empty value is the default",
 		Test:     "TestFlagsTakeTheValuesThatUpstreamTakes",
+	},
+	{
+		Name:     "klog's file flags",
+		Upstream: "steer files and headers of the log",
+		Podfit:   "are accepted, without effect, with a warning",
+		Reason:   "podfit writes structured records to one place",
+		Test:     "TestKlogFlagsWithoutEffectAreAnsweredWithAWarning",
 	},
 }

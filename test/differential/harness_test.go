@@ -5,12 +5,16 @@ package differential
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,21 +27,106 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Each difference is shown by a test, and is listed once.
-func TestEveryDifferenceHasItsTest(t *testing.T) {
-	tests := map[string]bool{}
-	for _, root := range []string{".", "../../internal"} { // what happens to pods is shown where it is decided, too
-		if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+// Each difference is shown by a test, is listed once, and is told to users.
+func TestEveryDifferenceHasItsTestAndItsRow(t *testing.T) {
+	tests, rows := allTests(t), userRows(t)
+	listed := map[string]bool{}
+	for _, d := range Differences {
+		name, part, _ := strings.Cut(d.Test, "/")
+		if in, ok := tests[name]; !ok || part != "" && !in.has(t, part) {
+			t.Errorf("%q has no test %s", d.Name, d.Test)
+		}
+		if listed[d.Name] {
+			t.Errorf("%q is listed twice", d.Name)
+		}
+		listed[d.Name] = true
+		if weakness, ok := rows[d.Name]; !ok || weakness != d.Weakness {
+			t.Errorf("docs/migrate.md does not tell users of %q that it mends %q", d.Name, d.Weakness)
+		}
+		if slices.Contains([]string{d.Name, d.Upstream, d.Podfit, d.Reason}, "") {
+			t.Errorf("%q is not complete", d.Name)
+		}
+	}
+	for name := range rows {
+		if !listed[name] {
+			t.Errorf("%q in docs/migrate.md is not among the differences", name)
+		}
+	}
+	stay, err := os.ReadFile("../../docs/scope.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= weaknesses; n++ {
+		w := fmt.Sprintf("W-%02d", n)
+		mended := slices.ContainsFunc(Differences, func(d Difference) bool { return d.Weakness == w })
+		if mended == bytes.Contains(stay, []byte("**"+w)) {
+			t.Errorf("%s must be mended by a difference, or stay, as docs/scope.md says: it is mended: %v", w, mended)
+		}
+	}
+}
+
+// weaknesses is how many of upstream's are numbered, from W-01.
+const weaknesses = 29
+
+// userRows returns what docs/migrate.md tells users of the differences: the numbers of the weaknesses by name.
+func userRows(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tables, _ := bytes.Cut(text, []byte("## Where podfit differs"))
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (?:([WS]-\d\d) )?([^|]+) \|`).FindAllSubmatch(tables, -1) {
+		rows[string(m[2])] = string(m[1])
+	}
+	return rows
+}
+
+// A home is the file in which a test stands.
+type home struct {
+	folder string
+	text   []byte
+}
+
+// has reports whether a test has a part of that name: a case of a table, or a transcript.
+func (h home) has(t *testing.T, part string) bool {
+	t.Helper()
+	if bytes.Contains(h.text, []byte(strconv.Quote(part))) {
+		return true
+	}
+	for _, pattern := range []string{"testdata", "testdata/*"} {
+		found, err := filepath.Glob(filepath.Join(h.folder, pattern, part+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// allTests returns where each test is that can show a difference: here, or where podfit decides it.
+func allTests(t *testing.T) map[string]home {
+	t.Helper()
+	tests := map[string]home{}
+	for _, root := range []string{".", "../../internal"} {
+		if err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
 			if err != nil {
 				return err
 			}
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-					tests[fn.Name.Name] = true
+					tests[fn.Name.Name] = home{filepath.Dir(path), text}
 				}
 			}
 			return nil
@@ -45,26 +134,5 @@ func TestEveryDifferenceHasItsTest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	users, err := os.ReadFile("../../docs/migrate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, d := range Differences {
-		if !tests[d.Test] {
-			t.Errorf("%q has no test %s", d.Name, d.Test)
-		}
-		if names[d.Name] {
-			t.Errorf("%q is listed twice", d.Name)
-		}
-		names[d.Name] = true
-		if !bytes.Contains(users, []byte(d.Weakness)) {
-			t.Errorf("docs/migrate.md does not tell users of %s, %q", d.Weakness, d.Name)
-		}
-		for _, s := range []string{d.Name, d.Upstream, d.Podfit, d.Reason} {
-			if s == "" {
-				t.Errorf("%q is not complete", d.Name)
-			}
-		}
-	}
+	return tests
 }
