@@ -149,7 +149,7 @@ func (x *mixture) at(now int64) float64 {
 }
 
 func (x *mixture) observe(now int64, v float64, w *EnsembleWeights, peakOnly bool) {
-	hour := now / 3600
+	hour := max(1, now/3600) // the first of 1970 belongs to the second: 0 says that there was none
 	if x.hour == 0 {
 		x.hour = hour
 		x.base = max(0, bucketOf(v)-buckets/2)

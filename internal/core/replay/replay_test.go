@@ -322,6 +322,45 @@ func TestMeasureAgreesWithItsTwin(t *testing.T) {
 	})
 }
 
+// Whatever a trace may have in it, no profile falls over it, requests are such as can be given, and figures are numbers.
+func TestFiguresAreNumbersWhateverWasUsed(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		rapid.Check(t, func(t *rapid.T) {
+			w := &Workload{
+				Key:  cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"},
+				Pods: []string{"cart-0"}, Containers: []string{"app"},
+			}
+			at := rapid.SampledFrom([]int64{1, start, 7_250_000_000}).Draw(t, "begin")
+			for range rapid.IntRange(1, 80).Draw(t, "samples") {
+				w.Samples = append(w.Samples, Sample{
+					At:     at,
+					CPU:    rapid.SampledFrom([]float64{0, 1e-320, 1e-9, 0.001, 0.2, 1, 500, 1e5}).Draw(t, "CPU"),
+					Memory: rapid.SampledFrom([]float64{0, 1, 4096, 1e8, 1e12, 9.9e13, 1e14}).Draw(t, "memory"),
+					Has:    cluster.Both,
+				})
+				at += rapid.SampledFrom([]int64{1, 59, 60, 300, 3600, 86_400, 9 * 86_400, 3650 * 86_400}).Draw(t, "step")
+			}
+			changes := Run(w, p, RulesFor(p))
+			for _, c := range changes {
+				if c.Request <= 0 || c.Request > 2e14 {
+					t.Fatalf("%s requests %d of %s", p.Name, c.Request, c.Resource)
+				}
+			}
+			o := OutcomeOf(Prepare(w).Measure(changes), Prices{Core: 1, GiB: 1})
+			for _, s := range []Summary{o.CPU, o.Memory} {
+				for _, v := range []float64{s.MeanSlack, s.MedianSlack, s.AggregateSlack, s.FreeDays, s.Above, s.Events, s.Shortfall, s.Changes, s.Footprint, s.UsedMean, o.Money} {
+					if math.IsNaN(v) || math.IsInf(v, 0) {
+						t.Fatalf("%s: %+v", p.Name, o)
+					}
+				}
+				if s.FreeDays < 0 || s.FreeDays > 1 || s.Shortfall < 0 || s.Shortfall > 1+1e-9 || s.MeanSlack > 1 || s.Footprint < 0 {
+					t.Fatalf("%s: %+v", p.Name, o)
+				}
+			}
+		})
+	}
+}
+
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
 
 func TestFiguresOfAKnownTimeline(t *testing.T) {

@@ -411,6 +411,8 @@ func parseTime(s string) (int64, error) {
 		unit := ""
 		switch {
 		case err != nil: // not a number
+		case at <= 0:
+			unit = "; Unix times are seconds since 1970, not since a trace begins"
 		case at >= 1e17:
 			unit = "; Unix times are in seconds, and this seems to be in nanoseconds"
 		case at >= 1e14:

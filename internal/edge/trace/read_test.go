@@ -93,6 +93,7 @@ func TestBadInputIsNamedByFileAndLine(t *testing.T) {
 		"not a number":     {head + "1372629804,shop,Deployment,web,web-0,app,NaN,1\n", `t.csv:2: cpu_cores "NaN" is not a number`},
 		"not a time":       {head + "yesterday,shop,Deployment,web,web-0,app,1,1\n", `t.csv:2: time "yesterday" is neither`},
 		"milliseconds":     {head + "1372629804000,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 1372629804000 is not between 1970 and 2200; Unix times are in seconds, and this seems to be in milliseconds"},
+		"offsets":          {head + "0,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 0 is not between 1970 and 2200; Unix times are seconds since 1970, not since"},
 		"nanoseconds":      {head + "1372629804000000000,shop,Deployment,web,web-0,app,1,1\n", "this seems to be in nanoseconds"},
 		"the year 2300":    {head + "2300-01-01T00:00:00Z,shop,Deployment,web,web-0,app,1,1\n", "t.csv:2: time 2300-01-01T00:00:00Z is not between 1970 and 2200"},
 		"parts of seconds": {head + "1372629804.5,shop,Deployment,web,web-0,app,1,1\n", `t.csv:2: time "1372629804.5" is neither Unix seconds, such as 1372629804`},
