@@ -154,7 +154,7 @@ func (c *AdmissionConfig) linger(alone bool) time.Duration {
 	case alone:
 		return 0
 	case c.takesBack():
-		return time.Second // the API server hears at once
+		return 250 * time.Millisecond // the API server hears at once
 	}
 	return 3 * time.Second
 }

@@ -1,0 +1,265 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// What podfit writes, where it is not in a dry run.
+var writable = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "secrets"},
+	{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
+	{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"},
+	{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalercheckpoints"},
+	{Group: "podfit.dev", Version: "v1alpha1", Resource: "usagehistories"},
+}
+
+// versions returns the version of every object that podfit might have written, and the events that tell of it.
+func (p *place) versions(ctx context.Context) (map[string]string, error) {
+	out := map[string]string{}
+	for _, r := range writable {
+		l, err := p.Dynamic.Resource(r).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range l.Items {
+			if r.Resource == "leases" && !strings.Contains(o.GetName(), "vpa") && !strings.Contains(o.GetName(), "podfit") {
+				continue // of nodes and of the control plane
+			}
+			out[r.Resource+" "+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
+		}
+	}
+	l, err := p.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "source=vpa-updater"})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range l.Items {
+		out["event "+e.Namespace+"/"+e.Name] = e.ResourceVersion
+	}
+	return out, nil
+}
+
+// says waits until a component's log has a line with all of some texts.
+func (p *place) says(c *bed.Podfit, texts ...string) {
+	p.Helper()
+	p.eventually(c.Name+" says "+strings.Join(texts, ", "), measured, func(context.Context) error {
+		for line := range strings.Lines(c.Tail(1000)) {
+			if containsAll(line, texts) {
+				return nil
+			}
+		}
+		if !c.Running() {
+			return errors.New("it has ended")
+		}
+		return fmt.Errorf("not in\n%s", c.Tail(20))
+	})
+}
+
+func containsAll(line string, texts []string) bool {
+	for _, text := range texts {
+		if !strings.Contains(line, text) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestFromAMachineOfOnesOwn has an administrator look at a cluster from outside: without a trace, until asked to work.
+func TestFromAMachineOfOnesOwn(t *testing.T) {
+	p := newPlace(t, "own-machine")
+	for _, c := range p.components() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := p.Install(context.Background(), filepath.Join(p.root, "deploy")); err != nil {
+			t.Error(err)
+		}
+		if err := p.startAll(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	port, err := bed.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := bed.Component{Command: "run", Account: "vpa-recommender"} // which is not used: an administrator has a kubeconfig
+	run = run.With("--kubeconfig="+p.Kubeconfig, "--recommender-interval=5s", "--updater-interval=5s", "--status-lease-update-interval=2s",
+		"--register-by-url", "--webhook-address=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--port=%d", port))
+	w := steady("steady")
+	p.apply(w.manifest(), fmt.Sprintf(strings.Replace(balancedAutoscaler, `"Off"`, "Recreate", 1), "balanced"))
+	p.looksOnly(run.Named("dry-run").With("--dry-run", "--leader-elect"), port)
+	p.takesItsRegistrationBack(run.Named("by-url"))
+	p.leavesTheInstalledWebhookAlone(run.Named("not-registered").With("--register-webhook=false", "--webhook-address=10.9.9.9"))
+	p.goesOnWithoutNodes()
+}
+
+// looksOnly runs podfit where a registration of the time before still leads to it.
+func (p *place) looksOnly(dry bed.Component, port int) {
+	p.Helper()
+	p.register(fmt.Sprintf("https://127.0.0.1:%d", port))
+	before, err := p.versions(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	pods := p.start("steady", 2)
+	all, err := p.healthy(p.Context(), dry)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.says(all, "Would recommend", "vpa=own-machine/steady")
+	p.says(all, "Would change a pod", "do=evict", "pod=own-machine/steady-")
+	if err := p.same("steady", pods)(p.Context()); err != nil {
+		p.Error(err)
+	}
+	more := steady("steady")
+	more.Replicas = 3
+	p.apply(more.manifest())
+	p.says(all, "Would size a new pod", "pod=own-machine/steady-")
+	p.eventually("the new pod comes as it is written", time.Minute, p.sized("steady", 3, "app cpu=100m memory=52428800"))
+	began := time.Now()
+	if err := all.Stop(); err != nil {
+		p.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		p.Errorf("it took %v to end", took)
+	}
+	after, err := p.versions(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.unchanged("a dry run", before, after)
+}
+
+// unchanged reports what is not as it was.
+func (p *place) unchanged(by string, before, after map[string]string) {
+	p.Helper()
+	for name := range before {
+		if after[name] == "" {
+			p.Errorf("%s removed %s", by, name)
+		}
+	}
+	for name, version := range after {
+		if before[name] != version {
+			p.Errorf("%s wrote %s", by, name)
+		}
+	}
+}
+
+// register leads the registration to a URL, with the authorities that it trusts.
+func (p *place) register(url string) {
+	p.Helper()
+	p.eventually("the registration leads to "+url, 10*time.Second, func(ctx context.Context) error {
+		c, err := p.webhook(ctx)
+		if err != nil {
+			return err
+		}
+		c.Webhooks[0].ClientConfig.URL = &url
+		_, err = p.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(ctx, c, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (p *place) webhook(ctx context.Context) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	return p.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "vpa-webhook-config", metav1.GetOptions{})
+}
+
+// takesItsRegistrationBack runs podfit for a while: what it has registered by URL goes with it.
+func (p *place) takesItsRegistrationBack(run bed.Component) {
+	p.Helper()
+	if err := p.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(p.Context(), "vpa-webhook-config", metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	all, err := p.healthy(p.Context(), run)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.eventually("pods get their size", measured+resized, func(ctx context.Context) error {
+		pods, err := p.running(ctx, "steady", 3)
+		for _, pod := range pods {
+			if pod.Annotations["vpaObservedContainers"] == "" {
+				return fmt.Errorf("pod %s did not pass the webhook", pod.Name)
+			}
+		}
+		return err
+	})
+	began := time.Now()
+	if err := all.Stop(); err != nil {
+		p.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		p.Errorf("it took %v to end", took)
+	}
+	if c, err := p.webhook(p.Context()); !apierrors.IsNotFound(err) {
+		p.Errorf("the registration is left: %v, %v\n%s", c, err, all.Tail(20))
+	}
+}
+
+// leavesTheInstalledWebhookAlone installs podfit, and runs one beside it that registers nothing.
+func (p *place) leavesTheInstalledWebhookAlone(run bed.Component) {
+	p.Helper()
+	before, err := p.versions(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	all, err := p.healthy(p.Context(), run)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.says(all, "Read the stored usage history")
+	p.always("it leaves certificates and lease as they are", 8*time.Second, func(ctx context.Context) error {
+		after, err := p.versions(ctx)
+		for _, name := range []string{"secrets kube-system/vpa-tls-certs", "leases kube-system/vpa-admission-controller"} {
+			if err == nil && (before[name] == "" || after[name] != before[name]) {
+				return fmt.Errorf("%s was at %s, and is at %s", name, before[name], after[name])
+			}
+		}
+		return nil
+	})
+	if err := all.Stop(); err != nil {
+		p.Error(err)
+	}
+}
+
+const noNodes = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: system:vpa-actor}
+rules:
+- {apiGroups: [""], resources: [pods, limitranges], verbs: [get, list, watch]}
+- {apiGroups: [autoscaling.k8s.io], resources: [verticalpodautoscalers], verbs: [get, list, watch]}
+`
+
+// goesOnWithoutNodes runs a recommender with the rights of an installation that does not know of nodes or evictions.
+func (p *place) goesOnWithoutNodes() {
+	p.Helper()
+	p.apply(noNodes)
+	r, err := p.healthy(p.Context(), recommender().Named("without-nodes"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.says(r, "podfit goes on without", "resource=nodes", "lost=")
+	w := steady("seen")
+	p.apply(w.manifest(), w.autoscaler("Off"))
+	p.eventually("it recommends", measured, p.recommended("seen", steadyTarget))
+	if err := r.Stop(); err != nil {
+		p.Error(err)
+	}
+}
