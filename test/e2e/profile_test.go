@@ -16,9 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	vpav1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/test/e2e/bed"
 )
 
 // sizingProfile writes a SizingProfile.
@@ -46,6 +49,7 @@ func TestSizingProfiles(t *testing.T) {
 	wide := spec{Name: "wide", Replicas: 1, CPU: "3000m"}
 	p.apply(wide.manifest(), autoscaler("wide", "", "wide", "Off", withProfile("busy-hours")))
 	p.eventually("the target is what is used", measured, p.about("steady", 300, 200))
+	p.warnsOfSlips()
 	p.apply(sizingProfile("e2e-mine", double))
 	p.eventually("the target is what the changed profile says", 30*time.Second, p.about("steady", 600, 400))
 	p.eventually("CPU is a quarter of a node", measured, p.quarterOfANode("wide"))
@@ -133,6 +137,44 @@ func (p *place) refusesProfiles() {
 		err := p.ApplyYAML(p.Context(), "", sizingProfile(tt.name, tt.spec))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			p.Errorf("%s %s: %v, want %q", tt.name, tt.spec, err, tt.want)
+		}
+	}
+}
+
+// warnings are what the API server says to whoever applies an object.
+type warnings []string
+
+// HandleWarningHeader takes one.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
+// warnsOfSlips creates autoscalers with names that are nearly those of profiles.
+func (p *place) warnsOfSlips() {
+	p.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		p.Fatal(err)
+	}
+	var said warnings
+	config.WarningHandler = &said
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		p.Fatal(err)
+	}
+	as := client.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns)
+	for name, want := range map[string]string{
+		"ballanced": `podfit has no profile "ballanced"; did you mean "balanced"?`, "e2e-mime": `podfit has no profile "e2e-mime"; did you mean "e2e-mine"?`,
+		"frugal": "", "balanced": "", "e2e-mine": "",
+	} {
+		said = nil
+		objects, err := bed.Parse([]byte(autoscaler("names-"+name, "", "nothing", "Off", withProfile(name))))
+		if err != nil {
+			p.Fatal(err)
+		}
+		if _, err := as.Create(p.Context(), objects[0], metav1.CreateOptions{}); err != nil {
+			p.Error(err)
+		}
+		if text := strings.Join(said, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
+			p.Errorf("%s: the API server says %q, want %q", name, text, want)
 		}
 	}
 }
