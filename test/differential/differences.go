@@ -410,6 +410,20 @@ var Differences = []Difference{
 		Test:     "TestCertificatesAreRenewedWithoutARestart",
 	},
 	{
+		Name:     "a webhook that nobody calls",
+		Upstream: "renews the status lease whoever has registered it",
+		Podfit:   "outside of the cluster, neither registered by itself nor with certificate files, leaves lease and certificates alone",
+		Reason:   "updaters take the lease for a sign that new pods are sized",
+		Test:     "TestAWebhookThatNobodyCallsLeavesNoTrace",
+	},
+	{
+		Name:     "the end of a registration by URL",
+		Upstream: "leaves it",
+		Podfit:   "takes it back when the process ends that has made it, unless it runs in a pod or pods are to be refused meanwhile",
+		Reason:   "new pods wait in vain for an address where nobody answers",
+		Test:     "TestARegistrationIsTakenBackOnlyWhileItIsOurs",
+	},
+	{
 		Name:     "quantities in flags",
 		Upstream: "takes a negative one for no bound, and refuses an empty one",
 		Podfit:   "refuses the former, and takes the latter for no bound",
