@@ -61,6 +61,7 @@ type Server struct {
 	address    atomic.Pointer[string]
 	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust
 	problem    string                 // the last pass's error, so that it is logged once
+	corrected  int                    // how often the registration had to be corrected in a row
 }
 
 // NewServer returns a server. It asks nothing of the cluster and opens no port yet.
@@ -331,7 +332,14 @@ func (s *Server) register(ctx context.Context, id identity) error {
 	case created:
 		s.log.Info("Registered the webhook", "configuration", configurationName)
 	case patched:
-		s.log.Info("Corrected the registration of the webhook", "configuration", configurationName)
+		if s.corrected++; s.corrected == 1 {
+			s.log.Info("Corrected the registration of the webhook", "configuration", configurationName)
+		} else if s.corrected == 3 {
+			s.log.Warn("Somebody else keeps changing the registration of the webhook: new pods go now here, now there. "+
+				"End one of the two, or give it --register-webhook=false", "configuration", configurationName)
+		}
+	case unchanged:
+		s.corrected = 0
 	}
 	s.registered.Store(&id.bundle)
 	if s.files != nil {

@@ -131,6 +131,21 @@ func TestADeletedRegistrationComesBack(t *testing.T) {
 	}
 }
 
+func TestTwoWhoWantTheRegistrationAreToldSo(t *testing.T) {
+	r := run(t, Config{Register: true, Registration: usual})
+	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
+	for range 10 {
+		assert(t, r.client, Registration{URL: "https://10.0.0.1", Timeout: 10}, "CA")
+		r.tick <- time.Time{} // one look
+		eventually(t, "corrected", func() bool { return registered(t, r.client).Webhooks[0].ClientConfig.Service != nil })
+	}
+	for _, line := range []string{"Corrected the registration", "Somebody else keeps changing"} {
+		if n := strings.Count(r.log.String(), line); n != 1 {
+			t.Errorf("%q is logged %d times", line, n)
+		}
+	}
+}
+
 func TestTheCheckFailsWhileTheRegistrationCannotBeKept(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
