@@ -231,7 +231,10 @@ func (c *Cluster) Run(ctx context.Context, binary string, component Component) (
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	args := append([]string{component.Command, "--kubeconfig=" + kubeconfig, "--address=" + address}, component.Args...)
-	p, err := Start(Command{Name: component.Name, Path: binary, Args: args, Log: filepath.Join(c.Dir, component.Name+".log")})
+	p, err := Start(Command{
+		Name: component.Name, Path: binary, Args: args, Log: filepath.Join(c.Dir, component.Name+".log"),
+		Env: []string{"KUBERNETES_SERVICE_HOST="}, // it is beside the cluster, even where we run in a pod of another
+	})
 	if err != nil {
 		return nil, err
 	}
