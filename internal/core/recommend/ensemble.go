@@ -60,6 +60,10 @@ const (
 	lightest    = 1e-3
 )
 
+// mostModelled is more than a weight, a limit or a cost of the models can be, unless they were read from what is broken. It
+// bounds these, for beyond mostAmount what is stored could not be read again.
+const mostModelled = mostAmount / 2
+
 type ensemble struct{ p EnsembleParams }
 
 // Extend returns what Ensemble needs to remember of a container (usage.Book.Extend).
@@ -187,7 +191,7 @@ func (x *mixture) include(k int32) {
 		return
 	}
 	for d := range x.weights {
-		shiftDown(x.weights[d][:], int(shift), math.MaxFloat32)
+		shiftDown(x.weights[d][:], int(shift), mostModelled)
 	}
 	shiftDown(x.samples[:], int(shift), math.MaxUint16)
 	x.base += shift
@@ -237,7 +241,7 @@ func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
 	keep := math.Exp2(-3600 / w.Forget.Seconds())
 	least, chosen := math.Inf(1), int32(0)
 	for m := range models {
-		limit := boundOf(x.bound[m/len(modelMargins)]) * (1 + modelMargins[m%len(modelMargins)])
+		limit := min(boundOf(x.bound[m/len(modelMargins)])*(1+modelMargins[m%len(modelMargins)]), mostModelled)
 		// The limit that stood while the hour went by is the one to be judged by it.
 		c := 0.0
 		if before := float64(x.limit[m]); before > 0 {
@@ -246,6 +250,7 @@ func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
 			if differ(limit, before) {
 				c += w.Change
 			}
+			c = min(c, mostModelled)
 		}
 		x.cost[m] = float32((1-keep)*c + keep*float64(x.cost[m]))
 		x.limit[m] = float32(limit)
@@ -418,7 +423,7 @@ func (x *mixture) unmarshal(data []byte) ([]byte, error) {
 		data = data[n:]
 		return v
 	}
-	const far = 1 << 40
+	const far, mostBucket = 1 << 40, 1000
 	*x = mixture{hour: integer(0, far)}
 	if x.hour == 0 {
 		if !ok {
@@ -426,15 +431,15 @@ func (x *mixture) unmarshal(data []byte) ([]byte, error) {
 		}
 		return data, nil
 	}
-	x.base = int32(integer(0, 1000))
-	x.top = int32(integer(0, 1000))
+	x.base = int32(integer(0, mostBucket-buckets))
+	x.top = int32(integer(0, mostBucket))
 	x.until = integer(0, far)
 	if len(data) == 0 || int(data[0]) >= models || x.top >= x.base+buckets {
 		return nil, errMemo
 	}
 	x.chosen, data = int32(data[0]), data[1:]
 	for d := range x.bound {
-		x.bound[d] = int32(integer(0, 1000))
+		x.bound[d] = int32(integer(0, mostBucket))
 	}
 	for _, v := range []*float64{&x.level, &x.raised} {
 		if len(data) < 8 {
