@@ -278,10 +278,13 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 		return
 	}
 	c.duration("cpu.window", x.Window, time.Hour, 3*day, &r.Window)
+	if x.Shortfall != nil {
+		c.number("cpu.shortfall", x.Shortfall, 0.0001, 0.5, &r.Shortfall)
+		r.Factor, r.Overrun = FactorFor(r.Shortfall), OverrunFor(r.Shortfall)
+	}
 	if x.Choose != nil && !*x.Choose {
 		r.Overrun = 0
 	}
-	c.number("cpu.shortfall", x.Shortfall, 0.0001, 0.5, &r.Shortfall)
 	c.number("cpu.factor", x.Factor, 0.1, 10, &r.Factor)
 	add := r.Add * 1000
 	c.number("cpu.addMillicores", x.AddMillicores, 0, 1e6, &add)
@@ -414,23 +417,34 @@ func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *
 	c.duration(path+".forget", w.Forget, time.Hour, 90*day, &r.Forget)
 }
 
-// tuned are the budgets and margins of the built-in profiles, in order of the budget.
-func tuned() [][2]float64 {
-	var out [][2]float64
-	for _, p := range []recommend.AdaptiveParams{recommend.Critical(), recommend.Balanced(), recommend.Cost()} {
-		out = append(out, [2]float64{p.Memory.Budget, p.Memory.Margin})
+// suited returns what suits a budget: on the line through what the built-in profiles have, whose parameters were found on
+// traces, over the logarithm of the budget.
+func suited(budget float64, has func(recommend.AdaptiveParams) (budget, value float64)) float64 {
+	x0, y0 := has(recommend.Critical())
+	x1, y1 := has(recommend.Balanced())
+	if budget > x1 {
+		x0, y0 = x1, y1
+		x1, y1 = has(recommend.Cost())
 	}
-	return out
+	return y0 + (y1-y0)*math.Log(budget/x0)/math.Log(x1/x0)
 }
 
-// MarginFor returns the margin to start from for a budget: on the line through those of the built-in profiles, whose
-// margins were found on traces, over the logarithm of the budget. Calibration does the rest.
+// MarginFor returns the margin of memory to start from for a budget. Calibration does the rest.
 func MarginFor(budget float64) float64 {
-	t := tuned()
-	i := 1
-	if budget > t[1][0] {
-		i = 2
-	}
-	a, b := t[i-1], t[i]
-	return a[1] + (b[1]-a[1])*math.Log(budget/a[0])/math.Log(b[0]/a[0])
+	return suited(budget, func(a recommend.AdaptiveParams) (float64, float64) { return a.Memory.Budget, a.Memory.Margin })
+}
+
+// FactorFor returns the factor of CPU to start from for a share of usage above the request. Calibration alone goes a tenth
+// down from it: most days have nothing above, whatever the factor is.
+func FactorFor(shortfall float64) float64 {
+	return math.Exp(suited(shortfall, func(a recommend.AdaptiveParams) (float64, float64) {
+		return a.CPU.Shortfall, math.Log(a.CPU.Factor)
+	}))
+}
+
+// OverrunFor returns what a moment of CPU above the level costs, for the same.
+func OverrunFor(shortfall float64) float64 {
+	return math.Exp(suited(shortfall, func(a recommend.AdaptiveParams) (float64, float64) {
+		return a.CPU.Shortfall, math.Log(a.CPU.Overrun)
+	}))
 }

@@ -139,19 +139,51 @@ func TestNearestIsWhatIsLikeIt(t *testing.T) {
 	}
 }
 
+// What a budget brings along is that of the built-in profiles at their own budgets, and less for every larger one.
 func TestALargerBudgetHasASmallerMargin(t *testing.T) {
-	for _, p := range []recommend.AdaptiveParams{recommend.Balanced(), recommend.Cost(), recommend.Critical()} {
-		if got := MarginFor(p.Memory.Budget); math.Abs(got-p.Memory.Margin) > 1e-9 {
-			t.Errorf("the margin for %g is %g, want the built-in's %g", p.Memory.Budget, got, p.Memory.Margin)
+	budgets := []float64{0.0001, 0.0003, 0.001, 0.005, 0.01, 0.015, 0.02, 0.04, 0.06, 0.1, 0.5}
+	for name, what := range map[string]struct {
+		suits func(budget float64) float64
+		has   func(recommend.AdaptiveParams) (budget, value float64)
+	}{
+		"margin of memory": {MarginFor, func(a recommend.AdaptiveParams) (float64, float64) { return a.Memory.Budget, a.Memory.Margin }},
+		"factor of CPU":    {FactorFor, func(a recommend.AdaptiveParams) (float64, float64) { return a.CPU.Shortfall, a.CPU.Factor }},
+		"overrun of CPU":   {OverrunFor, func(a recommend.AdaptiveParams) (float64, float64) { return a.CPU.Shortfall, a.CPU.Overrun }},
+	} {
+		for _, a := range []recommend.AdaptiveParams{recommend.Balanced(), recommend.Cost(), recommend.Critical()} {
+			budget, want := what.has(a)
+			if got := what.suits(budget); math.Abs(got-want) > 1e-9*math.Abs(want) {
+				t.Errorf("the %s for %g is %g, want the built-in's %g", name, budget, got, want)
+			}
+		}
+		last := math.Inf(1)
+		for _, b := range budgets {
+			m := what.suits(b)
+			if !(m < last) {
+				t.Errorf("the %s for %g is %g, for less it was %g", name, b, m, last)
+			}
+			last = m
 		}
 	}
-	last := math.Inf(1)
-	for _, b := range []float64{0.001, 0.005, 0.01, 0.015, 0.02, 0.04, 0.06, 0.1, 0.5} {
-		m := MarginFor(b)
-		if m >= last {
-			t.Errorf("the margin for %g is %g, for less it was %g", b, m, last)
+}
+
+func TestAShortfallBringsItsFactorAlongUnlessThatIsGiven(t *testing.T) {
+	for text, want := range map[string]struct{ factor, overrun float64 }{
+		"{base: balanced, cpu: {shortfall: 0.0003}}":               {1.12, 1000}, // of critical
+		"{base: critical, cpu: {shortfall: 0.003, factor: 1.05}}":  {1.05, 150},  // of cost
+		"{base: balanced, cpu: {shortfall: 0.003, choose: false}}": {0.9, 0},
+		"{base: cost, cpu: {window: 36h}}":                         {0.9, 150},
+	} {
+		p, err := Parse([]byte(head + "spec: " + text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
 		}
-		last = m
+		params := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("CPU")
+		factor, overrun := params.FieldByName("Factor").Float(), params.FieldByName("Overrun").Float()
+		if math.Abs(factor-want.factor) > 1e-9 || math.Abs(overrun-want.overrun) > 1e-6 {
+			t.Errorf("%s: factor %g and overrun %g, want %+v", text, factor, overrun, want)
+		}
 	}
 }
 
@@ -211,7 +243,7 @@ func TestParametersReachTheAlgorithms(t *testing.T) {
 		"{base: critical, cpu: {shortfall: 0.01, growBy: 0.1, choose: false}, memory: {longDays: 5, choose: false}}": recommend.AdaptiveProfile("mine", "based on critical", func() recommend.AdaptiveParams {
 			a := recommend.Critical()
 			a.CPU.Shortfall, a.CPU.Grow, a.Memory.Days, a.Memory.Long = 0.01, 0.1, 5, 5
-			a.CPU.Overrun, a.Memory.Choose = 0, false
+			a.CPU.Factor, a.CPU.Overrun, a.Memory.Choose = FactorFor(0.01), 0, false
 			return a
 		}()),
 		"{base: window-max, window: {days: 3}}": recommend.WindowProfile("mine", "based on window-max", 3, 0.15),
