@@ -307,7 +307,8 @@ func (r *reader) row(rec []string, line int) error {
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		switch {
-		case err != nil && !errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(n) || math.IsInf(n, 0)):
+		case err != nil && !errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(n) || math.IsInf(n, 0)),
+			strings.ContainsAny(text, "xX_"): // as Go writes numbers, and nobody else
 			return r.fail(line, "%s %q is not a number", header[v.column], text)
 		case n < 0:
 			return r.fail(line, "%s %s is negative", header[v.column], text)

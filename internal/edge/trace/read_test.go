@@ -100,6 +100,8 @@ func TestBadInputIsNamedByFileAndLine(t *testing.T) {
 		"infinite":         {head + "1372629804,shop,Deployment,web,web-0,app,+Inf,1\n", `t.csv:2: cpu_cores "+Inf" is not a number`},
 		"beyond numbers":   {head + "1372629804,shop,Deployment,web,web-0,app,1,1e400\n", "t.csv:2: memory_bytes 1e400 is more than any machine has"},
 		"GiB, not bytes":   {head + "1372629804,shop,Deployment,web,web-0,app,1,0.25\n", "t.csv:2: memory_bytes 0.25 is less than a byte"},
+		"hexadecimal":      {head + "1372629804,shop,Deployment,web,web-0,app,0x1p-2,1\n", `t.csv:2: cpu_cores "0x1p-2" is not a number`},
+		"digits grouped":   {head + "1372629804,shop,Deployment,web,web-0,app,1,1_000_000\n", `t.csv:2: memory_bytes "1_000_000" is not a number`},
 		"blank cell":       {head + "1372629804,shop,Deployment,web,web-0,app, ,1\n", `t.csv:2: cpu_cores " " is not a number`},
 		"semicolons":       {strings.ReplaceAll(head+row, ",", ";"), `t.csv:1: columns are separated by ";"; separate them by commas`},
 		"tabs":             {strings.ReplaceAll(head+row, ",", "\t"), `t.csv:1: columns are separated by "\t"; separate`},
