@@ -116,11 +116,15 @@ func (p *place) report() {
 	}
 	if es, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{}); err == nil {
 		for _, e := range es.Items {
-			p.Logf("event %s %s/%s: %s", e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+			at := e.LastTimestamp.UTC().Format(time.TimeOnly)
+			p.Logf("event %s %s %s/%s: %s", at, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
 		}
 	}
 	for _, c := range p.components() {
 		p.Logf("%s (%s)\n%s", c.Name, c.Log, c.Tail(40))
+	}
+	for _, part := range []bed.Part{bed.Controllers, bed.APIServer} {
+		p.Logf("%s\n%s", part, p.PartTail(part, 40))
 	}
 }
 

@@ -115,14 +115,20 @@ func (c *Cluster) Down() error {
 	return errors.Join(err, os.RemoveAll(c.Dir))
 }
 
-// A Part is a part of the cluster that can be stopped and started.
+// A Part is a part of the cluster.
 type Part string
 
-// The parts that tests take away.
+// The parts that tests take away, or want to see the logs of.
 const (
 	APIServer     Part = "kube-apiserver"
 	MetricsServer Part = "metrics-server"
+	Controllers   Part = "kube-controller-manager"
 )
+
+// PartTail returns the last lines of a part's output.
+func (c *Cluster) PartTail(p Part, lines int) string {
+	return tail(filepath.Join(c.Dir, "cluster", "logs", string(p)+".log"), lines)
+}
 
 // StopPart stops a part, and returns when it has ended.
 func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }
