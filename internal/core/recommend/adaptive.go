@@ -99,6 +99,9 @@ const (
 
 // withBand returns an estimate with a target, and bounds around it that are not below the floor.
 func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64) cluster.Estimate {
+	if r == cluster.CPU {
+		target = max(min(target, mostMillicores), floor)
+	}
 	e.Target = e.Target.Set(r, target)
 	e.Lower = e.Lower.Set(r, max(scale(target, lowerBand), min(target, floor)))
 	e.Upper = e.Upper.Set(r, max(scale(target, upperBand), target))

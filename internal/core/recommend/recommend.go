@@ -19,6 +19,9 @@ import (
 // maxAmount is the most of anything that is ever recommended, in millicores or bytes.
 const maxAmount = 1e14
 
+// mostMillicores is a hundred times what a sample of CPU can be. What asks for more goes by a history that is broken.
+const mostMillicores = 1e10
+
 // An Estimator answers what a container should be given, from what it has used. It sets only the resources it has
 // seen samples of: no data, no number. Of what it sets, lower ≤ target ≤ upper holds, and none is below the floor.
 type Estimator interface {
