@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,7 @@ func TestAPIServerIsAway(t *testing.T) {
 		_, err := p.CoreV1().Namespaces().Get(ctx, p.ns, metav1.GetOptions{})
 		return err
 	})
+	p.recovers()
 	p.works(alive)
 	if err := p.same("steady", pods)(t.Context()); err != nil {
 		t.Errorf("because the API server was away: %v", err)
@@ -226,6 +228,28 @@ func (p *place) outlast(outage time.Duration, was map[string]int) {
 	case <-p.admission.Done():
 	}
 	p.alive(was)
+}
+
+// recovers waits until the cluster's own controllers create pods and replace them. After an outage each watch of theirs
+// begins again when its back-off is over, which takes up to a minute; podfit is not to be judged by that.
+func (p *place) recovers() {
+	p.Helper()
+	p.apply(spec{Name: "probe", Requests: "{cpu: 10m, memory: 50Mi}"}.manifest())
+	var pods []corev1.Pod
+	p.eventually("the cluster creates pods again", 3*time.Minute, func(ctx context.Context) (err error) {
+		pods, err = p.running(ctx, "probe", 2)
+		return err
+	})
+	if err := p.CoreV1().Pods(p.ns).Delete(p.Context(), pods[0].Name, metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	p.eventually("the cluster replaces pods again", 3*time.Minute, func(ctx context.Context) error {
+		now, err := p.running(ctx, "probe", 2)
+		if err == nil && slices.Equal(uids(now), uids(pods)) {
+			err = errors.New("the pods are the old ones")
+		}
+		return err
+	})
 }
 
 // works checks that the whole loop works, with the same processes.
