@@ -212,7 +212,9 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	defer cancel()
 	owners := make(map[cluster.Workload][]*cluster.Autoscaler, len(ours))
 	for _, a := range ours {
-		owners[a.Target] = append(owners[a.Target], a)
+		if !a.FetchingHistory {
+			owners[a.Target] = append(owners[a.Target], a)
+		}
 	}
 	var (
 		g  errgroup.Group

@@ -342,6 +342,27 @@ func TestHistoryIsStoredOnlyWhenItChangedAndNotTooOften(t *testing.T) { // S-02
 	})
 }
 
+// Whoever reads older samples into an autoscaler says so in a condition; upstream writes no checkpoint of it meanwhile.
+func TestNothingIsStoredWhileSomebodyFetchesHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app")).FetchingHistory = true
+		b.autoscale("shop", b.deployment("shop", 3, "app"))
+		b.run(time.Hour)
+		if len(b.stored) != 1 || b.advice("web", "app") == nil {
+			t.Errorf("%d checkpoints meanwhile, advice %v", len(b.stored), b.advice("web", "app"))
+		}
+		for _, a := range b.autoscalers {
+			a.FetchingHistory = false
+		}
+		b.run(time.Hour)
+		if len(b.stored) != 2 {
+			t.Errorf("%d checkpoints afterwards", len(b.stored))
+		}
+	})
+}
+
 func TestStoredHistoryIsReadBeforeAnythingIsRecommended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -73,6 +73,10 @@ type Autoscaler struct {
 
 	// Remarked is whether its status has any condition that only sizing profiles give.
 	Remarked bool
+
+	// FetchingHistory is whether somebody says in its status that its history is still being read: nothing of it is stored
+	// meanwhile.
+	FetchingHistory bool
 }
 
 // Policy returns the policy for a container: the first with its name, else the first for "*", else nil.

@@ -45,6 +45,9 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 				a.ProfileProblem = c.Message
 			}
 		case v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
+		case v1.FetchingHistory:
+			a.FetchingHistory = string(c.Status) == True
+			continue
 		default:
 			continue
 		}

@@ -70,6 +70,7 @@ status:
       upperBound: {cpu: "1", memory: 2Gi}
       uncappedTarget: {cpu: 120m, memory: 1Gi}
   conditions:
+  - {type: FetchingHistory, status: "True"}
   - {type: RecommendationProvided, status: "True", message: all is well}
   - {type: SizingProfileUsable, status: "False", reason: Deleted, message: it does not exist}
 `
@@ -122,6 +123,8 @@ func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
 		IntegerCPU:     []string{"app", "aux"},
 		ProfileProblem: "it does not exist",
 		Remarked:       true,
+
+		FetchingHistory: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -147,6 +150,8 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			}},
 		"null among pointers": {`spec: {recommenders: [null], updatePolicy: {evictionRequirements: [null]}}`,
 			func(a *cluster.Autoscaler) bool { return a.Recommender == "" && len(a.Requirements) == 0 }},
+		"history that has been read": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
+			func(a *cluster.Autoscaler) bool { return !a.FetchingHistory && !a.Remarked }},
 		"a boost without amount": {`spec: {startupBoost: {cpu: {type: Quantity, factor: 2}}}`,
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
 		"a boost that shrinks": {`spec: {startupBoost: {cpu: {type: Factor, factor: 0}}}`,

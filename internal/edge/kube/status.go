@@ -86,6 +86,7 @@ func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autosc
 	said := ParseAutoscaler(&v1.VerticalPodAutoscaler{Status: *status})
 	a, next := *e.Autoscaler, *e
 	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
+	a.FetchingHistory = said.FetchingHistory
 	next.Autoscaler, next.status = &a, *status
 	return &next
 }
