@@ -112,7 +112,7 @@ func TestRecommendersServeTheirOwnAutoscalers(t *testing.T) {
 
 func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
 	r, u, a := RecommenderDefaults(), UpdaterDefaults(), AdmissionDefaults()
-	r.Sizing.TargetCPU, r.Interval, r.Storage = 90, 0, "etcd"
+	r.Sizing.TargetCPU, r.Interval, r.Storage, r.Workers = 90, 0, "etcd", 0
 	r.Namespace, r.IgnoredNamespaces = "a", []string{"b"}
 	u.EvictionTolerance, u.RateLimit, u.RateBurst = 2, 1, 0
 	a.ByURL, a.MinTLSVersion, a.Labels, a.TimeoutSeconds = true, "tls1_0", "nonsense", 60
@@ -120,7 +120,7 @@ func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{r.Validate(), []string{"--target-cpu-percentile is 90", "--recommender-interval", `--storage is "etcd"`, "exclude each other"}},
+		{r.Validate(), []string{"--target-cpu-percentile is 90", "--recommender-interval", `--storage is "etcd"`, "--update-worker-count is 0", "exclude each other"}},
 		{u.Validate(), []string{"--eviction-tolerance is 2", "--eviction-rate-burst"}},
 		{a.Validate(), []string{"--webhook-address", "--min-tls-version", "--webhook-labels", "--webhook-timeout-seconds is 60"}},
 	} {

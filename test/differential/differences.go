@@ -431,6 +431,13 @@ var Differences = []Difference{
 		Test:     "TestFlagsTakeTheValuesThatUpstreamTakes",
 	},
 	{
+		Name:     "flags that make no sense",
+		Upstream: "runs with them: a percentile of 90, a tolerance of 2, no worker, a storage that it does not know",
+		Podfit:   "refuses to start, and names the flag and what it may be",
+		Reason:   "a slip of the hand would size everything wrongly, or nothing, and nobody is told",
+		Test:     "TestBadConfigurationNamesTheFlagAndTheRemedy",
+	},
+	{
 		Name:     "klog's file flags",
 		Upstream: "steer files and headers of the log",
 		Podfit:   "are accepted, without effect, with a warning",
