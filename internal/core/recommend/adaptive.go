@@ -277,7 +277,7 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	if now < h.bumped {
 		least = max(least, h.bump)
 	}
-	want := min(max(series.Amount(max(usual+margin, today)), least), m.leak.most())
+	want := min(max(series.Amount(max(usual+margin, today)), least), m.leak.most(), maxAmount)
 	wasLow := h.inLow
 	h.inLow = h.isLow(now)
 	if h.inLow {

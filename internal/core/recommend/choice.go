@@ -152,7 +152,7 @@ func (m *Memo) chooseMemory(day int) {
 	days.read(&m.Memory, last, r.Long)
 	var level [arms]float64
 	for a := range level {
-		level[a] = series.Amount(r.levelOf(uint8(a), days.all(), base) + (r.Margin+m.memory.adjust)*series.PerNat)
+		level[a] = min(series.Amount(r.levelOf(uint8(a), days.all(), base)+(r.Margin+m.memory.adjust)*series.PerNat), maxAmount)
 	}
 	c.turn(day, level, known)
 }

@@ -22,7 +22,7 @@ func (m *Memo) given(hour, window int) (level, peak, least float64) {
 	peak = m.CPU.Max(hour+1-window, hour+1).Amount()
 	recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
 	least = max(recent*r.RecentFactor, r.Min)
-	return max(r.level(peak)*math.Exp(m.cpu.adjust), least), peak, least
+	return min(max(r.level(peak)*math.Exp(m.cpu.adjust), least), maxAmount), peak, least
 }
 
 func (m *Memo) observeCPU(now int64, v, need float64) {

@@ -16,7 +16,8 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// maxAmount is the most of anything that is ever recommended, in millicores or bytes.
+// maxAmount is the most of anything that is ever recommended, in millicores or bytes. No more is asked for either, so that what
+// a broken history asks for can be stored.
 const maxAmount = 1e14
 
 // mostMillicores is a hundred times what a sample of CPU can be. What asks for more goes by a history that is broken.
