@@ -35,6 +35,7 @@ func TestWhileAllIsWell(t *testing.T) {
 		"initial-sizes-new-pods":            initialSizesNewPods,
 		"daemonset":                         daemonSet,
 		"cronjob":                           cronJob,
+		"custom-resource":                   customResource,
 		"statefulset-with-budget":           statefulSetWithBudget,
 		"closed-budget":                     closedBudget,
 		"out-of-memory":                     outOfMemory,

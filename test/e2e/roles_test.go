@@ -109,7 +109,7 @@ func TestAllInOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := p.healthy(t.Context(), bed.All().With(serving...).With(
-		"--recommender-interval=5s", "--updater-interval=5s", "--status-lease-update-interval=2s"))
+		"--recommender-interval=5s", "--updater-interval=5s", "--status-lease-update-interval=2s", "--feature-gates=CPUStartupBoost=true"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,4 +133,5 @@ func TestAllInOneProcess(t *testing.T) {
 	if err := p.same("in-place", pods)(t.Context()); err != nil {
 		t.Error(err)
 	}
+	p.boosts()
 }

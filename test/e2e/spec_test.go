@@ -17,6 +17,7 @@ type spec struct {
 	Memory   string
 	Requests string // as in a manifest; "" is none
 	Limits   string
+	Owner    string // an ownerReference, if it has one
 }
 
 // steady is a workload of 300m CPU and 200Mi memory that asks for far too little.
@@ -92,13 +93,13 @@ kind: Pod
 	}
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: %s
-metadata: {name: %s}
+metadata: {name: %s, ownerReferences: [%s]}
 spec:
   %s
   selector: {matchLabels: {app: %s}}
   template:
     %s
-`, orElse(s.Kind, "Deployment"), s.Name, extra, s.Name, s.template(4))
+`, orElse(s.Kind, "Deployment"), s.Name, s.Owner, extra, s.Name, s.template(4))
 }
 
 // autoscaler writes a VerticalPodAutoscaler of the workload's name.
@@ -107,7 +108,7 @@ func (s spec) autoscaler(mode string) string { return autoscaler(s.Name, s.Kind,
 // autoscaler writes a VerticalPodAutoscaler for a target, with more of its spec as a list of fields.
 func autoscaler(name, kind, target, mode, more string) string {
 	kind = orElse(kind, "Deployment")
-	version := map[string]string{"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1"}[kind]
+	version := map[string]string{"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1", "Fleet": "test.podfit.dev/v1"}[kind]
 	return fmt.Sprintf(`apiVersion: autoscaling.k8s.io/v1
 kind: VerticalPodAutoscaler
 metadata: {name: %s}
