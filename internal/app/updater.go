@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
@@ -139,6 +140,18 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{}, orphans: map[string]bool{},
 	}
 }
+
+// An Updater is the updater's work in single steps, for those who keep the time themselves.
+type Updater struct{ u *updater }
+
+// NewUpdater returns an updater that reads the cluster from w, changes pods through pods, tells users through tell and
+// asks life whether the admission controller works. Its metrics go to reg.
+func NewUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, reg *prometheus.Registry, log *slog.Logger) *Updater {
+	return &Updater{newUpdater(c, w, pods, tell, life, newUpdaterMetrics(reg), NewHealth(5*c.Interval), log)}
+}
+
+// Pass compares every governed pod with its recommendation at the time now, and carries out what follows.
+func (u *Updater) Pass(ctx context.Context, now time.Time) { u.u.pass(ctx, now) }
 
 // budget returns the rules by which pods may be disturbed.
 func (c *UpdaterConfig) budget() plan.Budget {
