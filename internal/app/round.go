@@ -237,7 +237,22 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	r.failed(&d, failureOf(&d, err))
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
 	r.logger(&d).Info("A pod could not be changed", "failed", err)
-	return r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
+	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
+	if len(next) > 0 && next[0].Pod == d.Pod {
+		r.tellFallback(&d, refusal.Text)
+	}
+	return next
+}
+
+// tellFallback tells users, once until a resize succeeds, that pods are evicted because they cannot be resized.
+func (r *round) tellFallback(d *plan.Decision, text string) {
+	r.mu.Lock()
+	told := r.fallback[d.Autoscaler.Key]
+	r.fallback[d.Autoscaler.Key] = true
+	r.mu.Unlock()
+	if !told {
+		r.tell.Autoscaler(d.Autoscaler, "ResizeRefused", "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
+	}
 }
 
 // settle tells the pass what became of a decision.
@@ -262,7 +277,7 @@ func kindOf(err error) plan.RefusalKind {
 		{kube.ErrForbidden, plan.Denied},
 		{kube.ErrDenied, plan.Denied},
 		{kube.ErrInvalid, plan.Denied},
-		{kube.ErrUnsupported, plan.Denied},
+		{kube.ErrUnsupported, plan.Unsupported},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind
@@ -357,6 +372,7 @@ func (r *round) done(d *plan.Decision) []plan.Decision {
 	by := r.evicted
 	if d.Do == plan.Resize {
 		by = r.resized
+		delete(r.fallback, d.Autoscaler.Key)
 	}
 	by[d.Autoscaler.Key] = *d
 	delete(r.held, d.Autoscaler.Key)
@@ -397,5 +413,6 @@ func (r *round) finish() {
 	withEvicted.publish(true)
 	withResized.publish(false)
 	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
+	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ plan.Why) bool { _, governed := r.size[key]; return !governed })
 }

@@ -213,7 +213,11 @@ func TestUpdater_resizeIsDeniedByWebhook_backsOffTellsAndFallsBackToEviction(t *
 				if n := s.attempts["resize web-0"]; n > 30 {
 					t.Errorf("%d attempts to resize it in a day", n)
 				}
-				if got := s.events("UpdateHeld"); !c.evicts && (len(got) == 0 || len(got) > 3) {
+				event := "UpdateHeld"
+				if c.evicts {
+					event = "ResizeRefused"
+				}
+				if got := s.events(event); len(got) != 1 {
 					t.Errorf("users were told %q", got)
 				}
 			})
@@ -311,6 +315,26 @@ func TestUpdater_evictedPodsAreNotReplaced_evictionsStopUntilTheyAre(t *testing.
 		}
 		if n := s.count("evict "); n != 10 {
 			t.Errorf("%d evictions after the replacements had come, want one of each pod: %v", n, s.did)
+		}
+	})
+}
+
+func TestUpdater_policyDeniesResizesAndReplacements_onePodIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(cluster.InPlaceOrRecreate, 10)
+		s.answer = func(verb string, _ *cluster.Pod) (int, string) {
+			if verb == "resize" {
+				return denied()
+			}
+			return 0, ""
+		}
+		s.barren = true
+		s.work(t, 24*time.Hour)
+		if n := s.count("evict "); n != 1 {
+			t.Errorf("%d of 10 pods are lost, want 1", n)
+		}
+		if a, b := s.events("ResizeRefused"), s.events("ReplacementMissing"); len(a) != 1 || len(b) != 1 {
+			t.Errorf("users were told %q", s.told)
 		}
 	})
 }

@@ -20,6 +20,7 @@ type group struct {
 	revived   int  // stuck pods that this pass changes
 	below     bool // fewer live pods than the minimum
 	changed   int  // pods that served and were changed in this pass, or may have been
+	trial     bool // this pass evicts a pod to find out whether its replacement is refused, too
 }
 
 // groupsOf counts the groups of an autoscaler's pods.

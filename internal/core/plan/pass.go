@@ -35,7 +35,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 		w.Ledger = NewLedger()
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, places: placesOf(w)}}
-	p.short, _ = w.Ledger.shortages(now, w, b)
+	p.short, p.settled = w.Ledger.shortages(now, w, b)
 	p.ds = p.decide()
 	return p
 }
@@ -67,12 +67,22 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	p.w.Ledger.Refused(p.now, d, r, ready)
 	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
 	if d.Fallback && last.isLasting() {
+		g := p.group(own)
+		trial := r.Kind.saysNothing()
+		if trial && p.isAwaited(d.Pod.Controller, g) {
+			p.leave(own, Reason{Why: AwaitingReplacement, Text: last.Text})
+			return p.giveBack(own)
+		}
+		g.trial = g.trial || trial
 		own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
 		own.Reason.Because = ResizeRefused
 		if r.Kind == DeniedByNode {
 			own.Reason.Because = ResizeImpossible
 		}
 		return []Decision{*own}
+	}
+	if own.Do == Evict && own.Reason.Because == ResizeRefused {
+		p.group(own).trial = false
 	}
 	p.leave(own, last.reason(p.b, d.Do))
 	if r.Kind == DeniedByNode {
@@ -94,6 +104,9 @@ func (p *Pass) Gone(d Decision) { p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGon
 // Skipped reports that a decision was not tried in this pass, and why. It returns what can be done instead.
 func (p *Pass) Skipped(d Decision, why Why) []Decision {
 	own := &p.ds[p.at(d)]
+	if own.Do == Evict && own.Reason.Because == ResizeRefused {
+		p.group(own).trial = false
+	}
 	p.leave(own, Reason{Why: why})
 	return p.giveBack(own)
 }

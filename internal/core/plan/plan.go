@@ -66,6 +66,8 @@ type pass struct {
 	b      Budget
 	places places
 	short  []Shortage
+
+	settled []cluster.Workload // controllers that have replaced all evicted pods since the last pass
 }
 
 // A scope is what the turns of the pods of one autoscaler share.

@@ -59,6 +59,7 @@ const (
 	ResizeRefused                         // the API server refused to resize it
 	ResizeOverQuota                       // a quota or LimitRange refused to resize it, and would refuse a replacement
 	Unanswered                            // the outcome of an eviction or resize is unknown
+	AwaitingReplacement                   // its resize was refused, and it is not known whether a replacement would be, too
 	ReplacementMissing                    // pods evicted before have no replacement
 	RateLimited                           // its turn did not come in this pass: rate limit
 	OutOfTime                             // its turn did not come in this pass: the pass ended
@@ -80,7 +81,8 @@ var whyNames = map[Why]string{
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
 	EvictionRefused: "EvictionRefused", DisruptionBudget: "DisruptionBudget", ResizeRefused: "ResizeRefused",
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
-	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
+	AwaitingReplacement: "AwaitingReplacement",
+	RateLimited:         "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
 }
 
 // String returns the name of the reason.
@@ -228,6 +230,8 @@ func (r Reason) sentence() string {
 		return again(s+"; the pod is not evicted instead, because its replacement would be refused, too", r.Until)
 	case Unanswered:
 		return again(said("the API server gave no clear answer, the change may have been made", r.Text), r.Until)
+	case AwaitingReplacement:
+		return "waits until another evicted pod has its replacement; " + said("the API server refused the resize", r.Text)
 	case ReplacementMissing:
 		return fmt.Sprintf("pods evicted before have no replacement: %d of %d pods exist, %s after the eviction", r.Have, r.Want, span(r.For))
 	case RateLimited:

@@ -25,6 +25,7 @@ const (
 	DeniedByBudget                      // by a PodDisruptionBudget
 	DeniedByNode                        // the pod's node can never give as much
 	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement, too
+	Unsupported                         // this API server cannot do it
 	WebhookFailed                       // the API server could not call an admission webhook
 	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
 	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
@@ -108,7 +109,7 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 // where the mode allows it. A quota never does: it would refuse the replacement, too.
 func (r refused) isLasting() bool {
 	switch r.Kind {
-	case Denied, DeniedByNode:
+	case Denied, DeniedByNode, Unsupported:
 		return true
 	case WebhookFailed:
 		return r.n >= webhookIsDown
@@ -118,6 +119,10 @@ func (r refused) isLasting() bool {
 	}
 	return false
 }
+
+// saysNothing reports whether the refusal of a resize leaves open whether a replacement of the same size would be refused,
+// too. Then one pod is evicted, and the next when that has been replaced.
+func (k RefusalKind) saysNothing() bool { return k != DeniedByNode && k != Unsupported }
 
 // until returns when the next attempt may be made.
 func (r refused) until(b Budget) time.Time {

@@ -63,7 +63,7 @@ type Shortage struct {
 }
 
 // shortages returns the controllers that have had fewer pods than they want since one was evicted a while ago, sorted.
-// It also returns those that have all their pods again.
+// It also returns those that have all their pods again, or of which there is nothing to evict any more.
 func (l *Ledger) shortages(now time.Time, w World, b Budget) (short []Shortage, settled []cluster.Workload) {
 	if l == nil || len(l.owed) == 0 {
 		return nil, nil
@@ -90,6 +90,8 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short []Shortage, 
 		o, c := l.owed[controller], counts[controller]
 		wanted, known := replicas(controller, w.Scales[controller], c.there)
 		switch {
+		case as[o.autoscaler] == nil, c == count{} && now.Sub(o.since) > remember:
+			settled = append(settled, controller) // nothing of it would be evicted
 		case wanted <= c.there && (known || w.Scales[controller].Known):
 			settled = append(settled, controller)
 		case known && c.there+c.leaving < wanted && !now.Before(o.since.Add(b.ReplacementFor)):
@@ -97,11 +99,16 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short []Shortage, 
 				Controller: controller, Autoscaler: as[o.autoscaler], Evicted: o.n,
 				Present: c.there + c.leaving, Wanted: wanted, Since: o.since,
 			})
-		case !known && now.Sub(o.since) > remember:
-			settled = append(settled, controller)
 		}
 	}
 	return short, settled
+}
+
+// isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to
+// find out whether it gets one.
+func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
+	_, owes := s.w.Ledger.owed[controller]
+	return g.trial || owes && !slices.Contains(s.settled, controller)
 }
 
 // replacementMissing stands in the way of evictions while the pods that were evicted before have no replacement.

@@ -47,7 +47,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
 //	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
 //	try [NS/NAME]...              is do, for the given autoscalers if any are given, and prints every attempt and its outcome
 //	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict or resize, ANSWER is ok, denied,
-//	                              budget, node, quota, webhook, busy, lost (no answer, not carried out), late (no answer,
+//	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out), late (no answer,
 //	                              carried out), gone or limited (the rate limit allows no more); NS/* is all pods of NS
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
@@ -257,7 +257,7 @@ func (s *transcript) setAnswers(f []string) error {
 }
 
 var refusalKinds = map[string]RefusalKind{
-	"denied": Denied, "budget": DeniedByBudget, "node": DeniedByNode, "quota": DeniedByQuota, "webhook": WebhookFailed,
+	"denied": Denied, "budget": DeniedByBudget, "node": DeniedByNode, "quota": DeniedByQuota, "webhook": WebhookFailed, "unsupported": Unsupported,
 	"busy": ServerBusy, "lost": OutcomeIsUnknown, "late": OutcomeIsUnknown,
 }
 

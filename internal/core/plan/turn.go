@@ -133,7 +133,7 @@ func (t *turn) inPlace() {
 	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(ResizeImpossible, Reason{Why: NotSmallerThanRefused})
 	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
-		t.evictOr(ResizeRefused, last.reason(t.b, Resize))
+		t.evictInstead(last)
 	default:
 		t.try(Resize, againstResize, Fits)
 	}
@@ -153,6 +153,19 @@ func (t *turn) evictOr(because Why, r Reason) {
 		return
 	}
 	t.leave(r)
+}
+
+// evictInstead evicts a pod whose resize was refused, where the mode allows it.
+func (t *turn) evictInstead(last refused) {
+	trial := last.Kind.saysNothing() && t.g != nil
+	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
+		t.leave(Reason{Why: AwaitingReplacement, Text: last.Text})
+		return
+	}
+	t.evictOr(ResizeRefused, last.reason(t.b, Resize))
+	if t.d.Do == Evict && trial {
+		t.g.trial = true
+	}
 }
 
 // whileResizing decides on a pod in the middle of a resize. How long that takes is counted from when the kubelet said
