@@ -31,19 +31,21 @@ func invariantsBite(t *testing.T, name string) {
 	w := steady("victim")
 	w.Kind, w.Replicas = "StatefulSet", 3
 	p.apply(w.manifest())
-	p.start("victim", 3)
+	pods := p.start("victim", 3)
+	p.always("the pods serve until nobody can have missed it", p.limits.Stale+time.Second, p.same("victim", pods))
 
-	one, two := p.as("vpa-updater"), p.as("vpa-updater")
+	evictor := p.as("vpa-updater")
 	for _, pod := range []string{"victim-0", "victim-1"} { // no autoscaler says so, and one of three may be missing
-		if err := one.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, pod)); err != nil {
+		if err := evictor.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, pod)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 7 {
-		if err := one.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, "nobody")); !apierrors.IsNotFound(err) {
+		if err := evictor.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, "nobody")); !apierrors.IsNotFound(err) {
 			t.Fatalf("the eviction of a pod that does not exist: %v", err)
 		}
 	}
+	one, two := p.as("vpa-updater"), p.as("vpa-updater")
 	p.takeLease(one, "one")
 	p.takeLease(two, "two")
 	patch := []byte(`{"metadata": {"annotations": {"by": "one"}}}`)

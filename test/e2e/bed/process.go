@@ -119,6 +119,19 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Suspend stops the process where it is, as when its machine hangs; Resume has it go on, and not notice.
+func (p *Process) Suspend() error { return p.signal(syscall.SIGSTOP) }
+
+// Resume has a suspended process go on.
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %v to %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
 // Tail returns the last lines of the process's output.
 func (p *Process) Tail(lines int) string { return tail(p.Log, lines) }
 
