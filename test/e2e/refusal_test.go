@@ -306,17 +306,23 @@ func quotaInPlace(t *testing.T, name string) {
 	p.always("no pod is lost", 20*time.Second, p.same("steady", old))
 }
 
-// quotaRecreate is the same where pods are replaced. The first replacement shows that it cannot be created, and then the
-// workload is left alone.
+// quotaRecreate is the same where pods are replaced. That a replacement cannot be created shows only when a pod is gone;
+// then no more than may be missing are.
 func quotaRecreate(t *testing.T, name string) {
 	p := newPlace(t, name)
 	p.allow(invariant.Admitted, "the quota has no room for what is recommended")
 	p.inQuota("Recreate")
-	p.eventually("the user is told", 2*resized, p.eventOf("UpdateHeld"))
-	p.always("no more than one pod is lost", 20*time.Second, func(ctx context.Context) error {
+	p.eventually("a replacement is refused", resized, func(ctx context.Context) error {
+		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate"})
+		if err == nil && len(l.Items) == 0 {
+			err = errors.New("none is")
+		}
+		return err
+	})
+	p.always("no more than one pod of three is lost", 30*time.Second, func(ctx context.Context) error {
 		pods, err := p.pods(ctx, "steady")
 		if err == nil && len(pods) < 2 {
-			err = fmt.Errorf("%d of 3 pods are left", len(pods))
+			err = fmt.Errorf("%d pods are left", len(pods))
 		}
 		return err
 	})
