@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -194,14 +195,19 @@ func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) 
 // been written since it was listed stays.
 func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool) (int, error) {
 	var orphans []checkpointObject
+	listed := make(map[CheckpointKey]bool)
 	err := c.list(ctx, func(o *checkpointObject) {
 		o.Status = nil
+		listed[o.key()] = true
 		at, ok := c.at(o.key())
 		stray := ok && at.name != o.Metadata.Name && o.Metadata.Name != checkpointName(o.key())
 		if stray || !keep(o.key()) {
 			orphans = append(orphans, *o)
 		}
 	})
+	if err == nil {
+		c.retain(listed)
+	}
 	errs := []error{err}
 	deleted := 0
 	for i := range orphans {
@@ -288,6 +294,13 @@ func (c *Checkpoints) at(key CheckpointKey) (checkpointAt, bool) {
 	defer c.mu.Unlock()
 	at, ok := c.known[key]
 	return at, ok
+}
+
+// retain forgets all but those that exist: a namespace that is deleted takes its checkpoints with it.
+func (c *Checkpoints) retain(exist map[CheckpointKey]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(key CheckpointKey, _ checkpointAt) bool { return !exist[key] })
 }
 
 func (c *Checkpoints) forget(key CheckpointKey) {

@@ -224,6 +224,31 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 	}
 }
 
+// The namespace controller deletes the checkpoints, not podfit.
+func TestCheckpoints_DeletedNamespace_IsForgotten(t *testing.T) {
+	f := newFakeAPI(t)
+	c := NewCheckpoints(f.clients(), Options{})
+	for i := range 20 {
+		key := CheckpointKey{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
+		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			f.delete(checkpointsPath, key.Autoscaler.Namespace+"/web-app")
+		}
+	}
+	if _, err := c.Collect(t.Context(), func(CheckpointKey) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.known); n != 1 {
+		t.Errorf("%d checkpoints are known, 1 exists", n)
+	}
+	gone := CheckpointKey{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
+	if err := c.Write(t.Context(), gone, someCheckpoint(2)); err != nil { // the namespace exists again
+		t.Error(err)
+	}
+}
+
 func TestCheckpointNamesAreValid(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	for _, key := range []CheckpointKey{checkpointKey("web", "app"), checkpointKey(long, strings.Repeat("c", 63)), checkpointKey(strings.Repeat("y.", 120)+"y", "c")} {
