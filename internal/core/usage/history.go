@@ -24,9 +24,9 @@ type History struct {
 	Data       []byte
 }
 
-// More than this is not read: no extension takes a tenth of it.
+// Longer data is not read. The CRD of UsageHistories has the same bound, on the base64 text; no extension takes half of it.
 const (
-	maxHistory = 64 << 10
+	maxHistory = 12 << 10
 	maxForm    = 64
 )
 
