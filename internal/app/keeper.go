@@ -100,8 +100,8 @@ func (k *keeper) load(ctx context.Context) error {
 
 // restore gives the book the stored history of autoscalers that are served. The one that governs a workload comes first:
 // what others have stored of the same workload is the same history.
-func (k *keeper) restore(ours []*cluster.Autoscaler) {
-	k.restoreCheckpoints(ours)
+func (k *keeper) restore(now time.Time, ours []*cluster.Autoscaler) {
+	k.restoreCheckpoints(now, ours)
 	if len(k.remembered) == 0 {
 		return
 	}
@@ -119,7 +119,7 @@ func (k *keeper) restore(ours []*cluster.Autoscaler) {
 	}
 }
 
-func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
+func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 	if len(k.waiting) == 0 {
 		return
 	}
@@ -156,6 +156,9 @@ func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
 		}
 		if err == nil || errors.Is(err, usage.ErrExtra) || errors.Is(err, usage.ErrHistory) {
 			k.saved[ref] = c.Updated
+			if c.Updated.After(now) { // written while the clock was ahead; it must not keep the next write waiting
+				k.saved[ref] = now
+			}
 		} else if len(c.History.Data) > 0 {
 			k.remembered[ref.Workload] = append(k.remembered[ref.Workload], c.History) // it stands by itself
 		}
@@ -188,7 +191,7 @@ func (k *keeper) save(ctx context.Context, now time.Time, ours []*cluster.Autosc
 			return now.Sub(last) >= share
 		}
 		w := s.Workload()
-		return turn(w, now) > turn(w, last)
+		return turn(w, now) != turn(w, last) // earlier when the clock was set back
 	})
 }
 

@@ -212,7 +212,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.profiles.forget(now, snapshot.Autoscalers)
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
-	r.keeper.restore(ours)
+	r.keeper.restore(now, ours)
 	r.profiles.restored(r.book, snapshot, now, r.elected)
 	watch.step("LoadVPAs")
 

@@ -37,6 +37,7 @@ func (r *window) peak() int64 { return max(r.memoryPeak, r.oomPeak) }
 type restored struct {
 	windows []window // sorted by pod
 	history History  // without Data once the extension has it
+	known   int64    // when history was stored, or the present if that lies ahead; Unix nanoseconds
 	told    int64    // what was measured until then the extension has seen already; Unix nanoseconds
 	latest  int64    // no later time can be remembered; Unix seconds, 0 when it is not known
 }
@@ -84,7 +85,7 @@ func (s *Series) awaits(w *window) int64 {
 
 // adopt puts the windows of a checkpoint back: to their instances as these come, and into the histogram at once.
 // Windows that had ended when the checkpoint was made are in its histogram already.
-func (s *Series) adopt(x extra, updated int64) {
+func (s *Series) adopt(b *Book, x extra, updated int64) {
 	if len(x.windows) == 0 {
 		return
 	}
@@ -93,7 +94,9 @@ func (s *Series) adopt(x extra, updated int64) {
 		w := &x.windows[i]
 		// However a window came by its end, it cannot last longer than a whole one.
 		w.windowEnd = min(w.windowEnd, updated+int64(s.rules.interval))
-		if p := w.peak(); p > 0 && updated < w.windowEnd {
+		underWay := updated < w.windowEnd
+		w.present(b, s.rules.interval)
+		if p := w.peak(); p > 0 && underWay {
 			s.addPeak(p, w.windowEnd)
 		}
 	}
