@@ -462,7 +462,7 @@ func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
 				b.use["app"] = cluster.Amounts(300, 500<<20)
 				web := b.deployment("web", 2, "app")
 				b.autoscale("web", web).Recommender = "window-max"
-				had := b.run(30 * time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
+				had := b.run(30*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
 				before := b.advice("web", "app").Target
 				key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 				c := b.stored[key]

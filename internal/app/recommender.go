@@ -51,8 +51,9 @@ type recommender struct {
 	outage   error // why the Metrics API could not be read in the last pass
 	rejected []uint64
 
-	mu    sync.Mutex                      // guards would, while several writers work
-	would map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
+	mu         sync.Mutex                      // guards what follows, while several writers work
+	would      map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
+	advisedFor map[cluster.Key]advised         // by autoscaler
 }
 
 func newRecommenderCommand(s Streams) *cobra.Command {
@@ -171,7 +172,7 @@ func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storag
 		keeper:  newKeeper(c, book, k, m, log),
 		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected: make([]uint64, len(usage.Rejections())),
-		would:    map[usage.Ref]cluster.Resources{},
+		would:    map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
 	}
 }
 
@@ -213,7 +214,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(now, ours)
-	r.profiles.restored(r.book, snapshot, now, r.elected)
+	r.profiles.restored(r.book, snapshot, now, func(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
 	watch.step("LoadVPAs")
 
 	r.track(snapshot)

@@ -158,6 +158,20 @@ var Differences = []Difference{
 		Test:     "TestBoundsKeepTheirOrder",
 	},
 	{
+		Name:     "a new target",
+		Upstream: "after a restart, starts from the checkpoints of the autoscaler whatever workload they are of",
+		Podfit:   "ignores the checkpoints, and the recommendation, of another workload than the target",
+		Reason:   "the numbers of one workload say nothing of another",
+		Test:     "TestRetarget_AfterARestart_TheOldHistoryIsNotUsed",
+	},
+	{
+		Name:     "a clock that was ahead",
+		Upstream: "takes times of checkpoints as they are, and no samples until the clock has caught up",
+		Podfit:   "takes times that lie in the future as the present; ages histograms of which they would outweigh all that is new",
+		Reason:   "a wrong clock must not stop learning",
+		Test:     "TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn",
+	},
+	{
 		Name:     "checkpoints that cannot be",
 		Upstream: "loads a total that is not a number or infinite, weights without a reference time, and samples whose first is later than the last",
 		Podfit:   "refuses them",

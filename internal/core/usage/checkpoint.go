@@ -23,7 +23,8 @@ const CheckpointVersion = "v3"
 // As upstream has it, first and last sample and their number are those of CPU, and the peaks of windows still
 // under way are left out of the memory histogram. Extra has the memory's own counts and those windows.
 type Checkpoint struct {
-	Updated     time.Time // whole seconds, as it is stored
+	Workload    cluster.Workload // whose history it is; zero where that is not known, as of upstream's checkpoints
+	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint
 	Memory      histogram.Checkpoint
@@ -68,6 +69,7 @@ func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (
 		}
 	}
 	c = Checkpoint{
+		Workload:    w,
 		Updated:     now,
 		Version:     CheckpointVersion,
 		CPU:         s.CPU.Checkpoint(),

@@ -30,7 +30,9 @@ func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cor
 }
 
 // percentiles returns what a series says of CPU and memory.
-func percentiles(s *Series) (cpu, memory float64) { return s.CPU.Percentile(0.9), s.Memory.Percentile(0.9) }
+func percentiles(s *Series) (cpu, memory float64) {
+	return s.CPU.Percentile(0.9), s.Memory.Percentile(0.9)
+}
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 0.11*want }
 

@@ -132,9 +132,7 @@ func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string
 		Spec:       v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: key.Autoscaler.Name, ContainerName: key.Container},
 		Status:     checkpointStatus(p),
 	}
-	if len(p.Extra) > 0 {
-		o.Annotations = map[string]string{annotationWindow: checkpointAnnotation(p)}
-	}
+	o.Annotations = checkpointAnnotations(p)
 	return c.answer(body(c.client.Post().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).
 		Body(o).Do(ctx)))
 }
@@ -145,13 +143,13 @@ func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpoin
 		{"replace", "/metadata/resourceVersion", at.version},
 		{"add", "/status", checkpointStatus(p)},
 	}
-	switch {
-	case len(p.Extra) == 0:
-	case at.annotated:
-		path := "/metadata/annotations/" + strings.ReplaceAll(annotationWindow, "/", "~1")
-		ops = append(ops, patchOp{"add", path, checkpointAnnotation(p)})
-	default:
-		ops = append(ops, patchOp{"add", "/metadata/annotations", map[string]string{annotationWindow: checkpointAnnotation(p)}})
+	annotations := checkpointAnnotations(p)
+	if at.annotated {
+		for _, name := range slices.Sorted(maps.Keys(annotations)) {
+			ops = append(ops, patchOp{"add", "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1"), annotations[name]})
+		}
+	} else if len(annotations) > 0 {
+		ops = append(ops, patchOp{"add", "/metadata/annotations", annotations})
 	}
 	data, err := json.Marshal(ops)
 	if err != nil {

@@ -299,3 +299,33 @@ func FuzzCheckpointIsTotal(f *testing.F) {
 		}
 	})
 }
+
+func TestCheckpoints_Target_IsWrittenBesideTheStatus(t *testing.T) {
+	f := newFakeAPI(t)
+	c := NewCheckpoints(f.clients(), Options{})
+	key := checkpointKey("web", "app")
+	rollout := cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
+	controller := cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "web"}
+	for i, w := range []cluster.Workload{rollout, controller} { // created, then patched
+		p := someCheckpoint(1)
+		p.Workload, p.Updated = w, p.Updated.Add(time.Duration(i)*time.Hour)
+		if err := c.Write(t.Context(), key, p); err != nil {
+			t.Fatal(err)
+		}
+		if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; got != w {
+			t.Errorf("loaded one of %v, want %v", got, w)
+		}
+	}
+	// Upstream writes the status and leaves the annotations.
+	o := f.object(checkpointsPath, "shop/web-app")
+	o["status"].(map[string]any)["lastUpdateTime"] = "2026-03-02T12:00:00Z"
+	if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; !got.IsZero() {
+		t.Errorf("what upstream has written is of %v", got)
+	}
+	for _, broken := range []string{"", " ", "web", "apps/Deployment", "//", "apps//web x", "apps/Deployment/web"} {
+		metaOf(o)["annotations"] = map[string]any{annotationTarget: broken}
+		if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; !got.IsZero() {
+			t.Errorf("annotation %q: of %v", broken, got)
+		}
+	}
+}
