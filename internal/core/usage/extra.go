@@ -133,8 +133,8 @@ func (s *Series) resume(in *instance) {
 	in.lastCPU = max(own.lastCPU, w.lastCPU)
 	in.lastMemory, in.windowEnd = w.lastMemory, w.windowEnd
 	in.memoryPeak, in.oomPeak = w.memoryPeak, w.oomPeak
-	// Samples that came before the checkpoint opened a window of their own: the two are one.
-	if p := own.peak(); p > 0 {
+	// Samples that came before the checkpoint opened a window of their own: the two are one, unless that had ended before.
+	if p := own.peak(); p > 0 && own.windowEnd > w.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
 		in.addMemory(p, max(own.lastMemory, in.lastMemory), own.oomPeak == p)
 	}
@@ -167,9 +167,7 @@ func (x extra) encode() []byte {
 	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
 		b = binary.AppendUvarint(b, uint64(v))
 	}
-	ws := x.windows[:min(len(x.windows), maxWindows)]
-	slices.SortFunc(ws, func(x, y window) int { return cmp.Compare(x.uid, y.uid) })
-	ws = slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
+	ws := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
 	b = binary.AppendUvarint(b, uint64(len(ws)))
 	for i := range ws {
 		w := &ws[i]
@@ -201,6 +199,12 @@ func (x extra) encode() []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(x.extension)))
 	return append(b, x.extension...)
+}
+
+// sortedWindows sorts windows by pod, in place, and leaves one of each.
+func sortedWindows(ws []window) []window {
+	slices.SortFunc(ws, func(x, y window) int { return cmp.Compare(x.uid, y.uid) })
+	return slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
 }
 
 // decodeExtra returns what encode has written. Nothing at all is an empty extra.
