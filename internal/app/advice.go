@@ -81,6 +81,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !slices.ContainsFunc(pods, (*cluster.Pod).Live)
 	switch {
 	case instead != nil: // nothing that it could go by is remembered
+	case len(a.Advice) == 0 && r.backfill.of(a, now) == backfillPending: // the first recommendation knows the history
 	case profile.usable && !waits:
 		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
 		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
@@ -123,6 +124,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	r.sayProfile(&adv, &profile, instead, kept)
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
 	r.sayLeaks(&adv, &profile, now, pods)
+	r.sayHistory(&adv, now)
 	return adv
 }
 

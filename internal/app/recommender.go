@@ -41,6 +41,7 @@ type recommender struct {
 	world    recommenderWorld
 	usage    sampler
 	keeper   *keeper
+	backfill *backfill // nil: history comes from checkpoints
 	metrics  *recommenderMetrics
 	health   *Health
 	log      *slog.Logger
@@ -91,16 +92,23 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 	if err != nil {
 		return nil, err
 	}
-	var past history
+	var past *backfill
 	if c.Storage == "prometheus" {
-		if past, err = c.History.client(m); err != nil {
+		client, err := c.History.client(m)
+		if err != nil {
 			return nil, err
 		}
+		past = newBackfill(client, world, m, p.log)
 	}
+	var kept *recommender // of the last term, where what it has learnt is stored nowhere
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
 			return ended(ctx, err)
+		}
+		if kept != nil {
+			kept.lead(ctx)
+			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
 		o := c.Common.watched(kube.Options{Log: p.log})
@@ -117,14 +125,23 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			external.serves = r.serves
 		}
 		if past != nil {
-			r.learnHistory(ctx, past, world, time.Now())
+			r.backfill, kept = past, r
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		every(ctx, c.Interval, r.pass)
-		r.end(ctx)
+		r.lead(ctx)
 		return nil
 	}, nil
+}
+
+// lead makes passes until ctx ends, while history is read beside them.
+func (r *recommender) lead(ctx context.Context) {
+	if r.backfill != nil {
+		clear(r.advisedFor) // another replica may have recommended since
+		defer r.startBackfill(ctx, time.Now())()
+	}
+	every(ctx, r.config.Interval, r.pass)
+	r.end(ctx)
 }
 
 // source returns where usage is read: the Metrics API, or external metrics when asked for.
@@ -218,6 +235,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch.step("LoadVPAs")
 
 	r.track(snapshot)
+	r.mergeHistory(now)
 	watch.step("LoadPods")
 
 	r.observe(ctx, snapshot)

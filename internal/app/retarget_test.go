@@ -124,7 +124,7 @@ func TestRetarget_CheckpointOfUpstream_IsAccepted(t *testing.T) {
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web)
-		had := b.run(3 * time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
+		had := b.run(3*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
 		for key, c := range b.stored {
 			c.Workload = cluster.Workload{}
 			b.stored[key] = c

@@ -14,6 +14,9 @@ const (
 	// ConditionDisruptiveProfile is True where a profile that is meant for resizes in place meets an update mode that evicts for
 	// each of them, and there are pods that it governs; and absent otherwise.
 	ConditionDisruptiveProfile = "DisruptiveProfile"
+	// ConditionHistoryIncomplete is True while the usage history of the target is being read from Prometheus
+	// (ReasonBackfillRunning), or after that has failed (ReasonBackfillFailed), and absent otherwise.
+	ConditionHistoryIncomplete = "HistoryIncomplete"
 )
 
 // The reasons of these conditions.
@@ -23,4 +26,7 @@ const (
 	ReasonOtherProfile = "OtherProfileRemembered"
 	ReasonGrowth       = "SteadyGrowth"
 	ReasonModeEvicts   = "UpdateModeEvicts"
+
+	ReasonBackfillRunning = "BackfillRunning"
+	ReasonBackfillFailed  = "BackfillFailed"
 )
