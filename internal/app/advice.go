@@ -37,9 +37,9 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 	for _, a := range s.Autoscalers {
 		if a.Remarked && !r.serves(a) && r.config.Common.Serves(a.Namespace) && r.profiles.listed { // it names another recommender now
 			adv := advice{to: a, containers: a.Advice}
-			adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "")
-			adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
-			adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
+			for _, c := range v1alpha1.Conditions() {
+				adv.say(v1.VerticalPodAutoscalerConditionType(c), kube.Removed, "", "")
+			}
 			g.Go(func() error {
 				r.write(ctx, now, adv)
 				return nil
@@ -125,6 +125,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
 	r.sayLeaks(&adv, &profile, now, pods)
 	r.sayHistory(&adv, now)
+	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, pods)
 	return adv
 }
 

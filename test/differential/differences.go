@@ -172,6 +172,20 @@ var Differences = []Difference{
 		Test:     "TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn",
 	},
 	{
+		Name:     "a Prometheus that hangs",
+		Upstream: "makes no recommendation before its queries have ended or timed out",
+		Podfit:   "recommends meanwhile, never less than what stands; reads within one budget, and ends at the first query that times out",
+		Reason:   "a slow history must not stop sizing",
+		Test:     "TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce",
+	},
+	{
+		Name:     "loops of OOM kills",
+		Upstream: "says nothing of them on the autoscaler",
+		Podfit:   "sets the condition OOMKillLoop with what keeps the memory away, and removes it when that is over",
+		Reason:   "users must not have to find out why a container is killed for ever",
+		Test:     "TestOOMLoop_SaysWhatKeepsTheMemoryAway",
+	},
+	{
 		Name:     "checkpoints that cannot be",
 		Upstream: "loads a total that is not a number or infinite, weights without a reference time, and samples whose first is later than the last",
 		Podfit:   "refuses them",

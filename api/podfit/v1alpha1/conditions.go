@@ -17,6 +17,10 @@ const (
 	// ConditionHistoryIncomplete is True while the usage history of the target is being read from Prometheus
 	// (ReasonBackfillRunning), or after that has failed (ReasonBackfillFailed), and absent otherwise.
 	ConditionHistoryIncomplete = "HistoryIncomplete"
+	// ConditionOOMKillLoop is True while a container is killed for lack of memory again and again, and does not get the memory that
+	// is recommended for it (ReasonRequestBelowTarget, ReasonLimitFixed), or not enough is recommended because of maxAllowed
+	// (ReasonTargetAtMaximum), and absent otherwise.
+	ConditionOOMKillLoop = "OOMKillLoop"
 )
 
 // The reasons of these conditions.
@@ -29,4 +33,15 @@ const (
 
 	ReasonBackfillRunning = "BackfillRunning"
 	ReasonBackfillFailed  = "BackfillFailed"
+
+	ReasonRequestBelowTarget = "RequestBelowTarget"
+	ReasonTargetAtMaximum    = "TargetAtMaximum"
+	ReasonLimitFixed         = "LimitFixed"
 )
+
+// Conditions returns the types of all conditions that podfit sets.
+func Conditions() []string {
+	return []string{
+		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
+	}
+}
