@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // advised is the workload that the recommendation in an autoscaler's status was made for.
@@ -46,7 +47,7 @@ func (r *recommender) noteAdvised(a *cluster.Autoscaler) {
 	r.advisedFor[a.Key] = advised{a.UID, a.Target}
 }
 
-// forgetAdvised forgets the autoscalers that do not exist any more.
+// forgetAdvised forgets the autoscalers, and the workloads, that do not exist any more.
 func (r *recommender) forgetAdvised(all []*cluster.Autoscaler) {
 	exists := make(map[cluster.Key]bool, len(all))
 	for _, a := range all {
@@ -55,4 +56,5 @@ func (r *recommender) forgetAdvised(all []*cluster.Autoscaler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.advisedFor, func(key cluster.Key, _ advised) bool { return !exists[key] })
+	maps.DeleteFunc(r.would, func(ref usage.Ref, _ cluster.Resources) bool { return !r.governed[ref.Workload] })
 }
