@@ -44,14 +44,12 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			if string(c.Status) == False {
 				a.ProfileProblem = c.Message
 			}
-		case v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
 		case v1.FetchingHistory:
 			a.FetchingHistory = string(c.Status) == True
-			continue
-		default:
-			continue
 		}
-		a.Remarked = true
+		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
+			a.Remarked = true
+		}
 	}
 	return a
 }
