@@ -229,7 +229,7 @@ type admissionView struct {
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
 // could be concerned.
 func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
-	q := kube.ProjectPod(p, v.world.Interner())
+	q := kube.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
 	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
 		return q
 	}

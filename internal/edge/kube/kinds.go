@@ -20,6 +20,7 @@ import (
 const (
 	kindsRefresh = 5 * time.Minute  // how often discovery is asked anyway
 	kindsPause   = 10 * time.Second // how long at least between two askings, however many unknown kinds turn up
+	maxAsked     = 4096             // how many unknown kinds are remembered; tenants can name any as owner or target
 )
 
 // A kind is how the API server serves a kind of object.
@@ -54,6 +55,9 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 		return info, nil
 	}
 	since, waiting := k.asked[gk]
+	if !waiting && len(k.asked) >= maxAsked {
+		return kind{}, errPending // until some of them are forgotten
+	}
 	if !waiting {
 		k.asked[gk] = time.Now()
 		k.askAgain()
@@ -63,6 +67,14 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 		return kind{}, errPending
 	}
 	return kind{}, nil
+}
+
+// peek is find for kinds that nothing in the cluster is known to have: it remembers nothing and asks nobody.
+func (k *kinds) peek(gk groupKind) (kind, error) {
+	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
+		return info, nil
+	}
+	return kind{}, errPending
 }
 
 // run refreshes until ctx ends; changed is called after each success.
