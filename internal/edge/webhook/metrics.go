@@ -20,10 +20,20 @@ const (
 	aboutAutoscaler = "VPA"
 )
 
-// Metrics are the counts and times of the webhook, with upstream's names.
+// Why a request is refused, as the metric names it.
+const (
+	refusedTooLarge   = "too large"
+	refusedBusy       = "busy"
+	refusedUnreadable = "unreadable"
+)
+
+// Metrics are the counts and times of the webhook, with upstream's names, and its state.
 type Metrics struct {
 	applied, untouched prometheus.Counter
 	latency            *prometheus.HistogramVec
+	refused, unchecked *prometheus.CounterVec
+	expiry             prometheus.Gauge
+	registered         prometheus.Gauge
 
 	read, admit, build, write, total prometheus.Observer
 }
@@ -48,16 +58,44 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help:      "Time of each step of a review.",
 		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
-	r.MustRegister(pods, latency, steps)
+	const own = "podfit_admission_controller"
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: own,
+		Name:      "refused_reviews_total",
+		Help:      "Number of requests that were not taken for a review, by reason. The failure policy says whether the object passes.",
+	}, []string{"reason"})
+	unchecked := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: own,
+		Name:      "unchecked_objects_total",
+		Help:      "Number of objects that passed unchanged because they have more of something than podfit looks at, by what.",
+	}, []string{"reason"})
+	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: own,
+		Name:      "certificate_expiry_timestamp_seconds",
+		Help:      "When the certificate that the webhook serves with expires, as Unix time. 0 while there is none.",
+	})
+	registered := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: own,
+		Name:      "registered",
+		Help:      "1 if the webhook configuration was as it should be at the last look, else 0. 0 with --register-webhook=false, too.",
+	})
+	r.MustRegister(pods, latency, steps, refused, unchecked, expiry, registered)
+	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
+		refused.WithLabelValues(reason)
+	}
+	for _, reason := range []string{tooManyContainers, tooManyOwners, tooManyValues, tooLongName} {
+		unchecked.WithLabelValues(reason)
+	}
 	return &Metrics{
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),
 		latency:   latency,
-		read:      steps.WithLabelValues("read_request"),
-		admit:     steps.WithLabelValues("admit"),
-		build:     steps.WithLabelValues("build_response"),
-		write:     steps.WithLabelValues("write_response"),
-		total:     steps.WithLabelValues("total"),
+		refused:   refused, unchecked: unchecked, expiry: expiry, registered: registered,
+		read:  steps.WithLabelValues("read_request"),
+		admit: steps.WithLabelValues("admit"),
+		build: steps.WithLabelValues("build_response"),
+		write: steps.WithLabelValues("write_response"),
+		total: steps.WithLabelValues("total"),
 	}
 }
 

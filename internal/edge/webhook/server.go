@@ -62,6 +62,8 @@ type Server struct {
 	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust
 	problem    string                 // the last pass's error, so that it is logged once
 	corrected  int                    // how often the registration had to be corrected in a row
+
+	connections connections
 }
 
 // NewServer returns a server. It asks nothing of the cluster and opens no port yet.
@@ -175,12 +177,15 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 	server := &http.Server{
 		Handler:           s.handler,
 		TLSConfig:         s.tls,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
+		MaxHeaderBytes:    16 << 10,
+		ConnState:         s.connections.note,
+		// What a body may send ahead before the handler has counted it.
+		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(l, "", "") }()
@@ -357,9 +362,6 @@ func (s *Server) Check(ctx context.Context) error {
 	return s.ask(ctx)
 }
 
-// selfPath is where the server asks itself. Any path is answered; this one is not counted.
-const selfPath = "/podfit-self-check"
-
 // ask sends a review over TLS, trusting what the API server trusts.
 func (s *Server) ask(ctx context.Context) error {
 	address, id := s.address.Load(), s.serving.Load()
@@ -369,7 +371,7 @@ func (s *Server) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.clientTLS(id)}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+selfPath, bytes.NewReader(selfReview()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+s.handler.self, bytes.NewReader(selfReview()))
 	if err != nil {
 		return fmt.Errorf("ask the webhook: %w", err)
 	}
