@@ -39,6 +39,7 @@ type kinds struct {
 	mu     *sync.Mutex // the world's
 	served map[groupKind]kind
 	loaded time.Time               // when served was last asked for, zero: never
+	tried  bool                    // discovery has answered, or failed, at least once
 	asked  map[groupKind]time.Time // kinds that are not served, and since when somebody wants them
 	wake   chan struct{}           // has room for one
 	log    *slog.Logger
@@ -88,6 +89,9 @@ func (k *kinds) run(ctx context.Context, d discovery.DiscoveryInterface, changed
 		case <-ctx.Done():
 			return
 		case err := <-answer:
+			k.mu.Lock()
+			k.tried = true
+			k.mu.Unlock()
 			if err != nil {
 				k.log.Warn("discovery has failed, keeping what is known", "error", err)
 				k.askAgain()

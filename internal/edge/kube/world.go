@@ -173,6 +173,13 @@ func (w *World) Synced() bool {
 	return true
 }
 
+// Discovered reports whether the API server has been asked which kinds it serves, with or without success.
+func (w *World) Discovered() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owners.kinds.tried
+}
+
 // ownerArrived wakes those who wait for an owner. The mutex is held.
 func (w *World) ownerArrived() {
 	if w.arrived != nil {

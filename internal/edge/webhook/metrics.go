@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type Metrics struct {
 	refused, unchecked *prometheus.CounterVec
 	expiry             prometheus.Gauge
 	registered         prometheus.Gauge
+	ready              *atomic.Pointer[func() error]
 
 	read, admit, build, write, total prometheus.Observer
 }
@@ -79,7 +81,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name:      "registered",
 		Help:      "1 if the webhook configuration was as it should be at the last look, else 0. 0 with --register-webhook=false, too.",
 	})
-	r.MustRegister(pods, latency, steps, refused, unchecked, expiry, registered)
+	ready := new(atomic.Pointer[func() error])
+	isReady := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: own,
+		Name:      "ready",
+		Help:      "1 if the replica is ready for reviews, as /readyz says, else 0.",
+	}, func() float64 {
+		check := ready.Load()
+		return oneIf(check != nil && (*check)() == nil)
+	})
+	r.MustRegister(pods, latency, steps, refused, unchecked, expiry, registered, isReady)
 	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
 		refused.WithLabelValues(reason)
 	}
@@ -90,7 +101,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),
 		latency:   latency,
-		refused:   refused, unchecked: unchecked, expiry: expiry, registered: registered,
+		refused:   refused, unchecked: unchecked, expiry: expiry, registered: registered, ready: ready,
 		read:  steps.WithLabelValues("read_request"),
 		admit: steps.WithLabelValues("admit"),
 		build: steps.WithLabelValues("build_response"),
@@ -98,6 +109,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		total: steps.WithLabelValues("total"),
 	}
 }
+
+// ReadyWhen says how to find out whether the replica is ready. Until then the metric says that it is not.
+func (m *Metrics) ReadyWhen(check func() error) { m.ready.Store(&check) }
 
 // A watch times the steps of one review.
 type watch struct {
