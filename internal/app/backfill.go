@@ -146,32 +146,29 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 	if f.first.IsZero() {
 		f.first = now
 	}
-	if !f.learntTo.IsZero() {
-		for ns := range f.missing {
-			f.missing[ns] = append(f.missing[ns], span{f.learntTo, now})
+	for _, ns := range namespacesOf(ours) {
+		if _, known := f.missing[ns]; !known {
+			f.missing[ns] = []span{{oldest, f.first}}
 		}
 	}
-	clear(f.state)
-	clear(f.asked)
-	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
-	var jobs []job
-	for _, ns := range namespacesOf(ours) {
-		spans, known := f.missing[ns]
-		if !known {
-			spans = []span{{oldest, f.first}}
-			if !f.learntTo.IsZero() {
-				spans = append(spans, span{f.learntTo, now})
-			}
+	for ns, spans := range f.missing {
+		if !f.learntTo.IsZero() {
+			spans = append(spans, span{f.learntTo, now})
 		}
 		for i := range spans {
 			if spans[i].from.Before(oldest) {
 				spans[i].from = oldest
 			}
 		}
-		spans = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
-		f.missing[ns] = spans
+		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
+	}
+	clear(f.state)
+	clear(f.asked)
+	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
+	var jobs []job
+	for _, ns := range namespacesOf(ours) {
 		f.state[ns] = backfillDone
-		if len(spans) > 0 {
+		if spans := f.missing[ns]; len(spans) > 0 {
 			f.state[ns] = backfillPending
 			jobs = append(jobs, job{namespace: ns, missing: slices.Clone(spans)})
 		}
