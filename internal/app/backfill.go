@@ -25,6 +25,9 @@ import (
 // backfillBudget is how long a term of leadership may read history. The first query that times out ends the backfill before.
 const backfillBudget = 30 * time.Minute
 
+// backfillGrace is how long the first pass of a term waits for history.
+const backfillGrace = 15 * time.Second
+
 // backfillTries is how often a namespace is read, where Prometheus answers at once that it cannot.
 const backfillTries = 3
 
@@ -87,9 +90,10 @@ func newBackfill(source history, selectors selecting, m *recommenderMetrics, log
 	}
 }
 
-// startBackfill begins to read the history that is not known, of all namespaces with autoscalers that are served. It returns
-// how to wait for the end of that, which comes soon after ctx ends.
-func (r *recommender) startBackfill(ctx context.Context, now time.Time) (wait func()) {
+// startBackfill begins to read the history that is not known, of all namespaces with autoscalers that are served. What it returns
+// is closed at the end of that, which comes soon after ctx ends.
+func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan struct{} {
+	done := make(chan struct{})
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
 	ours := r.served(snapshot)
@@ -99,7 +103,8 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) (wait fu
 	r.track(snapshot)
 	jobs := r.backfill.plan(now, ours)
 	if len(jobs) == 0 {
-		return func() {}
+		close(done)
+		return done
 	}
 	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string][]target{}}
 	for _, pod := range snapshot.Pods {
@@ -110,12 +115,11 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) (wait fu
 		j.book = r.book.Fork(func(w cluster.Workload) bool { return w.Namespace == j.namespace })
 		j.sized = func(w cluster.Workload) bool { return r.backfill.asked[w] }
 	}
-	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		r.backfill.run(ctx, now, p, targetsOf(ours), jobs)
 	}()
-	return func() { <-done }
+	return done
 }
 
 // targetsOf returns the autoscalers of different targets.
@@ -142,32 +146,29 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 	if f.first.IsZero() {
 		f.first = now
 	}
-	if !f.learntTo.IsZero() {
-		for ns := range f.missing {
-			f.missing[ns] = append(f.missing[ns], span{f.learntTo, now})
+	for _, ns := range namespacesOf(ours) {
+		if _, known := f.missing[ns]; !known {
+			f.missing[ns] = []span{{oldest, f.first}}
 		}
 	}
-	clear(f.state)
-	clear(f.asked)
-	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
-	var jobs []job
-	for _, ns := range namespacesOf(ours) {
-		spans, known := f.missing[ns]
-		if !known {
-			spans = []span{{oldest, f.first}}
-			if !f.learntTo.IsZero() {
-				spans = append(spans, span{f.learntTo, now})
-			}
+	for ns, spans := range f.missing {
+		if !f.learntTo.IsZero() {
+			spans = append(spans, span{f.learntTo, now})
 		}
 		for i := range spans {
 			if spans[i].from.Before(oldest) {
 				spans[i].from = oldest
 			}
 		}
-		spans = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
-		f.missing[ns] = spans
+		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
+	}
+	clear(f.state)
+	clear(f.asked)
+	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
+	var jobs []job
+	for _, ns := range namespacesOf(ours) {
 		f.state[ns] = backfillDone
-		if len(spans) > 0 {
+		if spans := f.missing[ns]; len(spans) > 0 {
 			f.state[ns] = backfillPending
 			jobs = append(jobs, job{namespace: ns, missing: slices.Clone(spans)})
 		}

@@ -113,7 +113,7 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 				b.usageErr = errors.New("away")
 				r.backfill = newBackfill(&tt.archive, &tt.archive, r.metrics, r.log)
-				r.startBackfill(t.Context(), time.Now())()
+				<-r.startBackfill(t.Context(), time.Now())
 				r.pass(t.Context(), time.Now())
 				got := 0
 				if s := r.book.Series(w, "app"); s != nil {

@@ -107,7 +107,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			return ended(ctx, err)
 		}
 		if kept != nil {
-			kept.lead(ctx)
+			kept.lead(ctx, kept.pass)
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
@@ -129,18 +129,25 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		r.lead(ctx)
+		r.lead(ctx, r.pass)
 		return nil
 	}, nil
 }
 
-// lead makes passes until ctx ends, while history is read beside them.
-func (r *recommender) lead(ctx context.Context) {
+// lead makes passes until ctx ends, while history is read beside them. The first pass waits a moment for it: a Prometheus that is
+// well has answered by then.
+func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
-		defer r.startBackfill(ctx, time.Now())()
+		done := r.startBackfill(ctx, time.Now())
+		defer func() { <-done }()
+		select {
+		case <-done:
+		case <-time.After(backfillGrace):
+		case <-ctx.Done():
+		}
 	}
-	every(ctx, r.config.Interval, r.pass)
+	every(ctx, r.config.Interval, pass)
 	r.end(ctx)
 }
 

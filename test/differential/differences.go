@@ -186,6 +186,13 @@ var Differences = []Difference{
 		Test:     "TestOOMLoop_SaysWhatKeepsTheMemoryAway",
 	},
 	{
+		Name:     "series of autoscalers that are gone",
+		Upstream: "keeps the updater's counters of an autoscaler as long as the process lives",
+		Podfit:   "for 15 minutes after the autoscaler is gone",
+		Reason:   "they add up where autoscalers come and go",
+		Test:     "TestUpdater_DeletedAutoscalers_LeaveNoSeries",
+	},
+	{
 		Name:     "checkpoints that cannot be",
 		Upstream: "loads a total that is not a number or infinite, weights without a reference time, and samples whose first is later than the last",
 		Podfit:   "refuses them",
