@@ -18,8 +18,9 @@ const (
 )
 
 // connections bounds how many connections there are. When there are too many, one of the address with the most of them is
-// closed: the oldest one that has no request under way, else the new one. So those who only hold connections lose them, and
-// the API server, which has few and uses them, does not.
+// closed: of those that have no request under way the oldest one that has never brought a review, else the oldest. So those
+// who only hold connections lose them, and the API server, which has few and uses them, does not, even where all come from
+// one address.
 type connections struct {
 	mu   sync.Mutex
 	all  int
@@ -28,9 +29,16 @@ type connections struct {
 
 // ofIP are the connections of one address.
 type ofIP struct {
-	count int
-	idle  list.List // of net.Conn, the one that is idle for the longest time in front
-	place map[net.Conn]*list.Element
+	place  map[net.Conn]place
+	idle   list.List // of net.Conn, the one that is idle for the longest time in front
+	proven list.List // those of them that have brought a review
+}
+
+// A place is where a connection stands.
+type place struct {
+	in     *list.List // nil while a request is under way
+	at     *list.Element
+	proven bool
 }
 
 // note is called when a connection changes its state. It is the ConnState of the HTTP server.
@@ -42,66 +50,124 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if of == nil {
-			of = &ofIP{place: make(map[net.Conn]*list.Element)}
+			of = &ofIP{place: make(map[net.Conn]place)}
 			if c.byIP == nil {
 				c.byIP = make(map[string]*ofIP)
 			}
 			c.byIP[ip] = of
 		}
-		of.count++
+		of.place[conn] = place{}
 		c.all++
-		of.place[conn] = of.idle.PushBack(conn)
-		c.makeRoom(of)
+		of.rest(conn)
+		c.makeRoom(of, conn)
 	case http.StateActive:
 		of.busy(conn)
 	case http.StateIdle:
-		of.busy(conn)
-		of.place[conn] = of.idle.PushBack(conn)
+		of.rest(conn)
 	case http.StateClosed, http.StateHijacked:
-		if of == nil {
-			return
-		}
-		of.busy(conn)
-		of.count--
-		c.all--
-		if of.count == 0 {
-			delete(c.byIP, ip)
-		}
+		c.forget(conn)
 	}
 }
 
-func (o *ofIP) busy(conn net.Conn) {
-	if e := o.place[conn]; e != nil {
-		o.idle.Remove(e)
-		delete(o.place, conn)
-	}
-}
-
-// makeRoom closes a connection if there are too many, after an address has made one. Its end is noted when the server has
-// noticed it; until then it counts.
-func (c *connections) makeRoom(of *ofIP) {
-	if of.count <= maxConnectionsOfIP && c.all <= maxConnections {
+// forget counts a connection no more.
+func (c *connections) forget(conn net.Conn) {
+	ip := addressOf(conn)
+	of := c.byIP[ip]
+	if !of.has(conn) {
 		return
 	}
-	newest := of.idle.Back()
-	if of.count <= maxConnectionsOfIP {
+	of.busy(conn)
+	delete(of.place, conn)
+	c.all--
+	if len(of.place) == 0 {
+		delete(c.byIP, ip)
+	}
+}
+
+// has reports whether a connection is counted. One that was closed to make room is not, although the server may still be
+// about to notice.
+func (o *ofIP) has(conn net.Conn) bool {
+	if o == nil {
+		return false
+	}
+	_, ok := o.place[conn]
+	return ok
+}
+
+// busy says that a request is under way.
+func (o *ofIP) busy(conn net.Conn) {
+	if !o.has(conn) {
+		return
+	}
+	p := o.place[conn]
+	if p.in != nil {
+		p.in.Remove(p.at)
+		p.in, p.at = nil, nil
+	}
+	o.place[conn] = p
+}
+
+// rest says that no request is under way.
+func (o *ofIP) rest(conn net.Conn) {
+	if !o.has(conn) {
+		return
+	}
+	o.busy(conn)
+	p := o.place[conn]
+	if p.in = &o.idle; p.proven {
+		p.in = &o.proven
+	}
+	p.at = p.in.PushBack(conn)
+	o.place[conn] = p
+}
+
+// prove says that a review has come over a connection.
+func (c *connections) prove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.byIP[addressOf(conn)]
+	if !of.has(conn) {
+		return
+	}
+	p := of.place[conn]
+	p.proven = true // it is listed so when it rests the next time
+	of.place[conn] = p
+}
+
+// makeRoom closes a connection if there are too many, after an address has made one.
+func (c *connections) makeRoom(of *ofIP, newest net.Conn) {
+	if len(of.place) <= maxConnectionsOfIP && c.all <= maxConnections {
+		return
+	}
+	if len(of.place) <= maxConnectionsOfIP {
 		for _, other := range c.byIP {
-			if other.count > of.count {
+			if len(other.place) > len(of.place) {
 				of = other
 			}
 		}
 	}
-	victim := of.idle.Front()
+	victim := of.oldest()
 	if victim == nil && c.all > 2*maxConnections {
 		victim = newest
 	}
-	if victim == nil {
-		return
+	if victim != nil {
+		c.forget(victim)
+		hangUp(victim)
 	}
-	conn := victim.Value.(net.Conn)
-	c.byIP[addressOf(conn)].busy(conn) // so that it is not chosen again
-	hangUp(conn)
 }
+
+// oldest returns the connection to close first, or nil when all have a request under way.
+func (o *ofIP) oldest() net.Conn {
+	for _, l := range []*list.List{&o.idle, &o.proven} {
+		if e := l.Front(); e != nil {
+			return e.Value.(net.Conn)
+		}
+	}
+	return nil
+}
+
+// connectionKey is the key of the connection in the context of a request.
+type connectionKey struct{}
 
 // hangUp closes a connection without a word, which could take seconds.
 func hangUp(conn net.Conn) {

@@ -71,7 +71,10 @@ func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
 }
 
 // ServeHTTP answers one review.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }
+
+// serve answers one review, and reports whether it was one that the API server may have sent.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	m := h.metrics
 	if r.URL.Path == h.self {
 		m = h.quiet
@@ -82,19 +85,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
-		return
+		return false
 	}
 	ticket := h.intake.enter(func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
 	if ticket == nil {
 		h.refuse(w, errBusy)
-		return
+		return false
 	}
 	defer ticket.leave()
 	asked, err := h.receive(ticket, r, &clock)
 	if err != nil {
 		h.refuse(w, err)
-		return
+		return false
 	}
+	is = asked.err == nil && asked.about != aboutUnknown
 	var response *admissionv1.AdmissionResponse
 	response, result, about = h.answer(asked)
 	clock.step(m.admit)
@@ -107,7 +111,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = resultError
 		h.log.Error("Cannot write the answer to an admission review", "error", err)
 		http.Error(w, "cannot write the answer", http.StatusInternalServerError)
-		return
+		return is
 	}
 	clock.step(m.build)
 
@@ -115,9 +119,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(reply); err != nil {
 		result = resultError
 		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", "error", err) })
-		return
+		return is
 	}
 	clock.step(m.write)
+	return is
 }
 
 // refuse answers a request that is no review that podfit can take. What becomes of the object is up to the failure policy.

@@ -261,6 +261,26 @@ type conn struct {
 func (c *conn) RemoteAddr() net.Addr { a, _ := net.ResolveTCPAddr("tcp", c.from+":1"); return a }
 func (c *conn) Close() error         { c.closed = true; return nil }
 
+func TestConnections_tooManyFromOneAddress_keepsThoseThatBringReviews(t *testing.T) {
+	var cs connections
+	api := &conn{from: "10.0.0.1"}
+	cs.note(api, http.StateNew)
+	cs.note(api, http.StateActive)
+	cs.prove(api)
+	cs.note(api, http.StateIdle)
+	closed := 0
+	for range 3 * maxConnectionsOfIP {
+		c := &conn{from: "10.0.0.1"}
+		cs.note(c, http.StateNew)
+		if c.closed {
+			closed++
+		}
+	}
+	if api.closed || closed > 0 {
+		t.Errorf("the connection of the API server is closed: %t; %d new ones are", api.closed, closed)
+	}
+}
+
 func TestConnections_tooManyFromManyAddresses_closesThoseOfTheGreatest(t *testing.T) {
 	var cs connections
 	var all []*conn

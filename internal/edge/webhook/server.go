@@ -178,7 +178,7 @@ func reachable(a net.Addr) string {
 // serve answers until ctx ends, and then for a while; when nobody keeps the registration any more it may be taken back.
 func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}) error {
 	server := &http.Server{
-		Handler:           s.handler,
+		Handler:           http.HandlerFunc(s.answer),
 		TLSConfig:         s.tls,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -186,6 +186,9 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ConnState:         s.connections.note,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, c)
+		},
 		// What a body may send ahead before the handler has counted it.
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
@@ -218,6 +221,13 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		return fmt.Errorf("stop serving admission: %w", err)
 	}
 	return nil
+}
+
+// answer answers a request, and notes over which connections reviews come.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); s.handler.serve(w, r) && ok {
+		s.connections.prove(conn)
+	}
 }
 
 // takeBack takes the registration back, if that is wanted and it is this process' own. A registration by URL that nobody
