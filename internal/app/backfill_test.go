@@ -184,7 +184,6 @@ func TestBackfill_NextTerm_ReadsOnlyWhatIsMissing(t *testing.T) {
 		none := func(time.Duration) {}
 		count := func() int { return r.book.Series(web, "app").Seen(cluster.CPU).Count }
 		b.term(r, 10*time.Minute, none)
-		had := count()
 		for range 20 { // the lease flaps
 			time.Sleep(15 * time.Second)
 			b.term(r, time.Minute, none)
@@ -192,7 +191,7 @@ func TestBackfill_NextTerm_ReadsOnlyWhatIsMissing(t *testing.T) {
 		if a.queries != 1 {
 			t.Errorf("%d queries after 20 short terms", a.queries)
 		}
-		had = count()
+		had := count()
 		time.Sleep(5 * time.Hour) // another replica leads
 		b.term(r, 2*time.Minute, none)
 		if got := count() - had; a.queries != 2 || got < 5 || got > 9 {

@@ -39,10 +39,10 @@ func (b *Book) lead(at int64) time.Duration {
 func (n *seen) present(b *Book) { n.first, n.last = b.present(n.first), b.present(n.last) }
 
 // present draws the times of a restored window to the present, but for its end, which may lie ahead by a whole window.
-func (w *window) present(b *Book, interval time.Duration) {
-	w.lastMemory, w.lastCPU, w.lastOOM = b.present(w.lastMemory), b.present(w.lastCPU), b.present(w.lastOOM)
-	if limit := b.now + int64(interval); b.now != 0 && w.windowEnd > limit {
-		w.windowEnd = limit
+func (r *window) present(b *Book, interval time.Duration) {
+	r.lastMemory, r.lastCPU, r.lastOOM = b.present(r.lastMemory), b.present(r.lastCPU), b.present(r.lastOOM)
+	if limit := b.now + int64(interval); b.now != 0 && r.windowEnd > limit {
+		r.windowEnd = limit
 	}
 }
 
