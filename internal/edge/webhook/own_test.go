@@ -18,7 +18,7 @@ import (
 
 var failing = Registration{Service: serviceKey, Timeout: 30, Fail: true}
 
-// The local cluster has the same expression in a test, and evaluates it as the API server does.
+// localcluster/internal/matchcondition has the same expression, and evaluates it as the API server does.
 const ownPods = `!(request.namespace == "kube-system" && request.resource.group == "" && request.resource.resource == "pods" && ` +
 	`has(object.metadata.labels) && (` +
 	`"app" in object.metadata.labels && object.metadata.labels["app"] in ["vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"] || ` +
