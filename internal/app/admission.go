@@ -79,7 +79,8 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 	if !c.noProfiles {
 		options.Meant = typed.meant
 	}
-	handler := webhook.NewHandler(view, options, webhook.NewMetrics(p.reg), p.log)
+	metrics := webhook.NewMetrics(p.reg)
+	handler := webhook.NewHandler(view, options, metrics, p.log)
 	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
 	alone, err := c.alone(files)
 	if err != nil {
@@ -94,9 +95,18 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		return nil, err
 	}
 	c.explain(p.log, alone)
+	ready := func() error {
+		if !world.Synced() || !world.Discovered() {
+			return errNotSynced
+		}
+		return server.Ready()
+	}
+	p.readiness = append(p.readiness, ready)
+	metrics.ReadyWhen(ready)
 	lease := kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName)
 	return func(ctx context.Context) error {
-		view.ctx, typed.ctx = ctx, ctx
+		serving := context.WithoutCancel(ctx) // reviews are answered for a while after the process was told to end
+		view.ctx, typed.ctx = serving, serving
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
 		if err != nil && alone {
@@ -116,8 +126,8 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		}
 		g.Go(func() error {
 			publishStatus(ctx, p.log, lease, c.StatusInterval, func(ctx context.Context) error {
-				if !world.Synced() {
-					return errNotSynced
+				if err := ready(); err != nil {
+					return err
 				}
 				return server.Check(ctx)
 			})
@@ -156,7 +166,10 @@ func (c *AdmissionConfig) linger(alone bool) time.Duration {
 	case c.takesBack():
 		return 250 * time.Millisecond // the API server hears at once
 	}
-	return 3 * time.Second
+	if c.outside() {
+		return 3 * time.Second
+	}
+	return 10 * time.Second // until every node knows that the pod is no longer behind the service
 }
 
 // explain says what the reader of the log might not expect.
@@ -223,13 +236,13 @@ const ownerWait = time.Second
 type admissionView struct {
 	world  *kube.World
 	serves func(namespace string) bool
-	ctx    context.Context // ends with the process
+	ctx    context.Context // does not end while reviews are answered
 }
 
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
 // could be concerned.
 func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
-	q := kube.ProjectPod(p, v.world.Interner())
+	q := kube.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
 	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
 		return q
 	}

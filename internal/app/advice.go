@@ -37,9 +37,9 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 	for _, a := range s.Autoscalers {
 		if a.Remarked && !r.serves(a) && r.config.Common.Serves(a.Namespace) && r.profiles.listed { // it names another recommender now
 			adv := advice{to: a, containers: a.Advice}
-			adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "")
-			adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
-			adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
+			for _, c := range v1alpha1.Conditions() {
+				adv.say(v1.VerticalPodAutoscalerConditionType(c), kube.Removed, "", "")
+			}
 			g.Go(func() error {
 				r.write(ctx, now, adv)
 				return nil
@@ -49,6 +49,7 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 	count := make(map[objectKey]int)
 	for _, a := range ours {
 		adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
+		a = adv.to
 		count[adv.class()]++
 		if len(a.Advice) == 0 && len(adv.containers) > 0 {
 			r.metrics.firstAdvice(a.Created, now)
@@ -59,23 +60,28 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 			}
 		}
 		g.Go(func() error {
-			r.write(ctx, now, adv)
+			if r.write(ctx, now, adv) {
+				r.noteAdvised(adv.to)
+			}
 			return nil
 		})
 	}
 	_ = g.Wait() // what went wrong was logged where it happened
+	r.forgetAdvised(s.Autoscalers)
 	r.metrics.publishObjects(count)
 }
 
 // advice returns what should stand in an autoscaler's status.
 func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
-	adv := advice{to: a}
 	pods := s.PodsOf(a.Target)
 	profile := r.profiles.of(a)
 	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
+	a = r.own(a)
+	adv := advice{to: a}
 	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !slices.ContainsFunc(pods, (*cluster.Pod).Live)
 	switch {
 	case instead != nil: // nothing that it could go by is remembered
+	case len(a.Advice) == 0 && r.backfill.of(a, now) == backfillPending: // the first recommendation knows the history
 	case profile.usable && !waits:
 		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
 		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
@@ -118,6 +124,8 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	r.sayProfile(&adv, &profile, instead, kept)
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
 	r.sayLeaks(&adv, &profile, now, pods)
+	r.sayHistory(&adv, now)
+	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, pods)
 	return adv
 }
 
@@ -154,7 +162,8 @@ func (a *advice) class() objectKey {
 	return k
 }
 
-func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
+// write writes advice, unless the API server has just that, and reports whether it has it now.
+func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool {
 	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
@@ -166,6 +175,7 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
 	case wrote:
 		r.log.Debug("Wrote a recommendation", "autoscaler", adv.to.Key.String(), "containers", len(adv.containers))
 	}
+	return err == nil
 }
 
 // pretend says what a dry run recommends for each container: the first time, and when it has moved by a tenth since.

@@ -22,9 +22,10 @@ type settings interface {
 
 // A process is what a long-running command works with: its log, its one registry, and the checks of its loops.
 type process struct {
-	log    *slog.Logger
-	reg    *prometheus.Registry
-	checks []*Health
+	log       *slog.Logger
+	reg       *prometheus.Registry
+	checks    []*Health
+	readiness []func() error // each says why the process is not ready for work from others, or nil
 }
 
 // healthFor adds a check to the process that fails when a loop of this interval has missed five rounds.
@@ -70,15 +71,16 @@ func (l longRunning) command(s Streams) *cobra.Command {
 	return c
 }
 
-// run serves metrics and health and does the work, until the context ends or one of the two fails.
+// run serves metrics and health and does the work, until the context ends or one of the two fails. Metrics and health are
+// served until the work has wound up, so that others see that the process is no longer ready.
 func (p *process) run(ctx context.Context, address string, profiling bool, work func(context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	handler := observation(p.reg, profiling, p.checks...)
-	g.Go(func() error { return serve(ctx, p.log, address, handler) })
+	observed, ended := context.WithCancel(context.WithoutCancel(ctx))
+	defer ended()
+	handler := withReadiness(observation(p.reg, profiling, p.checks...), p.readiness)
+	g.Go(func() error { return serve(observed, p.log, address, handler) })
 	g.Go(func() error {
-		defer cancel() // work that ended takes the server with it
+		defer ended()
 		return work(ctx)
 	})
 	if err := g.Wait(); err != nil {

@@ -74,9 +74,9 @@ func (p *profiles) complaint(a *cluster.Autoscaler, usable bool) (reason, messag
 }
 
 // hold keeps what is recommended from shrinking, or getting lost, for a day after the history of a workload was of no use
-// to another profile. What the user allows is applied afterwards.
+// to another profile, and while its history is missing. What the user allows is applied afterwards.
 func (r *recommender) hold(a *cluster.Autoscaler, c *choice, raw []cluster.Advice, now time.Time) []cluster.Advice {
-	if !c.remember || !now.Before(r.profiles.held[a.Target]) {
+	if !(c.remember && now.Before(r.profiles.held[a.Target])) && !r.backfill.holds(a, now) {
 		return raw
 	}
 	for _, name := range r.book.Containers(a.Target) {

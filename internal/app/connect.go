@@ -41,11 +41,14 @@ func (c *Common) watched(o kube.Options) kube.Options {
 	return o
 }
 
-// withWorld watches the cluster while work runs, and ends with it.
+// withWorld watches the cluster while work runs, and ends with it. It goes on while work winds up after ctx has ended: the
+// webhook answers a little longer, for pods of controllers that are as new.
 func withWorld(ctx context.Context, world *kube.World, work ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	world.Start(ctx)
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	world.Start(watching)
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range work {
 		g.Go(func() error {
@@ -54,7 +57,7 @@ func withWorld(ctx context.Context, world *kube.World, work ...func(context.Cont
 		})
 	}
 	err := g.Wait()
-	cancel()
+	stop()
 	world.Wait()
 	return err
 }

@@ -113,7 +113,7 @@ func describe(own func(prometheus.Registerer)) []described {
 			return v
 		}
 		out = append(out, described{
-			name: field(`fqName: "`, `"`), help: field(`help: "`, `", constLabels`), labels: field(`variableLabels: {`, `}`),
+			name: field(`fqName: "`, `"`), help: field(`help: "`, `", unit: "`), labels: field(`variableLabels: {`, `}`),
 		})
 	}
 	slices.SortFunc(out, func(a, b described) int { return strings.Compare(a.name, b.name) })

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -67,6 +68,7 @@ func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 			out = append(out, samples...)
 		}
 	}
+	maps.DeleteFunc(e.known, func(w cluster.Workload, _ knownSelector) bool { return !done[w] })
 	if len(out) == 0 && len(errs) > 0 {
 		return nil, fmt.Errorf("%d pods or workloads could not be read, the first: %w", len(errs), errors.Join(errs[0]))
 	}

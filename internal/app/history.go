@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -20,10 +19,11 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// history is stored usage that the recommender learns from at its start.
+// history is stored usage that the recommender learns from.
 type history interface {
+	Length() time.Duration
 	PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]prom.Labels, error)
-	History(ctx context.Context, namespace string, now time.Time, each func(usage.Sample)) error
+	HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error
 }
 
 // client returns a client of the Prometheus that the flags name.
@@ -105,104 +105,4 @@ func podName(w cluster.Workload) *regexp.Regexp {
 		tail = `(?:[bcdfghjklmnpqrstvwxz2456789]{6,10}-)?(?:` + random + `|[0-9]+)`
 	}
 	return regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "-" + tail + "$")
-}
-
-// learnHistory replays stored usage into the book. What cannot be read is said and left out: there is always less
-// history, never none of what was read.
-func (r *recommender) learnHistory(ctx context.Context, h history, selectors selecting, now time.Time) {
-	snapshot := r.world.Snapshot()
-	r.profiles.read(ctx)
-	ours := r.served(snapshot)
-	r.book.Tick(now)
-	r.configure(now, snapshot, ours)
-	r.profiles.begun = nil // they learn from what was measured
-	r.track(snapshot)
-	p := past{pods: map[cluster.Key]*cluster.Pod{}, targets: map[string][]target{}}
-	for _, pod := range snapshot.Pods {
-		p.pods[pod.Key] = pod
-	}
-	var err error
-	if p.labels, err = h.PodLabels(ctx, now); err != nil {
-		r.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", "error", err)
-	}
-	for _, a := range ours {
-		if a.Target.IsZero() || slices.ContainsFunc(p.targets[a.Namespace], func(t target) bool { return t.workload == a.Target }) {
-			continue
-		}
-		selector, err := selectors.Selector(ctx, a.Target)
-		if err != nil {
-			r.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
-				"autoscaler", a.Key.String(), "error", err)
-			selector = labels.Nothing()
-		}
-		p.targets[a.Namespace] = append(p.targets[a.Namespace], target{a.Target, selector, podName(a.Target)})
-	}
-	for _, namespace := range namespacesOf(ours) {
-		r.replay(ctx, h, &p, namespace, now)
-	}
-}
-
-func namespacesOf(as []*cluster.Autoscaler) []string {
-	var out []string
-	for _, a := range as {
-		out = append(out, a.Namespace)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// replay reads the history of one namespace. A pod that has gone comes back for its time, one for each of its
-// containers, because the rest of it is not known any more.
-func (r *recommender) replay(ctx context.Context, h history, p *past, namespace string, now time.Time) {
-	type instance struct {
-		pod       cluster.Key
-		container string
-	}
-	stand := map[instance]cluster.Key{} // the pod that stands for it in the book; zero: of no interest
-	samples, taken := 0, 0
-	each := func(s usage.Sample) {
-		samples++
-		in := instance{s.Pod, s.Container}
-		key, known := stand[in]
-		if !known {
-			key = r.standIn(p, s.Pod, s.Container)
-			stand[in] = key
-		}
-		if key == (cluster.Key{}) {
-			return
-		}
-		s.Pod = key
-		if !r.book.Observe(s).Empty() {
-			taken++
-		}
-	}
-	var err error
-	for try := range 3 {
-		if err = h.History(ctx, namespace, now, each); err == nil || ctx.Err() != nil {
-			break
-		}
-		r.log.Warn("Cannot read the usage history of a namespace", "namespace", namespace, "try", try+1, "error", err)
-	}
-	for in, key := range stand {
-		if key != in.pod && key != (cluster.Key{}) {
-			r.book.Forget(key)
-		}
-	}
-	r.log.Info("Read usage history", "namespace", namespace, "samples", samples, "taken", taken, "complete", err == nil)
-}
-
-// standIn returns the pod in the book that takes the samples of a container.
-func (r *recommender) standIn(p *past, pod cluster.Key, container string) cluster.Key {
-	if r.book.Tracked(pod) {
-		return pod
-	}
-	w := p.workload(pod)
-	if w.IsZero() || !r.governed[w] {
-		return cluster.Key{}
-	}
-	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // no pod can have this name
-	r.book.Track(&cluster.Pod{
-		Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}},
-	})
-	return key
 }

@@ -25,20 +25,57 @@ type archive struct {
 	pods     []cluster.Key
 	failures int
 	selector string
+	broken   map[string]error // by namespace
+	hangs    bool             // as a server does that accepts connections and never answers
+	delay    time.Duration    // of each query
+	queries  int              // of namespaces
 }
 
-func (a *archive) PodLabels(context.Context, time.Time) (map[cluster.Key]prom.Labels, error) {
+const archiveTimeout = 5 * time.Minute // --prometheus-query-timeout
+
+func (a *archive) Length() time.Duration { return 8 * 24 * time.Hour }
+
+// wait is how long a query takes.
+func (a *archive) wait(ctx context.Context) error {
+	d := a.delay
+	if a.hangs {
+		d = time.Hour
+	}
+	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (a *archive) PodLabels(ctx context.Context, _ time.Time) (map[cluster.Key]prom.Labels, error) {
+	if err := a.wait(ctx); err != nil {
+		return nil, err
+	}
 	if a.labels == nil {
 		return nil, errors.New("no such metric")
 	}
 	return a.labels, nil
 }
 
-func (a *archive) History(_ context.Context, _ string, now time.Time, each func(usage.Sample)) error {
+func (a *archive) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
+	a.queries++
+	if err := a.wait(ctx); err != nil {
+		return err
+	}
+	if err := a.broken[namespace]; err != nil {
+		return err
+	}
 	for h := range 8 * 24 {
 		if h == 100 && a.failures > 0 {
 			a.failures--
 			return errors.New("timed out")
+		}
+		if now.Add(time.Duration(h-8*24) * time.Hour).Before(from) {
+			continue
 		}
 		for _, p := range a.pods {
 			each(usage.Sample{Pod: p, Container: "app", At: now.Add(time.Duration(h-8*24) * time.Hour), CPU: 0.3, Memory: 200 << 20, Has: cluster.Both})
@@ -75,7 +112,8 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				b.autoscale("web", w)
 				r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 				b.usageErr = errors.New("away")
-				r.learnHistory(t.Context(), &tt.archive, &tt.archive, time.Now())
+				r.backfill = newBackfill(&tt.archive, &tt.archive, r.metrics, r.log)
+				<-r.startBackfill(t.Context(), time.Now())
 				r.pass(t.Context(), time.Now())
 				got := 0
 				if s := r.book.Series(w, "app"); s != nil {

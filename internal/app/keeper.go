@@ -63,6 +63,7 @@ type keeper struct {
 	remembered map[cluster.Workload][]usage.History    // likewise, or no profile asks for it
 	saved      map[usage.Ref]time.Time                 // when each was last stored
 	gone       map[usage.Ref]bool                      // forgotten history, whose checkpoints are not needed any more
+	storedOf   map[cluster.Key]cluster.Workload        // whose history the newest checkpoint of each autoscaler was, as read; where that is known
 	collected  time.Time
 }
 
@@ -70,7 +71,7 @@ func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommender
 	return &keeper{
 		config: c, book: b, store: store, metrics: m, log: log,
 		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
-		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{},
+		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
 	}
 }
 
@@ -84,6 +85,7 @@ func (k *keeper) load(ctx context.Context) error {
 			k.store.histories.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.remembered[w] = hs }),
 		)
 		if err == nil {
+			k.learnTargets()
 			k.log.Info("Read the stored usage history", "checkpoints", len(k.waiting), "histories", len(k.remembered))
 			return nil
 		}
@@ -98,10 +100,21 @@ func (k *keeper) load(ctx context.Context) error {
 	}
 }
 
+// learnTargets notes whose history the checkpoints of each autoscaler hold.
+func (k *keeper) learnTargets() {
+	clear(k.storedOf)
+	newest := map[cluster.Key]time.Time{}
+	for key, c := range k.waiting {
+		if at, ok := newest[key.Autoscaler]; !c.Workload.IsZero() && (!ok || c.Updated.After(at)) {
+			newest[key.Autoscaler], k.storedOf[key.Autoscaler] = c.Updated, c.Workload
+		}
+	}
+}
+
 // restore gives the book the stored history of autoscalers that are served. The one that governs a workload comes first:
 // what others have stored of the same workload is the same history.
-func (k *keeper) restore(ours []*cluster.Autoscaler) {
-	k.restoreCheckpoints(ours)
+func (k *keeper) restore(now time.Time, ours []*cluster.Autoscaler) {
+	k.restoreCheckpoints(now, ours)
 	if len(k.remembered) == 0 {
 		return
 	}
@@ -119,7 +132,7 @@ func (k *keeper) restore(ours []*cluster.Autoscaler) {
 	}
 }
 
-func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
+func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 	if len(k.waiting) == 0 {
 		return
 	}
@@ -143,6 +156,9 @@ func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
 			continue
 		}
 		c := k.waiting[key]
+		if !c.Workload.IsZero() && c.Workload != a.Target {
+			continue // the autoscaler named another workload when it was written, and may name it again
+		}
 		delete(k.waiting, key)
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
 		if _, done := k.saved[ref]; done {
@@ -156,6 +172,9 @@ func (k *keeper) restoreCheckpoints(ours []*cluster.Autoscaler) {
 		}
 		if err == nil || errors.Is(err, usage.ErrExtra) || errors.Is(err, usage.ErrHistory) {
 			k.saved[ref] = c.Updated
+			if c.Updated.After(now) { // written while the clock was ahead; it must not keep the next write waiting
+				k.saved[ref] = now
+			}
 		} else if len(c.History.Data) > 0 {
 			k.remembered[ref.Workload] = append(k.remembered[ref.Workload], c.History) // it stands by itself
 		}
@@ -188,7 +207,7 @@ func (k *keeper) save(ctx context.Context, now time.Time, ours []*cluster.Autosc
 			return now.Sub(last) >= share
 		}
 		w := s.Workload()
-		return turn(w, now) > turn(w, last)
+		return turn(w, now) != turn(w, last) // earlier when the clock was set back
 	})
 }
 
@@ -259,6 +278,9 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	for ref, c := range stored {
 		k.book.Saved(ref.Workload, ref.Container, c)
 		k.saved[ref] = now
+		for _, a := range owners[ref.Workload] {
+			delete(k.waiting, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // it has been stored over
+		}
 	}
 }
 
@@ -379,6 +401,11 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 	for key := range k.waiting {
 		if targets[key.Autoscaler] == nil {
 			delete(k.waiting, key)
+		}
+	}
+	for key := range k.storedOf {
+		if targets[key] == nil {
+			delete(k.storedOf, key)
 		}
 	}
 	for w := range k.remembered {

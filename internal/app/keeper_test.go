@@ -452,3 +452,39 @@ func recommenderNamed(t *testing.T, name string) RecommenderConfig {
 	}
 	return c
 }
+
+// The clock was ahead when the process before this one stored what it had learnt.
+func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
+	for _, lead := range []time.Duration{time.Hour, 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
+		t.Run(lead.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 500<<20)
+				web := b.deployment("web", 2, "app")
+				b.autoscale("web", web).Recommender = "window-max"
+				had := b.run(30*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
+				before := b.advice("web", "app").Target
+				key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+				c := b.stored[key]
+				c.Updated, c.LastSample = c.Updated.Add(lead), c.LastSample.Add(lead)
+				b.stored[key] = c
+				for i := range b.remembered.stored[web] {
+					h := &b.remembered.stored[web][i]
+					h.Updated, h.LastSample = h.Updated.Add(lead), h.LastSample.Add(lead)
+				}
+				writes := b.storeWrites
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				r := b.run(30 * time.Minute)
+				if has := r.book.Series(web, "app").Seen(cluster.CPU).Count; has < had {
+					t.Errorf("%d samples, before %d", has, had)
+				}
+				if after := b.advice("web", "app").Target; after != before {
+					t.Errorf("the profile forgot the peak: %v, before %v", after, before)
+				}
+				if n := b.storeWrites - writes; n < 2 || b.stored[key].Updated.After(time.Now()) {
+					t.Errorf("%d checkpoints were written in half an hour, the last with %v", n, b.stored[key].Updated)
+				}
+			})
+		})
+	}
+}

@@ -41,6 +41,7 @@ type recommender struct {
 	world    recommenderWorld
 	usage    sampler
 	keeper   *keeper
+	backfill *backfill // nil: history comes from checkpoints
 	metrics  *recommenderMetrics
 	health   *Health
 	log      *slog.Logger
@@ -51,8 +52,9 @@ type recommender struct {
 	outage   error // why the Metrics API could not be read in the last pass
 	rejected []uint64
 
-	mu    sync.Mutex                      // guards would, while several writers work
-	would map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
+	mu         sync.Mutex                      // guards what follows, while several writers work
+	would      map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
+	advisedFor map[cluster.Key]advised         // by autoscaler
 }
 
 func newRecommenderCommand(s Streams) *cobra.Command {
@@ -90,16 +92,23 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 	if err != nil {
 		return nil, err
 	}
-	var past history
+	var past *backfill
 	if c.Storage == "prometheus" {
-		if past, err = c.History.client(m); err != nil {
+		client, err := c.History.client(m)
+		if err != nil {
 			return nil, err
 		}
+		past = newBackfill(client, world, m, p.log)
 	}
+	var kept *recommender // of the last term, where what it has learnt is stored nowhere
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
 			return ended(ctx, err)
+		}
+		if kept != nil {
+			kept.lead(ctx, kept.pass)
+			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
 		o := c.Common.watched(kube.Options{Log: p.log})
@@ -116,14 +125,30 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			external.serves = r.serves
 		}
 		if past != nil {
-			r.learnHistory(ctx, past, world, time.Now())
+			r.backfill, kept = past, r
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		every(ctx, c.Interval, r.pass)
-		r.end(ctx)
+		r.lead(ctx, r.pass)
 		return nil
 	}, nil
+}
+
+// lead makes passes until ctx ends, while history is read beside them. The first pass waits a moment for it: a Prometheus that is
+// well has answered by then.
+func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
+	if r.backfill != nil {
+		clear(r.advisedFor) // another replica may have recommended since
+		done := r.startBackfill(ctx, time.Now())
+		defer func() { <-done }()
+		select {
+		case <-done:
+		case <-time.After(backfillGrace):
+		case <-ctx.Done():
+		}
+	}
+	every(ctx, r.config.Interval, pass)
+	r.end(ctx)
 }
 
 // source returns where usage is read: the Metrics API, or external metrics when asked for.
@@ -171,7 +196,7 @@ func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storag
 		keeper:  newKeeper(c, book, k, m, log),
 		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected: make([]uint64, len(usage.Rejections())),
-		would:    map[usage.Ref]cluster.Resources{},
+		would:    map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
 	}
 }
 
@@ -212,11 +237,12 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.profiles.forget(now, snapshot.Autoscalers)
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
-	r.keeper.restore(ours)
-	r.profiles.restored(r.book, snapshot, now, r.elected)
+	r.keeper.restore(now, ours)
+	r.profiles.restored(r.book, snapshot, now, func(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
 	watch.step("LoadVPAs")
 
 	r.track(snapshot)
+	r.mergeHistory(now)
 	watch.step("LoadPods")
 
 	r.observe(ctx, snapshot)

@@ -23,6 +23,7 @@ type recommenderMetrics struct {
 	rejected   *prometheus.CounterVec
 	checkpoint *prometheus.CounterVec
 	history    *prometheus.CounterVec
+	backfill   *prometheus.GaugeVec
 	requests   *prometheus.CounterVec   // to Prometheus
 	durations  *prometheus.HistogramVec // of requests to Prometheus
 	sources    *prometheus.CounterVec
@@ -57,6 +58,10 @@ func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
 		history: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of what sizing profiles remember of a workload, by outcome.",
 		}, []string{"outcome"}),
+		backfill: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
+			Help: "With --storage=prometheus, number of namespaces by the state of their usage history: pending, incomplete or done.",
+		}, []string{"state"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
 		}, []string{"code", "method"}),
@@ -69,7 +74,7 @@ func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
 		}, []string{"source"}),
 		quality: newQualityMetrics(reg),
 	}
-	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint, m.history)
+	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint, m.history, m.backfill)
 	return m
 }
 

@@ -90,9 +90,7 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 			next := *old
 			next.Advice = adv
 			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c kube.Condition) bool {
-				return slices.Contains([]v1.VerticalPodAutoscalerConditionType{
-					v1alpha1.ConditionSizingProfileUsable, v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile,
-				}, c.Type)
+				return slices.Contains(v1alpha1.Conditions(), string(c.Type))
 			})
 			for _, c := range cs {
 				if c.Type == v1alpha1.ConditionSizingProfileUsable {

@@ -69,6 +69,23 @@ func observation(reg *prometheus.Registry, profiling bool, checks ...*Health) ht
 	return mux
 }
 
+// withReadiness serves /readyz besides: a process is ready when no check fails. /health-check says whether it should be
+// restarted, /readyz whether others should send it work.
+func withReadiness(observed http.Handler, checks []func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", observed)
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		for _, ready := range checks {
+			if err := ready(); err != nil {
+				http.Error(w, "Not ready: "+err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		_, _ = w.Write([]byte("OK"))
+	})
+	return mux
+}
+
 // serve runs an HTTP server on an address until ctx ends, then lets requests finish for a few seconds.
 func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler) error {
 	var lc net.ListenConfig
@@ -77,7 +94,9 @@ func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler
 		return fmt.Errorf("listen on --address %s: %w", address, err)
 	}
 	log.Info("Serving metrics and health", "address", l.Addr().String())
-	return serveOn(ctx, l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second})
+	return serveOn(ctx, l, &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	})
 }
 
 func serveOn(ctx context.Context, l net.Listener, srv *http.Server) error {

@@ -22,6 +22,8 @@ type slips struct {
 
 	mu    sync.Mutex
 	asked time.Time
+	since time.Time // when the current period began, of which extra counts the lists
+	extra int
 	names []string // the profiles that there were then; empty when that was not known
 }
 
@@ -29,6 +31,7 @@ type slips struct {
 const (
 	slipsKnown = 10 * time.Second
 	slipsWait  = 2 * time.Second
+	slipsExtra = 5 // lists in that time because of a name that looks mistyped
 )
 
 // meant returns the profile that a name is probably a slip of, or "": also when it is not known which profiles there are.
@@ -38,11 +41,22 @@ func (s *slips) meant(name string) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.asked) < slipsKnown && profile.Slip(name, s.names) == "" {
-		return ""
+	slip := profile.Slip(name, s.names)
+	if time.Since(s.asked) < slipsKnown && (slip == "" || !s.mayListAgain()) {
+		return slip
 	}
 	s.list()
 	return profile.Slip(name, s.names)
+}
+
+// mayListAgain reports whether profiles may be listed again although they were just now, and counts it. A profile may have
+// come together with the object that names it; but anybody can create objects with mistyped names as often as they like.
+func (s *slips) mayListAgain() bool {
+	if now := time.Now(); now.Sub(s.since) >= slipsKnown {
+		s.since, s.extra = now, 0
+	}
+	s.extra++
+	return s.extra <= slipsExtra
 }
 
 // list asks which profiles there are. Where there can be none, or this process may not see them, that is those built in.

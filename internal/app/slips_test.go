@@ -80,3 +80,22 @@ func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 		}
 	})
 }
+
+func TestSlips_manyMistypedNames_listProfilesInBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listed{bench: newBench(t)}
+		s := &slips{source: l, ctx: t.Context()}
+		for range 1000 {
+			if got := s.meant("ballanced"); got != "balanced" {
+				t.Fatalf("the name is taken for %q", got)
+			}
+		}
+		if l.times > 1+slipsExtra {
+			t.Errorf("profiles are listed %d times at once", l.times)
+		}
+		time.Sleep(slipsKnown)
+		if before := l.times; s.meant("ballanced") != "balanced" || l.times != before+1 {
+			t.Errorf("after a while they are listed %d times more", l.times-before)
+		}
+	})
+}

@@ -245,6 +245,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	watch.step("AdmissionInit")
 	s := u.world.Snapshot()
 	served := u.served(s.Autoscalers)
+	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.step("ListVPAs")
 	w := u.gather(s, served)
 	watch.step("ListPods")

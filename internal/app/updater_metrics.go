@@ -18,6 +18,7 @@ type updaterMetrics struct {
 	statusInvalid                                     *prometheus.CounterVec
 	decisions                                         *prometheus.GaugeVec
 	execution                                         *prometheus.HistogramVec
+	byAutoscaler                                      autoscalerSeries
 }
 
 func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
@@ -53,6 +54,9 @@ func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
 		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by what was decided and why.",
 	}, []string{"act", "reason"})
 	reg.MustRegister(m.execution, m.decisions)
+	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
+		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
+	}
 	return m
 }
 

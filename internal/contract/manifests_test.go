@@ -14,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +31,8 @@ import (
 func manifests(t *testing.T) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+		admissionregistrationv1.AddToScheme, networkingv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -77,13 +80,12 @@ var rights = map[string][]string{
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalercheckpoints: create delete get list patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
-		"cluster autoscaling.k8s.io/verticalpodautoscalers: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
-		"cluster core/events: create list patch watch",
-		"cluster core/limitranges: get list watch",
-		"cluster core/nodes: get list watch",
-		"cluster core/pods: get list watch",
+		"cluster core/events: list watch",
+		"cluster core/nodes: list watch",
+		"cluster core/pods: list watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster metrics.k8s.io/pods: get list",
 		"cluster podfit.dev/sizingprofiles: list",
@@ -97,37 +99,35 @@ var rights = map[string][]string{
 		"cluster apps/deployments: get list watch",
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
-		"cluster autoscaling.k8s.io/verticalpodautoscalers: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster coordination.k8s.io/leases[vpa-admission-controller]: get",
-		"cluster core/events: create list patch watch",
-		"cluster core/limitranges: get list watch",
-		"cluster core/nodes: get list watch",
+		"cluster core/events: create patch",
+		"cluster core/limitranges: list watch",
+		"cluster core/nodes: list watch",
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
-		"cluster core/pods: get list patch watch",
+		"cluster core/pods: list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
 	},
 	"vpa-admission-controller": {
 		"cluster */*/scale: get",
-		"cluster admissionregistration.k8s.io/mutatingwebhookconfigurations: create",
 		"cluster admissionregistration.k8s.io/mutatingwebhookconfigurations[vpa-webhook-config]: get patch",
 		"cluster apps/daemonsets: get list watch",
 		"cluster apps/deployments: get list watch",
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
-		"cluster autoscaling.k8s.io/verticalpodautoscalers: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
-		"cluster core/limitranges: get list watch",
+		"cluster core/limitranges: list watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster podfit.dev/sizingprofiles: list",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-admission-controller]: get update",
-		"kube-system core/secrets: create",
 		"kube-system core/secrets[vpa-tls-certs]: get update",
 	},
 }
@@ -225,7 +225,9 @@ func TestRolesHaveUpstreamsNames(t *testing.T) {
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
 		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
+		"podfit:event-reader", "podfit:event-reader",  // upstream gives the rights of these to both recommender and updater
 		"podfit:profile-reader", "podfit:profile-reader",
+		"podfit:updater", "podfit:updater",
 		"system:evictioner",
 		"system:metrics-reader", "system:metrics-reader",
 		"system:vpa-actor", "system:vpa-actor",
@@ -286,7 +288,11 @@ func TestDeploymentsCanBeAppliedOverUpstreams(t *testing.T) {
 			t.Errorf("%s: metrics on %d, the default of --address is %s", name, ports["prometheus"], metrics)
 		}
 		for probe, p := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
-			if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != "/health-check" || p.HTTPGet.Port.StrVal != "prometheus" {
+			path := "/health-check"
+			if probe == "readiness" && component == "admission-controller" {
+				path = "/readyz"
+			}
+			if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != path || p.HTTPGet.Port.StrVal != "prometheus" {
 				t.Errorf("%s: %s probe %+v", name, probe, p)
 			}
 		}

@@ -46,6 +46,16 @@ func TestWhileAllIsWell(t *testing.T) {
 		"limits-keep-their-proportion":      limitsKeepTheirProportion,
 		"native-sidecar":                    nativeSidecar,
 		"autoscaler-without-running-target": autoscalerWithoutPods,
+		"broken-invariants":                 brokenInvariants,
+		"primary-protected":                 primaryProtected,
+		"resize-denied-by-policy":           resizeDeniedByPolicy,
+		"resize-denied-by-webhook":          resizeDeniedByWebhook,
+		"resize-webhook-fails":              resizeWebhookFails,
+		"eviction-denied":                   evictionDenied,
+		"quota-in-place":                    quotaInPlace,
+		"quota-recreate":                    quotaRecreate,
+		"oom-kill-loops":                    oomLoops,
+		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,6 +133,7 @@ func recreateReplacesPods(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	p.always("pods of the right size stay", 15*time.Second, p.same("steady", now))
+	p.isWitnessed()
 }
 
 // wearsAnnotations checks the webhook's annotations on the pods of an app with one container.

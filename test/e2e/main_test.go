@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/test/e2e/bed"
+	"podfit.dev/podfit/test/e2e/invariant"
 )
 
 // A world is what all tests of a run share: a cluster, and podfit beside it.
@@ -23,6 +24,8 @@ type world struct {
 	root, binary string
 
 	recommender, updater, admission *bed.Podfit
+
+	*checker
 }
 
 // shared is the world of this run.
@@ -56,7 +59,7 @@ func run(m *testing.M) (code int, err error) {
 	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
 		return 0, err
 	}
-	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Progress: os.Stderr})
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
@@ -68,19 +71,29 @@ func run(m *testing.M) (code int, err error) {
 	if err := w.Install(ctx, filepath.Join(root, "deploy")); err != nil {
 		return 0, err
 	}
+	witness, err := w.Witness(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w.checker = &checker{witness: witness, limits: invariant.DefaultLimits()}
 	if err := w.startAll(ctx); err != nil {
 		return 0, err
 	}
 	shared = w
-	return m.Run(), nil
+	code = m.Run()
+	return code, w.last(ctx)
 }
 
 // The intervals are short, so that tests are; what decides sizes and disruption has its default.
 func recommender() bed.Component { return bed.Recommender().With("--recommender-interval=5s") }
 
 func updater() bed.Component {
-	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s")
+	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s",
+		"--ignored-vpa-object-namespaces="+withoutRoom)
 }
+
+// withoutRoom is the namespace of a test with an updater of its own.
+const withoutRoom = "replacement-may-not-fit"
 
 func admission() (bed.Component, error) {
 	serving, err := bed.Serving()

@@ -36,6 +36,7 @@ func newPlace(t *testing.T, name string) *place {
 	p.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}")
 	t.Cleanup(p.clear)
 	t.Cleanup(func() {
+		p.judge(t, p.ns)
 		if t.Failed() {
 			p.report()
 		}

@@ -15,7 +15,8 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// leaderElection has two recommenders of another name compete, kills the one that leads, and waits for the other.
+// leaderElection has recommenders of another name with leader election. It kills the leader and waits for the next one. It
+// suspends that one until a third one leads, and resumes it. The rule sole-leader of the invariants checks who acts.
 func leaderElection(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
@@ -26,31 +27,36 @@ func leaderElection(t *testing.T, name string) {
 	p.eventually("the leader recommends", measured, p.recommended("steady", steadyTarget))
 
 	one.Kill()
-	p.eventually("another leads", 30*time.Second, func(ctx context.Context) error {
-		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || *l.Spec.HolderIdentity == leader {
-			return fmt.Errorf("the holder is %v", l.Spec.HolderIdentity)
-		}
-		return nil
-	})
+	leader = p.leader(leader)
 	other := steady("other")
 	p.apply(other.manifest(), autoscaler("other", "", "other", "Off", "  recommenders: [{name: elected}]"))
 	p.eventually("the new leader recommends", measured, p.recommended("other", steadyTarget))
-	if err := two.Stop(); err != nil {
-		t.Error(err)
+
+	three := p.candidate("three")
+	if err := two.Suspend(); err != nil {
+		t.Fatal(err)
 	}
-	p.eventually("it gives the lease back when it ends", 10*time.Second, func(ctx context.Context) error {
-		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
-			return fmt.Errorf("%s holds it", *l.Spec.HolderIdentity)
+	leader = p.leader(leader)
+	if err := two.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	p.always("the third one stays the leader", 8*time.Second, func(ctx context.Context) error {
+		if now, err := p.holder(ctx); err == nil && now != leader {
+			return fmt.Errorf("the holder is %q, not %q", now, leader)
 		}
 		return nil
+	})
+	for _, one := range []*bed.Podfit{two, three} {
+		if err := one.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	p.eventually("the last one releases the lease when it ends", 10*time.Second, func(ctx context.Context) error {
+		now, err := p.holder(ctx)
+		if err == nil && now != "" {
+			err = fmt.Errorf("%s holds it", now)
+		}
+		return err
 	})
 }
 
@@ -76,19 +82,23 @@ func (p *place) candidate(name string) *bed.Podfit {
 	return r
 }
 
-// leader waits until somebody leads, and returns who.
+// holder returns who holds the lease, "" if nobody does.
+func (p *place) holder(ctx context.Context) (string, error) {
+	l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return "", err
+	}
+	return *l.Spec.HolderIdentity, nil
+}
+
+// leader waits until somebody else leads, and returns who.
 func (p *place) leader(not string) (who string) {
 	p.Helper()
-	p.eventually("somebody leads", 30*time.Second, func(ctx context.Context) error {
-		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
-		if err != nil {
-			return err
+	p.eventually("somebody leads", 30*time.Second, func(ctx context.Context) (err error) {
+		if who, err = p.holder(ctx); err == nil && (who == "" || who == not) {
+			err = fmt.Errorf("the holder is %q", who)
 		}
-		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == not {
-			return fmt.Errorf("the holder is %v", l.Spec.HolderIdentity)
-		}
-		who = *l.Spec.HolderIdentity
-		return nil
+		return err
 	})
 	return who
 }

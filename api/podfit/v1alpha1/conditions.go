@@ -14,6 +14,13 @@ const (
 	// ConditionDisruptiveProfile is True where a profile that is meant for resizes in place meets an update mode that evicts for
 	// each of them, and there are pods that it governs; and absent otherwise.
 	ConditionDisruptiveProfile = "DisruptiveProfile"
+	// ConditionHistoryIncomplete is True while the usage history of the target is being read from Prometheus
+	// (ReasonBackfillRunning), or after that has failed (ReasonBackfillFailed), and absent otherwise.
+	ConditionHistoryIncomplete = "HistoryIncomplete"
+	// ConditionOOMKillLoop is True while a container is killed for lack of memory again and again, and does not get the memory that
+	// is recommended for it (ReasonRequestBelowTarget, ReasonLimitFixed), or not enough is recommended because of maxAllowed
+	// (ReasonTargetAtMaximum), and absent otherwise.
+	ConditionOOMKillLoop = "OOMKillLoop"
 )
 
 // The reasons of these conditions.
@@ -23,4 +30,18 @@ const (
 	ReasonOtherProfile = "OtherProfileRemembered"
 	ReasonGrowth       = "SteadyGrowth"
 	ReasonModeEvicts   = "UpdateModeEvicts"
+
+	ReasonBackfillRunning = "BackfillRunning"
+	ReasonBackfillFailed  = "BackfillFailed"
+
+	ReasonRequestBelowTarget = "RequestBelowTarget"
+	ReasonTargetAtMaximum    = "TargetAtMaximum"
+	ReasonLimitFixed         = "LimitFixed"
 )
+
+// Conditions returns the types of all conditions that podfit sets.
+func Conditions() []string {
+	return []string{
+		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
+	}
+}

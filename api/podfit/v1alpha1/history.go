@@ -71,6 +71,14 @@ type UsageHistoryTarget struct {
 	Name string `json:"name"`
 }
 
+// The bounds of a UsageHistory. With all of them reached, an object takes some 550 KiB.
+const (
+	// MaxContainerHistories is the maximum number of entries of status.histories.
+	MaxContainerHistories = 32
+	// MaxContainerHistoryData is the maximum length of the data of one entry, in bytes of their base64 text.
+	MaxContainerHistoryData = 16384
+)
+
 // UsageHistoryStatus is what is remembered of a workload.
 type UsageHistoryStatus struct {
 	// updated is when the newest of it was remembered.
@@ -79,14 +87,17 @@ type UsageHistoryStatus struct {
 
 	// containers is how many there are histories of.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Containers int32 `json:"containers"`
 
 	// size is how many bytes all data take, before they are encoded as text.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Size int32 `json:"size"`
 
-	// histories are those of the containers, by their names.
+	// histories are those of the containers, by their names. At most 32: those with the most recent samples.
 	// +optional
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=container
 	Histories []ContainerHistory `json:"histories,omitempty"`
@@ -111,6 +122,6 @@ type ContainerHistory struct {
 	LastSample *metav1.Time `json:"lastSample,omitempty"`
 
 	// data are in podfit's own format.
-	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:MaxLength=16384
 	Data []byte `json:"data"`
 }

@@ -190,6 +190,14 @@ func (h *Histogram) Align(at time.Time) {
 	}
 }
 
+// Age makes everything count as taken so many half-lives earlier. The distribution stays; what is added from then on weighs
+// more against it.
+func (h *Histogram) Age(halfLives int) {
+	if h.ref != never {
+		h.ref -= int64(halfLives) * int64(h.halfLife)
+	}
+}
+
 func (h *Histogram) weight(b int) float64 {
 	if i := b - int(h.lo); i >= 0 && i < len(h.weights) {
 		return h.weights[i]

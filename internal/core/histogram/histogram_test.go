@@ -277,3 +277,22 @@ func BenchmarkPercentile(b *testing.B) {
 		h.Percentile(0.9)
 	}
 }
+
+func TestAge_KeepsTheDistributionAndLetsNewSamplesOutweighIt(t *testing.T) {
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	never := New(CPU, 24*time.Hour)
+	never.Age(3)
+	h := New(CPU, 24*time.Hour)
+	for range 100 {
+		h.Add(0.5, 1, now)
+	}
+	before := h.Percentile(0.9)
+	h.Age(10)
+	if got := h.Percentile(0.9); got != before || !never.IsEmpty() {
+		t.Errorf("percentile %v, before %v", got, before)
+	}
+	h.Add(2, 1, now) // 2^10 times what each of the 100 weighs now
+	if got := h.Percentile(0.5); got < 2 {
+		t.Errorf("the median is %v after a sample of 2 cores", got)
+	}
+}

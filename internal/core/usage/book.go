@@ -105,10 +105,17 @@ func NewBook(c Config) *Book {
 	}
 }
 
-// Tick says what time it is. Samples from the future are refused from then on; without it nothing is.
+// Tick says what time it is. Samples from the future are refused from then on; without it nothing is. Where the clock has been
+// set back, what was learnt is drawn to the present.
 func (b *Book) Tick(now time.Time) {
-	if at, ok := nanos(now); ok {
-		b.now = at
+	at, ok := nanos(now)
+	if !ok {
+		return
+	}
+	back := b.now - at
+	b.now = at
+	if back > int64(b.cfg.MaxAhead) {
+		b.rewind()
 	}
 }
 

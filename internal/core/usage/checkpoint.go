@@ -23,7 +23,8 @@ const CheckpointVersion = "v3"
 // As upstream has it, first and last sample and their number are those of CPU, and the peaks of windows still
 // under way are left out of the memory histogram. Extra has the memory's own counts and those windows.
 type Checkpoint struct {
-	Updated     time.Time // whole seconds, as it is stored
+	Workload    cluster.Workload // whose history it is; zero where that is not known, as of upstream's checkpoints
+	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint
 	Memory      histogram.Checkpoint
@@ -68,6 +69,7 @@ func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (
 		}
 	}
 	c = Checkpoint{
+		Workload:    w,
 		Updated:     now,
 		Version:     CheckpointVersion,
 		CPU:         s.CPU.Checkpoint(),
@@ -141,6 +143,8 @@ func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error
 		// an empty histogram, too: peaks of windows under way are left out, and on the first day there are no others.
 		x = extra{memory: counts}
 	}
+	x.memory.present(b)
+	x.oomAt = b.present(x.oomAt)
 	join(&s.CPU, &cpu)
 	join(&s.Memory, &memory)
 	s.alignCPU, s.alignMemory = s.cpu.count == 0, s.memory.count == 0 && s.oomAt == 0
@@ -149,8 +153,8 @@ func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error
 	if x.oomAt > s.oomAt {
 		s.oomAt, s.oomBytes = x.oomAt, x.oomBytes
 	}
-	s.adopt(x, c.Updated.UnixNano())
-	s.loaded, s.savedAt = true, c.Updated.UnixNano()
+	s.adopt(b, x, c.Updated.UnixNano())
+	s.loaded, s.savedAt = true, b.present(c.Updated.UnixNano())
 	return errors.Join(err, b.recall(s, c.History), b.recall(s, carried))
 }
 
@@ -163,6 +167,9 @@ func join(to, loaded *histogram.Histogram) {
 	}
 }
 
+// anyLead says of a time that it may lie in the future: it is drawn to the present.
+const anyLead = time.Duration(-1)
+
 // load checks a checkpoint and returns its parts.
 func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, memory histogram.Histogram, n seen, err error) {
 	r := &b.rules
@@ -174,6 +181,11 @@ func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, me
 	}
 	if c.Version != CheckpointVersion {
 		return cpu, memory, n, fmt.Errorf("unsupported checkpoint version %q", c.Version)
+	}
+	if last, ok := nanos(c.LastSample); ok {
+		lead := b.lead(last)
+		c.CPU.Reference = older(c.CPU.Reference, lead, b.cfg.CPUHalfLife)
+		c.Memory.Reference = older(c.Memory.Reference, lead, b.cfg.MemoryHalfLife)
 	}
 	if cpu, err = histogram.Load(histogram.CPU, b.cfg.CPUHalfLife, c.CPU); err != nil {
 		return cpu, memory, n, fmt.Errorf("cpu histogram: %w", err)
@@ -192,11 +204,11 @@ func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, me
 		name  string
 		value time.Time
 		to    *int64
-		ahead time.Duration // how far it may lie ahead of the present
+		ahead time.Duration // how far it may lie ahead of the present without distorting weights
 	}{
-		{"last update", c.Updated, new(int64), b.cfg.MaxAhead},
-		{"first sample", c.FirstSample, &n.first, b.cfg.MaxAhead},
-		{"last sample", c.LastSample, &n.last, b.cfg.MaxAhead},
+		{"last update", c.Updated, new(int64), anyLead},
+		{"first sample", c.FirstSample, &n.first, anyLead},
+		{"last sample", c.LastSample, &n.last, anyLead},
 		{"reference of the cpu histogram", c.CPU.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.CPUHalfLife},
 		{"reference of the memory histogram", c.Memory.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.MemoryHalfLife + 2*r.interval},
 	} {
@@ -207,7 +219,7 @@ func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, me
 		if !ok {
 			return cpu, memory, n, fmt.Errorf("time of the %s %v is out of range", t.name, t.value)
 		}
-		if b.now != 0 && at > b.now+int64(t.ahead) {
+		if t.ahead != anyLead && b.now != 0 && at > b.now+int64(t.ahead) {
 			return cpu, memory, n, fmt.Errorf("time of the %s %v lies in the future", t.name, t.value)
 		}
 		*t.to = at
@@ -215,5 +227,6 @@ func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, me
 	if n.first > n.last {
 		return cpu, memory, n, fmt.Errorf("first sample %v is later than last sample %v", c.FirstSample, c.LastSample)
 	}
+	n.present(b)
 	return cpu, memory, n, nil
 }

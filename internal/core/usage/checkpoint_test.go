@@ -189,8 +189,6 @@ func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
 		"too many samples":     {func(c *Checkpoint) { c.Samples = math.MaxInt64 }, "more than there can be"},
 		"first after last":     {func(c *Checkpoint) { c.FirstSample = c.LastSample.Add(1) }, "later than last sample"},
 		"last long past":       {func(c *Checkpoint) { c.LastSample = time.Date(1950, 1, 1, 0, 0, 0, 0, time.UTC) }, "last sample"},
-		"last in the future":   {func(c *Checkpoint) { c.LastSample = noon.Add(2 * day) }, "future"},
-		"update in the future": {func(c *Checkpoint) { c.Updated = noon.Add(2 * day) }, "future"},
 		"CPU in the future":    {func(c *Checkpoint) { c.CPU.Reference = noon.Add(9 * day) }, "reference of the cpu histogram"},
 		"memory in the future": {func(c *Checkpoint) { c.Memory.Reference = noon.Add(9 * day) }, "reference of the memory histogram"},
 	}

@@ -37,6 +37,7 @@ func (r *window) peak() int64 { return max(r.memoryPeak, r.oomPeak) }
 type restored struct {
 	windows []window // sorted by pod
 	history History  // without Data once the extension has it
+	known   int64    // when history was stored, or the present if that lies ahead; Unix nanoseconds
 	told    int64    // what was measured until then the extension has seen already; Unix nanoseconds
 	latest  int64    // no later time can be remembered; Unix seconds, 0 when it is not known
 }
@@ -84,7 +85,7 @@ func (s *Series) awaits(w *window) int64 {
 
 // adopt puts the windows of a checkpoint back: to their instances as these come, and into the histogram at once.
 // Windows that had ended when the checkpoint was made are in its histogram already.
-func (s *Series) adopt(x extra, updated int64) {
+func (s *Series) adopt(b *Book, x extra, updated int64) {
 	if len(x.windows) == 0 {
 		return
 	}
@@ -93,7 +94,9 @@ func (s *Series) adopt(x extra, updated int64) {
 		w := &x.windows[i]
 		// However a window came by its end, it cannot last longer than a whole one.
 		w.windowEnd = min(w.windowEnd, updated+int64(s.rules.interval))
-		if p := w.peak(); p > 0 && updated < w.windowEnd {
+		underWay := updated < w.windowEnd
+		w.present(b, s.rules.interval)
+		if p := w.peak(); p > 0 && underWay {
 			s.addPeak(p, w.windowEnd)
 		}
 	}
@@ -130,8 +133,8 @@ func (s *Series) resume(in *instance) {
 	in.lastCPU = max(own.lastCPU, w.lastCPU)
 	in.lastMemory, in.windowEnd = w.lastMemory, w.windowEnd
 	in.memoryPeak, in.oomPeak = w.memoryPeak, w.oomPeak
-	// Samples that came before the checkpoint opened a window of their own: the two are one.
-	if p := own.peak(); p > 0 {
+	// Samples that came before the checkpoint opened a window of their own: the two are one, unless that had ended before.
+	if p := own.peak(); p > 0 && own.windowEnd > w.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
 		in.addMemory(p, max(own.lastMemory, in.lastMemory), own.oomPeak == p)
 	}
@@ -164,9 +167,7 @@ func (x extra) encode() []byte {
 	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
 		b = binary.AppendUvarint(b, uint64(v))
 	}
-	ws := x.windows[:min(len(x.windows), maxWindows)]
-	slices.SortFunc(ws, func(x, y window) int { return cmp.Compare(x.uid, y.uid) })
-	ws = slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
+	ws := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
 	b = binary.AppendUvarint(b, uint64(len(ws)))
 	for i := range ws {
 		w := &ws[i]
@@ -198,6 +199,12 @@ func (x extra) encode() []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(x.extension)))
 	return append(b, x.extension...)
+}
+
+// sortedWindows sorts windows by pod, in place, and leaves one of each.
+func sortedWindows(ws []window) []window {
+	slices.SortFunc(ws, func(x, y window) int { return cmp.Compare(x.uid, y.uid) })
+	return slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
 }
 
 // decodeExtra returns what encode has written. Nothing at all is an empty extra.

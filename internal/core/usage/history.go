@@ -24,9 +24,9 @@ type History struct {
 	Data       []byte
 }
 
-// More than this is not read: no extension takes a tenth of it.
+// Longer data is not read. The CRD of UsageHistories has the same bound, on the base64 text; no extension takes half of it.
 const (
-	maxHistory = 64 << 10
+	maxHistory = 12 << 10
 	maxForm    = 64
 )
 
@@ -115,17 +115,16 @@ func (b *Book) recall(s *Series, h History) error {
 		return fmt.Errorf("%w: it is too long", ErrHistory)
 	case !ok:
 		return fmt.Errorf("%w: time %v is out of range", ErrHistory, h.Updated)
-	case b.now != 0 && at > b.now+int64(b.cfg.MaxAhead):
-		return fmt.Errorf("%w: time %v lies in the future", ErrHistory, h.Updated)
 	}
 	r := s.waiting()
 	if !h.Newer(&r.history) {
 		return nil
 	}
+	at = b.present(at)
 	before := *r
-	r.history, r.told, r.latest = h, 0, 0
+	r.history, r.known, r.told, r.latest = h, at, 0, 0
 	if b.now != 0 {
-		r.latest = (b.now + int64(b.cfg.MaxAhead)) / int64(time.Second)
+		r.latest = (b.now + int64(maxLead)) / int64(time.Second)
 	}
 	if last, ok := nanos(h.LastSample); ok && at > s.savedAt {
 		r.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would let some samples in again
@@ -157,7 +156,7 @@ func (s *Series) extend(create func() Extension) error {
 		err = e.UnmarshalBinary(slices.Clone(data))
 	}
 	if d, ok := e.(Dated); ok && err == nil && s.restored.latest != 0 && d.Latest().Unix() > s.restored.latest {
-		err = fmt.Errorf("it remembers %v, which lies in the future", d.Latest())
+		err = fmt.Errorf("it remembers %v, which lies too far in the future", d.Latest())
 	}
 	if err != nil {
 		s.restored.told = 0

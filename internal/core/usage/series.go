@@ -139,8 +139,7 @@ func (s *Series) lastKnown() int64 {
 	if last := s.lastSeen(); last != 0 || s.restored == nil {
 		return last
 	}
-	at, _ := nanos(s.restored.history.Updated)
-	return at
+	return s.restored.known
 }
 
 // stamp returns the time of Unix nanoseconds, with 0 as the zero time.

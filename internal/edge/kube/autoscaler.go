@@ -14,6 +14,10 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// maxPerAutoscaler is how many container policies and how many container recommendations of one object are kept. No pod
+// has as many containers; an object of 1.5 MB holds 70,000 of them, which would take fifty times its size in memory.
+const maxPerAutoscaler = 1024
+
 // ParseAutoscaler returns an autoscaler in podfit's words. It never fails: a field that cannot be understood has its
 // default, and an unknown update mode is Off, the mode that touches nothing.
 func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
@@ -44,14 +48,12 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			if string(c.Status) == False {
 				a.ProfileProblem = c.Message
 			}
-		case v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
 		case v1.FetchingHistory:
 			a.FetchingHistory = string(c.Status) == True
-			continue
-		default:
-			continue
 		}
-		a.Remarked = true
+		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
+			a.Remarked = true
+		}
 	}
 	return a
 }
@@ -85,8 +87,9 @@ func policies(p *v1.PodResourcePolicy) []cluster.ContainerPolicy {
 	if p == nil || len(p.ContainerPolicies) == 0 {
 		return nil
 	}
-	out := make([]cluster.ContainerPolicy, 0, len(p.ContainerPolicies))
-	for i := range p.ContainerPolicies {
+	n := min(len(p.ContainerPolicies), maxPerAutoscaler)
+	out := make([]cluster.ContainerPolicy, 0, n)
+	for i := range n {
 		out = append(out, containerPolicy(&p.ContainerPolicies[i]))
 	}
 	return out
@@ -149,8 +152,9 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 	if r == nil || len(r.ContainerRecommendations) == 0 {
 		return nil
 	}
-	out := make([]cluster.Advice, 0, len(r.ContainerRecommendations))
-	for i := range r.ContainerRecommendations {
+	n := min(len(r.ContainerRecommendations), maxPerAutoscaler)
+	out := make([]cluster.Advice, 0, n)
+	for i := range n {
 		c := &r.ContainerRecommendations[i]
 		out = append(out, cluster.Advice{
 			Container: c.ContainerName,

@@ -34,7 +34,10 @@ type autoscalerObjectList struct {
 // that can be read.
 func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
 	var whole v1.VerticalPodAutoscaler
-	err := json.Unmarshal(data, &whole)
+	err := v1.CheckQuantities(data)
+	if err == nil {
+		err = json.Unmarshal(data, &whole)
+	}
 	if err == nil {
 		*o = autoscalerObject{VerticalPodAutoscaler: whole}
 		return nil
@@ -50,7 +53,7 @@ func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
 	*o = autoscalerObject{problem: err.Error()}
 	o.TypeMeta, o.ObjectMeta = parts.TypeMeta, parts.Metadata
 	var status v1.VerticalPodAutoscalerStatus
-	if json.Unmarshal(parts.Status, &status) == nil {
+	if v1.CheckQuantities(parts.Status) == nil && json.Unmarshal(parts.Status, &status) == nil {
 		o.Status = status
 	}
 	return nil

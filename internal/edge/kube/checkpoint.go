@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,10 @@ import (
 
 // annotationWindow keeps what the status of a checkpoint has no room for.
 const annotationWindow = "podfit.dev/window"
+
+// annotationTarget names the workload whose history a checkpoint holds: its API group, kind and name, and behind a space the
+// lastUpdateTime of the status that it belongs to. The spec only names the autoscaler, whose target may have changed since.
+const annotationTarget = "podfit.dev/target"
 
 // A CheckpointKey says what a checkpoint is of. Its object's name does not: autoscaler "a" with container "b-c" and
 // autoscaler "a-b" with container "c" would have the same.
@@ -51,6 +56,7 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 		extra = nil
 	}
 	return usage.Checkpoint{
+		Workload:    o.target(&s),
 		Updated:     utc(s.LastUpdateTime),
 		Version:     s.Version,
 		CPU:         loadHistogram(&s.CPUHistogram),
@@ -60,6 +66,31 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 		Samples:     s.TotalSamplesCount,
 		Extra:       extra,
 	}, nil
+}
+
+// target returns the workload whose history a checkpoint holds. It is zero where upstream has written the status: then it is of
+// what the autoscaler named at that time, which nobody has written down.
+func (o *checkpointObject) target(s *v1.VerticalPodAutoscalerCheckpointStatus) cluster.Workload {
+	of, updated, _ := strings.Cut(o.Metadata.Annotations[annotationTarget], " ")
+	parts := strings.SplitN(of, "/", 3)
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || updated != targetTime(utc(s.LastUpdateTime)) {
+		return cluster.Workload{}
+	}
+	return cluster.Workload{Group: parts[0], Kind: parts[1], Namespace: o.Metadata.Namespace, Name: parts[2]}
+}
+
+func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// checkpointAnnotations returns what is stored beside the status.
+func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
+	as := make(map[string]string, 2)
+	if len(c.Extra) > 0 {
+		as[annotationWindow] = base64.StdEncoding.EncodeToString(c.Extra)
+	}
+	if w := c.Workload; !w.IsZero() {
+		as[annotationTarget] = w.Group + "/" + w.Kind + "/" + w.Name + " " + targetTime(c.Updated)
+	}
+	return as
 }
 
 func checkpointStatus(c *usage.Checkpoint) v1.VerticalPodAutoscalerCheckpointStatus {
@@ -72,10 +103,6 @@ func checkpointStatus(c *usage.Checkpoint) v1.VerticalPodAutoscalerCheckpointSta
 		LastSampleStart:   stored(c.LastSample),
 		TotalSamplesCount: c.Samples,
 	}
-}
-
-func checkpointAnnotation(c *usage.Checkpoint) string {
-	return base64.StdEncoding.EncodeToString(c.Extra)
 }
 
 func loadHistogram(h *v1.HistogramCheckpoint) histogram.Checkpoint {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -131,9 +132,7 @@ func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string
 		Spec:       v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: key.Autoscaler.Name, ContainerName: key.Container},
 		Status:     checkpointStatus(p),
 	}
-	if len(p.Extra) > 0 {
-		o.Annotations = map[string]string{annotationWindow: checkpointAnnotation(p)}
-	}
+	o.Annotations = checkpointAnnotations(p)
 	return c.answer(body(c.client.Post().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).
 		Body(o).Do(ctx)))
 }
@@ -144,13 +143,13 @@ func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpoin
 		{"replace", "/metadata/resourceVersion", at.version},
 		{"add", "/status", checkpointStatus(p)},
 	}
-	switch {
-	case len(p.Extra) == 0:
-	case at.annotated:
-		path := "/metadata/annotations/" + strings.ReplaceAll(annotationWindow, "/", "~1")
-		ops = append(ops, patchOp{"add", path, checkpointAnnotation(p)})
-	default:
-		ops = append(ops, patchOp{"add", "/metadata/annotations", map[string]string{annotationWindow: checkpointAnnotation(p)}})
+	annotations := checkpointAnnotations(p)
+	if at.annotated {
+		for _, name := range slices.Sorted(maps.Keys(annotations)) {
+			ops = append(ops, patchOp{"add", "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1"), annotations[name]})
+		}
+	} else if len(annotations) > 0 {
+		ops = append(ops, patchOp{"add", "/metadata/annotations", annotations})
 	}
 	data, err := json.Marshal(ops)
 	if err != nil {
@@ -194,14 +193,19 @@ func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) 
 // been written since it was listed stays.
 func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool) (int, error) {
 	var orphans []checkpointObject
+	listed := make(map[CheckpointKey]bool)
 	err := c.list(ctx, func(o *checkpointObject) {
 		o.Status = nil
+		listed[o.key()] = true
 		at, ok := c.at(o.key())
 		stray := ok && at.name != o.Metadata.Name && o.Metadata.Name != checkpointName(o.key())
 		if stray || !keep(o.key()) {
 			orphans = append(orphans, *o)
 		}
 	})
+	if err == nil {
+		c.retain(listed)
+	}
 	errs := []error{err}
 	deleted := 0
 	for i := range orphans {
@@ -288,6 +292,13 @@ func (c *Checkpoints) at(key CheckpointKey) (checkpointAt, bool) {
 	defer c.mu.Unlock()
 	at, ok := c.known[key]
 	return at, ok
+}
+
+// retain forgets all but those that exist: a namespace that is deleted takes its checkpoints with it.
+func (c *Checkpoints) retain(exist map[CheckpointKey]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(key CheckpointKey, _ checkpointAt) bool { return !exist[key] })
 }
 
 func (c *Checkpoints) forget(key CheckpointKey) {

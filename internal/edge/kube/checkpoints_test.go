@@ -224,6 +224,31 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 	}
 }
 
+// The namespace controller deletes the checkpoints, not podfit.
+func TestCheckpoints_DeletedNamespace_IsForgotten(t *testing.T) {
+	f := newFakeAPI(t)
+	c := NewCheckpoints(f.clients(), Options{})
+	for i := range 20 {
+		key := CheckpointKey{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
+		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			f.delete(checkpointsPath, key.Autoscaler.Namespace+"/web-app")
+		}
+	}
+	if _, err := c.Collect(t.Context(), func(CheckpointKey) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.known); n != 1 {
+		t.Errorf("%d checkpoints are known, 1 exists", n)
+	}
+	gone := CheckpointKey{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
+	if err := c.Write(t.Context(), gone, someCheckpoint(2)); err != nil { // the namespace exists again
+		t.Error(err)
+	}
+}
+
 func TestCheckpointNamesAreValid(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	for _, key := range []CheckpointKey{checkpointKey("web", "app"), checkpointKey(long, strings.Repeat("c", 63)), checkpointKey(strings.Repeat("y.", 120)+"y", "c")} {
@@ -273,4 +298,34 @@ func FuzzCheckpointIsTotal(f *testing.F) {
 			t.Errorf("%+v came back as %+v", p, q)
 		}
 	})
+}
+
+func TestCheckpoints_Target_IsWrittenBesideTheStatus(t *testing.T) {
+	f := newFakeAPI(t)
+	c := NewCheckpoints(f.clients(), Options{})
+	key := checkpointKey("web", "app")
+	rollout := cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
+	controller := cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "web"}
+	for i, w := range []cluster.Workload{rollout, controller} { // created, then patched
+		p := someCheckpoint(1)
+		p.Workload, p.Updated = w, p.Updated.Add(time.Duration(i)*time.Hour)
+		if err := c.Write(t.Context(), key, p); err != nil {
+			t.Fatal(err)
+		}
+		if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; got != w {
+			t.Errorf("loaded one of %v, want %v", got, w)
+		}
+	}
+	// Upstream writes the status and leaves the annotations.
+	o := f.object(checkpointsPath, "shop/web-app")
+	o["status"].(map[string]any)["lastUpdateTime"] = "2026-03-02T12:00:00Z"
+	if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; !got.IsZero() {
+		t.Errorf("what upstream has written is of %v", got)
+	}
+	for _, broken := range []string{"", " ", "web", "apps/Deployment", "//", "apps//web x", "apps/Deployment/web"} {
+		metaOf(o)["annotations"] = map[string]any{annotationTarget: broken}
+		if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; !got.IsZero() {
+			t.Errorf("annotation %q: of %v", broken, got)
+		}
+	}
 }

@@ -143,7 +143,7 @@ func (f *feed) note(ctx context.Context, err error) {
 	case f.spare != "" && apierrors.IsForbidden(err):
 		if !f.without {
 			f.log.Warn("This may not be read; podfit goes on without", "resource", f.name, "lost", f.spare,
-				"remedy", "let podfit get, list and watch "+f.name+", as deploy/10-rbac.yaml does", "error", err)
+				"remedy", "let podfit list and watch "+f.name+", as deploy/10-rbac.yaml does", "error", err)
 		}
 		f.without = true
 		f.begin()

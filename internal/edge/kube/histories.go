@@ -95,6 +95,11 @@ func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usag
 // Write stores what is remembered of a workload, if that is not what has been stored, and returns whether it did. What
 // somebody else has stored since, and is newer, stays: when all of it is, that is ErrConflict.
 func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error) {
+	hs, left := mostRecent(hs)
+	if left > 0 {
+		h.log.Debug("Workload has more containers than one UsageHistory holds; those with the oldest samples are not stored",
+			"workload", w.String(), "stored", len(hs), "left", left)
+	}
 	if at, ok := h.at(w); len(hs) == 0 || ok && at.sum == historySum(hs) {
 		return false, nil
 	}
@@ -170,7 +175,7 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 		return err
 	}
 	var o historyObject
-	if err := json.Unmarshal(raw, &o); err != nil {
+	if err := decodeHistory(raw, &o); err != nil {
 		return fmt.Errorf("decode usage history %s: %w", name, err)
 	}
 	if whose, err := o.workload(); err != nil || whose != w {
@@ -288,7 +293,7 @@ func (h *Histories) delete(ctx context.Context, o *historyObject) error {
 // list calls each for every history of the namespaces in question, page by page, and finds out whether there are any to
 // be had at all. One that does not say whose it is is nobody's: it is logged and left alone.
 func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.Workload)) error {
-	o := metav1.ListOptions{Limit: pageSize}
+	o := metav1.ListOptions{Limit: historyPageSize}
 	for {
 		raw, err := body(h.client.Get().Namespace(h.namespace).Resource(v1alpha1.ResourceUsageHistories).
 			VersionedParams(&o, h.parameters).Do(ctx))
@@ -300,15 +305,19 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 			return fmt.Errorf("list usage histories: %w", err)
 		}
 		var page struct {
-			Metadata metav1.ListMeta `json:"metadata"`
-			Items    []historyObject `json:"items"`
+			Metadata metav1.ListMeta   `json:"metadata"`
+			Items    []json.RawMessage `json:"items"`
 		}
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return fmt.Errorf("decode list of usage histories: %w", err)
 		}
 		h.available()
 		for i := range page.Items {
-			item := &page.Items[i]
+			item := new(historyObject)
+			if err := decodeHistory(page.Items[i], item); err != nil {
+				h.log.Warn("A UsageHistory cannot be decoded; it is skipped", "error", err)
+				continue
+			}
 			if slices.Contains(h.ignored, item.Metadata.Namespace) {
 				continue
 			}

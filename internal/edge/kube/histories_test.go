@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -321,6 +322,74 @@ func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
 	}
 	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 4, "a")}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A CRD without bounds, or an older one, admits objects up to what the API server stores.
+func TestHistories_ObjectTooLarge_IsSkippedAndReported(t *testing.T) {
+	f := newFakeAPI(t)
+	const object = `{"metadata":{"namespace":"shop","name":"deployment-%[1]s"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]s"}},` +
+		`"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":%[2]q}]}}`
+	f.apply(historiesPath, fmt.Sprintf(object, "huge", strings.Repeat("YWFh", 1<<18)))
+	f.apply(historiesPath, fmt.Sprintf(object, "web", "YQ=="))
+	var log bytes.Buffer
+	h := newHistories(t, f, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	all := loadHistories(t, h)
+	if len(all) != 1 || len(all[deployment("web")]) != 1 {
+		t.Errorf("%d workloads are loaded: %v", len(all), all[deployment("web")])
+	}
+	if !strings.Contains(log.String(), "kubectl delete usagehistory -n shop deployment-huge") {
+		t.Errorf("log: %s", &log)
+	}
+	mustWrite(t, h, deployment("huge"), remembered("app", 1, "b")) // which makes it small
+	if all := loadHistories(t, newHistories(t, f, Options{})); len(all) != 2 {
+		t.Errorf("%d workloads are loaded after the write", len(all))
+	}
+}
+
+func TestHistories_List_ReadsSmallPages(t *testing.T) {
+	f := newFakeAPI(t)
+	for i := range 120 {
+		f.apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-%[1]d"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]d"}},
+			"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":"YQ=="}]}}`, i))
+	}
+	if n := len(loadHistories(t, newHistories(t, f, Options{}))); n != 120 {
+		t.Errorf("%d are loaded", n)
+	}
+	if n := f.pages[historiesPath]; n != 3 {
+		t.Errorf("%d pages were read, want 3 of at most 50 objects", n)
+	}
+}
+
+func TestHistories_MoreContainersThanFit_KeepTheMostRecent(t *testing.T) {
+	f := newFakeAPI(t)
+	h := newHistories(t, f, Options{})
+	var hs []usage.History
+	for i := range v1alpha1.MaxContainerHistories + 10 {
+		hs = append(hs, remembered(fmt.Sprintf("app-%02d", i), i, "a"))
+	}
+	if !mustWrite(t, h, deployment("web"), hs...) || mustWrite(t, h, deployment("web"), hs...) {
+		t.Error("the first write was left out, or the same was written twice")
+	}
+	got := loadHistories(t, newHistories(t, f, Options{}))[deployment("web")]
+	if diff := cmp.Diff(hs[10:], got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHistories_MoreEntriesThanTheBound_AreNotRead(t *testing.T) {
+	f := newFakeAPI(t)
+	var hs []usage.History
+	for i := range 1000 {
+		hs = append(hs, remembered(fmt.Sprint("app-", i), 0, "a"))
+	}
+	status, err := json.Marshal(historyStatus(hs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},"status":%s}`, status))
+	if got := loadHistories(t, newHistories(t, f, Options{}))[deployment("web")]; len(got) != v1alpha1.MaxContainerHistories {
+		t.Errorf("%d entries were read", len(got))
 	}
 }
 

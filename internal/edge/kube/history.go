@@ -4,12 +4,14 @@
 package kube
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,11 +22,49 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
+// historyPageSize is how many UsageHistories are in memory at a time while they are listed. Each may be as large as the API
+// server stores objects, 1.5 MiB, where the CRD is one without bounds.
+const historyPageSize = 50
+
+// historyTooLarge is the size of an object, in bytes of JSON, above which only its metadata and spec are read. The bounds of the
+// CRD and of the metadata that podfit writes stay below it.
+const historyTooLarge = 640 << 10
+
 // historyObject is a UsageHistory as it is read: an unreadable part does not hide the others, nor stop the list it is in.
 type historyObject struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     json.RawMessage   `json:"spec"`
 	Status   json.RawMessage   `json:"status"`
+
+	size int // bytes of JSON, where that is too large: then there is no status
+}
+
+// decodeHistory reads an object. Of one that is too large the status is left out.
+func decodeHistory(raw []byte, o *historyObject) error {
+	if err := json.Unmarshal(raw, o); err != nil {
+		return err
+	}
+	if len(raw) > historyTooLarge {
+		o.Status, o.size = nil, len(raw)
+	}
+	return nil
+}
+
+// mostRecent returns the histories that one object has room for, in their order, and how many are left out. Those with the
+// oldest samples are.
+func mostRecent(hs []usage.History) ([]usage.History, int) {
+	left := len(hs) - v1alpha1.MaxContainerHistories
+	if left <= 0 {
+		return hs, 0
+	}
+	byAge := slices.SortedFunc(slices.Values(hs), func(x, y usage.History) int {
+		return cmp.Or(x.LastSample.Compare(y.LastSample), strings.Compare(x.Container, y.Container))
+	})
+	oldest := make(map[string]bool, left)
+	for i := range byAge[:left] {
+		oldest[byAge[i].Container] = true
+	}
+	return slices.DeleteFunc(slices.Clone(hs), func(h usage.History) bool { return oldest[h.Container] }), left
 }
 
 // workload returns whose history it is.
@@ -45,6 +85,11 @@ func (o *historyObject) histories() ([]usage.History, error) {
 	var s struct {
 		Histories []json.RawMessage `json:"histories"`
 	}
+	if o.size > 0 {
+		return nil, fmt.Errorf("usage history %[1]s/%[2]s is too large: %[3]d bytes, and at most %[4]d are read. "+
+			"Install podfit's current CRDs, which bound its size, and delete it: kubectl delete usagehistory -n %[1]s %[2]s",
+			o.Metadata.Namespace, o.Metadata.Name, o.size, historyTooLarge)
+	}
 	if len(o.Status) > 0 {
 		if err := json.Unmarshal(o.Status, &s); err != nil {
 			return nil, fmt.Errorf("decode status of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
@@ -54,6 +99,11 @@ func (o *historyObject) histories() ([]usage.History, error) {
 		hs   []usage.History
 		errs []error
 	)
+	if n := len(s.Histories); n > v1alpha1.MaxContainerHistories {
+		errs = append(errs, fmt.Errorf("usage history %s/%s has %d entries; the first %d are read",
+			o.Metadata.Namespace, o.Metadata.Name, n, v1alpha1.MaxContainerHistories))
+		s.Histories = s.Histories[:v1alpha1.MaxContainerHistories]
+	}
 	for i, raw := range s.Histories {
 		var c v1alpha1.ContainerHistory
 		if err := json.Unmarshal(raw, &c); err != nil || c.Container == "" {

@@ -20,6 +20,7 @@ import (
 const (
 	kindsRefresh = 5 * time.Minute  // how often discovery is asked anyway
 	kindsPause   = 10 * time.Second // how long at least between two askings, however many unknown kinds turn up
+	maxAsked     = 4096             // how many unknown kinds are remembered; tenants can name any as owner or target
 )
 
 // A kind is how the API server serves a kind of object.
@@ -38,6 +39,7 @@ type kinds struct {
 	mu     *sync.Mutex // the world's
 	served map[groupKind]kind
 	loaded time.Time               // when served was last asked for, zero: never
+	tried  bool                    // discovery has answered, or failed, at least once
 	asked  map[groupKind]time.Time // kinds that are not served, and since when somebody wants them
 	wake   chan struct{}           // has room for one
 	log    *slog.Logger
@@ -54,6 +56,9 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 		return info, nil
 	}
 	since, waiting := k.asked[gk]
+	if !waiting && len(k.asked) >= maxAsked {
+		return kind{}, errPending // until some of them are forgotten
+	}
 	if !waiting {
 		k.asked[gk] = time.Now()
 		k.askAgain()
@@ -63,6 +68,14 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 		return kind{}, errPending
 	}
 	return kind{}, nil
+}
+
+// peek is find for kinds that nothing in the cluster is known to have: it remembers nothing and asks nobody.
+func (k *kinds) peek(gk groupKind) (kind, error) {
+	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
+		return info, nil
+	}
+	return kind{}, errPending
 }
 
 // run refreshes until ctx ends; changed is called after each success.
@@ -76,6 +89,9 @@ func (k *kinds) run(ctx context.Context, d discovery.DiscoveryInterface, changed
 		case <-ctx.Done():
 			return
 		case err := <-answer:
+			k.mu.Lock()
+			k.tried = true
+			k.mu.Unlock()
 			if err != nil {
 				k.log.Warn("discovery has failed, keeping what is known", "error", err)
 				k.askAgain()

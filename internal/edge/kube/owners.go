@@ -35,13 +35,16 @@ type owners struct {
 
 // top follows the owners of a workload, itself included, and returns the last one that is of a well-known kind or has a
 // scale subresource; zero when none is. The error is errPending, errCycle, or a missingError.
-func (o *owners) top(w cluster.Workload) (cluster.Workload, error) {
+func (o *owners) top(w cluster.Workload) (cluster.Workload, error) { return o.follow(w, o.kinds.find) }
+
+// follow is top with another way to find out how a kind is served.
+func (o *owners) follow(w cluster.Workload, find func(groupKind) (kind, error)) (cluster.Workload, error) {
 	var best cluster.Workload
 	for range longestChain {
 		if w.IsZero() {
 			return best, nil
 		}
-		parent, follows, err := o.parent(w)
+		parent, follows, err := o.parent(w, find)
 		if err != nil {
 			return best, err
 		}
@@ -54,7 +57,9 @@ func (o *owners) top(w cluster.Workload) (cluster.Workload, error) {
 }
 
 // parent returns the owner of a controller, and whether the controller is of a kind that is followed at all.
-func (o *owners) parent(w cluster.Workload) (parent cluster.Workload, follows bool, err error) {
+func (o *owners) parent(
+	w cluster.Workload, find func(groupKind) (kind, error),
+) (parent cluster.Workload, follows bool, err error) {
 	kind := kindOf(w)
 	if kind.isWellKnown() {
 		c, ok := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
@@ -66,7 +71,7 @@ func (o *owners) parent(w cluster.Workload) (parent cluster.Workload, follows bo
 		}
 		return parent, true, errPending
 	}
-	info, err := o.kinds.find(kind)
+	info, err := find(kind)
 	if err != nil {
 		return parent, false, err
 	}

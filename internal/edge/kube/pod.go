@@ -31,7 +31,7 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		QoS:        qos(p.Status.QOSClass),
 		Deleting:   p.DeletionTimestamp != nil,
 		Resize:     resizeOf(p.Status.Conditions),
-		Observed:   in.String(p.Annotations[v1.AnnotationObservedContainers]),
+		Observed:   observed(p, in),
 		Containers: containers(p, in),
 	}
 	if p.Status.StartTime != nil {
@@ -46,6 +46,17 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		}
 	}
 	return out
+}
+
+// observed returns the annotation that lists the containers which the webhook saw. An annotation that is longer than the
+// names of all containers could be is not ours: it counts as absent, so that a pod of a few hundred bytes stays one.
+func observed(p *corev1.Pod, in *Interner) string {
+	text := p.Annotations[v1.AnnotationObservedContainers]
+	const longestName = 63 + len(", ")
+	if len(text) > 1024+longestName*len(p.Spec.Containers) {
+		return ""
+	}
+	return in.String(text)
 }
 
 // joined returns two strings that share one allocation: a pod's name and UID live and die together.

@@ -5,8 +5,6 @@ package kube
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -143,29 +141,6 @@ func (w *World) Top(controller cluster.Workload) (cluster.Workload, bool) {
 	return t, err == nil
 }
 
-// TopSoon is Top for a pod that is just being created: its controller may be so new that our watch has not seen it. It
-// waits for that until ctx ends, and sends nothing.
-func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (cluster.Workload, bool) {
-	for {
-		w.mu.Lock()
-		t, err := w.owners.top(controller)
-		if err == nil || errors.Is(err, errCycle) {
-			w.mu.Unlock()
-			return t, err == nil
-		}
-		if w.arrived == nil {
-			w.arrived = make(chan struct{})
-		}
-		arrived := w.arrived
-		w.mu.Unlock()
-		select {
-		case <-arrived:
-		case <-ctx.Done():
-			return cluster.Workload{}, false
-		}
-	}
-}
-
 // HasAutoscalers reports whether a namespace has any autoscaler.
 func (w *World) HasAutoscalers(namespace string) bool {
 	w.mu.Lock()
@@ -185,9 +160,13 @@ func (w *World) Scale(controller cluster.Workload) cluster.Scale {
 func (w *World) Limits(namespace string) cluster.LimitRange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	items := w.limitItems.namespaces[namespace]
+	if len(items) == 0 {
+		return cluster.LimitRange{} // and nothing to remember of a namespace that a review may have made up
+	}
 	merged, ok := w.limits[namespace]
 	if !ok {
-		merged = mergeLimits(w.limitItems.namespaces[namespace])
+		merged = mergeLimits(items)
 		w.limits[namespace] = merged
 	}
 	return merged

@@ -53,7 +53,7 @@ func (o *owners) unreadable(a *cluster.Autoscaler) error {
 	t := a.Target
 	gk := kindOf(t)
 	if gk.isWellKnown() {
-		_, _, err := o.parent(t)
+		_, _, err := o.parent(t, o.kinds.find)
 		return err
 	}
 	unhandled := func(err error) error {

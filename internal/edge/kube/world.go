@@ -60,6 +60,9 @@ type World struct {
 	evictions   store[[]usage.OOM]
 	owners      owners
 	arrived     chan struct{} // if somebody waits: closed when an owner becomes known
+	waiting     int           // reviews that wait for an owner
+	waitingIn   map[string]int
+	targetKinds map[groupKind]int // how many autoscalers have a target of the kind
 }
 
 // NewWorld returns a world that knows nothing yet. It sends no request before Start.
@@ -74,9 +77,12 @@ func NewWorld(c *Clients, o Options) *World {
 		in:       new(Interner),
 		byTarget: make(map[cluster.Workload][]*cluster.Autoscaler),
 		limits:   make(map[string]cluster.LimitRange),
+
+		waitingIn:   make(map[string]int),
+		targetKinds: make(map[groupKind]int),
 	}
 	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
-	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.indexAutoscaler}
+	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
 	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
@@ -94,6 +100,9 @@ func NewWorld(c *Clients, o Options) *World {
 func (w *World) Start(ctx context.Context) {
 	for _, f := range w.feeds {
 		w.running.Go(func() { f.run(ctx) })
+	}
+	if w.o.Pods != NoPods {
+		w.running.Go(func() { w.forgetSelectors(ctx) })
 	}
 	w.running.Go(func() {
 		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
@@ -164,8 +173,12 @@ func (w *World) Synced() bool {
 	return true
 }
 
-// Interner returns the interner that pods of this world share, for those that come by another way.
-func (w *World) Interner() *Interner { return w.in }
+// Discovered reports whether the API server has been asked which kinds it serves, with or without success.
+func (w *World) Discovered() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owners.kinds.tried
+}
 
 // ownerArrived wakes those who wait for an owner. The mutex is held.
 func (w *World) ownerArrived() {

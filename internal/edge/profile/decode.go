@@ -180,8 +180,15 @@ func Nearest(name string, among []string) string {
 	return best
 }
 
+// longestWord is the length of the longest name in Kubernetes.
+const longestWord = 253
+
 // distance is how many letters have to be put in, left out or replaced to turn one word into another (Levenshtein 1966).
+// Its time is the product of their lengths, so words that are longer than names can be are taken for entirely different.
 func distance(a, b string) int {
+	if max(len(a), len(b)) > longestWord {
+		return max(len(a), len(b))
+	}
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

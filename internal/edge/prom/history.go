@@ -6,8 +6,10 @@ package prom
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,12 +25,22 @@ import (
 // slice is how much of the history one query asks for.
 const slice = 24 * time.Hour
 
-// History calls each for every stored sample of the containers of a namespace, in the order of time. CPU and memory of a
-// container come as samples of their own. It stops at the first query that fails; what was read until then was handed on.
+// History is HistorySince for as much as the configuration says.
 func (c *Client) History(ctx context.Context, namespace string, now time.Time, each func(usage.Sample)) error {
+	return c.HistorySince(ctx, namespace, now.Add(-c.config.Length), now, each)
+}
+
+// Length returns how far history goes back.
+func (c *Client) Length() time.Duration { return c.config.Length }
+
+// HistorySince calls each for every stored sample of the containers of a namespace from one time until another, in the order of
+// time. CPU and memory of a container come as samples of their own. It stops at the first query that fails; what was read until
+// then was handed on.
+func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
 	step := c.config.Resolution
-	now = now.Truncate(time.Second)
-	for from := now.Add(-c.config.Length); !from.After(now); from = from.Add(max(slice.Truncate(step), step)) {
+	lead := now.Sub(now.Truncate(time.Second))
+	now = now.Add(-lead)
+	for from := from.Add(-lead); !from.After(now); from = from.Add(max(slice.Truncate(step), step)) {
 		to := from.Add(max(slice.Truncate(step), step) - step)
 		if to.After(now) {
 			to = now
@@ -92,6 +104,12 @@ func (c *Client) queryRange(ctx context.Context, query string, r promv1.Range) (
 		return nil, fmt.Errorf("query %s: the answer is a %s, not a matrix", query, value.Type())
 	}
 	return matrix, nil
+}
+
+// IsTimeout reports whether a query failed because it took too long: the next one probably would, too.
+func IsTimeout(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
 func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFunc) {

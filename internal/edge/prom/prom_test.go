@@ -4,7 +4,9 @@
 package prom
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -304,4 +306,26 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	res := w.Result()
 	res.Request = r
 	return res, nil
+}
+
+func TestIsTimeout_HangingServer_IsTold(t *testing.T) {
+	release := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(func() { close(release); srv.Close() })
+	c := config(srv.URL)
+	c.Timeout = 50 * time.Millisecond
+	client, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.PodLabels(t.Context(), time.Now())
+	if !IsTimeout(err) {
+		t.Errorf("a hanging server: %v", err)
+	}
+	if err := client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); !IsTimeout(err) {
+		t.Errorf("a hanging server: %v", err)
+	}
+	if IsTimeout(nil) || IsTimeout(errors.New("no such metric")) || IsTimeout(context.Canceled) {
+		t.Error("anything is a time-out")
+	}
 }

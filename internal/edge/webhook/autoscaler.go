@@ -4,45 +4,60 @@
 package webhook
 
 import (
+	"errors"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	v1 "podfit.dev/podfit/api/v1"
 )
 
 // defaultPolicy is the patch for an autoscaler that does not say how it applies its recommendation.
 const defaultPolicy = `[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]`
 
+// decodeAutoscalers reads an autoscaler, and what it was before.
+func (h *Handler) decodeAutoscalers(out *asked, object, old []byte) {
+	create := out.request.Operation == admissionv1.Create
+	if out.request.SubResource != "" || !create && out.request.Operation != admissionv1.Update {
+		return
+	}
+	if out.now, out.err = decodeAutoscaler(object); create || errors.As(out.err, new(unboundedError)) {
+		return
+	}
+	before, err := decodeAutoscaler(old)
+	switch {
+	case err == nil:
+		out.before = before
+	case errors.As(err, new(unboundedError)):
+		out.err = err
+	default: // What is stored cannot be read: the update may be what mends it.
+		h.failures.Do(func() {
+			h.log.Warn("Cannot decode the autoscaler before its update", "namespace", brief(out.request.Namespace), "name", brief(out.request.Name),
+				"error", brief(err.Error()))
+		})
+	}
+}
+
 // autoscaler defaults and validates an autoscaler. It comes before the API server compares the object with the
 // schema, so it also meets objects that the schema would refuse.
-func (h *Handler) autoscaler(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) (result string) {
-	create := request.Operation == admissionv1.Create
-	if request.SubResource != "" || !create && request.Operation != admissionv1.Update {
+func (h *Handler) autoscaler(asked *asked, response *admissionv1.AdmissionResponse) (result string) {
+	request := asked.request
+	if asked.err != nil {
+		h.deny(request, response, field.ErrorList{field.InternalError(field.NewPath("."), asked.err)})
 		return resultSkipped
 	}
-	var a v1.VerticalPodAutoscaler
-	if err := kjson.Unmarshal(request.Object.Raw, &a); err != nil {
-		h.deny(request, response, field.ErrorList{field.InternalError(field.NewPath("."), err)})
+	if asked.now == nil {
 		return resultSkipped
 	}
-	var old *v1.VerticalPodAutoscaler
-	if !create {
-		old = &v1.VerticalPodAutoscaler{}
-		if err := kjson.Unmarshal(request.OldObject.Raw, old); err != nil {
-			// What is stored cannot be read: the update may be what mends it.
-			h.log.Warn("Cannot decode the autoscaler before its update", "namespace", request.Namespace, "name", request.Name, "error", err)
-			old = &v1.VerticalPodAutoscaler{}
-		}
+	a, old := asked.now, asked.before
+	if old == nil && request.Operation != admissionv1.Create {
+		old = &autoscalerReview{}
 	}
-	warnings, errs := validate(&a, old, h.options.Gates)
+	warnings, errs := validate(a, old, h.options.Gates)
 	response.Warnings = slices.Concat(warnings, h.slip(&a.Spec))
-	if len(errs) > 0 && !excused(&a, old) {
+	if len(errs) > 0 && !excused(a, old) {
 		h.deny(request, response, errs)
 		return resultSkipped
 	}
@@ -55,8 +70,8 @@ func (h *Handler) autoscaler(request *admissionv1.AdmissionRequest, response *ad
 
 // excused reports whether an update must pass whatever the object says: it does not touch the spec, or it lets go of
 // an object that is being deleted. Finalizers and labels of an object that was never valid can still be changed.
-func excused(a, old *v1.VerticalPodAutoscaler) bool {
-	return old != nil && (a.DeletionTimestamp != nil || equality.Semantic.DeepEqual(a.Spec, old.Spec))
+func excused(a, old *autoscalerReview) bool {
+	return old != nil && (a.Metadata.DeletionTimestamp != nil || equality.Semantic.DeepEqual(a.Spec, old.Spec))
 }
 
 func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, errs field.ErrorList) {
@@ -71,5 +86,7 @@ func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissio
 	if h.options.DryRun {
 		did = "Would refuse an autoscaler"
 	}
-	h.log.Info(did, "namespace", request.Namespace, "name", request.Name, "reason", status.Message)
+	h.verdicts.Do(func() {
+		h.log.Info(did, "namespace", brief(request.Namespace), "name", brief(request.Name), "reason", brief(status.Message))
+	})
 }

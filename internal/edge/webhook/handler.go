@@ -4,27 +4,26 @@
 package webhook
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
-
-// maxReview bounds a request: etcd takes objects of 1.5 MB, and a review of an update holds two.
-const maxReview = 5 << 20
 
 // world is what the webhook must know of the cluster. Every answer comes from memory: a review is waiting.
 type world interface {
@@ -54,17 +53,30 @@ type Handler struct {
 	metrics *Metrics
 	quiet   *Metrics // for reviews from ourselves
 	log     *slog.Logger
+	intake  *intake
+	self    string // the path of reviews from ourselves: nobody else knows it
+
+	// What somebody else can cause as often as they like is logged a few times, and then once in a while.
+	refusals, failures, verdicts *rate.Sometimes
 }
 
 // NewHandler returns a handler.
 func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
-	return &Handler{world: w, options: o, metrics: m, quiet: NewMetrics(prometheus.NewRegistry()), log: log}
+	seldom := func() *rate.Sometimes { return &rate.Sometimes{First: 20, Interval: 10 * time.Second} }
+	return &Handler{
+		world: w, options: o, metrics: m, quiet: NewMetrics(prometheus.NewRegistry()), log: log,
+		intake: newIntake(), self: "/podfit-self-check/" + rand.Text(),
+		refusals: seldom(), failures: seldom(), verdicts: seldom(),
+	}
 }
 
 // ServeHTTP answers one review.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }
+
+// serve answers one review, and reports whether it was one that the API server may have sent.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	m := h.metrics
-	if r.URL.Path == selfPath {
+	if r.URL.Path == h.self {
 		m = h.quiet
 	}
 	clock := m.start()
@@ -73,21 +85,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
-		return
+		return false
 	}
-	body, err := read(w, r)
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		h.log.Warn("Refused an admission review that is too large", "limit", tooLarge.Limit)
-		http.Error(w, "request payload too large", http.StatusRequestEntityTooLarge)
-		return
+	ticket := h.intake.enter(func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
+	if ticket == nil {
+		h.refuse(w, errBusy)
+		return false
 	}
-	if err != nil { // whoever asked is gone, or will find the answer useful all the same
-		h.log.Warn("Cannot read the admission review", "error", err)
+	defer ticket.leave()
+	asked, err := h.receive(ticket, r, &clock)
+	if err != nil {
+		h.refuse(w, err)
+		return false
 	}
-	clock.step(m.read)
-
+	is = asked.err == nil && asked.about != aboutUnknown
 	var response *admissionv1.AdmissionResponse
-	response, result, about = h.review(body)
+	response, result, about = h.answer(asked)
 	clock.step(m.admit)
 
 	reply, err := json.Marshal(admissionv1.AdmissionReview{
@@ -98,34 +111,101 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = resultError
 		h.log.Error("Cannot write the answer to an admission review", "error", err)
 		http.Error(w, "cannot write the answer", http.StatusInternalServerError)
-		return
+		return is
 	}
 	clock.step(m.build)
 
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(reply); err != nil {
 		result = resultError
-		h.log.Warn("Cannot send the answer to an admission review", "error", err)
-		return
+		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", "error", err) })
+		return is
 	}
 	clock.step(m.write)
+	return is
 }
 
-func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxReview {
-		return nil, &http.MaxBytesError{Limit: maxReview}
+// refuse answers a request that is no review that podfit can take. What becomes of the object is up to the failure policy.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	status, reason, text := http.StatusBadRequest, refusedUnreadable, "cannot read the review"
+	switch {
+	case errors.Is(err, errTooBig):
+		status, reason, text = http.StatusRequestEntityTooLarge, refusedTooLarge, err.Error()
+	case errors.Is(err, errBusy):
+		status, reason, text = http.StatusTooManyRequests, refusedBusy, err.Error()
+		w.Header().Set("Retry-After", "1")
 	}
-	if r.ContentLength > 0 {
-		body := make([]byte, r.ContentLength)
-		_, err := io.ReadFull(r.Body, body)
-		return body, err
-	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	h.metrics.refused.WithLabelValues(reason).Inc()
+	h.refusals.Do(func() {
+		h.log.Warn("Refused an admission review; its object passes, or is refused, as the failure policy says", "status", status, "error", err)
+	})
+	http.Error(w, text, status)
 }
 
-// review answers one review. Whatever goes wrong on our side lets the object pass.
-func (h *Handler) review(body []byte) (response *admissionv1.AdmissionResponse, result, about string) {
-	response, result, about = &admissionv1.AdmissionResponse{Allowed: true}, resultError, aboutUnknown
+// receive reads and decodes a review. The body is garbage when it returns.
+func (h *Handler) receive(t *ticket, r *http.Request, clock *watch) (*asked, error) {
+	body, err := t.read(r)
+	if err != nil {
+		return nil, err
+	}
+	clock.step(clock.m.read)
+	done, err := h.intake.turn(r, len(body))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	defer t.decoded()
+	return h.decode(body), nil
+}
+
+// asked is a review that has been decoded.
+type asked struct {
+	request *admissionv1.AdmissionRequest // nil when there is none; without its objects
+	about   string
+	pod     *corev1.Pod       // nil unless it is about a pod to be created
+	now     *autoscalerReview // nil unless it is about an autoscaler to be created or changed
+	before  *autoscalerReview // of an autoscaler to be changed; nil when it cannot be read
+	err     error             // why the object cannot be read, or is not looked at
+}
+
+// decode reads a review. It never fails: what cannot be read is an asked with an error.
+func (h *Handler) decode(body []byte) (out *asked) {
+	out = &asked{about: aboutUnknown}
+	defer func() {
+		if p := recover(); p != nil {
+			h.log.Error("Decoding a review panicked; the object passes unchanged", "panic", p, "stack", string(debug.Stack()))
+			out.err, out.pod, out.now = errPanicked, nil, nil
+		}
+	}()
+	request, err := decodeRequest(body)
+	out.request, out.err = request, err
+	if request == nil || err != nil {
+		return out
+	}
+	object, old := request.Object.Raw, request.OldObject.Raw
+	request.Object.Raw, request.OldObject.Raw = nil, nil
+	switch r := request.Resource; {
+	case r.Group == "" && r.Resource == "pods":
+		out.about = aboutPod
+		// Resources may only be set here while a pod is being created.
+		if request.Operation == admissionv1.Create && request.SubResource == "" {
+			out.pod, out.err = decodePod(object)
+		}
+	case r.Group == v1.GroupName && r.Resource == v1.ResourceAutoscalers:
+		out.about = aboutAutoscaler
+		h.decodeAutoscalers(out, object, old)
+	}
+	return out
+}
+
+var errPanicked = errors.New("panic")
+
+// answer answers one review. Whatever goes wrong on our side lets the object pass.
+func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, result, about string) {
+	response, result, about = &admissionv1.AdmissionResponse{Allowed: true}, resultError, a.about
+	if a.request != nil {
+		response.UID = a.request.UID
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error("Admission panicked; the object passes unchanged", "panic", p, "stack", string(debug.Stack()))
@@ -133,31 +213,38 @@ func (h *Handler) review(body []byte) (response *admissionv1.AdmissionResponse, 
 			result = resultError
 		}
 	}()
-
-	var review admissionv1.AdmissionReview
-	if err := kjson.Unmarshal(body, &review); err != nil {
-		h.log.Warn("Cannot decode an admission review; the object passes unchanged", "error", err)
-		if review.Request != nil {
-			response.UID = review.Request.UID
-		}
-		return response, result, about
+	beyond, unbounded := errors.AsType[unboundedError](a.err)
+	switch {
+	case unbounded:
+		h.metrics.unchecked.WithLabelValues(beyond.what).Inc()
+		h.failures.Do(func() {
+			h.log.Warn("An object has more than podfit looks at; it passes unchanged", "resource", a.request.Resource.Resource,
+				"namespace", brief(a.request.Namespace), "name", brief(a.request.Name), "error", beyond)
+		})
+		result = resultSkipped
+	case a.request == nil || a.about == aboutUnknown && a.err != nil:
+		h.failures.Do(func() {
+			h.log.Warn("Cannot decode an admission review; the object passes unchanged", "error", brief(fmt.Sprint(a.err)))
+		})
+	case a.about == aboutPod:
+		result = h.withheld(response, h.pod(a, response))
+	case a.about == aboutAutoscaler:
+		result = h.withheld(response, h.autoscaler(a, response))
+	default:
+		h.failures.Do(func() {
+			h.log.Warn("An admission review is about a resource that podfit does not serve", "resource", brief(a.request.Resource.String()))
+		})
 	}
-	request := review.Request
-	if request == nil {
-		h.log.Warn("An admission review has no request; the object passes unchanged")
-		return response, result, about
-	}
-	response.UID = request.UID
-	switch r := request.Resource; {
-	case r.Group == "" && r.Resource == "pods":
-		result = h.withheld(response, h.pod(request, response))
-		return response, result, aboutPod
-	case r.Group == v1.GroupName && r.Resource == v1.ResourceAutoscalers:
-		result = h.withheld(response, h.autoscaler(request, response))
-		return response, result, aboutAutoscaler
-	}
-	h.log.Warn("An admission review is about a resource that podfit does not serve", "resource", request.Resource.String())
 	return response, result, about
+}
+
+// brief shortens what somebody else has written, for the log.
+func brief(s string) string {
+	const most = 300
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
 }
 
 // withheld makes of an answer what a dry run answers: that the object may pass as it is.

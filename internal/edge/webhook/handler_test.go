@@ -113,7 +113,7 @@ func TestReviewsAreCountedWithUpstreamsNames(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(deaf{httptest.NewRecorder()}, r)
-	r = httptest.NewRequest(http.MethodPost, selfPath, bytes.NewReader(selfReview()))
+	r = httptest.NewRequest(http.MethodPost, h.self, bytes.NewReader(selfReview()))
 	r.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 

@@ -58,6 +58,10 @@ func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.
 			if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 				continue // another replica was faster: see what it made
 			}
+			if secret == nil && apierrors.IsForbidden(err) {
+				return identity{}, fmt.Errorf("secret %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
+					"creates it empty, and podfit fills it: %w", k.secret, err)
+			}
 			if err != nil {
 				return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: %w", k.secret, err)
 			}

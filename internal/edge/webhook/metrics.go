@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,10 +21,21 @@ const (
 	aboutAutoscaler = "VPA"
 )
 
-// Metrics are the counts and times of the webhook, with upstream's names.
+// Why a request is refused, as the metric names it.
+const (
+	refusedTooLarge   = "too large"
+	refusedBusy       = "busy"
+	refusedUnreadable = "unreadable"
+)
+
+// Metrics are the counts and times of the webhook, with upstream's names, and its state.
 type Metrics struct {
 	applied, untouched prometheus.Counter
 	latency            *prometheus.HistogramVec
+	refused, unchecked *prometheus.CounterVec
+	expiry             prometheus.Gauge
+	registered         prometheus.Gauge
+	ready              *atomic.Pointer[func() error]
 
 	read, admit, build, write, total prometheus.Observer
 }
@@ -48,18 +60,58 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help:      "Time of each step of a review.",
 		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
-	r.MustRegister(pods, latency, steps)
+	const own = "podfit_admission_controller"
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: own,
+		Name:      "refused_reviews_total",
+		Help:      "Number of requests that were not taken for a review, by reason. The failure policy says whether the object passes.",
+	}, []string{"reason"})
+	unchecked := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: own,
+		Name:      "unchecked_objects_total",
+		Help:      "Number of objects that passed unchanged because they have more of something than podfit looks at, by what.",
+	}, []string{"reason"})
+	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: own,
+		Name:      "certificate_expiry_timestamp_seconds",
+		Help:      "When the certificate that the webhook serves with expires, as Unix time. 0 while there is none.",
+	})
+	registered := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: own,
+		Name:      "registered",
+		Help:      "1 if the webhook configuration was as it should be at the last look, else 0. 0 with --register-webhook=false, too.",
+	})
+	ready := new(atomic.Pointer[func() error])
+	isReady := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: own,
+		Name:      "ready",
+		Help:      "1 if the replica is ready for reviews, as /readyz says, else 0.",
+	}, func() float64 {
+		check := ready.Load()
+		return oneIf(check != nil && (*check)() == nil)
+	})
+	r.MustRegister(pods, latency, steps, refused, unchecked, expiry, registered, isReady)
+	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
+		refused.WithLabelValues(reason)
+	}
+	for _, reason := range []string{tooManyContainers, tooManyOwners, tooManyValues, tooLongName} {
+		unchecked.WithLabelValues(reason)
+	}
 	return &Metrics{
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),
 		latency:   latency,
-		read:      steps.WithLabelValues("read_request"),
-		admit:     steps.WithLabelValues("admit"),
-		build:     steps.WithLabelValues("build_response"),
-		write:     steps.WithLabelValues("write_response"),
-		total:     steps.WithLabelValues("total"),
+		refused:   refused, unchecked: unchecked, expiry: expiry, registered: registered, ready: ready,
+		read:  steps.WithLabelValues("read_request"),
+		admit: steps.WithLabelValues("admit"),
+		build: steps.WithLabelValues("build_response"),
+		write: steps.WithLabelValues("write_response"),
+		total: steps.WithLabelValues("total"),
 	}
 }
+
+// ReadyWhen says how to find out whether the replica is ready. Until then the metric says that it is not.
+func (m *Metrics) ReadyWhen(check func() error) { m.ready.Store(&check) }
 
 // A watch times the steps of one review.
 type watch struct {

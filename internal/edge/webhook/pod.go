@@ -11,38 +11,41 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
 // pod sizes a new pod. It never refuses one.
-func (h *Handler) pod(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) (result string) {
-	if request.Operation != admissionv1.Create || request.SubResource != "" {
-		return resultSkipped // resources may only be set here while a pod is being made
-	}
-	var p corev1.Pod
-	if err := kjson.Unmarshal(request.Object.Raw, &p); err != nil {
-		h.log.Warn("Cannot decode a pod; it passes unchanged", "namespace", request.Namespace, "name", request.Name, "error", err)
+func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (result string) {
+	request := asked.request
+	if asked.err != nil {
+		h.failures.Do(func() {
+			h.log.Warn("Cannot decode a pod; it passes unchanged", "namespace", brief(request.Namespace), "name", brief(request.Name),
+				"error", brief(asked.err.Error()))
+		})
 		return resultError
 	}
+	if asked.pod == nil {
+		return resultSkipped
+	}
+	p := asked.pod
 	p.Namespace = request.Namespace // the pod itself may not say where it will be
-	projected := h.world.Project(&p)
+	projected := h.world.Project(p)
 	a := h.governing(projected.Top)
 	if a == nil {
 		return resultSkipped
 	}
-	patch, err := h.fit(a, &p, projected)
+	patch, err := h.fit(a, p, projected)
 	if err != nil {
-		h.log.Error("Cannot write the patch of a pod; it passes unchanged", "pod", podName(&p), "autoscaler", a.Key.String(), "error", err)
+		h.log.Error("Cannot write the patch of a pod; it passes unchanged", "pod", podName(p), "autoscaler", a.Key.String(), "error", err)
 		return resultError
 	}
 	patchWith(response, patch)
 	if h.options.DryRun {
-		h.log.Info("Would size a new pod", "pod", podName(&p), "autoscaler", a.Key.String(), "patch", string(patch))
+		h.log.Info("Would size a new pod", "pod", podName(p), "autoscaler", a.Key.String(), "patch", string(patch))
 	} else {
-		h.log.Debug("Sized a new pod", "pod", podName(&p), "autoscaler", a.Key.String())
+		h.log.Debug("Sized a new pod", "pod", podName(p), "autoscaler", a.Key.String())
 	}
 	return resultApplied
 }

@@ -63,6 +63,9 @@ type registrar struct {
 	client typedv1.MutatingWebhookConfigurationInterface
 	want   Registration
 	made   types.UID // of the configuration that this process has created last, if any
+	filled types.UID // of the configuration without webhooks that this process has put its own into last, if any
+
+	unconditional bool // the API server does not know match conditions
 }
 
 // newRegistrar returns a registrar.
@@ -97,9 +100,14 @@ func (r *registrar) assert(ctx context.Context, bundle []byte) (change, error) {
 	if err != nil {
 		return unchanged, err
 	}
-	_, err = r.client.Patch(ctx, configurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	got, err := r.client.Patch(ctx, configurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
 		return unchanged, fmt.Errorf("patch webhook configuration %s: %w", configurationName, err)
+	}
+	r.noteConditions(want, got)
+	if len(live.Webhooks) == 0 { // as deploy/ ships it
+		r.filled = got.UID
+		return created, nil
 	}
 	return patched, nil
 }
@@ -107,14 +115,20 @@ func (r *registrar) assert(ctx context.Context, bundle []byte) (change, error) {
 func (r *registrar) create(ctx context.Context, bundle []byte) (change, error) {
 	want := r.merge(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}, bundle)
 	live, err := r.client.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsForbidden(err) {
+		return unchanged, fmt.Errorf("webhook configuration %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
+			"creates it empty, and podfit fills it: %w", configurationName, err)
+	}
 	if err != nil { // AlreadyExists: another replica was faster; the next assertion compares with what it made
 		return unchanged, fmt.Errorf("create webhook configuration %s: %w", configurationName, err)
 	}
+	r.noteConditions(want, live)
 	r.made = live.UID
 	return created, nil
 }
 
-// withdraw deletes the configuration if it is the one that this process has created, and still is of this webhook alone.
+// withdraw deletes the configuration if it is the one that this process has created, and still is of this webhook alone. One
+// that it has found empty it leaves empty.
 func (r *registrar) withdraw(ctx context.Context) (change, error) {
 	live, err := r.client.Get(ctx, configurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -123,11 +137,14 @@ func (r *registrar) withdraw(ctx context.Context) (change, error) {
 	if err != nil {
 		return unchanged, fmt.Errorf("read webhook configuration %s: %w", configurationName, err)
 	}
-	if r.made == "" || live.UID != r.made || len(live.Webhooks) != 1 || live.Webhooks[0].Name != webhookName {
+	if live.UID != r.made && live.UID != r.filled || live.UID == "" || len(live.Webhooks) != 1 || live.Webhooks[0].Name != webhookName {
 		return unchanged, nil
 	}
 	if url := live.Webhooks[0].ClientConfig.URL; url == nil || *url != r.want.URL {
 		return unchanged, nil
+	}
+	if live.UID == r.filled {
+		return r.empty(ctx, live)
 	}
 	err = r.client.Delete(ctx, configurationName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
@@ -139,6 +156,24 @@ func (r *registrar) withdraw(ctx context.Context) (change, error) {
 		return unchanged, nil
 	}
 	return unchanged, fmt.Errorf("delete webhook configuration %s: %w", configurationName, err)
+}
+
+// empty takes the webhook out of a configuration that has no other.
+func (r *registrar) empty(ctx context.Context, live *admissionregistrationv1.MutatingWebhookConfiguration) (change, error) {
+	without := live.DeepCopy()
+	without.Webhooks = []admissionregistrationv1.MutatingWebhook{}
+	patch, err := mergePatch(live, without)
+	if err != nil {
+		return unchanged, err
+	}
+	_, err = r.client.Patch(ctx, configurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	switch {
+	case err == nil:
+		return withdrawn, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is somebody else's now
+		return unchanged, nil
+	}
+	return unchanged, fmt.Errorf("patch webhook configuration %s: %w", configurationName, err)
 }
 
 // mergePatch writes what an assertion changes. It carries the version it was computed from, so that it fails
@@ -192,6 +227,7 @@ func (r *registrar) merge(live *admissionregistrationv1.MutatingWebhookConfigura
 	w.TimeoutSeconds = new(r.want.Timeout)
 	w.AdmissionReviewVersions = []string{"v1"}
 	r.selectNamespaces(c, w)
+	r.exceptOwnPods(w)
 	return c
 }
 

@@ -59,9 +59,14 @@ type Server struct {
 
 	serving    atomic.Pointer[identity]
 	address    atomic.Pointer[string]
-	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust
+	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust; nil while that is not certain
+	trusted    atomic.Bool            // it has been registered since the start
+	works      atomic.Bool            // a review sent the way the API server sends it has been answered since the start
+	ending     atomic.Bool            // it goes on serving for a while, and then stops
 	problem    string                 // the last pass's error, so that it is logged once
 	corrected  int                    // how often the registration had to be corrected in a row
+
+	connections connections
 }
 
 // NewServer returns a server. It asks nothing of the cluster and opens no port yet.
@@ -173,14 +178,20 @@ func reachable(a net.Addr) string {
 // serve answers until ctx ends, and then for a while; when nobody keeps the registration any more it may be taken back.
 func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}) error {
 	server := &http.Server{
-		Handler:           s.handler,
+		Handler:           http.HandlerFunc(s.answer),
 		TLSConfig:         s.tls,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
+		MaxHeaderBytes:    16 << 10,
+		ConnState:         s.connections.note,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, c)
+		},
+		// What a body may send ahead before the handler has counted it.
+		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(l, "", "") }()
@@ -190,11 +201,12 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		return fmt.Errorf("serve admission: %w", err)
 	case <-ctx.Done():
 	}
+	s.ending.Store(true)
 	<-kept
 	s.takeBack(context.WithoutCancel(ctx))
 	// The API server may send reviews until it has heard that this replica is leaving.
 	if s.config.Linger > 0 {
-		s.log.Info("Ending: answering admission until the API server knows", "for", s.config.Linger.String())
+		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", "for", s.config.Linger.String())
 	}
 	linger := time.NewTimer(s.config.Linger)
 	defer linger.Stop()
@@ -209,6 +221,13 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		return fmt.Errorf("stop serving admission: %w", err)
 	}
 	return nil
+}
+
+// answer answers a request, and notes over which connections reviews come.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); s.handler.serve(w, r) && ok {
+		s.connections.prove(conn)
+	}
 }
 
 // takeBack takes the registration back, if that is wanted and it is this process' own. A registration by URL that nobody
@@ -283,13 +302,41 @@ func (s *Server) pass(ctx context.Context) error {
 		return err
 	}
 	if s.serving.Load() == nil {
-		s.serving.Store(&id)
+		s.present(&id)
 	}
-	if s.registrar != nil {
+	switch {
+	case s.registrar != nil:
 		err = s.register(ctx, id)
+	case !s.works.Load():
+		err = s.prove(ctx)
 	}
-	s.serving.Store(&id)
+	s.present(&id)
+	s.handler.metrics.registered.Set(oneIf(s.registered.Load() != nil))
 	return err
+}
+
+// present serves with an identity from now on.
+func (s *Server) present(id *identity) {
+	s.serving.Store(id)
+	if leaf := id.leaf.Leaf; leaf != nil {
+		s.handler.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
+	}
+}
+
+// prove sends a review to itself, and notes when it is answered.
+func (s *Server) prove(ctx context.Context) error {
+	err := s.ask(ctx)
+	if err == nil {
+		s.works.Store(true)
+	}
+	return err
+}
+
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
 }
 
 func (s *Server) refresh(ctx context.Context) (identity, error) {
@@ -319,7 +366,7 @@ func (s *Server) trusts(ca *x509.Certificate) bool {
 
 func (s *Server) register(ctx context.Context, id identity) error {
 	if s.registered.Load() == nil {
-		if err := s.ask(ctx); err != nil {
+		if err := s.prove(ctx); err != nil {
 			return fmt.Errorf("not registering a webhook that does not work: %w", err)
 		}
 	}
@@ -342,23 +389,40 @@ func (s *Server) register(ctx context.Context, id identity) error {
 		s.corrected = 0
 	}
 	s.registered.Store(&id.bundle)
+	s.trusted.Store(true)
 	if s.files != nil {
 		s.files.asserted()
 	}
 	return nil
 }
 
+// Ready returns nil when the API server may send reviews here: the webhook has a certificate, it has answered a review sent
+// the way the API server sends it, and it has been registered, if it is podfit that registers it. An API server that is away
+// does not end that, because the webhook goes on to work; being told to stop does, although reviews are answered for a while.
+func (s *Server) Ready() error {
+	switch {
+	case s.ending.Load():
+		return errors.New("the webhook is shutting down")
+	case s.serving.Load() == nil:
+		return errNoCertificate
+	case !s.works.Load():
+		return errors.New("the webhook has not answered its own review yet")
+	case s.registrar != nil && !s.trusted.Load():
+		return errNotRegistered
+	}
+	return nil
+}
+
+var errNotRegistered = errors.New("the webhook is not registered yet")
+
 // Check returns nil when the webhook works: it is registered, if it is podfit that registers it, and a review sent
 // the way the API server sends it is answered.
 func (s *Server) Check(ctx context.Context) error {
 	if s.registrar != nil && s.registered.Load() == nil {
-		return errors.New("the webhook is not registered yet")
+		return errNotRegistered
 	}
 	return s.ask(ctx)
 }
-
-// selfPath is where the server asks itself. Any path is answered; this one is not counted.
-const selfPath = "/podfit-self-check"
 
 // ask sends a review over TLS, trusting what the API server trusts.
 func (s *Server) ask(ctx context.Context) error {
@@ -369,7 +433,7 @@ func (s *Server) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.clientTLS(id)}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+selfPath, bytes.NewReader(selfReview()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+s.handler.self, bytes.NewReader(selfReview()))
 	if err != nil {
 		return fmt.Errorf("ask the webhook: %w", err)
 	}

@@ -51,7 +51,7 @@ type validation struct {
 }
 
 // validate says what is wrong with an autoscaler. The old object is nil when there is none (on creation).
-func validate(a, old *v1.VerticalPodAutoscaler, gates Gates) (warnings []string, errs field.ErrorList) {
+func validate(a, old *autoscalerReview, gates Gates) (warnings []string, errs field.ErrorList) {
 	v := validation{create: old == nil, gates: gates}
 	if old != nil {
 		v.inherit(&old.Spec)
@@ -85,9 +85,19 @@ func (v *validation) inherit(old *v1.VerticalPodAutoscalerSpec) {
 	}
 }
 
-func (v *validation) add(err *field.Error) { v.errs = append(v.errs, err) }
+// maxFindings is how many errors, and how many warnings, an answer has. Each of 20,000 values may be wrong.
+const maxFindings = 100
+
+func (v *validation) add(err *field.Error) {
+	if len(v.errs) < maxFindings {
+		v.errs = append(v.errs, err)
+	}
+}
 
 func (v *validation) warn(format string, args ...any) {
+	if len(v.warnings) >= maxFindings {
+		return
+	}
 	v.warnings = append(v.warnings, fmt.Sprintf(format, args...))
 }
 

@@ -46,6 +46,7 @@ func TestClusterLife(t *testing.T) {
 	t.Run("OOM kills are real enough", c.oomKilled)
 	t.Run("jobs complete", c.jobsComplete)
 	t.Run("users have the rights that they are given", c.users)
+	t.Run("the audit log has what its policy says", c.auditLog)
 	t.Run("the API server comes back", c.apiServerComesBack)
 	t.Run("nodes come back", c.nodesComeBack)
 	if err := c.end(syscall.SIGTERM); err != nil {
@@ -195,6 +196,41 @@ func (c *cluster) users(t *testing.T) {
 	}
 }
 
+// auditPolicy logs who deletes configmaps, and nothing else.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, verbs: [delete], resources: [{group: "", resources: [configmaps]}]}
+- {level: None}
+`
+
+func (c *cluster) auditLog(t *testing.T) {
+	if err := c.CoreV1().ConfigMaps("default").Delete(t.Context(), "nothing", metav1.DeleteOptions{}); err == nil {
+		t.Fatal("there was a configmap")
+	}
+	eventually(t, "the line in the audit log", func() error {
+		text, err := os.ReadFile(c.info.AuditLog)
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		var last struct {
+			Verb           string
+			User           struct{ Username string }
+			ObjectRef      struct{ Name string }
+			ResponseStatus struct{ Code int }
+		}
+		if err := json.Unmarshal([]byte(lines[0]), &last); err != nil {
+			return err
+		}
+		if len(lines) != 1 || last.Verb != "delete" || last.User.Username != "admin" || last.ObjectRef.Name != "nothing" || last.ResponseStatus.Code != 404 {
+			return fmt.Errorf("the log is\n%s", text)
+		}
+		return nil
+	})
+}
+
 func (c *cluster) apiServerComesBack(t *testing.T) {
 	c.post(t, "/parts/kube-apiserver/stop")
 	if c.part("kube-apiserver").State != "stopped" {
@@ -253,7 +289,11 @@ func launchCluster(t *testing.T, binary, state string) *cluster {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	c.command = exec.Command(binary, "up", "--nodes=2", "--node-cpu=2", "--node-memory=4Gi", "--metric-resolution=2s", "--crash-loop-max=1s", "--state-dir="+state, "--ready-file="+c.ready)
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.command = exec.Command(binary, "up", "--audit-policy="+policy, "--nodes=2", "--node-cpu=2", "--node-memory=4Gi", "--metric-resolution=2s", "--crash-loop-max=1s", "--state-dir="+state, "--ready-file="+c.ready)
 	c.command.Stdout, c.command.Stderr = log, log
 	if err := c.command.Start(); err != nil {
 		t.Fatal(err)

@@ -92,6 +92,7 @@ func up() *cobra.Command {
 	f.IntVar(&o.ControlPort, "control-port", 0, "where the control listens on 127.0.0.1 (default: a free port)")
 	f.DurationVar(&o.StartTimeout, "start-timeout", o.StartTimeout, "give up if the cluster is not ready by then; time for building does not count")
 	f.BoolVar(&o.Prometheus, "prometheus", false, "run Prometheus too, over the kubelets' /metrics/cadvisor")
+	f.StringVar(&o.AuditPolicy, "audit-policy", "", "an audit policy file; the API server then writes logs/audit.log in the state folder, one JSON object per line")
 	f.StringVar(&ready, "ready-file", "", "write how to reach the cluster here, as JSON, once it is ready; removed at the end")
 	f.StringVar(&cache, "cache-dir", "", "where executables are kept (default: .cache/bin in the repository)")
 	return c

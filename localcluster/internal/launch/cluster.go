@@ -33,7 +33,8 @@ type Options struct {
 	CrashLoopMax     time.Duration // the longest back-off of containers that crash
 	ControlPort      int           // 0: any
 	StartTimeout     time.Duration
-	Prometheus       bool // run one, which looks as often as metrics-server
+	Prometheus       bool   // run one, which looks as often as metrics-server
+	AuditPolicy      string // a file that says what the API server writes into its audit log; empty: there is no audit log
 }
 
 // DefaultOptions are a small cluster in real time.
@@ -94,6 +95,7 @@ type Info struct {
 	Control          string    `json:"control"`
 	Prometheus       string    `json:"prometheus,omitempty"`        // its URL
 	ScrapeTargets    string    `json:"prometheusTargets,omitempty"` // files here name more targets for it
+	AuditLog         string    `json:"auditLog,omitempty"`
 	StateDir         string    `json:"stateDir"`
 	CA               string    `json:"ca"`
 	CAKey            string    `json:"caKey"`
@@ -212,6 +214,9 @@ func (c *Cluster) prepare(executables map[string]string) error {
 		return err
 	}
 	if err := c.describeNodes(); err != nil {
+		return err
+	}
+	if err := c.describeAudit(); err != nil {
 		return err
 	}
 	c.describeParts(executables[ControlPlane.Name], executables[MetricsServer.Name])
@@ -397,6 +402,22 @@ func (c *Cluster) describeNodes() error {
 	return WriteFile(c.path("nodes.json"), text, 0o644)
 }
 
+// describeAudit finds the audit policy, and decides where the audit log is.
+func (c *Cluster) describeAudit() error {
+	if c.options.AuditPolicy == "" {
+		return nil
+	}
+	var err error
+	if c.options.AuditPolicy, err = filepath.Abs(c.options.AuditPolicy); err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.options.AuditPolicy); err != nil {
+		return fmt.Errorf("read the audit policy: %w", err)
+	}
+	c.Info.AuditLog = c.path("logs", "audit.log")
+	return nil
+}
+
 func (c *Cluster) describeParts(controlplane, metricsserver string) {
 	p := c.Info.Ports
 	pki := func(name string) string { return c.path("pki", name) }
@@ -409,20 +430,26 @@ func (c *Cluster) describeParts(controlplane, metricsserver string) {
 		"--initial-cluster=localcluster="+peer, "--force-new-cluster="+fmt.Sprint(exists(c.path("etcd", "member"))),
 		"--log-level=warn", "--quota-backend-bytes=1073741824", "--auto-compaction-mode=periodic", "--auto-compaction-retention=30m")
 
-	c.part("kube-apiserver", 2*time.Second, func(ctx context.Context) error { return c.admin.do(ctx, http.MethodGet, "/readyz", "", nil, nil) },
-		controlplane, "kube-apiserver",
-		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.APIServer),
+	apiserver := []string{controlplane, "kube-apiserver",
+		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.APIServer),
 		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", // it refuses to advertise 127.0.0.1
 		"--service-cluster-ip-range=10.0.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged",
-		"--tls-cert-file="+c.Info.ServingCert, "--tls-private-key-file="+c.Info.ServingKey, "--client-ca-file="+c.Info.CA,
-		"--kubelet-certificate-authority="+c.Info.CA, "--kubelet-client-certificate="+pki("apiserver-kubelet-client.crt"),
-		"--kubelet-client-key="+pki("apiserver-kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+pki("service-accounts.key"),
-		"--service-account-signing-key-file="+pki("service-accounts.key"),
-		"--requestheader-client-ca-file="+pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--tls-cert-file=" + c.Info.ServingCert, "--tls-private-key-file=" + c.Info.ServingKey, "--client-ca-file=" + c.Info.CA,
+		"--kubelet-certificate-authority=" + c.Info.CA, "--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + pki("apiserver-kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + pki("service-accounts.key"),
+		"--service-account-signing-key-file=" + pki("service-accounts.key"),
+		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+pki("front-proxy-client.crt"), "--proxy-client-key-file="+pki("front-proxy-client.key"),
-		"--profiling=false")
+		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
+		"--profiling=false"}
+	if c.options.AuditPolicy != "" {
+		// Blocking: when a request has its answer, its line is in the file.
+		apiserver = append(apiserver, "--audit-policy-file="+c.options.AuditPolicy, "--audit-log-path="+c.Info.AuditLog,
+			"--audit-log-mode=blocking", "--audit-log-maxsize=2000")
+	}
+	c.part("kube-apiserver", 2*time.Second, func(ctx context.Context) error { return c.admin.do(ctx, http.MethodGet, "/readyz", "", nil, nil) },
+		apiserver...)
 
 	c.part("kube-controller-manager", 3*time.Second, func(ctx context.Context) error {
 		return c.admin.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)

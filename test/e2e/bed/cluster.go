@@ -25,6 +25,7 @@ type Options struct {
 	NodeCPU    int // cores
 	NodeMemory string
 	Metrics    time.Duration // how often usage is measured
+	Audit      bool          // write the audit log that Witness needs
 	Progress   io.Writer     // where building tells how far it is
 }
 
@@ -35,7 +36,8 @@ type Cluster struct {
 	Kubeconfig string // of its administrator
 	Dir        string // where logs and identities are kept; gone when the cluster is down
 
-	control string // URL
+	control  string // URL
+	auditLog string // path, "" when there is none
 }
 
 // startup is how long a cluster may take to be ready, once everything is built.
@@ -77,6 +79,13 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		"--nodes=" + strconv.Itoa(o.Nodes), "--node-cpu=" + strconv.Itoa(o.NodeCPU), "--node-memory=" + o.NodeMemory,
 		"--metric-resolution=" + o.Metrics.String(),
 	}
+	if o.Audit {
+		policy := filepath.Join(c.Dir, "audit-policy.yaml")
+		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+			return fmt.Errorf("write the audit policy: %w", err)
+		}
+		args = append(args, "--audit-policy="+policy)
+	}
 	p, err := Start(Command{
 		Name: "localcluster", Path: tool, Args: args, Dir: filepath.Join(o.Root, "localcluster"),
 		Log: filepath.Join(c.Dir, "localcluster.log"),
@@ -97,11 +106,11 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if err != nil || text == nil {
 		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.Err()), p.Tail(40))
 	}
-	var info struct{ Kubeconfig, Control string }
+	var info struct{ Kubeconfig, Control, AuditLog string }
 	if err := json.Unmarshal(text, &info); err != nil {
 		return fmt.Errorf("read %s: %w", ready, err)
 	}
-	c.Kubeconfig, c.control = info.Kubeconfig, info.Control
+	c.Kubeconfig, c.control, c.auditLog = info.Kubeconfig, info.Control, info.AuditLog
 	c.Kube, err = NewKube(c.Kubeconfig)
 	return err
 }

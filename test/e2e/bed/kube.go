@@ -92,6 +92,15 @@ func (k *Kube) Apply(ctx context.Context, namespace string, objects ...*unstruct
 	return nil
 }
 
+// Delete deletes a cluster-scoped object.
+func (k *Kube) Delete(ctx context.Context, o *unstructured.Unstructured) error {
+	r, err := k.resource("", o)
+	if err != nil {
+		return err
+	}
+	return r.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+}
+
 // ApplyYAML applies the objects of a YAML text.
 func (k *Kube) ApplyYAML(ctx context.Context, namespace, manifest string) error {
 	objects, err := Parse([]byte(manifest))

@@ -68,15 +68,15 @@ func goBuild(ctx context.Context, module, path string, progress io.Writer) error
 // installed is which kinds of deploy/ a podfit needs that runs beside the cluster. What is left out would start it inside.
 func installed(o *unstructured.Unstructured) bool {
 	switch o.GroupVersionKind().Group {
-	case "apiextensions.k8s.io", "rbac.authorization.k8s.io":
+	case "apiextensions.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io":
 		return true
 	case "":
-		return o.GetKind() == "ServiceAccount" || o.GetKind() == "Namespace"
+		return o.GetKind() == "ServiceAccount" || o.GetKind() == "Namespace" || o.GetKind() == "Secret"
 	}
 	return false
 }
 
-// Install installs podfit's CRDs, service accounts and rights from the files that users install from.
+// Install installs podfit's CRDs, service accounts, rights and the objects it fills from the files that users install from.
 func (k *Kube) Install(ctx context.Context, deploy string) error {
 	var crds, rest []*unstructured.Unstructured
 	err := filepath.WalkDir(deploy, func(path string, d fs.DirEntry, err error) error {
@@ -255,10 +255,14 @@ func Serving() ([]string, error) {
 
 // Registered says whether the webhook is registered and said to work, so that new pods pass through it.
 func (k *Kube) Registered(ctx context.Context) error {
-	if _, err := k.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "vpa-webhook-config", metav1.GetOptions{}); err != nil {
+	c, err := k.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "vpa-webhook-config", metav1.GetOptions{})
+	if err != nil {
 		return err
 	}
-	_, err := k.CoordinationV1().Leases(Namespace).Get(ctx, "vpa-admission-controller", metav1.GetOptions{})
+	if len(c.Webhooks) == 0 {
+		return fmt.Errorf("webhook configuration %s is empty", c.Name)
+	}
+	_, err = k.CoordinationV1().Leases(Namespace).Get(ctx, "vpa-admission-controller", metav1.GetOptions{})
 	return err
 }
 

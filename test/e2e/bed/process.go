@@ -119,6 +119,19 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Suspend stops the process with SIGSTOP, as if its machine hung.
+func (p *Process) Suspend() error { return p.signal(syscall.SIGSTOP) }
+
+// Resume continues a suspended process.
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %v to %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
 // Tail returns the last lines of the process's output.
 func (p *Process) Tail(lines int) string { return tail(p.Log, lines) }
 

@@ -1,0 +1,441 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/prom"
+)
+
+// backfillBudget is how long a term of leadership may read history. The first query that times out ends the backfill before.
+const backfillBudget = 30 * time.Minute
+
+// backfillGrace is how long the first pass of a term waits for history.
+const backfillGrace = 15 * time.Second
+
+// backfillTries is how often a namespace is read, where Prometheus answers at once that it cannot.
+const backfillTries = 3
+
+// backfill reads usage history from Prometheus beside the recommender's passes. It lives as long as the process: what one term of
+// leadership has read, the next one does not read again.
+//
+//	              start          history of a namespace arrives        or a query times out, or the budget is spent
+//	(not begun) ────────▶ pending ─────────────────────────────▶ done
+//	                         │                                                    │
+//	                         └──────────────────────────────────────▶ incomplete ◀┘   until the next term, or as long as
+//	                                                                                  history goes back
+//
+// While the history of an autoscaler's namespace is pending, its recommendation does not decrease, and where there is none
+// none is made; nor does it decrease for a day after it turned out to be incomplete.
+type backfill struct {
+	source    history
+	selectors selecting
+	budget    time.Duration
+	log       *slog.Logger
+	metrics   *recommenderMetrics
+
+	// The recommender's loop owns these.
+	missing  map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
+	first    time.Time         // when the first term began
+	learntTo time.Time         // until when the last term has learnt from live usage
+	asked    map[cluster.Workload]bool
+	state    map[string]backfillState // by namespace
+	failedAt time.Time
+	cause    string // why it is incomplete
+
+	mu      sync.Mutex // guards what the goroutine that reads hands over
+	arrived []arrival
+}
+
+// A span is a time of which history is to be read.
+type span struct{ from, to time.Time }
+
+type backfillState int
+
+const (
+	backfillPending backfillState = iota
+	backfillIncomplete
+	backfillDone
+)
+
+func (s backfillState) String() string { return [...]string{"pending", "incomplete", "done"}[s] }
+
+// An arrival is what was read of a namespace: all of it, or what came before an error.
+type arrival struct {
+	namespace string
+	learnt    *usage.Book // nil where nothing was tried
+	missing   []span      // what is still not known
+	err       error
+}
+
+func newBackfill(source history, selectors selecting, m *recommenderMetrics, log *slog.Logger) *backfill {
+	return &backfill{
+		source: source, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
+		missing: map[string][]span{}, asked: map[cluster.Workload]bool{}, state: map[string]backfillState{},
+	}
+}
+
+// startBackfill begins to read the history that is not known, of all namespaces with autoscalers that are served. What it returns
+// is closed at the end of that, which comes soon after ctx ends.
+func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan struct{} {
+	done := make(chan struct{})
+	snapshot := r.world.Snapshot()
+	r.profiles.read(ctx)
+	ours := r.served(snapshot)
+	r.book.Tick(now)
+	r.configure(now, snapshot, ours)
+	r.profiles.begun = nil // they learn from what was measured
+	r.track(snapshot)
+	jobs := r.backfill.plan(now, ours)
+	if len(jobs) == 0 {
+		close(done)
+		return done
+	}
+	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string][]target{}}
+	for _, pod := range snapshot.Pods {
+		p.pods[pod.Key] = pod
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		j.book = r.book.Fork(func(w cluster.Workload) bool { return w.Namespace == j.namespace })
+		j.sized = func(w cluster.Workload) bool { return r.backfill.asked[w] }
+	}
+	go func() {
+		defer close(done)
+		r.backfill.run(ctx, now, p, targetsOf(ours), jobs)
+	}()
+	return done
+}
+
+// targetsOf returns the autoscalers of different targets.
+func targetsOf(as []*cluster.Autoscaler) []*cluster.Autoscaler {
+	seen := make(map[cluster.Workload]bool, len(as))
+	return slices.DeleteFunc(slices.Clone(as), func(a *cluster.Autoscaler) bool {
+		again := seen[a.Target] || a.Target.IsZero()
+		seen[a.Target] = true
+		return again
+	})
+}
+
+// A job is to read what is missing of a namespace.
+type job struct {
+	namespace string
+	missing   []span
+	book      *usage.Book
+	sized     func(cluster.Workload) bool
+}
+
+// plan returns what is to be read in a term that begins now.
+func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
+	oldest := now.Add(-f.source.Length())
+	if f.first.IsZero() {
+		f.first = now
+	}
+	for _, ns := range namespacesOf(ours) {
+		if _, known := f.missing[ns]; !known {
+			f.missing[ns] = []span{{oldest, f.first}}
+		}
+	}
+	for ns, spans := range f.missing {
+		if !f.learntTo.IsZero() {
+			spans = append(spans, span{f.learntTo, now})
+		}
+		for i := range spans {
+			if spans[i].from.Before(oldest) {
+				spans[i].from = oldest
+			}
+		}
+		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
+	}
+	clear(f.state)
+	clear(f.asked)
+	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
+	var jobs []job
+	for _, ns := range namespacesOf(ours) {
+		f.state[ns] = backfillDone
+		if spans := f.missing[ns]; len(spans) > 0 {
+			f.state[ns] = backfillPending
+			jobs = append(jobs, job{namespace: ns, missing: slices.Clone(spans)})
+		}
+	}
+	for _, a := range ours {
+		f.asked[a.Target] = true
+	}
+	f.publish()
+	return jobs
+}
+
+// backfillGap is the shortest time without samples that is worth a query. Who loses the lease for a moment does not ask.
+const backfillGap = 30 * time.Minute
+
+func namespacesOf(as []*cluster.Autoscaler) []string {
+	var out []string
+	for _, a := range as {
+		out = append(out, a.Namespace)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// run reads one namespace after the other. It is the goroutine beside the passes, and owns the books of its jobs until it has
+// handed them over.
+func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*cluster.Autoscaler, jobs []job) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	f.log.Info("Reading usage history from Prometheus; recommendations do not decrease until it has arrived",
+		"namespaces", len(jobs), "budget", f.budget.String())
+	var err error
+	if p.labels, err = f.source.PodLabels(ctx, now); err != nil && !prom.IsTimeout(err) {
+		f.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", "error", err)
+		err = nil
+	}
+	for _, a := range targets {
+		if ctx.Err() == nil && err == nil {
+			p.targets[a.Namespace] = append(p.targets[a.Namespace], f.target(ctx, a))
+		}
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil { // the first time-out ends it for all that is left
+			f.arrive(arrival{namespace: j.namespace, missing: j.missing, err: err})
+			continue
+		}
+		jobErr := f.read(ctx, p, j)
+		f.arrive(arrival{j.namespace, j.book, j.missing, jobErr})
+		if prom.IsTimeout(jobErr) {
+			err = jobErr
+		}
+	}
+}
+
+func (f *backfill) target(ctx context.Context, a *cluster.Autoscaler) target {
+	selector, err := f.selectors.Selector(ctx, a.Target)
+	if err != nil {
+		f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
+			"autoscaler", a.Key.String(), "error", err)
+		selector = labels.Nothing()
+	}
+	return target{a.Target, selector, podName(a.Target)}
+}
+
+func (f *backfill) arrive(a arrival) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.arrived = append(f.arrived, a)
+}
+
+// read reads what is missing of one namespace into the job's book, and leaves in the job what is missing then.
+func (f *backfill) read(ctx context.Context, p *past, j *job) error {
+	for _, pod := range p.pods {
+		if pod.Namespace == j.namespace {
+			j.book.Track(pod)
+		}
+	}
+	r := reader{past: p, job: j, stand: map[instance]cluster.Key{}}
+	var err error
+	for try := range backfillTries {
+		if err = r.read(ctx, f.source); err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
+			break
+		}
+		f.log.Warn("Cannot read the usage history of a namespace", "namespace", j.namespace, "try", try+1, "error", err)
+	}
+	r.end()
+	f.log.Info("Read usage history", "namespace", j.namespace, "samples", r.samples, "taken", r.taken, "complete", err == nil)
+	return err
+}
+
+// A reader tells a book the samples of a namespace. A pod that has gone comes back for its time, one for each of its
+// containers, because the rest of it is not known any more.
+type reader struct {
+	past           *past
+	job            *job
+	stand          map[instance]cluster.Key // the pod that stands for it in the book; zero: of no interest
+	samples, taken int
+}
+
+type instance struct {
+	pod       cluster.Key
+	container string
+}
+
+func (r *reader) read(ctx context.Context, source history) error {
+	j := r.job
+	for len(j.missing) > 0 {
+		s := &j.missing[0]
+		last := s.from
+		err := source.HistorySince(ctx, j.namespace, s.from, s.to, func(x usage.Sample) {
+			if !x.At.Before(s.from) && !x.At.After(s.to) {
+				last = x.At
+				r.tell(x)
+			}
+		})
+		if err != nil {
+			if last.After(s.from) {
+				s.from = last.Add(1)
+			}
+			return err
+		}
+		j.missing = j.missing[1:]
+	}
+	return nil
+}
+
+func (r *reader) tell(s usage.Sample) {
+	r.samples++
+	in := instance{s.Pod, s.Container}
+	key, known := r.stand[in]
+	if !known {
+		key = r.standIn(s.Pod, s.Container)
+		r.stand[in] = key
+	}
+	if key == (cluster.Key{}) {
+		return
+	}
+	s.Pod = key
+	if !r.job.book.Observe(s).Empty() {
+		r.taken++
+	}
+}
+
+// standIn returns the pod in the book that takes the samples of a container.
+func (r *reader) standIn(pod cluster.Key, container string) cluster.Key {
+	book := r.job.book
+	if book.Tracked(pod) {
+		return pod
+	}
+	w := r.past.workload(pod)
+	if w.IsZero() || !r.job.sized(w) {
+		return cluster.Key{}
+	}
+	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // no pod can have this name
+	book.Track(&cluster.Pod{
+		Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}},
+	})
+	return key
+}
+
+// end takes the pods out of the book that have gone.
+func (r *reader) end() {
+	for in, key := range r.stand {
+		if key != in.pod && key != (cluster.Key{}) {
+			r.job.book.Forget(key)
+		}
+	}
+}
+
+// mergeHistory adds the history that has arrived since the last pass.
+func (r *recommender) mergeHistory(now time.Time) {
+	f := r.backfill
+	if f == nil {
+		return
+	}
+	f.learntTo = now
+	f.mu.Lock()
+	arrived := f.arrived
+	f.arrived = nil
+	f.mu.Unlock()
+	for _, a := range arrived {
+		if a.learnt != nil {
+			r.book.Absorb(a.learnt)
+		}
+		f.missing[a.namespace], f.state[a.namespace] = a.missing, backfillDone
+		if a.err != nil {
+			f.state[a.namespace] = backfillIncomplete
+			f.fail(now, a.err)
+			continue
+		}
+		for w := range r.profiles.held {
+			if w.Namespace == a.namespace {
+				delete(r.profiles.held, w) // what its profile remembers is complete now
+			}
+		}
+	}
+	if len(arrived) > 0 {
+		f.publish()
+	}
+}
+
+// fail notes why history is incomplete. The first reason is the one that is told.
+func (f *backfill) fail(now time.Time, err error) {
+	if f.cause != "" || errors.Is(err, context.Canceled) {
+		return
+	}
+	f.failedAt, f.cause = now, err.Error()
+	if prom.IsTimeout(err) {
+		f.cause = "a query timed out, or the time for all of them was over: " + f.cause
+	}
+	f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", "cause", f.cause,
+		"remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller")
+}
+
+// publish says how many namespaces there are in each state.
+func (f *backfill) publish() {
+	count := map[backfillState]int{}
+	for _, s := range f.state {
+		count[s]++
+	}
+	for _, s := range []backfillState{backfillPending, backfillIncomplete, backfillDone} {
+		f.metrics.backfill.WithLabelValues(s.String()).Set(float64(count[s]))
+	}
+}
+
+// of returns the state of the history of an autoscaler's target. Of what has come since the term began there is none to wait for.
+func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
+	if f == nil || !f.asked[a.Target] {
+		return backfillDone
+	}
+	s := f.state[a.Namespace]
+	if s == backfillIncomplete && now.Sub(f.failedAt) >= f.source.Length() {
+		return backfillDone // live usage covers all that history would have told
+	}
+	return s
+}
+
+// holds reports whether a recommendation must not decrease because history is missing.
+func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
+	s := f.of(a, now)
+	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failedAt) < startAnew
+}
+
+// sayHistory says whether history is missing that a recommendation should be based on.
+func (r *recommender) sayHistory(adv *advice, now time.Time) {
+	switch r.backfill.of(adv.to, now) {
+	case backfillPending:
+		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.True, v1alpha1.ReasonBackfillRunning,
+			"Usage history is being read from Prometheus. Until it has arrived, the recommendation does not decrease, and none is made where there is none yet.")
+	case backfillIncomplete:
+		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
+			"Usage history could not be read from Prometheus: %s. The recommendation is based on what was used since %s; it does not decrease for a day. "+
+				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
+			shortened(r.backfill.cause), r.backfill.first.UTC().Format(time.RFC3339)))
+	default:
+		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.Removed, "", "")
+	}
+}
+
+// shortened returns as much of a text as a condition should quote.
+func shortened(text string) string {
+	const most = 300
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

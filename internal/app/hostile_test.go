@@ -1,0 +1,502 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/webhook"
+)
+
+const mib = 1 << 20
+
+// podReview is the review of a pod that is being created.
+func podReview(pod string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","namespace":"shop","operation":"CREATE",` +
+		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"object":` + pod + `}}`)
+}
+
+// uniquePod is a pod that has nothing in common with any other.
+func uniquePod(i int) string {
+	id := fmt.Sprintf("%09d", i)
+	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +
+		`"ownerReferences":[{"apiVersion":"g` + id + `.example/v1","kind":"K` + id + `","name":"w` + id + `","controller":true}]},` +
+		`"spec":{"nodeSelector":{"k` + id + `":"v` + id + `"},"containers":[{"name":"c` + id + `"}]}}`
+}
+
+// Anybody who may create pods, be it as a dry run, can have the webhook asked about as many as they like.
+func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T) {
+	reviews := 100_000
+	if raceDetector {
+		reviews = 10_000
+	}
+	clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := &admissionView{world: kube.NewWorld(clients, kube.Options{}), serves: func(string) bool { return true }, ctx: t.Context()}
+	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	before := liveHeap()
+	for i := range reviews {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(podReview(uniquePod(i))))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Fatalf("status %d: %s", w.Code, w.Body)
+		}
+	}
+	if grown := liveHeap() - before; grown > 4*mib {
+		t.Errorf("%d reviews left %d MiB", reviews, grown/mib)
+	}
+	runtime.KeepAlive(view)
+}
+
+func liveHeap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestAdmissionController_hostileLoad_staysWithinItsMemory runs the real command, with the memory limit of deploy/, and sends
+// it the worst that is known, together with the reviews of an ordinary cluster. PODFIT_HOSTILE says for how long: 10m, say.
+func TestAdmissionController_hostileLoad_staysWithinItsMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the memory of another process is read from /proc")
+	}
+	const limit = 500 * mib
+	last := 15 * time.Second
+	if text := os.Getenv("PODFIT_HOSTILE"); text != "" {
+		var err error
+		if last, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("PODFIT_HOSTILE: %v", err)
+		}
+	}
+	victim := startVictim(t, limit)
+	load := &load{url: "https://" + victim.address + "/", address: victim.address}
+	ctx, cancel := context.WithTimeout(t.Context(), last)
+	defer cancel()
+	load.run(ctx)
+
+	peak := victim.peak(t)
+	t.Logf("peak %d MiB after %v; reviews of an ordinary cluster: %d answered, %d not, the slowest after %v; hostile requests: %s",
+		peak/mib, last, load.sized.Load(), load.unanswered.Load(), time.Duration(load.slowest.Load()).Round(time.Millisecond), load)
+	if peak >= limit {
+		t.Errorf("the admission controller took %d MiB, its limit is %d", peak/mib, limit/mib)
+	}
+	if sized, not := load.sized.Load(), load.unanswered.Load(); sized == 0 || not > sized/100 {
+		t.Errorf("of the reviews of an ordinary cluster %d are answered and %d are not", sized, not)
+	}
+	if err := victim.ready(t.Context()); err != nil {
+		t.Errorf("after the load it is not ready: %v", err)
+	}
+}
+
+// A victim is an admission controller that runs as a process of its own.
+type victim struct {
+	pid              int
+	address, metrics string
+}
+
+func startVictim(t *testing.T, limit int) *victim {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "podfit")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "podfit.dev/podfit")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build podfit: %v\n%s", err, out)
+	}
+	api := httptest.NewServer(http.HandlerFunc(smallCluster))
+	t.Cleanup(api.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}],
+		"clusters":[{"name":"c","cluster":{"server":"`+api.URL+`"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v := &victim{address: freeAddress(t), metrics: freeAddress(t)}
+	_, port, err := net.SplitHostPort(v.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log tail
+	cmd := exec.Command(binary, "admission-controller", "--kubeconfig="+kubeconfig, "--port="+port, "--address="+v.metrics, "--register-webhook=false")
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT="+strconv.Itoa(limit))
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.pid = cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("its log ends with\n%s", log.String())
+		}
+	})
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if err = v.ready(t.Context()); err == nil {
+			return v
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it does not become ready: %v\n%s", err, log.String())
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (v *victim) ready(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+v.metrics+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(reply.Body)
+		return fmt.Errorf("%s: %s", reply.Status, text)
+	}
+	return nil
+}
+
+// peak returns the most memory that the process has had.
+func (v *victim) peak(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// tail keeps the end of a log.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *tail) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	l.text = l.text[max(0, len(l.text)-2<<10):]
+	return len(p), nil
+}
+
+func (l *tail) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+// smallCluster is as much of an API server as the admission controller needs: a cluster with one workload and its autoscaler.
+func smallCluster(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	say := func(status int, body string) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+	list := func(apiVersion, kind, items string) {
+		say(http.StatusOK, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","metadata":{"resourceVersion":"1"},"items":[`+items+`]}`)
+	}
+	resource := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	switch q := r.URL.Query(); {
+	case q.Get("sendInitialEvents") != "":
+		say(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no streamed lists"}`)
+	case q.Get("watch") != "":
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case r.URL.Path == "/api":
+		say(http.StatusOK, `{"kind":"APIVersions","versions":["v1"]}`)
+	case r.URL.Path == "/apis":
+		say(http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+	case r.URL.Path == "/api/v1":
+		say(http.StatusOK, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`)
+	case resource == "verticalpodautoscalers":
+		list("autoscaling.k8s.io/v1", "VerticalPodAutoscalerList", `{"metadata":{"namespace":"shop","name":"cart","uid":"a"},
+			"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}},
+			"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"}}]}}}`)
+	case resource == "replicasets":
+		list("apps/v1", "ReplicaSetList", `{"metadata":{"namespace":"shop","name":"cart","uid":"r"}}`)
+	case resource == "statefulsets":
+		list("apps/v1", "StatefulSetList", "")
+	case resource == "daemonsets":
+		list("apps/v1", "DaemonSetList", "")
+	case resource == "replicationcontrollers":
+		list("v1", "ReplicationControllerList", "")
+	case resource == "limitranges":
+		list("v1", "LimitRangeList", "")
+	case resource == "deployments" || resource == "jobs" || resource == "cronjobs":
+		list("meta.k8s.io/v1", "PartialObjectMetadataList", "")
+	default:
+		say(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}
+}
+
+// load is what is sent to a victim.
+type load struct {
+	url, address      string
+	sized, unanswered atomic.Int64
+	slowest           atomic.Int64 // nanoseconds, of what is sized
+	sent              sync.Map     // *atomic.Int64 by kind of request and what came of it
+}
+
+func (l *load) String() string {
+	var parts []string
+	l.sent.Range(func(what, n any) bool {
+		parts = append(parts, fmt.Sprintf("%v %d", what, n.(*atomic.Int64).Load()))
+		return true
+	})
+	return strings.Join(parts, ", ")
+}
+
+func (l *load) count(what string) {
+	n, _ := l.sent.LoadOrStore(what, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+}
+
+// apiServer is where the reviews of an ordinary cluster come from; a part of the hostile ones comes from there, too, as behind
+// an address translation.
+const apiServer = "127.0.0.1"
+
+// hostile is one of the addresses that the load comes from.
+func hostile(i int) string { return fmt.Sprint("127.0.0.", 1+i%8) }
+
+func dialer(from string) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+}
+
+// client returns a client with connections of its own, over HTTP/2, as the API server has.
+func (l *load) client(from string) *http.Client {
+	return &http.Client{
+		Timeout: 30 * time.Second, // as the registration says
+		Transport: &http.Transport{
+			DialContext: dialer(from).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+		},
+	}
+}
+
+// run sends everything at the same time until ctx ends.
+func (l *load) run(ctx context.Context) {
+	var all sync.WaitGroup
+	again := func(do func(i int)) {
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				do(i)
+			}
+		})
+	}
+	cart := podReview(`{"metadata":{"generateName":"cart-","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","controller":true}]},
+		"spec":{"containers":[{"name":"app","image":"x"}]}}`)
+	server := l.client(apiServer)
+	l.ordinary(ctx, server, cart) // the API server has been connected for a while
+	for range 4 {
+		again(func(int) { l.ordinary(ctx, server, cart) })
+	}
+	one, other := l.client(hostile(0)), l.client(hostile(1))
+	for name, body := range l.worst() {
+		again(func(int) { l.send(ctx, other, name, body) })
+	}
+	for worker := range 4 {
+		again(func(i int) { l.send(ctx, one, "unique", podReview(uniquePod(4*i+worker))) })
+	}
+	for range 4 {
+		again(func(i int) {
+			waiting := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"w%d","controller":true}]}}`, i)
+			l.send(ctx, one, "owner that never comes", podReview(waiting))
+		})
+	}
+	for worker := range 150 {
+		again(func(i int) { l.stall(ctx, hostile(worker), 60_000+(worker%10/9)*(1+i%2)*1_000_000) })
+	}
+	for worker := range 300 {
+		again(func(int) { l.hang(ctx, hostile(worker)) })
+	}
+	streams := l.client(hostile(2))
+	for range 200 {
+		again(func(int) { l.stallStream(ctx, streams) })
+	}
+	all.Wait()
+}
+
+// worst are reviews that take much time or memory to decode.
+func (l *load) worst() map[string][]byte {
+	const size = 4_500_000
+	vpa := func(spec string) []byte {
+		return []byte(`{"request":{"uid":"u","namespace":"shop","operation":"CREATE","resource":{"group":"autoscaling.k8s.io","resource":"verticalpodautoscalers"},` +
+			`"object":{"spec":` + spec + `}}}`)
+	}
+	const owner = `"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","controller":true}]}`
+	return map[string][]byte{
+		"containers": podReview(`{` + owner + `,"spec":{"containers":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"volumes":    podReview(`{` + owner + `,"spec":{"volumes":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"owners":     podReview(`{"metadata":{"ownerReferences":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"depth":      podReview(`{"spec":` + strings.Repeat(`[`, size)),
+		"quantity":   podReview(`{` + owner + `,"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1e-999999999"}}}]}}`),
+		"policies":   vpa(`{"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"findings":   vpa(`{"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, 19_000) + `{}]}}`),
+		"too large":  blank,
+	}
+}
+
+func (l *load) ordinary(ctx context.Context, c *http.Client, body []byte) {
+	began := time.Now()
+	reply, status, err := post(ctx, c, l.url, body)
+	if ctx.Err() != nil {
+		return
+	}
+	var review admissionv1.AdmissionReview
+	if err == nil {
+		err = json.Unmarshal(reply, &review)
+	}
+	if err != nil || status != http.StatusOK || review.Response == nil || len(review.Response.Patch) == 0 {
+		l.unanswered.Add(1)
+		l.count(fmt.Sprintf("ordinary review: %d", status))
+	} else {
+		l.sized.Add(1)
+		took := int64(time.Since(began))
+		for was := l.slowest.Load(); took > was && !l.slowest.CompareAndSwap(was, took); was = l.slowest.Load() {
+		}
+	}
+	select { // some fifty pods a second
+	case <-ctx.Done():
+	case <-time.After(80 * time.Millisecond):
+	}
+}
+
+func (l *load) send(ctx context.Context, c *http.Client, name string, body []byte) {
+	_, status, err := post(ctx, c, l.url, body)
+	pause(ctx)
+	if err != nil {
+		l.count(name + ": failed")
+		return
+	}
+	l.count(fmt.Sprintf("%s: %d", name, status))
+}
+
+func post(ctx context.Context, c *http.Client, url string, body []byte) (reply []byte, status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	w, err := c.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer w.Body.Close()
+	reply, err = io.ReadAll(w.Body)
+	return reply, w.StatusCode, err
+}
+
+// blank is white space, of which a review may have as much as it likes.
+var blank = bytes.Repeat([]byte(" "), 6*mib)
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// stall announces a large review, sends a part of it, and waits for what happens.
+func (l *load) stall(ctx context.Context, from string, part int) {
+	c, err := (&tls.Dialer{NetDialer: dialer(from), Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", l.address)
+	if err != nil {
+		l.count("stalled: not connected")
+		pause(ctx)
+		return
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 4500000\r\n\r\n")
+	if err == nil {
+		_, err = c.Write(blank[:part])
+	}
+	if err == nil {
+		_, _ = c.Read(make([]byte, 1))
+	}
+	l.count("stalled")
+	pause(ctx)
+}
+
+// hang connects and says nothing.
+func (l *load) hang(ctx context.Context, from string) {
+	c, err := dialer(from).DialContext(ctx, "tcp", l.address)
+	if err != nil {
+		l.count("silent: not connected")
+		pause(ctx)
+		return
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	_, _ = c.Read(make([]byte, 1))
+	l.count("silent")
+	pause(ctx)
+}
+
+// stallStream announces a review on a connection with many others, and sends a part of it.
+func (l *load) stallStream(ctx context.Context, c *http.Client) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	body, more := io.Pipe()
+	defer more.Close()
+	go func() { _, _ = more.Write(blank[:60_000]) }()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, body)
+	if err != nil {
+		return
+	}
+	r.ContentLength = 4_500_000
+	r.Header.Set("Content-Type", "application/json")
+	w, err := c.Do(r)
+	if err == nil {
+		_ = w.Body.Close()
+	}
+	_ = body.Close()
+	l.count("stalled streams")
+	pause(ctx)
+}

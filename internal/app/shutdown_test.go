@@ -1,0 +1,66 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// In a rolling update of podfit the pods of a workload that is rolled out at the same time have controllers that are newer
+// than the moment at which the replica was told to stop.
+func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
+	stopped := make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/replicasets") || r.URL.Query().Get("watch") == "" || r.URL.Query().Get("sendInitialEvents") != "" {
+			smallCluster(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-stopped:
+			_, _ = io.WriteString(w, `{"type":"ADDED","object":{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"namespace":"shop","name":"late","uid":"l","resourceVersion":"2"}}}`)
+			_ = http.NewResponseController(w).Flush()
+		case <-r.Context().Done():
+		}
+		<-r.Context().Done()
+	}))
+	defer api.Close()
+	clients, err := kube.ClientsFor(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := kube.NewWorld(clients, kube.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	err = withWorld(ctx, world, func(ctx context.Context) error {
+		if err := world.WaitSynced(ctx); err != nil {
+			return err
+		}
+		stop()
+		<-ctx.Done()
+		close(stopped)
+		serving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		if _, known := world.TopSoon(serving, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "late"}); !known {
+			return errors.New("the new controller does not become known")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// Fork returns a Book that keeps the samples of some workloads by the same rules, and that another goroutine may own: it shares
+// nothing that changes with this one. Its Series are empty; its extensions begin with what these remember. What it has learnt
+// comes back with Absorb.
+func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
+	f := NewBook(b.cfg)
+	f.now = b.now
+	for key, wl := range b.workloads {
+		if !of(key) {
+			continue
+		}
+		fork := f.workload(key)
+		fork.governed, fork.policies, fork.extend = wl.governed, wl.policies, wl.extend
+		for _, s := range wl.series {
+			if s.extension == nil {
+				continue
+			}
+			if data, err := s.extension.AppendBinary(nil); err == nil && len(data) > 0 {
+				_ = f.series(fork, s.container).extension.UnmarshalBinary(data) // where it cannot be read, it begins anew
+			}
+		}
+	}
+	return f
+}
+
+// Absorb adds what a Book has learnt that was forked from this one, as if this one had been told those samples. They must be
+// others than it has been told itself; whether they are earlier or later does not matter. The other Book must not be used
+// afterwards.
+//
+// An extension is replaced by the other's, which began as a copy of it: what it was told meanwhile is lost to it, but for the
+// latest OOM kill.
+func (b *Book) Absorb(o *Book) {
+	for key, wl := range o.workloads {
+		for _, from := range wl.series {
+			if from.lastSeen() != 0 {
+				b.absorb(b.series(b.workload(key), from.container), from, o.now)
+			}
+		}
+	}
+}
+
+// absorb adds one Series of a Book that was forked at a time.
+func (b *Book) absorb(s, from *Series, forked int64) {
+	last := from.lastSeen()
+	windows := from.windows(last)
+	memory := from.Memory.Clone()
+	for i := range windows {
+		if w := &windows[i]; w.peak() > 0 && last < w.windowEnd {
+			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
+		}
+	}
+	join(&s.CPU, &from.CPU)
+	join(&s.Memory, &memory)
+	s.cpu.merge(from.cpu)
+	s.memory.merge(from.memory)
+	s.adopt(b, extra{windows: sortedWindows(windows)}, last)
+	s.absorbExtension(from, forked)
+	if from.oomAt > s.oomAt {
+		s.oomAt, s.oomBytes = from.oomAt, from.oomBytes
+	}
+	s.version++
+}
+
+func (s *Series) absorbExtension(from *Series, forked int64) {
+	if s.load.extend == nil || from.extension == nil || formOf(s.load.extend()) != formOf(from.extension) {
+		return // its profile has changed meanwhile
+	}
+	s.extension = from.extension
+	if s.oomAt > forked {
+		s.extension.ObserveOOM(OOM{Container: s.container, At: stamp(s.oomAt), Memory: s.oomBytes}, s.oomBytes)
+	}
+}

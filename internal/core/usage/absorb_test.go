@@ -1,0 +1,143 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Book that is told the present while another is told the past, and that absorbs it, knows what one knows that was told both
+// in their order.
+func TestAbsorb_HistoryBesideThePresent_IsAsOneAfterTheOther(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		pods := make([]*cluster.Pod, rapid.IntRange(1, 3).Draw(t, "pods"))
+		for i := range pods {
+			pods[i] = podOf(cart, fmt.Sprint("cart-", i), "app")
+		}
+		hours := rapid.IntRange(1, 9*24).Draw(t, "hours of history")
+		live := rapid.IntRange(0, 59).Draw(t, "minutes until it arrives") // no memory window ends meanwhile: its peak cannot be split
+		draw := func(at time.Time) (ss []Sample) {
+			for _, p := range pods {
+				ss = append(ss, sample(p, "app", at, 0.1+rnd.Float64(), (1+rnd.Float64())*200*mib))
+			}
+			return ss
+		}
+		var past, present []Sample
+		for h := range hours {
+			past = append(past, draw(noon.Add(time.Duration(h-hours)*time.Hour))...)
+		}
+		for m := range live {
+			present = append(present, draw(noon.Add(time.Duration(m+1)*time.Minute))...)
+		}
+		begin := func() *Book {
+			b := newBook()
+			b.Tick(noon)
+			b.Configure(cart, nil)
+			return b
+		}
+		one, two := begin(), begin()
+		fork := two.Fork(func(cluster.Workload) bool { return true })
+		for _, b := range []*Book{one, two, fork} {
+			for _, p := range pods {
+				b.Track(p)
+			}
+		}
+		tell := func(b *Book, ss []Sample, tick bool) {
+			for _, s := range ss {
+				if tick {
+					b.Tick(s.At)
+				}
+				b.Observe(s)
+			}
+		}
+		tell(one, past, false)
+		tell(one, present, true)
+		tell(two, present, true)
+		tell(fork, past, false)
+		two.Absorb(fork)
+		for m := range 3 { // and go on alike
+			more := draw(noon.Add(time.Duration(live+1+m*7*60) * time.Minute))
+			tell(one, more, true)
+			tell(two, more, true)
+		}
+		want, got := one.Series(cart, "app"), two.Series(cart, "app")
+		for _, r := range cluster.All {
+			if want.Seen(r) != got.Seen(r) {
+				t.Fatalf("%v: seen %v, want %v", r, got.Seen(r), want.Seen(r))
+			}
+		}
+		alike(t, &got.CPU, &want.CPU, 0)
+		alike(t, &got.Memory, &want.Memory, 0)
+	})
+}
+
+// The process learnt, lost the lease, and leads again: what it missed is absorbed.
+func TestAbsorb_AGapInThePast_IsFilled(t *testing.T) {
+	for _, gap := range []time.Duration{3 * time.Hour, 30 * time.Hour, 5 * day} {
+		t.Run(gap.String(), func(t *testing.T) {
+			p := podOf(cart, "cart-1", "app")
+			one, two := newBook(), newBook()
+			for _, b := range []*Book{one, two} {
+				b.Configure(cart, nil)
+				during(b, p, noon.Add(-2*day), 2*day, 0, 0.3, 400*mib)
+			}
+			again := noon.Add(gap)
+			for _, b := range []*Book{one, two} {
+				b.Tick(again)
+			}
+			fork := two.Fork(func(cluster.Workload) bool { return true })
+			fork.Track(p)
+			for at := noon; at.Before(again); at = at.Add(time.Hour) {
+				one.Observe(sample(p, "app", at, 0.5, 300*mib))
+				fork.Observe(sample(p, "app", at, 0.5, 300*mib))
+			}
+			for _, b := range []*Book{one, two} {
+				during(b, p, again.Add(time.Second), 10*time.Minute, 0, 0.4, 350*mib)
+			}
+			two.Absorb(fork)
+			want, got := one.Series(cart, "app"), two.Series(cart, "app")
+			if want.Seen(cluster.CPU) != got.Seen(cluster.CPU) {
+				t.Errorf("seen %v, want %v", got.Seen(cluster.CPU), want.Seen(cluster.CPU))
+			}
+			wantCPU, wantMemory := percentiles(want)
+			if cpu, memory := percentiles(got); cpu != wantCPU || memory != wantMemory {
+				t.Errorf("the percentiles are %v cores and %v bytes, want %v and %v", cpu, memory, wantCPU, wantMemory)
+			}
+		})
+	}
+}
+
+func TestAbsorb_Extension_IsTheOneThatKnowsThePast(t *testing.T) {
+	b := newBook()
+	b.Tick(noon)
+	b.Extend(cart, newDiary)
+	p := podOf(cart, "cart-1", "app")
+	b.Track(p)
+	fork := b.Fork(func(w cluster.Workload) bool { return w == cart })
+	fork.Track(p)
+	for s := range 3 {
+		fork.Observe(sample(p, "app", noon.Add(time.Duration(10+s)*time.Second), 0.1, 200*mib))
+	}
+	live(b, 30)
+	b.Absorb(fork)
+	live(b, 40)
+	if got := diaryOf(t, b); !slices.Equal(got, []int{10, 11, 12, 40}) {
+		t.Errorf("remembers %v", got)
+	}
+	if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 5 {
+		t.Errorf("%d samples, want 5", got)
+	}
+	if other := b.Fork(func(cluster.Workload) bool { return false }); len(other.workloads) != 0 {
+		t.Error("workloads were forked that were not asked for")
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import "time"
+
+// A clock can be wrong: a checkpoint was written while it was ahead, or it is set back while the process runs. Then
+// history has times that lie in the future. They are drawn to the present, and what was learnt is kept:
+//
+//   - times that only say how recent something is (last sample, last update, end of a memory window) become the present,
+//     so that new samples are not taken for older ones;
+//   - a histogram of which the last sample is n half-lives ahead counts as n half-lives older, so that new samples do
+//     not weigh 2^n times less than the old ones;
+//   - an extension that knows of a time more than maxLead ahead begins anew, because it cannot be shifted.
+
+// maxLead is how far ahead of the present the newest time may be that an extension knows of. Extensions keep some weeks by the
+// hour or the day, and take samples that are by so much older than the newest.
+const maxLead = 48 * time.Hour
+
+// present returns a time in Unix nanoseconds, or the present where that time lies in the future. Before the first Tick the
+// present is not known.
+func (b *Book) present(at int64) int64 {
+	if b.lead(at) > 0 {
+		return b.now
+	}
+	return at
+}
+
+// lead returns how far a time lies in the future, 0 when it does not: when it is less ahead than a sample may be.
+func (b *Book) lead(at int64) time.Duration {
+	if b.now == 0 || at <= b.now+int64(b.cfg.MaxAhead) {
+		return 0
+	}
+	return time.Duration(at - b.now)
+}
+
+// present draws the times of a count to the present.
+func (n *seen) present(b *Book) { n.first, n.last = b.present(n.first), b.present(n.last) }
+
+// present draws the times of a restored window to the present, but for its end, which may lie ahead by a whole window.
+func (r *window) present(b *Book, interval time.Duration) {
+	r.lastMemory, r.lastCPU, r.lastOOM = b.present(r.lastMemory), b.present(r.lastCPU), b.present(r.lastOOM)
+	if limit := b.now + int64(interval); b.now != 0 && r.windowEnd > limit {
+		r.windowEnd = limit
+	}
+}
+
+// older returns the reference of a stored histogram of which the last sample is ahead of the present by lead.
+func older(reference time.Time, lead, halfLife time.Duration) time.Time {
+	if reference.IsZero() || halfLife <= 0 {
+		return reference
+	}
+	return reference.Add(-(lead / halfLife) * halfLife)
+}
+
+// rewind is called when the clock has been set back: no time that is known may lie ahead of the present.
+func (b *Book) rewind() {
+	for _, wl := range b.workloads {
+		for _, s := range wl.series {
+			b.rewindSeries(s)
+		}
+	}
+}
+
+func (b *Book) rewindSeries(s *Series) {
+	interval := s.rules.interval
+	lead := b.lead(max(s.cpu.last, s.memory.last))
+	s.CPU.Age(int(lead / s.CPU.HalfLife()))
+	ages := int(lead / s.Memory.HalfLife())
+	s.Memory.Age(ages)
+	shift := int64(ages) * int64(s.Memory.HalfLife())
+	// The peak of a window under way stands in the histogram at the window's end, wherever that is now.
+	move := func(peak int64, end *int64) {
+		to := min(*end, b.now+int64(interval))
+		if peak > 0 && (shift > 0 || to != *end) {
+			s.Memory.SubtractNanos(float64(peak), 1, *end-shift)
+			s.Memory.AddNanos(float64(peak), 1, to)
+		}
+		*end = to
+	}
+	for in := s.instances; in != nil; in = in.next {
+		in.lastCPU, in.lastMemory, in.lastOOM = b.present(in.lastCPU), b.present(in.lastMemory), b.present(in.lastOOM)
+		move(in.peak(), &in.windowEnd)
+	}
+	if r := s.restored; r != nil {
+		for i := range r.windows {
+			if w := &r.windows[i]; !w.used {
+				move(w.peak(), &w.windowEnd)
+				w.present(b, interval)
+			}
+		}
+		r.told, r.known = b.present(r.told), b.present(r.known)
+	}
+	if d, ok := s.extension.(Dated); ok && s.load.extend != nil && d.Latest().UnixNano() > b.now+int64(maxLead) {
+		s.extension = s.load.extend()
+	}
+	s.cpu.present(b)
+	s.memory.present(b)
+	s.oomAt, s.savedAt = b.present(s.oomAt), b.present(s.savedAt)
+	s.version++
+}

@@ -1,0 +1,186 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"container/list"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// How many connections there may be. Each takes some 50 KiB. An API server uses one or two.
+const (
+	maxConnections     = 500
+	maxConnectionsOfIP = 100
+)
+
+// connections bounds how many connections there are. When there are too many, one of the address with the most of them is
+// closed: of those that have no request under way the oldest one that has never brought a review, else the oldest. So those
+// who only hold connections lose them, and the API server, which has few and uses them, does not, even where all come from
+// one address.
+type connections struct {
+	mu   sync.Mutex
+	all  int
+	byIP map[string]*ofIP
+}
+
+// ofIP are the connections of one address.
+type ofIP struct {
+	place  map[net.Conn]place
+	idle   list.List // of net.Conn, the one that is idle for the longest time in front
+	proven list.List // those of them that have brought a review
+}
+
+// A place is where a connection stands.
+type place struct {
+	in     *list.List // nil while a request is under way
+	at     *list.Element
+	proven bool
+}
+
+// note is called when a connection changes its state. It is the ConnState of the HTTP server.
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ip := addressOf(conn)
+	of := c.byIP[ip]
+	switch state {
+	case http.StateNew:
+		if of == nil {
+			of = &ofIP{place: make(map[net.Conn]place)}
+			if c.byIP == nil {
+				c.byIP = make(map[string]*ofIP)
+			}
+			c.byIP[ip] = of
+		}
+		of.place[conn] = place{}
+		c.all++
+		of.rest(conn)
+		c.makeRoom(of, conn)
+	case http.StateActive:
+		of.busy(conn)
+	case http.StateIdle:
+		of.rest(conn)
+	case http.StateClosed, http.StateHijacked:
+		c.forget(conn)
+	}
+}
+
+// forget counts a connection no more.
+func (c *connections) forget(conn net.Conn) {
+	ip := addressOf(conn)
+	of := c.byIP[ip]
+	if !of.has(conn) {
+		return
+	}
+	of.busy(conn)
+	delete(of.place, conn)
+	c.all--
+	if len(of.place) == 0 {
+		delete(c.byIP, ip)
+	}
+}
+
+// has reports whether a connection is counted. One that was closed to make room is not, although the server may still be
+// about to notice.
+func (o *ofIP) has(conn net.Conn) bool {
+	if o == nil {
+		return false
+	}
+	_, ok := o.place[conn]
+	return ok
+}
+
+// busy says that a request is under way.
+func (o *ofIP) busy(conn net.Conn) {
+	if !o.has(conn) {
+		return
+	}
+	p := o.place[conn]
+	if p.in != nil {
+		p.in.Remove(p.at)
+		p.in, p.at = nil, nil
+	}
+	o.place[conn] = p
+}
+
+// rest says that no request is under way.
+func (o *ofIP) rest(conn net.Conn) {
+	if !o.has(conn) {
+		return
+	}
+	o.busy(conn)
+	p := o.place[conn]
+	if p.in = &o.idle; p.proven {
+		p.in = &o.proven
+	}
+	p.at = p.in.PushBack(conn)
+	o.place[conn] = p
+}
+
+// prove says that a review has come over a connection.
+func (c *connections) prove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.byIP[addressOf(conn)]
+	if !of.has(conn) {
+		return
+	}
+	p := of.place[conn]
+	p.proven = true // it is listed so when it rests the next time
+	of.place[conn] = p
+}
+
+// makeRoom closes a connection if there are too many, after an address has made one.
+func (c *connections) makeRoom(of *ofIP, newest net.Conn) {
+	if len(of.place) <= maxConnectionsOfIP && c.all <= maxConnections {
+		return
+	}
+	if len(of.place) <= maxConnectionsOfIP {
+		for _, other := range c.byIP {
+			if len(other.place) > len(of.place) {
+				of = other
+			}
+		}
+	}
+	victim := of.oldest()
+	if victim == nil && c.all > 2*maxConnections {
+		victim = newest
+	}
+	if victim != nil {
+		c.forget(victim)
+		hangUp(victim)
+	}
+}
+
+// oldest returns the connection to close first, or nil when all have a request under way.
+func (o *ofIP) oldest() net.Conn {
+	for _, l := range []*list.List{&o.idle, &o.proven} {
+		if e := l.Front(); e != nil {
+			return e.Value.(net.Conn)
+		}
+	}
+	return nil
+}
+
+// connectionKey is the key of the connection in the context of a request.
+type connectionKey struct{}
+
+// hangUp closes a connection without a word, which could take seconds.
+func hangUp(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	_ = conn.Close()
+}
+
+func addressOf(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	return host
+}

@@ -1,0 +1,338 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	v1 "podfit.dev/podfit/api/v1"
+)
+
+// A review is decoded into types that have only the fields that are needed. What is left out is skipped without an
+// allocation, so the memory that a review takes is bounded by these limits and not by its content.
+const (
+	maxContainers = 256    // in each list of a pod: cluster.Container counts up to 255
+	maxOwners     = 256    // owner references of a pod
+	maxValues     = 20_000 // JSON values in the spec of an autoscaler
+	maxName       = 1024   // bytes of a name; Kubernetes allows 253
+	maxUID        = 256    // bytes; the answer repeats it
+)
+
+// An unboundedError says that an object has more of something than podfit looks at. Such an object passes unchanged.
+type unboundedError struct {
+	what string // as the metric names it
+	most int
+}
+
+func (e unboundedError) Error() string { return fmt.Sprintf("more than %d %s", e.most, e.what) }
+
+// What there may be too much of, as the metric names it.
+const (
+	tooManyContainers = "containers"
+	tooManyOwners     = "owner references"
+	tooManyValues     = "values"
+	tooLongName       = "bytes in a name"
+)
+
+// decodeRequest reads an AdmissionReview. The objects of the request share the memory of the body.
+func decodeRequest(body []byte) (*admissionv1.AdmissionRequest, error) {
+	var review struct {
+		Request *struct {
+			UID         types.UID                   `json:"uid"`
+			Kind        metav1.GroupVersionKind     `json:"kind"`
+			Resource    metav1.GroupVersionResource `json:"resource"`
+			SubResource string                      `json:"subResource"`
+			RequestKind *metav1.GroupVersionKind    `json:"requestKind"`
+			Name        string                      `json:"name"`
+			Namespace   string                      `json:"namespace"`
+			Operation   admissionv1.Operation       `json:"operation"`
+			Object      shared                      `json:"object"`
+			OldObject   shared                      `json:"oldObject"`
+		} `json:"request"`
+	}
+	err := kjson.Unmarshal(body, &review)
+	r := review.Request
+	if r == nil {
+		return nil, err
+	}
+	if len(r.UID) > maxUID {
+		return nil, fmt.Errorf("uid has %d bytes, at most %d are allowed", len(r.UID), maxUID)
+	}
+	return &admissionv1.AdmissionRequest{
+		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource, RequestKind: r.RequestKind,
+		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation,
+		Object: runtime.RawExtension{Raw: r.Object}, OldObject: runtime.RawExtension{Raw: r.OldObject},
+	}, err
+}
+
+var null = []byte("null")
+
+// shared is a part of JSON that is not copied.
+type shared []byte
+
+func (s *shared) UnmarshalJSON(text []byte) error {
+	if !bytes.Equal(text, null) {
+		*s = text
+	}
+	return nil
+}
+
+// decodePod reads what podfit needs of a pod that is being created.
+func decodePod(text []byte) (*corev1.Pod, error) {
+	var from struct {
+		Metadata struct {
+			Name            string  `json:"name"`
+			GenerateName    string  `json:"generateName"`
+			Annotations     present `json:"annotations"`
+			OwnerReferences owners  `json:"ownerReferences"`
+		} `json:"metadata"`
+		Spec struct {
+			InitContainers containers    `json:"initContainers"`
+			Containers     containers    `json:"containers"`
+			Resources      *requirements `json:"resources"`
+		} `json:"spec"`
+	}
+	err := errors.Join(kjson.Unmarshal(text, &from), checkNames(from.Metadata.Name, from.Metadata.GenerateName))
+	if err != nil {
+		return nil, err
+	}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: from.Metadata.Name, GenerateName: from.Metadata.GenerateName, OwnerReferences: from.Metadata.OwnerReferences,
+		},
+		Spec: corev1.PodSpec{InitContainers: from.Spec.InitContainers, Containers: from.Spec.Containers},
+	}
+	if from.Metadata.Annotations {
+		p.Annotations = map[string]string{} // podfit only adds to them
+	}
+	if r := from.Spec.Resources; r != nil {
+		p.Spec.Resources = new(r.resources())
+	}
+	return p, nil
+}
+
+// present says whether there is an object; what is in it does not matter.
+type present bool
+
+func (p *present) UnmarshalJSON(text []byte) error {
+	*p = present(!bytes.Equal(text, null))
+	if *p && text[0] != '{' {
+		return errors.New("not an object")
+	}
+	return nil
+}
+
+// owners are the owner references of a pod.
+type owners []metav1.OwnerReference
+
+func (o *owners) UnmarshalJSON(text []byte) error {
+	*o = nil
+	return elements(text, maxOwners, tooManyOwners, func(element []byte) error {
+		var from struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+			Name       string `json:"name"`
+			Controller *bool  `json:"controller"`
+		}
+		err := errors.Join(kjson.Unmarshal(element, &from), checkNames(from.APIVersion, from.Kind, from.Name))
+		if from.Controller != nil && *from.Controller { // no other owner matters
+			*o = append(*o, metav1.OwnerReference{APIVersion: from.APIVersion, Kind: from.Kind, Name: from.Name, Controller: from.Controller})
+		}
+		return err
+	})
+}
+
+// containers are the containers of a pod, with what podfit needs of each.
+type containers []corev1.Container
+
+func (c *containers) UnmarshalJSON(text []byte) error {
+	*c = nil
+	return elements(text, maxContainers, tooManyContainers, func(element []byte) error {
+		var from struct {
+			Name          string                         `json:"name"`
+			Resources     requirements                   `json:"resources"`
+			RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
+		}
+		err := errors.Join(kjson.Unmarshal(element, &from), checkNames(from.Name))
+		*c = append(*c, corev1.Container{Name: from.Name, Resources: from.Resources.resources(), RestartPolicy: from.RestartPolicy})
+		return err
+	})
+}
+
+// checkNames returns an error if one of several names is too long.
+func checkNames(names ...string) error {
+	for _, name := range names {
+		if len(name) > maxName {
+			return unboundedError{what: tooLongName, most: maxName}
+		}
+	}
+	return nil
+}
+
+// requirements are requests and limits of CPU and memory, and whether there are claims.
+type requirements struct {
+	Requests resourceList `json:"requests"`
+	Limits   resourceList `json:"limits"`
+	Claims   filled       `json:"claims"`
+}
+
+func (r *requirements) resources() corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{Requests: r.Requests.list, Limits: r.Limits.list}
+	if r.Claims {
+		out.Claims = []corev1.ResourceClaim{{}}
+	}
+	return out
+}
+
+// filled says whether there is a list with something in it.
+type filled bool
+
+func (f *filled) UnmarshalJSON(text []byte) error {
+	*f = false
+	err := elements(text, 0, "", func([]byte) error { return nil })
+	if errors.As(err, new(unboundedError)) {
+		*f, err = true, nil
+	}
+	return err
+}
+
+// resourceList is the CPU and memory of a resource list. An empty list is told from none.
+type resourceList struct{ list corev1.ResourceList }
+
+func (a *resourceList) UnmarshalJSON(text []byte) error {
+	a.list = nil
+	if bytes.Equal(text, null) {
+		return nil
+	}
+	var from struct {
+		CPU    *quantityText `json:"cpu"`
+		Memory *quantityText `json:"memory"`
+	}
+	if err := kjson.Unmarshal(text, &from); err != nil {
+		return err
+	}
+	a.list = corev1.ResourceList{}
+	if from.CPU != nil {
+		a.list[corev1.ResourceCPU] = resource.Quantity(*from.CPU)
+	}
+	if from.Memory != nil {
+		a.list[corev1.ResourceMemory] = resource.Quantity(*from.Memory)
+	}
+	return nil
+}
+
+// quantityText is a quantity that is parsed only if that takes bounded time.
+type quantityText resource.Quantity
+
+func (q *quantityText) UnmarshalJSON(text []byte) error {
+	if err := v1.CheckQuantity(text); err != nil {
+		return err
+	}
+	return (*resource.Quantity)(q).UnmarshalJSON(text)
+}
+
+// An autoscalerReview is what podfit needs of an autoscaler that is being created or changed.
+type autoscalerReview struct {
+	Metadata struct {
+		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+	} `json:"metadata"`
+	Spec v1.VerticalPodAutoscalerSpec `json:"spec"`
+}
+
+// decodeAutoscaler reads what podfit needs of an autoscaler.
+func decodeAutoscaler(text []byte) (*autoscalerReview, error) {
+	var whole struct {
+		Spec shared `json:"spec"`
+	}
+	if err := kjson.Unmarshal(text, &whole); err != nil {
+		return nil, err
+	}
+	if values(whole.Spec) > maxValues {
+		return nil, unboundedError{what: tooManyValues, most: maxValues}
+	}
+	if err := v1.CheckQuantities(whole.Spec); err != nil {
+		return nil, err
+	}
+	var out autoscalerReview
+	return &out, kjson.Unmarshal(text, &out)
+}
+
+// elements calls each with each element of a JSON array that is known to be valid. An element that is null is an empty
+// object. There may be most elements at most.
+func elements(array []byte, most int, what string, each func(element []byte) error) error {
+	if bytes.Equal(array, null) {
+		return nil
+	}
+	if array[0] != '[' {
+		return errors.New("not an array")
+	}
+	var errs error
+	n, depth, begin := 0, 0, -1
+	for i := 0; i < len(array); i++ {
+		c := array[i]
+		if depth == 1 && (c == ',' || c == ']') && begin >= 0 {
+			if n++; n > most {
+				return unboundedError{what: what, most: most}
+			}
+			if err := each(bytes.TrimSpace(array[begin:i])); err != nil {
+				errs = err
+			}
+			begin = -1
+		} else if depth == 1 && begin < 0 && c > ' ' && c != ',' && c != ']' {
+			begin = i
+		}
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		case '"':
+			i = endOfString(array, i)
+		}
+	}
+	return errs
+}
+
+// endOfString returns the index of the quotation mark that ends the string beginning at i.
+func endOfString(text []byte, i int) int {
+	for i++; i < len(text) && text[i] != '"'; i++ {
+		if text[i] == '\\' {
+			i++
+		}
+	}
+	return i
+}
+
+// values returns the number of values in valid JSON, names of members included.
+func values(text []byte) int {
+	n, within := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '"':
+			i = endOfString(text, i)
+			n++
+		case '{', '[':
+			n++
+			within = false
+		case '}', ']', ',', ':', ' ', '\t', '\r', '\n':
+			within = false
+		default: // a number, true, false or null
+			if !within {
+				n++
+			}
+			within = true
+		}
+	}
+	return n
+}

@@ -1,0 +1,318 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+const mib = 1 << 20
+
+// worst are the reviews that would take the most time or memory, each as large as a review may be.
+func worst() map[string][]byte {
+	const size = 4_500_000
+	fill := func(before, unit, after string) string {
+		return before + strings.Repeat(unit, (size-len(before)-len(after))/len(unit)) + after
+	}
+	pod := func(object string) []byte {
+		return []byte(`{"request":{"uid":"u","namespace":"shop","operation":"CREATE","resource":{"version":"v1","resource":"pods"},"object":` + object + `}}`)
+	}
+	const owner = `"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","controller":true}]`
+	vpa := func(object string) []byte {
+		return []byte(`{"request":{"uid":"u","namespace":"shop","operation":"UPDATE","resource":{"group":"autoscaling.k8s.io","resource":"verticalpodautoscalers"},"oldObject":{},"object":` + object + `}}`)
+	}
+	const target = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}`
+	out := map[string][]byte{
+		"containers":                pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[`, `{},`, `{}]}}`)),
+		"init containers":           pod(fill(`{"metadata":{`+owner+`},"spec":{"initContainers":[`, `{},`, `{}]}}`)),
+		"containers that are null":  pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[`, `null,`, `{}]}}`)),
+		"owners":                    pod(fill(`{"metadata":{"ownerReferences":[`, `{},`, `{}]}}`)),
+		"claims":                    pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"claims":[`, `{},`, `{}]}}]}}`)),
+		"volumes":                   pod(fill(`{"metadata":{`+owner+`},"spec":{"volumes":[`, `{},`, `{}]}}`)),
+		"requests":                  pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"requests":{`, `"a":"1",`, `"cpu":"1"}}}]}}`)),
+		"depth":                     pod(fill(`{"metadata":{`+owner+`},"spec":`, `[`, ``)),
+		"a long name":               pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"`, `x`, `"}]}}`)),
+		"a long quantity":           pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"`, `9`, `"}}}]}}`)),
+		"a small quantity":          pod(`{"metadata":{` + owner + `},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1e-999999999"}}}]}}`),
+		"a large quantity":          pod(`{"metadata":{` + owner + `},"spec":{"containers":[{"name":"app","resources":{"limits":{"memory":1e-2147483647}}}]}}`),
+		"policies":                  vpa(fill(`{"spec":{`+target+`,"resourcePolicy":{"containerPolicies":[`, `{},`, `{}]}}}`)),
+		"recommenders":              vpa(fill(`{"spec":{`+target+`,"recommenders":[`, `{},`, `{}]}}`)),
+		"controlled resources":      vpa(fill(`{"spec":{`+target+`,"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":[`, `"",`, `""]}]}}}`)),
+		"wrong policies":            vpa(`{"spec":{` + target + `,"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, maxValues-20) + `{}]}}}`),
+		"a status":                  vpa(fill(`{"spec":{`+target+`},"status":{"recommendation":{"containerRecommendations":[`, `{},`, `{}]}}}`)),
+		"managed fields":            vpa(fill(`{"spec":{`+target+`},"metadata":{"managedFields":[`, `{},`, `{}]}}`)),
+		"a long recommender":        vpa(fill(`{"spec":{`+target+`,"recommenders":[{"name":"`, `x`, `"}]}}`)),
+		"a VPA's small quantity":    vpa(`{"spec":{` + target + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","minAllowed":{"cpu":"1e-999999999"}}]}}}`),
+		"a VPA's hidden quantity":   vpa(`{"spec":{` + target + `,"startupBoost":{"cpu":{"type":"Quantity","qu\u0061ntity":"1e-999999999"}}}}`),
+		"a VPA of before":           []byte(strings.Replace(string(vpa(`{"spec":{`+target+`}}`)), `"oldObject":{}`, fill(`"oldObject":{"spec":{"resourcePolicy":{"containerPolicies":[`, `{},`, `{}]}}}`), 1)),
+		"a long uid":                []byte(fill(`{"request":{"uid":"`, `u`, `","operation":"CREATE","resource":{"version":"v1","resource":"pods"},"object":{}}}`)),
+		"a long resource":           []byte(fill(`{"request":{"uid":"u","operation":"CREATE","resource":{"version":"v1","resource":"`, `u`, `"},"object":{}}}`)),
+		"nothing but opening quote": []byte(fill(`"`, `\"`, ``)),
+	}
+	return out
+}
+
+// allocated returns how many bytes a function allocates, garbage included.
+func allocated(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+func TestHandler_worstReviews_takeBoundedMemory(t *testing.T) {
+	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)})
+	h := handler(remember(a), Options{Gates: allGates})
+	for name, body := range worst() {
+		var reply []byte
+		took := allocated(func() { _, reply = post(h, "application/json", body) })
+		// The body itself is read into memory that doubles as it arrives: 16 MiB for 5; a long text is copied a few times.
+		if took > 48*mib {
+			t.Errorf("%s: %d MiB are allocated for a review of %d bytes", name, took/mib, len(body))
+		}
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(reply, &review); err != nil || review.Response == nil {
+			t.Errorf("%s: not answered: %.200s", name, reply)
+		}
+	}
+}
+
+func TestHandler_objectBeyondBounds_passesUnchangedAndIsCounted(t *testing.T) {
+	h := handler(remember(sizing("cart", map[string]cluster.Resources{"": cluster.Amounts(100, mi(200))})), Options{})
+	bodies := worst()
+	for name, reason := range map[string]string{
+		"containers": tooManyContainers, "init containers": tooManyContainers, "owners": tooManyOwners, "policies": tooManyValues,
+		"a long name":     tooLongName,
+		"a VPA of before": tooManyValues,
+	} {
+		before := testutil.ToFloat64(h.metrics.unchecked.WithLabelValues(reason))
+		_, reply := post(h, "application/json", bodies[name])
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(reply, &review); err != nil || !review.Response.Allowed || review.Response.Patch != nil {
+			t.Errorf("%s: %.200s", name, reply)
+		}
+		if n := testutil.ToFloat64(h.metrics.unchecked.WithLabelValues(reason)) - before; n != 1 {
+			t.Errorf("%s: counted %v times", name, n)
+		}
+	}
+}
+
+func TestHandler_mostContainersAllowed_areSized(t *testing.T) {
+	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	pod := cart("", `"containers":[`+strings.Repeat(`{"name":"other"},`, maxContainers-1)+`{"name":"app"}]`)
+	if r := ask(t, h, creation(pod)); !bytes.Contains(r.Patch, []byte(`/spec/containers/255/resources`)) {
+		t.Errorf("patch %.200s", r.Patch)
+	}
+}
+
+// stalled is a body of which a part arrives, and then nothing until the server gives up.
+type stalled struct {
+	sent io.Reader
+	end  <-chan struct{}
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	if n, _ := s.sent.Read(p); n > 0 {
+		return n, nil
+	}
+	<-s.end
+	return 0, io.ErrUnexpectedEOF
+}
+
+func (s *stalled) Close() error { return nil }
+
+// hearing is a writer that passes on when the reading of its request is ended, as the server's own does.
+type hearing struct {
+	*httptest.ResponseRecorder
+	end func()
+}
+
+func (h hearing) SetReadDeadline(time.Time) error { h.end(); return nil }
+
+func TestHandler_stalledBodies_holdBoundedMemoryAndKeepNobodyOut(t *testing.T) {
+	for name, c := range map[string]struct{ requests, sent int }{
+		"announced only":     {2000, 1},
+		"small, almost sent": {2000, smallBody - 10},
+		"large, half sent":   {80, 5 * mib / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+				var statuses sync.Map
+				var all sync.WaitGroup
+				ctx, cancel := context.WithCancel(t.Context())
+				zeros := make([]byte, c.sent)
+				before := live()
+				for i := range c.requests {
+					one, end := context.WithCancel(ctx)
+					r := httptest.NewRequestWithContext(one, http.MethodPost, "/", &stalled{bytes.NewReader(zeros), one.Done()})
+					r.ContentLength = 4_500_000
+					r.Header.Set("Content-Type", "application/json")
+					all.Go(func() {
+						w := hearing{httptest.NewRecorder(), end}
+						h.ServeHTTP(w, r)
+						statuses.Store(i, w.Code)
+					})
+				}
+				synctest.Wait()
+				held := live() - before
+				if most := int64(smallBytes + largeBytes + 16*mib); held > most {
+					t.Errorf("%d MiB are held, want at most %d", held/mib, most/mib)
+				}
+				for _, usual := range [][]byte{
+					[]byte(`{"request":{"uid":"u"}}`),
+					append(review(t, creation(cart("", `"containers":[{"name":"app"}]`))), bytes.Repeat([]byte(" "), 1*mib)...),
+				} {
+					if status, reply := post(h, "application/json", usual); status != http.StatusOK {
+						t.Errorf("a review of %d bytes gets status %d: %s", len(usual), status, reply)
+					}
+				}
+				cancel()
+				all.Wait()
+				busy := 0
+				statuses.Range(func(_, status any) bool {
+					if status == http.StatusTooManyRequests {
+						busy++
+					} else if status != http.StatusBadRequest {
+						t.Errorf("a stalled body gets status %v", status)
+					}
+					return true
+				})
+				t.Logf("%d MiB held, %d of %d had to give way", held/mib, busy, c.requests)
+				if n := h.intake.small.held + h.intake.large.held + h.intake.small.arriving.Len() + h.intake.large.arriving.Len(); n != 0 {
+					t.Errorf("%d bytes are still counted", n)
+				}
+			})
+		})
+	}
+}
+
+func review(t testing.TB, request *admissionv1.AdmissionRequest) []byte {
+	t.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{Request: request})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// live returns the bytes that are in use.
+func live() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestServer_manyConnections_keepNobodyOut(t *testing.T) {
+	r := run(t, Config{Registration: usual})
+	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			_ = c.Close()
+		}
+	}()
+	for range 3 * maxConnectionsOfIP {
+		c, err := net.Dial("tcp", *r.address.Load())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, c)
+	}
+	if err := r.Check(t.Context()); err != nil {
+		t.Errorf("with 300 connections that send nothing: %v", err)
+	}
+	eventually(t, "the oldest connections are closed", func() bool {
+		r.connections.mu.Lock()
+		defer r.connections.mu.Unlock()
+		return r.connections.all <= maxConnectionsOfIP
+	})
+}
+
+// conn is a connection from an address.
+type conn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *conn) RemoteAddr() net.Addr { a, _ := net.ResolveTCPAddr("tcp", c.from+":1"); return a }
+func (c *conn) Close() error         { c.closed = true; return nil }
+
+func TestConnections_tooManyFromOneAddress_keepsThoseThatBringReviews(t *testing.T) {
+	var cs connections
+	api := &conn{from: "10.0.0.1"}
+	cs.note(api, http.StateNew)
+	cs.note(api, http.StateActive)
+	cs.prove(api)
+	cs.note(api, http.StateIdle)
+	closed := 0
+	for range 3 * maxConnectionsOfIP {
+		c := &conn{from: "10.0.0.1"}
+		cs.note(c, http.StateNew)
+		if c.closed {
+			closed++
+		}
+	}
+	if api.closed || closed > 0 {
+		t.Errorf("the connection of the API server is closed: %t; %d new ones are", api.closed, closed)
+	}
+}
+
+func TestConnections_tooManyFromManyAddresses_closesThoseOfTheGreatest(t *testing.T) {
+	var cs connections
+	var all []*conn
+	connect := func(from string, state http.ConnState) *conn {
+		c := &conn{from: from}
+		all = append(all, c)
+		cs.note(c, http.StateNew)
+		if state != http.StateNew {
+			cs.note(c, state)
+		}
+		return c
+	}
+	api := connect("10.0.0.1", http.StateActive)
+	quiet := connect("10.0.0.1", http.StateIdle)
+	for ip := range 20 {
+		for range maxConnectionsOfIP {
+			connect(fmt.Sprint("10.1.0.", ip), http.StateIdle)
+			for _, c := range all {
+				if c.closed {
+					cs.note(c, http.StateClosed)
+				}
+			}
+			all = slices.DeleteFunc(all, func(c *conn) bool { return c.closed })
+		}
+	}
+	if cs.all > maxConnections || api.closed || quiet.closed {
+		t.Errorf("%d connections; the API server's are closed: %t, %t", cs.all, api.closed, quiet.closed)
+	}
+	for _, c := range all {
+		cs.note(c, http.StateClosed)
+	}
+	if cs.all != 0 || len(cs.byIP) != 0 {
+		t.Errorf("%d connections of %d addresses are kept", cs.all, len(cs.byIP))
+	}
+}
