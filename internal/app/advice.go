@@ -154,12 +154,18 @@ func (a *advice) class() objectKey {
 	return k
 }
 
+// statusTimeout bounds one write of a status: an API server that does not answer must not hold the pass for ever.
+const statusTimeout = 30 * time.Second
+
 func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
+	defer func() { r.health.Active(time.Now()) }()
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
 		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
-	case err != nil && ctx.Err() == nil:
+	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
 	case wrote && r.config.dryRun:
 		r.pretend(adv)

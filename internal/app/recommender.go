@@ -75,7 +75,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 			}
 			return func(ctx context.Context) error {
 				return withWorld(ctx, world, func(ctx context.Context) error {
-					return lead(ctx, p.log, c.Election, clients.Leases, work)
+					return lead(ctx, p, c.Election, clients.Leases, work)
 				})
 			}, nil
 		},
@@ -85,7 +85,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 // recommending returns the recommender's work: to read back what was learnt, then one pass per interval.
 func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
 	m := newRecommenderMetrics(p.reg)
-	h := p.healthFor(c.Interval)
+	h := p.healthFor("recommender", c.Interval)
 	source, err := c.source(clients, world, m)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		every(ctx, c.Interval, r.pass)
+		every(ctx, c.Interval, p.recovering("recommender", r.pass))
 		r.end(ctx)
 		return nil
 	}, nil
@@ -157,7 +157,7 @@ func (r *recommender) end(ctx context.Context) {
 	if !r.config.dryRun {
 		r.log.Info("Ending: storing what was learnt since the last time")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := windUp(ctx, 10*time.Second)
 	defer cancel()
 	r.keeper.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
@@ -168,7 +168,7 @@ func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storag
 	return &recommender{
 		config: c, profiles: newProfiles(&c, log), book: book,
 		world: w, usage: s, metrics: m, health: h, log: log,
-		keeper:  newKeeper(c, book, k, m, log),
+		keeper:  newKeeper(c, book, k, m, h, log),
 		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected: make([]uint64, len(usage.Rejections())),
 		would:    map[usage.Ref]cluster.Resources{},
@@ -204,6 +204,7 @@ func (s *SizingConfig) usage() usage.Config {
 func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.health.Active(now)
 	watch := newStopwatch(r.metrics.execution)
+	watch.health = r.health
 	defer watch.total()
 	r.book.Tick(now)
 
@@ -247,7 +248,9 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 		r.metrics.rejected.WithLabelValues(reason.String()).Add(float64(n - r.rejected[i]))
 		r.rejected[i] = n
 	}
-	r.health.Active(time.Now())
+	if r.outage == nil && ctx.Err() == nil {
+		r.health.Completed(time.Now())
+	}
 }
 
 // served returns the autoscalers that this recommender serves.

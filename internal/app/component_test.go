@@ -1,0 +1,161 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+func TestEvery_longRound_nextHasThePresentTimeAndMissedTicksAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute+30*time.Second)
+		defer cancel()
+		began := time.Now()
+		var starts []time.Duration
+		every(ctx, time.Minute, func(_ context.Context, now time.Time) {
+			if late := time.Since(now); late != 0 {
+				t.Errorf("round %d was told a time of %s ago", len(starts), late)
+			}
+			starts = append(starts, now.Sub(began))
+			if len(starts) == 2 {
+				time.Sleep(170 * time.Second) // two ticks go by
+			}
+		})
+		want := "[0s 1m0s 4m0s 5m0s 6m0s 7m0s 8m0s 9m0s]"
+		if got := fmt.Sprint(starts); got != want {
+			t.Errorf("rounds began at %s, want %s", got, want)
+		}
+	})
+}
+
+// slowWorld takes its time for each write of a status.
+type slowWorld struct {
+	*bench
+	each time.Duration
+}
+
+func (w slowWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+	time.Sleep(w.each)
+	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
+}
+
+func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		each time.Duration
+		dead bool
+	}{
+		"long but progressing": {20 * time.Second, false},
+		"stuck":                {24 * time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				w := b.deployment("web", 1, "app")
+				for i := range 1000 {
+					b.autoscale(fmt.Sprint("web-", i), w)
+				}
+				p := quietProcess()
+				h := p.healthFor("recommender", b.config.Interval)
+				r := newRecommender(b.config, slowWorld{b, tt.each}, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), h, p.log)
+				done := make(chan struct{})
+				began := time.Now()
+				go func() { r.pass(t.Context(), began); close(done) }()
+				dead := false
+				for watching := true; watching && !dead; {
+					select {
+					case <-done:
+						watching = false
+					case <-time.After(10 * time.Second):
+						dead = h.Problem(time.Now()) != nil
+					}
+				}
+				if dead != tt.dead {
+					t.Errorf("not alive: %t after %s, want %t", dead, time.Since(began), tt.dead)
+				}
+				if <-done; !tt.dead && time.Since(began) < 10*time.Minute {
+					t.Errorf("the pass took only %s", time.Since(began))
+				}
+				if at := testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("recommender")); at != float64(time.Now().Unix()) {
+					t.Errorf("the pass was last complete at %v", at)
+				}
+			})
+		})
+	}
+}
+
+// slowYard takes its time for each eviction.
+type slowYard struct {
+	*yard
+	each time.Duration
+}
+
+func (y slowYard) Evict(ctx context.Context, p *cluster.Pod) error {
+	time.Sleep(y.each)
+	return y.yard.Evict(ctx, p)
+}
+
+func TestHealth_updaterPass_deadWhenAnEvictionHangs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		each time.Duration
+		dead bool
+	}{
+		"an answer in time": {50 * time.Second, false},
+		"no answer":         {24 * time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newYard(cluster.Recreate)
+				p := quietProcess()
+				h := p.healthFor("updater", y.config.Interval)
+				u := newUpdater(y.config, y, slowYard{y, tt.each}, y, y, newUpdaterMetrics(prometheus.NewRegistry()), h, y.log)
+				began := time.Now()
+				dead := false
+				time.AfterFunc(6*time.Minute, func() { dead = h.Problem(time.Now()) != nil })
+				every(contextFor(t, 5*time.Minute+30*time.Second), y.config.Interval, u.pass)
+				time.Sleep(max(0, 10*time.Minute-time.Since(began)))
+				if dead != tt.dead {
+					t.Errorf("not alive: %t, want %t", dead, tt.dead)
+				}
+			})
+		})
+	}
+}
+
+func contextFor(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestRecovering_panic_isCountedAndTheLoopGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := newProcess(slog.New(slog.NewTextHandler(&out, nil)), prometheus.NewRegistry())
+		passes := 0
+		every(contextFor(t, 150*time.Second), time.Minute, p.recovering("updater", func(context.Context, time.Time) {
+			if passes++; passes == 2 {
+				panic("nobody expected this")
+			}
+		}))
+		if failed := testutil.ToFloat64(p.metrics.failures.WithLabelValues("updater")); passes != 3 || failed != 1 {
+			t.Errorf("%d passes, %v failures", passes, failed)
+		}
+		if !strings.Contains(out.String(), "nobody expected this") || !strings.Contains(out.String(), "component_test.go") {
+			t.Errorf("the log does not say where: %s", out.String())
+		}
+	})
+}
