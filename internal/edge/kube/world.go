@@ -41,7 +41,8 @@ type Options struct {
 // A World holds what is known of the cluster. Watches write it, the loops and the webhook read it: a look-up, or a
 // snapshot. What it hands out is never changed afterwards.
 //
-// One mutex guards everything in it. It is held for look-ups and copies, never while something is sent or waited for.
+// One mutex guards everything in it. It is held for look-ups and for pieces of copies (pieceSize), never while something is
+// sent or waited for.
 type World struct {
 	clients *Clients
 	o       Options
@@ -53,7 +54,7 @@ type World struct {
 	mu          sync.Mutex
 	pods        store[*cluster.Pod]
 	autoscalers store[*autoscalerEntry]
-	byTarget    map[cluster.Workload][]*cluster.Autoscaler
+	candidates  candidates
 	limitItems  store[[]limitItem]
 	limits      map[string]cluster.LimitRange
 	nodes       store[cluster.Node]
@@ -68,12 +69,12 @@ func NewWorld(c *Clients, o Options) *World {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &World{
-		clients:  c,
-		o:        o,
-		log:      o.Log,
-		in:       new(Interner),
-		byTarget: make(map[cluster.Workload][]*cluster.Autoscaler),
-		limits:   make(map[string]cluster.LimitRange),
+		clients:    c,
+		o:          o,
+		log:        o.Log,
+		in:         new(Interner),
+		candidates: newCandidates(),
+		limits:     make(map[string]cluster.LimitRange),
 	}
 	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.indexAutoscaler}
