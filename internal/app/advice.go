@@ -73,7 +73,8 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	pods := s.PodsOf(a.Target)
 	profile := r.profiles.of(a)
 	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
-	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !slices.ContainsFunc(pods, (*cluster.Pod).Live)
+	seen := r.podsSeen.get(s, a.Target, func() podsSeen { return lookAt(pods) })
+	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !seen.live
 	switch {
 	case instead != nil: // nothing that it could go by is remembered
 	case profile.usable && !waits:
@@ -93,7 +94,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 		adv.say(v1.ConfigUnsupported, kube.Removed, "", "")
 	}
 	noPods := kube.Condition{Status: kube.False}
-	if !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }) {
+	if !seen.begun {
 		noPods = kube.Condition{Type: v1.NoPodsMatched, Status: kube.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
 		adv.conditions = append(adv.conditions, noPods)
 	} else {
@@ -104,7 +105,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	} else {
 		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
 	}
-	first := governs(s.AutoscalersOf(a.Target))
+	first := r.governing.get(s, a.Target, func() *cluster.Autoscaler { return governs(s.AutoscalersOf(a.Target)) })
 	if first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
 		precedes := "is older"
 		if first.Created.Equal(a.Created) {
@@ -117,8 +118,21 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	}
 	r.sayProfile(&adv, &profile, instead, kept)
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
-	r.sayLeaks(&adv, &profile, now, pods)
+	r.sayLeaks(&adv, &profile, now, s)
 	return adv
+}
+
+// podsSeen is what the pods of a workload are like.
+type podsSeen struct {
+	live  bool // one of them lives
+	begun bool // one of them is not pending
+}
+
+func lookAt(pods []*cluster.Pod) podsSeen {
+	return podsSeen{
+		live:  slices.ContainsFunc(pods, (*cluster.Pod).Live),
+		begun: slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }),
+	}
 }
 
 // rounding returns the autoscaler with its wish for whole cores, if the flag allows one.

@@ -45,6 +45,11 @@ type recommender struct {
 	health   *Health
 	log      *slog.Logger
 
+	electing  memo[cluster.Workload, *cluster.Autoscaler] // elected
+	governing memo[cluster.Workload, *cluster.Autoscaler] // which of all autoscalers applies its recommendation
+	podsSeen  memo[cluster.Workload, podsSeen]
+	limits    memo[usage.Ref, int64] // memoryLimit
+
 	tracked  map[cluster.Key]bool      // pods the book knows
 	governed map[cluster.Workload]bool // workloads an autoscaler of ours names
 	prunedAt time.Time
@@ -301,11 +306,13 @@ func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Aut
 	if len(named) == 1 {
 		return named[0]
 	}
-	named = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
-	if a := governs(named); a != nil {
-		return a
-	}
-	return cluster.Elect(named)
+	return r.electing.get(s, w, func() *cluster.Autoscaler {
+		served := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
+		if a := governs(served); a != nil {
+			return a
+		}
+		return cluster.Elect(served)
+	})
 }
 
 // track tells the book which pods there are, and what became of them.

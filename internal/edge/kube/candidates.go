@@ -37,14 +37,19 @@ func (c *candidates) first(target cluster.Workload) *cluster.Autoscaler {
 
 // set makes an autoscaler be known as it is now; nil means that it is gone.
 func (c *candidates) set(key cluster.Key, now *cluster.Autoscaler) {
+	applies := now != nil && (now.Mode != cluster.Off || policy.Boosts(now))
 	if old := c.byKey[key]; old != nil {
+		if applies && now.Target == old.Target && now.Created.Equal(old.Created) {
+			old.Autoscaler = now // its place is the same
+			return
+		}
 		h := c.byTarget[old.Target]
 		if heap.Remove(h, old.at); h.Len() == 0 {
 			delete(c.byTarget, old.Target)
 		}
 		delete(c.byKey, key)
 	}
-	if now == nil || now.Mode == cluster.Off && !policy.Boosts(now) {
+	if !applies {
 		return
 	}
 	h := c.byTarget[now.Target]
