@@ -36,6 +36,7 @@ renews its own certificates unless it finds some. A pod is never refused because
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Limits: true, Log: p.log}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			admit, err := admission(&c, p, clients, world)
 			if err != nil {
 				return nil, err

@@ -159,3 +159,58 @@ func TestRecovering_panic_isCountedAndTheLoopGoesOn(t *testing.T) {
 		}
 	})
 }
+
+func TestUpdater_staleWatches_changesNoPodsAndSaysSoOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		y := newYard(cluster.Recreate)
+		y.log = slog.New(slog.NewTextHandler(&out, nil))
+		p := quietProcess()
+		u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), p.healthFor("updater", y.config.Interval), y.log)
+		began := time.Now()
+		u.stale = func(now time.Time) []string {
+			if now.Sub(began) < 10*time.Minute {
+				return []string{"pods", "nodes"}
+			}
+			return nil
+		}
+		every(contextFor(t, 9*time.Minute+30*time.Second), y.config.Interval, u.pass)
+		if len(y.did) != 0 || testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)) != 10 {
+			t.Errorf("it did %v in %v skipped passes", y.did, testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)))
+		}
+		if n := strings.Count(out.String(), "Not updating pods"); n != 1 || !strings.Contains(out.String(), "resources=pods,nodes") {
+			t.Errorf("said %d times: %s", n, out.String())
+		}
+		if at := testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("updater")); at != 0 {
+			t.Errorf("a pass was complete at %v", at)
+		}
+		every(contextFor(t, 10*time.Minute), y.config.Interval, u.pass)
+		if y.count("evict") == 0 || !strings.Contains(out.String(), "up to date again") {
+			t.Errorf("it did %v and said %s", y.did, out.String())
+		}
+		if at := testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("updater")); at == 0 {
+			t.Error("no pass was complete")
+		}
+	})
+}
+
+type fixedHealth []kube.FeedState
+
+func (h fixedHealth) Health() []kube.FeedState { return h }
+
+func TestWatchMetrics_tellWhenTheServerAnsweredAndWhatIsStale(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	m := newWatchMetrics(fixedHealth{{Resource: "pods", Heard: at}, {Resource: "nodes", Without: true}})
+	want := `
+# HELP podfit_watch_last_response_timestamp_seconds Unix time at which the API server last answered or sent something for a watched resource. A watch without changes gets a bookmark about once a minute.
+# TYPE podfit_watch_last_response_timestamp_seconds gauge
+podfit_watch_last_response_timestamp_seconds{resource="pods"} 1.7e+09
+# HELP podfit_watch_stale 1 while a watched resource is not known to be up to date, else 0. While one other than events is stale, the updater changes no pods.
+# TYPE podfit_watch_stale gauge
+podfit_watch_stale{resource="nodes"} 0
+podfit_watch_stale{resource="pods"} 1
+`
+	if err := testutil.CollectAndCompare(m, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

@@ -53,7 +53,7 @@ func newWatchMetrics(world interface{ Health() []kube.FeedState }) *watchMetrics
 			"Unix time at which the API server last answered or sent something for a watched resource. A watch without changes gets a bookmark about once a minute.",
 			[]string{"resource"}, nil),
 		stale: prometheus.NewDesc("podfit_watch_stale",
-			"1 while a watched resource is not known to be up to date, else 0. Meanwhile the updater changes no pods.", []string{"resource"}, nil),
+			"1 while a watched resource is not known to be up to date, else 0. While one other than events is stale, the updater changes no pods.", []string{"resource"}, nil),
 	}
 }
 

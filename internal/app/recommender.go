@@ -74,6 +74,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Log: p.log}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			work, err := recommending(&c, p, clients, world)
 			if err != nil {
 				return nil, err

@@ -34,6 +34,7 @@ admission controller is not known to work. With --dry-run it only says what it w
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Log: p.log}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			work := updating(&c, p, clients, world)
 			return func(ctx context.Context) error {
 				return withWorld(ctx, world, func(ctx context.Context) error {
@@ -57,6 +58,7 @@ func updating(c *UpdaterConfig, p *process, clients *kube.Clients, world *kube.W
 		defer events.Stop()
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName), m, h, p.log)
+		u.stale = world.Stale
 		every(ctx, c.Interval, p.recovering("updater", u.pass))
 		return nil
 	}
@@ -124,6 +126,9 @@ type updater struct {
 	held    map[cluster.Key]plan.Why // what each autoscaler was last told about pods that are left
 	guarded map[string]bool          // pods that a disruption budget was in the way of, by UID
 	orphans map[string]bool          // pods without an owner that have been told so, by UID
+
+	stale    func(now time.Time) []string // the watched resources that are not up to date; nil: all are
+	outdated bool                         // the last pass was left out because some were not
 }
 
 func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, m *updaterMetrics, h *Health, log *slog.Logger) *updater {
@@ -252,8 +257,12 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	}
 }
 
-// ready reports whether pods may be changed: only while new pods get their recommendation at admission.
+// ready reports whether pods may be changed: only while what is known of the cluster is up to date, and new pods get their
+// recommendation at admission.
 func (u *updater) ready(ctx context.Context, now time.Time) bool {
+	if !u.current(now) {
+		return false
+	}
 	if !u.config.UseStatus {
 		return true
 	}

@@ -37,6 +37,7 @@ type source[T any] struct {
 	selector string // field selector
 	spare    string // what is lost where it may not be read, and podfit goes on; "" when it cannot
 	remedy   string // what to do where the API server does not have it
+	passive  bool   // no decision about a pod depends on it
 }
 
 // A sink is where projections go. The feed calls it from one goroutine.
@@ -50,21 +51,25 @@ type sink[T any] interface {
 // ten seconds or so, and the sink keeps what it has.
 type feed struct {
 	name, spare, remedy string
+	passive             bool
 	run                 func(context.Context)
 
-	mu      sync.Mutex
-	synced  bool
-	without bool      // it may not be read, and podfit goes on; said already
-	heard   time.Time // when the API server last answered or sent something
-	failed  time.Time // when it first failed to since
-	err     error
-	ready   chan struct{} // closed when synced, or when podfit goes on without
-	begun   bool          // ready is closed
-	log     *slog.Logger
+	mu        sync.Mutex
+	synced    bool
+	without   bool      // it may not be read, and podfit goes on; said already
+	heard     time.Time // when the API server last answered or sent something
+	failed    time.Time // when it first failed to since
+	err       error
+	watches   int           // how many watches are open: one, and for a moment the one that it replaces
+	since     time.Time     // when the last watch ended, or the last list if that was later
+	bookmarks int           // how many the newest watch has brought; the first may only mark the end of a list
+	ready     chan struct{} // closed when synced, or when podfit goes on without
+	begun     bool          // ready is closed
+	log       *slog.Logger
 }
 
 func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
-	f := &feed{name: src.name, spare: src.spare, remedy: src.remedy, ready: make(chan struct{}), log: log}
+	f := &feed{name: src.name, spare: src.spare, remedy: src.remedy, passive: src.passive, ready: make(chan struct{}), log: log}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			page, err := src.list(ctx, paged(o, src.selector))
@@ -84,10 +89,11 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 			if err != nil {
 				return nil, err
 			}
+			f.opened()
 			return projectWatch(w, func(e watch.Event) watch.Event {
-				f.note(ctx, nil)
+				f.received(ctx, e.Type)
 				return boxEvent(e, src.project)
-			}), nil
+			}, f.ended), nil
 		},
 	}
 	r := cache.NewReflectorWithOptions(lw, nil, &boxStore[T]{feed: f, to: to},
@@ -157,10 +163,37 @@ func (f *feed) note(ctx context.Context, err error) {
 	}
 }
 
+// opened notes that a watch is open.
+func (f *feed) opened() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watches++
+	f.bookmarks = 0
+}
+
+// received notes what a watch has brought.
+func (f *feed) received(ctx context.Context, kind watch.EventType) {
+	f.note(ctx, nil)
+	if kind == watch.Bookmark {
+		f.mu.Lock()
+		f.bookmarks++
+		f.mu.Unlock()
+	}
+}
+
+// ended notes that a watch is not open any more.
+func (f *feed) ended() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watches--
+	f.since = time.Now()
+}
+
 func (f *feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced = true
+	f.since = time.Now()
 	f.begin()
 }
 
