@@ -25,6 +25,12 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// requestFor is how long the API server may take to answer a list or to begin a watch. A watch itself is given up after
+// silentFor: the server ends each before, unless the connection is dead in a way that nobody notices.
+const requestFor = time.Minute
+
+var errNoAnswer = errors.New("no answer in time")
+
 // pageSize is how many whole objects of a list are in memory at a time.
 const pageSize = 500
 
@@ -72,7 +78,12 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 	f := &feed{name: src.name, spare: src.spare, remedy: src.remedy, passive: src.passive, ready: make(chan struct{}), log: log}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			page, err := src.list(ctx, paged(o, src.selector))
+			asking, cancel := context.WithTimeout(ctx, requestFor)
+			defer cancel()
+			page, err := src.list(asking, paged(o, src.selector))
+			if err != nil && asking.Err() != nil {
+				err = errors.Join(errNoAnswer, err)
+			}
 			f.note(ctx, err)
 			if err != nil {
 				return nil, err
@@ -81,19 +92,32 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = src.selector
-			w, err := src.watch(ctx, o)
+			watching, cancel := context.WithTimeout(ctx, silentFor)
+			overdue := time.AfterFunc(requestFor, cancel)
+			w, err := src.watch(watching, o)
+			if !overdue.Stop() {
+				if err == nil {
+					w.Stop()
+				}
+				err = errors.Join(errNoAnswer, err)
+			}
 			if o.SendInitialEvents != nil && apierrors.IsInvalid(err) {
+				cancel()
 				return nil, err // this server cannot stream a list; the reflector asks for pages next
 			}
 			f.note(ctx, err)
 			if err != nil {
+				cancel()
 				return nil, err
 			}
 			f.opened()
 			return projectWatch(w, func(e watch.Event) watch.Event {
 				f.received(ctx, e.Type)
 				return boxEvent(e, src.project)
-			}, f.ended), nil
+			}, func() {
+				cancel()
+				f.ended()
+			}), nil
 		},
 	}
 	r := cache.NewReflectorWithOptions(lw, nil, &boxStore[T]{feed: f, to: to},

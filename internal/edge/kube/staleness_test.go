@@ -165,6 +165,68 @@ func TestFeed_serverThatFailsOrHangs_isStaleInTime(t *testing.T) {
 	}
 }
 
+// A connection that is dead in a way that nobody notices holds a request for ever.
+func TestFeed_requestWithoutAnswer_isGivenUpAndMadeAgain(t *testing.T) {
+	for _, hangs := range []string{"list", "watch"} {
+		t.Run(hangs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := map[string]int{}
+				var mu sync.Mutex
+				first := func(ctx context.Context, request string) error {
+					mu.Lock()
+					asked[request]++
+					n := asked[request]
+					mu.Unlock()
+					if request == hangs && n == 1 {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+				f := newFeed(source[*cluster.Pod]{
+					name: "pods",
+					list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, first(ctx, "list")
+					},
+					watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+						if o.SendInitialEvents != nil {
+							return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+						}
+						if err := first(ctx, "watch"); err != nil {
+							return nil, err
+						}
+						w := watch.NewRaceFreeFake()
+						context.AfterFunc(ctx, w.Stop) // it never brings anything, and ends only when it is given up
+						return w, nil
+					},
+					project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
+				}, &store[*cluster.Pod]{mu: new(sync.Mutex)}, slog.New(slog.DiscardHandler))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var running sync.WaitGroup
+				running.Go(func() { f.run(ctx) })
+				time.Sleep(requestFor + 100*time.Millisecond)
+				if s := f.state(); hangs == "list" && !errors.Is(s.Err, errNoAnswer) { // a watch is asked for again at once
+					t.Errorf("after a request without an answer: %v", s.Err)
+				}
+				time.Sleep(20 * time.Second)
+				if s := f.state(); !s.Synced || !s.watched || s.Err != nil {
+					t.Errorf("after it was made again: %+v", s)
+				}
+				time.Sleep(silentFor)
+				mu.Lock()
+				watches := asked["watch"]
+				mu.Unlock()
+				if want := 2 + map[string]int{"watch": 1}[hangs]; watches != want {
+					t.Errorf("%d watches, want %d: a silent one is given up", watches, want)
+				}
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}
+
 func TestWorld_stale_leavesOutWhatNoDecisionDependsOn(t *testing.T) {
 	f := newFakeAPI(t)
 	f.reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)

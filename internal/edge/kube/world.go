@@ -99,7 +99,7 @@ func (w *World) Start(ctx context.Context) {
 	w.running.Go(func() {
 		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
 	})
-	var d discovery.DiscoveryInterface = w.clients.Core.Discovery()
+	d := discovery.ToDiscoveryInterfaceWithContext(w.clients.Core.Discovery())
 	w.running.Go(func() {
 		w.owners.kinds.run(ctx, d, func() {
 			w.mu.Lock()
