@@ -48,23 +48,31 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 	}
 	count := make(map[objectKey]int)
 	for _, a := range ours {
-		adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
-		count[adv.class()]++
-		if len(a.Advice) == 0 && len(adv.containers) > 0 {
-			r.metrics.firstAdvice(a.Created, now)
-		}
-		for i := range adv.containers {
-			if before := a.AdviceFor(adv.containers[i].Container); before != nil {
-				r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
-			}
-		}
-		g.Go(func() error {
-			r.write(ctx, now, adv)
-			return nil
+		attempt(r.log, r.health, a.Key.String(), func() {
+			adv := r.adviseOne(now, s, a)
+			count[adv.class()]++
+			g.Go(func() error {
+				attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
+				return nil
+			})
 		})
 	}
 	_ = g.Wait() // what went wrong was logged where it happened
 	r.metrics.publishObjects(count)
+}
+
+// adviseOne returns what should stand in an autoscaler's status, and counts how it differs from what does.
+func (r *recommender) adviseOne(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
+	adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
+	if len(a.Advice) == 0 && len(adv.containers) > 0 {
+		r.metrics.firstAdvice(a.Created, now)
+	}
+	for i := range adv.containers {
+		if before := a.AdviceFor(adv.containers[i].Container); before != nil {
+			r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
+		}
+	}
+	return adv
 }
 
 // advice returns what should stand in an autoscaler's status.

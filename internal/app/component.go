@@ -37,7 +37,7 @@ func newProcess(log *slog.Logger, reg *prometheus.Registry) *process {
 // single request may take.
 func (p *process) healthFor(loop string, interval time.Duration) *Health {
 	h := NewHealth(max(5*interval, 2*statusTimeout))
-	h.succeeded = p.metrics.lastSuccess.WithLabelValues(loop)
+	h.succeeded, h.failures = p.metrics.lastSuccess.WithLabelValues(loop), p.metrics.failures.WithLabelValues(loop)
 	p.checks = append(p.checks, h)
 	return h
 }

@@ -214,3 +214,68 @@ podfit_watch_stale{resource="pods"} 1
 		t.Error(err)
 	}
 }
+
+// defectiveWorld panics for one autoscaler.
+type defectiveWorld struct{ *bench }
+
+func (w defectiveWorld) TargetProblem(a *cluster.Autoscaler) (string, bool) {
+	if a.Name == "read-1" {
+		panic("while it is looked at")
+	}
+	return w.bench.TargetProblem(a)
+}
+
+func (w defectiveWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+	if a.Name == "write-1" {
+		panic("while it is written")
+	}
+	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
+}
+
+func TestRecommender_panicForOneAutoscaler_othersAreAdvised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		for _, name := range []string{"read-0", "read-1", "read-2", "write-0", "write-1", "write-2"} {
+			b.autoscale(name, b.deployment(name, 1, "app"))
+		}
+		p := quietProcess()
+		r := newRecommender(b.config, defectiveWorld{b}, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()),
+			p.healthFor("recommender", b.config.Interval), p.log)
+		every(contextFor(t, 10*time.Minute), b.config.Interval, r.pass)
+		for _, a := range b.autoscalers {
+			if bad := strings.HasSuffix(a.Name, "-1"); bad == (len(a.Advice) > 0) {
+				t.Errorf("%s: %d recommendations", a.Name, len(a.Advice))
+			}
+		}
+		if failed := testutil.ToFloat64(p.metrics.failures.WithLabelValues("recommender")); failed < 20 {
+			t.Errorf("%v failures in 10 passes", failed)
+		}
+	})
+}
+
+// defectiveYard panics when it is to evict one of the pods.
+type defectiveYard struct{ *yard }
+
+func (y defectiveYard) Evict(ctx context.Context, p *cluster.Pod) error {
+	if strings.HasSuffix(p.Name, "0") {
+		panic("while it is evicted")
+	}
+	return y.yard.Evict(ctx, p)
+}
+
+func TestUpdater_panicForOnePod_thePassEndsAndTheLoopGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(cluster.Recreate)
+		p := quietProcess()
+		u := newUpdater(y.config, y, defectiveYard{y}, y, y, newUpdaterMetrics(prometheus.NewRegistry()), p.healthFor("updater", y.config.Interval), p.log)
+		passes := 0
+		every(contextFor(t, 10*time.Minute), y.config.Interval, func(ctx context.Context, now time.Time) {
+			u.pass(ctx, now)
+			passes++
+		})
+		if failed := testutil.ToFloat64(p.metrics.failures.WithLabelValues("updater")); passes < 10 || failed == 0 {
+			t.Errorf("%d passes, %v failures", passes, failed)
+		}
+	})
+}

@@ -133,7 +133,7 @@ func (r *round) execute(ctx context.Context, ds []plan.Decision) {
 			group = &unboost
 		}
 		group.Go(func() error {
-			r.do(ctx, d)
+			attempt(r.log, r.health, d.Pod.Key.String(), func() { r.do(ctx, d) })
 			r.health.Active(time.Now())
 			return nil
 		})

@@ -22,8 +22,9 @@ import (
 // started yet (a standby that waits for its lease) is healthy.
 type Health struct {
 	window    time.Duration
-	last      atomic.Int64     // unix nanoseconds; 0: not armed
-	succeeded prometheus.Gauge // when a pass was last complete, unix seconds; nil: not published
+	last      atomic.Int64       // unix nanoseconds; 0: not armed
+	succeeded prometheus.Gauge   // when a pass was last complete, unix seconds; nil: not published
+	failures  prometheus.Counter // objects that were skipped because of an internal error; nil: not published
 }
 
 // NewHealth returns a check that fails when nothing was active for the window.

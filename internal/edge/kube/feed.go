@@ -6,8 +6,10 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -233,7 +235,8 @@ func (f *feed) begin() {
 // on. It has as much metadata as the reflector asks for.
 type box[T any] struct {
 	metav1.ObjectMeta
-	value T
+	value      T
+	unreadable string // why there is no value, "" when there is
 }
 
 func (b *box[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -248,10 +251,19 @@ func boxed[T any](o runtime.Object, project func(runtime.Object) T) (*box[T], er
 	if err != nil {
 		return nil, err
 	}
-	return &box[T]{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()},
-		value:      project(o),
-	}, nil
+	b := &box[T]{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()}}
+	b.project(o, project)
+	return b, nil
+}
+
+// project reads an object. A panic is a defect of podfit: the object is unreadable, and the others are not affected.
+func (b *box[T]) project(o runtime.Object, project func(runtime.Object) T) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			b.unreadable = fmt.Sprintf("%v\n%s", cause, debug.Stack())
+		}
+	}()
+	b.value = project(o)
 }
 
 func boxPage[T any](page runtime.Object, project func(runtime.Object) T) (runtime.Object, error) {
@@ -293,10 +305,18 @@ type boxStore[T any] struct {
 var _ cache.ReflectorStore = (*boxStore[int])(nil)
 
 func (s *boxStore[T]) Add(o any) error {
-	if b, ok := o.(*box[T]); ok {
+	if b, ok := o.(*box[T]); ok && s.readable(b) {
 		s.to.put(b.key(), b.value)
 	}
 	return nil
+}
+
+// readable reports whether an object could be read. What a watch cannot bring leaves what is known of the object.
+func (s *boxStore[T]) readable(b *box[T]) bool {
+	if b.unreadable != "" {
+		s.feed.log.Error("Skipped an object because of an internal error", "resource", s.feed.name, "object", b.key().String(), "panic", b.unreadable)
+	}
+	return b.unreadable == ""
 }
 
 func (s *boxStore[T]) Update(o any) error { return s.Add(o) }
@@ -311,7 +331,7 @@ func (s *boxStore[T]) Delete(o any) error {
 func (s *boxStore[T]) Replace(list []any, _ string) error {
 	all := make(map[cluster.Key]T, len(list))
 	for _, o := range list {
-		if b, ok := o.(*box[T]); ok {
+		if b, ok := o.(*box[T]); ok && s.readable(b) {
 			all[b.key()] = b.value
 		}
 	}
