@@ -176,12 +176,12 @@ func (a *advice) class() objectKey {
 	return k
 }
 
-// statusTimeout bounds one write of a status: an API server that does not answer must not hold the pass for ever.
-const statusTimeout = 30 * time.Second
+// requestTimeout bounds one request of a pass: an API server that does not answer must not hold the pass for ever.
+const requestTimeout = 30 * time.Second
 
 func (r *recommender) write(ctx context.Context, now time.Time, adv advice) {
 	defer func() { r.health.Active(time.Now()) }()
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
 	switch {

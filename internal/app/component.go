@@ -33,10 +33,10 @@ func newProcess(log *slog.Logger, reg *prometheus.Registry) *process {
 	return &process{log: log, reg: reg, metrics: newProcessMetrics(reg)}
 }
 
-// healthFor adds a check to the process that fails when a loop makes no progress for five intervals, or for longer than a
-// single request may take.
+// healthFor adds a check to the process that fails when a loop makes no progress for five intervals, or for much longer
+// than one step may take.
 func (p *process) healthFor(loop string, interval time.Duration) *Health {
-	h := NewHealth(max(5*interval, 2*statusTimeout))
+	h := NewHealth(max(5*interval, 2*usageTimeout))
 	h.succeeded, h.failures = p.metrics.lastSuccess.WithLabelValues(loop), p.metrics.failures.WithLabelValues(loop)
 	p.checks = append(p.checks, h)
 	return h

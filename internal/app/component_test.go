@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -277,5 +278,47 @@ func TestUpdater_panicForOnePod_thePassEndsAndTheLoopGoesOn(t *testing.T) {
 		if failed := testutil.ToFloat64(p.metrics.failures.WithLabelValues("updater")); passes < 10 || failed == 0 {
 			t.Errorf("%d passes, %v failures", passes, failed)
 		}
+	})
+}
+
+// hangingUsage does not answer for a while.
+type hangingUsage struct {
+	*bench
+	until time.Time
+}
+
+func (u hangingUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
+	if time.Now().Before(u.until) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return u.bench.Samples(ctx)
+}
+
+func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		p := quietProcess()
+		h := p.healthFor("recommender", b.config.Interval)
+		r := newRecommender(b.config, b, hangingUsage{b, time.Now().Add(time.Hour)}, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), h, p.log)
+		go func() {
+			for range 120 {
+				time.Sleep(time.Minute)
+				if err := h.Problem(time.Now()); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		every(contextFor(t, 30*time.Minute), b.config.Interval, r.pass)
+		if at := testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("recommender")); at != 0 {
+			t.Errorf("a pass without usage was complete at %v", at)
+		}
+		every(contextFor(t, 90*time.Minute), b.config.Interval, r.pass)
+		if b.advice("web", "app").Target.CPU == 0 || testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("recommender")) == 0 {
+			t.Error("nothing was learnt after the outage")
+		}
+		time.Sleep(time.Minute)
 	})
 }

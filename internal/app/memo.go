@@ -24,3 +24,6 @@ func (m *memo[K, V]) get(s *kube.Snapshot, k K, find func() V) V {
 	}
 	return v
 }
+
+// drop forgets everything, and lets go of the snapshot.
+func (m *memo[K, V]) drop() { *m = memo[K, V]{} }

@@ -119,7 +119,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		}
 		r.profiles.nodes = world
 		if external, ok := source.(*externalUsage); ok {
-			external.serves = r.serves
+			external.serves, external.health = r.serves, h
 		}
 		if past != nil {
 			r.learnHistory(ctx, past, world, time.Now())
@@ -212,6 +212,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch := newStopwatch(r.metrics.execution)
 	watch.health = r.health
 	defer watch.total()
+	defer r.dropMemos()
 	r.book.Tick(now)
 
 	snapshot := r.world.Snapshot()
@@ -257,6 +258,15 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	if r.outage == nil && ctx.Err() == nil {
 		r.health.Completed(time.Now())
 	}
+}
+
+// dropMemos lets go of the snapshot of a pass.
+func (r *recommender) dropMemos() {
+	r.electing.drop()
+	r.governing.drop()
+	r.podsSeen.drop()
+	r.limits.drop()
+	r.profiles.kept.drop()
 }
 
 // served returns the autoscalers that this recommender serves.
@@ -346,9 +356,22 @@ func (r *recommender) track(s *kube.Snapshot) {
 	}
 }
 
+// usageTimeout bounds one reading of the Metrics API, which may take several pages.
+const usageTimeout = 2 * time.Minute
+
+// samples reads usage in bounded time. External metrics bound each of their requests, of which there is one for each pod.
+func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
+	if _, external := r.usage.(*externalUsage); !external {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, usageTimeout)
+		defer cancel()
+	}
+	return r.usage.Samples(ctx)
+}
+
 // observe reads usage into the book. When nothing answers, what was learnt stands.
 func (r *recommender) observe(ctx context.Context, s *kube.Snapshot) {
-	samples, err := r.usage.Samples(ctx)
+	samples, err := r.samples(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return
