@@ -114,6 +114,16 @@ type fencedLock struct {
 	held   atomic.Bool // the lease was written at least once
 }
 
+// Get implements resourcelock.Interface. The elector goes on for a while after it has seen another holder, as after any
+// failed renewal; the work must not.
+func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	if err == nil && l.held.Load() && r.HolderIdentity != l.Identity() {
+		l.fence.Close()
+	}
+	return r, raw, err
+}
+
 // Create implements resourcelock.Interface.
 func (l *fencedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	begun := time.Now()

@@ -269,6 +269,32 @@ func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) 
 	}
 }
 
+// Somebody deletes the lease, and another process takes it before the leader notices.
+func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := recommenderGiven(t, "--leader-elect").Election
+		s, connect := serveLeases(t)
+		clients := connect("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = lead(ctx, quietProcess(), e, clients.Leases, writing(clients)) })
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		other := s.lease.DeepCopy()
+		s.version++
+		other.ResourceVersion, other.Spec.HolderIdentity = strings.Repeat("1", s.version), new("another")
+		s.lease = other
+		s.mu.Unlock()
+		taken := time.Now()
+		time.Sleep(10 * time.Second)
+		if _, last := s.of("one"); last.Sub(taken) > e.RetryPeriod {
+			t.Errorf("it wrote for %s after another process held the lease", last.Sub(taken))
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 // A process that is told to end keeps the lease while it winds up, and lets the next one lead at once.
 func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, 422, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid})
 	case r.URL.Query().Get("watch") != "":
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(200)
+		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	case r.Method == http.MethodGet && isList:
@@ -84,7 +84,7 @@ func (c *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
-		w.WriteHeader(201)
+		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(body)
 	case r.URL.Path == "/api":
 		reply(w, 200, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}})
