@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,12 +125,12 @@ func TestHealth_updaterPass_deadWhenAnEvictionHangs(t *testing.T) {
 				h := p.healthFor("updater", y.config.Interval)
 				u := newUpdater(y.config, y, slowYard{y, tt.each}, y, y, newUpdaterMetrics(prometheus.NewRegistry()), h, y.log)
 				began := time.Now()
-				dead := false
-				time.AfterFunc(6*time.Minute, func() { dead = h.Problem(time.Now()) != nil })
+				var dead atomic.Bool
+				time.AfterFunc(6*time.Minute, func() { dead.Store(h.Problem(time.Now()) != nil) })
 				every(contextFor(t, 5*time.Minute+30*time.Second), y.config.Interval, u.pass)
 				time.Sleep(max(0, 10*time.Minute-time.Since(began)))
-				if dead != tt.dead {
-					t.Errorf("not alive: %t, want %t", dead, tt.dead)
+				if dead.Load() != tt.dead {
+					t.Errorf("not alive: %t, want %t", dead.Load(), tt.dead)
 				}
 			})
 		})
