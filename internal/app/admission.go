@@ -36,6 +36,7 @@ renews its own certificates unless it finds some. A pod is never refused because
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Limits: true, Log: p.log}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			admit, err := admission(&c, p, clients, world)
 			if err != nil {
 				return nil, err
@@ -252,12 +253,15 @@ func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
 	return q
 }
 
-// Autoscalers returns the autoscalers that name a workload.
+// Autoscalers returns the autoscaler that governs a workload, and none of the others, however many name it.
 func (v *admissionView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
 	if !v.serves(w.Namespace) {
 		return nil
 	}
-	return v.world.AutoscalersOf(w)
+	if a := v.world.Governing(w); a != nil {
+		return []*cluster.Autoscaler{a}
+	}
+	return nil
 }
 
 // Limits returns what bounds the pods of a namespace.

@@ -48,27 +48,36 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 	}
 	count := make(map[objectKey]int)
 	for _, a := range ours {
-		adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
-		a = adv.to
-		count[adv.class()]++
-		if len(a.Advice) == 0 && len(adv.containers) > 0 {
-			r.metrics.firstAdvice(a.Created, now)
-		}
-		for i := range adv.containers {
-			if before := a.AdviceFor(adv.containers[i].Container); before != nil {
-				r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
-			}
-		}
-		g.Go(func() error {
-			if r.write(ctx, now, adv) {
-				r.noteAdvised(adv.to)
-			}
-			return nil
+		attempt(r.log, r.health, a.Key.String(), func() {
+			adv := r.adviseOne(now, s, a)
+			count[adv.class()]++
+			g.Go(func() error {
+				attempt(r.log, r.health, a.Key.String(), func() {
+					if r.write(ctx, now, adv) {
+						r.noteAdvised(adv.to)
+					}
+				})
+				return nil
+			})
 		})
 	}
 	_ = g.Wait() // what went wrong was logged where it happened
 	r.forgetAdvised(s.Autoscalers)
 	r.metrics.publishObjects(count)
+}
+
+// adviseOne returns what should stand in an autoscaler's status, and counts how it differs from what does.
+func (r *recommender) adviseOne(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
+	adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
+	if len(a.Advice) == 0 && len(adv.containers) > 0 {
+		r.metrics.firstAdvice(a.Created, now)
+	}
+	for i := range adv.containers {
+		if before := a.AdviceFor(adv.containers[i].Container); before != nil {
+			r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
+		}
+	}
+	return adv
 }
 
 // advice returns what should stand in an autoscaler's status.
@@ -78,7 +87,8 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
 	a = r.own(a)
 	adv := advice{to: a}
-	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !slices.ContainsFunc(pods, (*cluster.Pod).Live)
+	seen := r.podsSeen.get(s, a.Target, func() podsSeen { return lookAt(pods) })
+	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !seen.live
 	switch {
 	case instead != nil: // nothing that it could go by is remembered
 	case len(a.Advice) == 0 && r.backfill.of(a, now) == backfillPending: // the first recommendation knows the history
@@ -99,7 +109,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 		adv.say(v1.ConfigUnsupported, kube.Removed, "", "")
 	}
 	noPods := kube.Condition{Status: kube.False}
-	if !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }) {
+	if !seen.begun {
 		noPods = kube.Condition{Type: v1.NoPodsMatched, Status: kube.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
 		adv.conditions = append(adv.conditions, noPods)
 	} else {
@@ -110,7 +120,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	} else {
 		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
 	}
-	first := governs(s.AutoscalersOf(a.Target))
+	first := r.governing.get(s, a.Target, func() *cluster.Autoscaler { return governs(s.AutoscalersOf(a.Target)) })
 	if first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
 		precedes := "is older"
 		if first.Created.Equal(a.Created) {
@@ -123,10 +133,23 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	}
 	r.sayProfile(&adv, &profile, instead, kept)
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
-	r.sayLeaks(&adv, &profile, now, pods)
+	r.sayLeaks(&adv, &profile, now, s)
 	r.sayHistory(&adv, now)
 	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, pods)
 	return adv
+}
+
+// podsSeen is what the pods of a workload are like.
+type podsSeen struct {
+	live  bool // one of them lives
+	begun bool // one of them is not pending
+}
+
+func lookAt(pods []*cluster.Pod) podsSeen {
+	return podsSeen{
+		live:  slices.ContainsFunc(pods, (*cluster.Pod).Live),
+		begun: slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }),
+	}
 }
 
 // rounding returns the autoscaler with its wish for whole cores, if the flag allows one.
@@ -162,13 +185,19 @@ func (a *advice) class() objectKey {
 	return k
 }
 
+// requestTimeout bounds one request of a pass: an API server that does not answer must not hold the pass for ever.
+const requestTimeout = 30 * time.Second
+
 // write writes advice, unless the API server has just that, and reports whether it has it now.
 func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool {
+	defer func() { r.health.Active(time.Now()) }()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
 		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
-	case err != nil && ctx.Err() == nil:
+	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
 	case wrote && r.config.dryRun:
 		r.pretend(adv)

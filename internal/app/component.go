@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,15 +25,46 @@ type settings interface {
 type process struct {
 	log       *slog.Logger
 	reg       *prometheus.Registry
+	metrics   processMetrics
 	checks    []*Health
 	readiness []func() error // each says why the process is not ready for work from others, or nil
 }
 
-// healthFor adds a check to the process that fails when a loop of this interval has missed five rounds.
-func (p *process) healthFor(interval time.Duration) *Health {
-	h := NewHealth(5 * interval)
+func newProcess(log *slog.Logger, reg *prometheus.Registry) *process {
+	return &process{log: log, reg: reg, metrics: newProcessMetrics(reg)}
+}
+
+// healthFor adds a check to the process that fails when a loop makes no progress for five intervals, or for much longer
+// than one step may take.
+func (p *process) healthFor(loop string, interval time.Duration) *Health {
+	h := NewHealth(max(5*interval, 2*usageTimeout))
+	h.succeeded, h.failures = p.metrics.lastSuccess.WithLabelValues(loop), p.metrics.failures.WithLabelValues(loop)
 	p.checks = append(p.checks, h)
 	return h
+}
+
+// leads notes that this process does the work of the leader, until the returned function is called.
+func (p *process) leads() (ended func()) {
+	p.metrics.leading.Set(1)
+	p.metrics.transitions.Inc()
+	return func() {
+		p.metrics.leading.Set(0)
+		p.metrics.transitions.Inc()
+	}
+}
+
+// recovering returns do for a loop that goes on with the next pass when one panics.
+func (p *process) recovering(loop string, do func(context.Context, time.Time)) func(context.Context, time.Time) {
+	failures := p.metrics.failures.WithLabelValues(loop)
+	return func(ctx context.Context, now time.Time) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				failures.Inc()
+				p.log.Error("A pass panicked; the next pass starts at the next interval", "loop", loop, "panic", cause, "stack", string(debug.Stack()))
+			}
+		}()
+		do(ctx, now)
+	}
 }
 
 // longRunning is a command that runs until it is told to end.
@@ -58,7 +90,7 @@ func (l longRunning) command(s Streams) *cobra.Command {
 			return usageError{err}
 		}
 		defer closer.Close()
-		p := &process{log: log, reg: newRegistry()}
+		p := newProcess(log, newRegistry())
 		log.Info("Starting", "command", "podfit "+l.use, "version", buildVersion())
 		warnOfDeprecated(log, c.Flags())
 		work, err := l.prepare(p)
@@ -90,18 +122,21 @@ func (p *process) run(ctx context.Context, address string, profiling bool, work 
 	return nil
 }
 
-// every calls do at once and then once per interval until ctx ends. A round that takes longer than the interval
-// delays the next one; rounds never overlap and are never made up for.
+// every calls do at once and then once per interval until ctx ends, with the present time. A round that takes longer than
+// the interval delays the next one to the next whole interval: rounds never overlap and are never made up for.
 func every(ctx context.Context, interval time.Duration, do func(context.Context, time.Time)) {
 	t := time.NewTicker(interval)
 	defer t.Stop()
-	now := time.Now()
 	for {
-		do(ctx, now)
+		do(ctx, time.Now())
+		select {
+		case <-t.C: // it came during the round
+		default:
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case now = <-t.C:
+		case <-t.C:
 			if ctx.Err() != nil {
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -113,7 +114,7 @@ func most(a, b cluster.Resources) cluster.Resources {
 }
 
 // sayLeaks says which containers' memory grows as if it leaked, where an autoscaler's own profile watches that.
-func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, pods []*cluster.Pod) {
+func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, snapshot *kube.Snapshot) {
 	if profile.usable && !profile.remember {
 		adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
 		return
@@ -124,7 +125,9 @@ func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, pods
 		if s.Extension() == nil || s.Stale() || !policy.Controls().Has(cluster.Memory) {
 			continue
 		}
-		what, bound := "limit", memoryLimit(pods, s.Container())
+		what, bound := "limit", r.limits.get(snapshot, usage.Ref{Workload: adv.to.Target, Container: s.Container()}, func() int64 {
+			return memoryLimit(snapshot.PodsOf(adv.to.Target), s.Container())
+		})
 		if bound == 0 && policy != nil {
 			what, bound = "maxAllowed", policy.MaxAllowed.Memory
 		}

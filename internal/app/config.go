@@ -112,6 +112,9 @@ func (e *Election) Validate() error {
 	if e.ResourceLock != "leases" {
 		errs = append(errs, fmt.Errorf("--leader-elect-resource-lock is %q: only leases is supported", e.ResourceLock))
 	}
+	if e.LeaseDuration < time.Second { // a lease counts in whole seconds
+		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration must be at least 1s, got %v", e.LeaseDuration))
+	}
 	if e.LeaseDuration <= e.RenewDeadline {
 		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration (%v) must be greater than --leader-elect-renew-deadline (%v)", e.LeaseDuration, e.RenewDeadline))
 	}

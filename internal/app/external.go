@@ -32,6 +32,7 @@ type externalUsage struct {
 	selectors selecting
 	serves    func(*cluster.Autoscaler) bool
 	known     map[cluster.Workload]knownSelector
+	health    *Health // is told of progress: there is a request for each pod
 }
 
 type knownSelector struct {
@@ -60,7 +61,7 @@ func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 			if p.Phase != cluster.Running {
 				continue
 			}
-			samples, err := e.reader.Samples(ctx, p.Key, selector)
+			samples, err := e.podSamples(ctx, p.Key, selector)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -73,6 +74,17 @@ func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 		return nil, fmt.Errorf("%d pods or workloads could not be read, the first: %w", len(errs), errors.Join(errs[0]))
 	}
 	return out, nil
+}
+
+// podSamples reads one pod, in bounded time.
+func (e *externalUsage) podSamples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	samples, err := e.reader.Samples(ctx, pod, selector)
+	if e.health != nil {
+		e.health.Active(time.Now())
+	}
+	return samples, err
 }
 
 func (e *externalUsage) selector(ctx context.Context, w cluster.Workload, now time.Time) (labels.Selector, error) {

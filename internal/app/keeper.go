@@ -57,6 +57,7 @@ type keeper struct {
 	book    *usage.Book
 	store   storage
 	metrics *recommenderMetrics
+	health  *Health // is told of progress: storing and collecting can take longer than a loop may be silent
 	log     *slog.Logger
 
 	waiting    map[kube.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
@@ -67,9 +68,9 @@ type keeper struct {
 	collected  time.Time
 }
 
-func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommenderMetrics, log *slog.Logger) *keeper {
+func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommenderMetrics, h *Health, log *slog.Logger) *keeper {
 	return &keeper{
-		config: c, book: b, store: store, metrics: m, log: log,
+		config: c, book: b, store: store, metrics: m, health: h, log: log,
 		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
 		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
 	}
@@ -259,6 +260,7 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 			return !ok
 		})
 		g.Go(func() error {
+			defer func() { k.health.Active(time.Now()) }()
 			apart := k.storeHistories(ctx, w, hs)
 			for i, ref := range refs {
 				c := cs[i]
@@ -381,6 +383,7 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 		own[a.Key] = true
 	}
 	n, err := k.store.checkpoints.Collect(ctx, func(key kube.CheckpointKey) bool {
+		k.health.Active(time.Now())
 		a := targets[key.Autoscaler]
 		if a == nil || !own[a.Key] {
 			return a != nil
@@ -389,7 +392,10 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 		return !k.gone[ref] || k.book.Series(a.Target, key.Container) != nil
 	})
 	needed := k.needed(all, ours)
-	m, historiesErr := k.store.histories.Collect(ctx, needed)
+	m, historiesErr := k.store.histories.Collect(ctx, func(w cluster.Workload) bool {
+		k.health.Active(time.Now())
+		return needed(w)
+	})
 	if err := errors.Join(err, historiesErr); err != nil && ctx.Err() == nil {
 		k.log.Warn("Cannot remove stored usage history that nobody needs", "error", err)
 		return

@@ -63,6 +63,7 @@ func executionLatency(namespace, help string) *prometheus.HistogramVec {
 type stopwatch struct {
 	v           *prometheus.HistogramVec
 	start, last time.Time
+	health      *Health // is told that each step ended; nil: nobody
 }
 
 func newStopwatch(v *prometheus.HistogramVec) *stopwatch {
@@ -75,6 +76,9 @@ func (s *stopwatch) step(name string) {
 	now := time.Now()
 	s.v.WithLabelValues(name).Observe(now.Sub(s.last).Seconds())
 	s.last = now
+	if s.health != nil {
+		s.health.Active(now)
+	}
 }
 
 // total notes that the pass ended, and returns how long it took.

@@ -53,6 +53,14 @@ type profiles struct {
 	held   map[cluster.Workload]time.Time // until when nothing shrinks: what was remembered was of no use to the profile
 	left   map[cluster.Workload]time.Time // since when no autoscaler names those that are chosen for
 	begun  []cluster.Workload             // whose profile remembers something since now, and may get it back from storage
+
+	kept memo[cluster.Workload, remembered] // remembering
+}
+
+// remembered is the profile that says what is remembered of a workload, and the autoscaler that names it.
+type remembered struct {
+	choice
+	by *cluster.Autoscaler
 }
 
 // A definition is what is known of a SizingProfile.
@@ -251,6 +259,14 @@ const startAnew = 24 * time.Hour
 // autoscalers the one that governs it decides; the others are sized by what is remembered for it. Where its profile needs
 // nothing, another's may: who tries a profile beside the one that is applied gets its numbers, too.
 func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
+	k := p.kept.get(s, w, func() remembered {
+		c, by := p.whatIsRemembered(s, w, governing)
+		return remembered{c, by}
+	})
+	return k.choice, k.by
+}
+
+func (p *profiles) whatIsRemembered(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
 	c := p.of(governing)
 	if named := s.AutoscalersOf(w); c.usable && !c.remember && len(named) > 1 {
 		others := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool {

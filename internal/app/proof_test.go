@@ -188,7 +188,7 @@ func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	worked := false
-	if err := lead(ctx, slog.New(slog.DiscardHandler), c.Election, api, func(ctx context.Context) error {
+	if err := lead(ctx, quietProcess(), c.Election, api, func(ctx context.Context) error {
 		worked = true
 		l, err := api.CoordinationV1().Leases("infra").Get(ctx, "mine", metav1.GetOptions{})
 		if err != nil {
@@ -205,7 +205,7 @@ func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
 		t.Error("nobody was elected")
 	}
 	api = fake.NewClientset()
-	if err := lead(t.Context(), slog.New(slog.DiscardHandler), recommenderGiven(t).Election, api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
+	if err := lead(t.Context(), quietProcess(), recommenderGiven(t).Election, api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
 		t.Errorf("without election: %v, %v", err, api.Actions())
 	}
 }

@@ -46,6 +46,11 @@ type recommender struct {
 	health   *Health
 	log      *slog.Logger
 
+	electing  memo[cluster.Workload, *cluster.Autoscaler] // elected
+	governing memo[cluster.Workload, *cluster.Autoscaler] // which of all autoscalers applies its recommendation
+	podsSeen  memo[cluster.Workload, podsSeen]
+	limits    memo[usage.Ref, int64] // memoryLimit
+
 	tracked  map[cluster.Key]bool      // pods the book knows
 	governed map[cluster.Workload]bool // workloads an autoscaler of ours names
 	prunedAt time.Time
@@ -71,13 +76,14 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Log: p.log}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			work, err := recommending(&c, p, clients, world)
 			if err != nil {
 				return nil, err
 			}
 			return func(ctx context.Context) error {
 				return withWorld(ctx, world, func(ctx context.Context) error {
-					return lead(ctx, p.log, c.Election, clients.Leases, work)
+					return lead(ctx, p, c.Election, clients.Leases, work)
 				})
 			}, nil
 		},
@@ -87,7 +93,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 // recommending returns the recommender's work: to read back what was learnt, then one pass per interval.
 func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
 	m := newRecommenderMetrics(p.reg)
-	h := p.healthFor(c.Interval)
+	h := p.healthFor("recommender", c.Interval)
 	source, err := c.source(clients, world, m)
 	if err != nil {
 		return nil, err
@@ -122,14 +128,14 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		}
 		r.profiles.nodes = world
 		if external, ok := source.(*externalUsage); ok {
-			external.serves = r.serves
+			external.serves, external.health = r.serves, h
 		}
 		if past != nil {
 			r.backfill, kept = past, r
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		r.lead(ctx, r.pass)
+		r.lead(ctx, p.recovering("recommender", r.pass))
 		return nil
 	}, nil
 }
@@ -182,7 +188,7 @@ func (r *recommender) end(ctx context.Context) {
 	if !r.config.dryRun {
 		r.log.Info("Ending: storing what was learnt since the last time")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := windUp(ctx, 10*time.Second)
 	defer cancel()
 	r.keeper.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
@@ -193,7 +199,7 @@ func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storag
 	return &recommender{
 		config: c, profiles: newProfiles(&c, log), book: book,
 		world: w, usage: s, metrics: m, health: h, log: log,
-		keeper:  newKeeper(c, book, k, m, log),
+		keeper:  newKeeper(c, book, k, m, h, log),
 		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected: make([]uint64, len(usage.Rejections())),
 		would:    map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
@@ -229,7 +235,9 @@ func (s *SizingConfig) usage() usage.Config {
 func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.health.Active(now)
 	watch := newStopwatch(r.metrics.execution)
+	watch.health = r.health
 	defer watch.total()
+	defer r.dropMemos()
 	r.book.Tick(now)
 
 	snapshot := r.world.Snapshot()
@@ -273,7 +281,18 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 		r.metrics.rejected.WithLabelValues(reason.String()).Add(float64(n - r.rejected[i]))
 		r.rejected[i] = n
 	}
-	r.health.Active(time.Now())
+	if r.outage == nil && ctx.Err() == nil {
+		r.health.Completed(time.Now())
+	}
+}
+
+// dropMemos lets go of the snapshot of a pass.
+func (r *recommender) dropMemos() {
+	r.electing.drop()
+	r.governing.drop()
+	r.podsSeen.drop()
+	r.limits.drop()
+	r.profiles.kept.drop()
 }
 
 // served returns the autoscalers that this recommender serves.
@@ -324,11 +343,13 @@ func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Aut
 	if len(named) == 1 {
 		return named[0]
 	}
-	named = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
-	if a := governs(named); a != nil {
-		return a
-	}
-	return cluster.Elect(named)
+	return r.electing.get(s, w, func() *cluster.Autoscaler {
+		served := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
+		if a := governs(served); a != nil {
+			return a
+		}
+		return cluster.Elect(served)
+	})
 }
 
 // track tells the book which pods there are, and what became of them.
@@ -361,9 +382,22 @@ func (r *recommender) track(s *kube.Snapshot) {
 	}
 }
 
+// usageTimeout bounds one reading of the Metrics API, which may take several pages.
+const usageTimeout = 2 * time.Minute
+
+// samples reads usage in bounded time. External metrics bound each of their requests, of which there is one for each pod.
+func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
+	if _, external := r.usage.(*externalUsage); !external {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, usageTimeout)
+		defer cancel()
+	}
+	return r.usage.Samples(ctx)
+}
+
 // observe reads usage into the book. When nothing answers, what was learnt stands.
 func (r *recommender) observe(ctx context.Context, s *kube.Snapshot) {
-	samples, err := r.usage.Samples(ctx)
+	samples, err := r.samples(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return

@@ -186,7 +186,8 @@ func (r *round) execute(ctx context.Context) {
 			for _, d := range ds {
 				paid := r.afford(ctx, &d)
 				workers.Go(func() error {
-					r.carryOut(ctx, d, paid)
+					attempt(r.log, r.health, d.Pod.Key.String(), func() { r.carryOut(ctx, d, paid) })
+					r.health.Active(time.Now())
 					return nil
 				})
 			}

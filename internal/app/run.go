@@ -82,6 +82,7 @@ machine. To size new pods from there, the API server must reach this process: --
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{
 				Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.log,
 			}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			recommend, err := recommending(&c.Recommender, p, clients, world)
 			if err != nil {
 				return nil, err
@@ -92,7 +93,7 @@ machine. To size new pods from there, the API server must reach this process: --
 				return nil, err
 			}
 			led := func(ctx context.Context) error {
-				return lead(ctx, p.log, c.Election, clients.Leases, func(ctx context.Context) error {
+				return lead(ctx, p, c.Election, clients.Leases, func(ctx context.Context) error {
 					g, ctx := errgroup.WithContext(ctx)
 					g.Go(func() error { return recommend(ctx) })
 					g.Go(func() error { return update(ctx) })

@@ -21,15 +21,26 @@ import (
 // Health tells whether a loop is alive: unhealthy when its last activity lies too far back. A loop that has not
 // started yet (a standby that waits for its lease) is healthy.
 type Health struct {
-	window time.Duration
-	last   atomic.Int64 // unix nanoseconds; 0: not armed
+	window    time.Duration
+	last      atomic.Int64       // unix nanoseconds; 0: not armed
+	succeeded prometheus.Gauge   // when a pass was last complete, unix seconds; nil: not published
+	failures  prometheus.Counter // objects that were skipped because of an internal error; nil: not published
 }
 
 // NewHealth returns a check that fails when nothing was active for the window.
 func NewHealth(window time.Duration) *Health { return &Health{window: window} }
 
-// Active notes activity.
+// Active notes activity: that a pass begins, and within it each step that makes progress, so that a long pass is alive and
+// one that hangs is not.
 func (h *Health) Active(now time.Time) { h.last.Store(now.UnixNano()) }
+
+// Completed notes that a pass did all that it should.
+func (h *Health) Completed(now time.Time) {
+	h.Active(now)
+	if h.succeeded != nil {
+		h.succeeded.Set(float64(now.UnixMilli()) / 1000)
+	}
+}
 
 // Disarm makes the check pass until the next activity.
 func (h *Health) Disarm() { h.last.Store(0) }

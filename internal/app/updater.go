@@ -34,10 +34,11 @@ admission controller is not known to work. With --dry-run it only says what it w
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Log: p.log}))
+			p.reg.MustRegister(newWatchMetrics(world))
 			work := updating(&c, p, clients, world)
 			return func(ctx context.Context) error {
 				return withWorld(ctx, world, func(ctx context.Context) error {
-					return lead(ctx, p.log, c.Election, clients.Leases, work)
+					return lead(ctx, p, c.Election, clients.Leases, work)
 				})
 			}, nil
 		},
@@ -47,7 +48,7 @@ admission controller is not known to work. With --dry-run it only says what it w
 // updating returns the updater's work: one pass per interval.
 func updating(c *UpdaterConfig, p *process, clients *kube.Clients, world *kube.World) func(context.Context) error {
 	m := newUpdaterMetrics(p.reg)
-	h := p.healthFor(c.Interval)
+	h := p.healthFor("updater", c.Interval)
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
@@ -57,7 +58,8 @@ func updating(c *UpdaterConfig, p *process, clients *kube.Clients, world *kube.W
 		defer events.Stop()
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName), m, h, p.log)
-		every(ctx, c.Interval, u.pass)
+		u.stale = world.Stale
+		every(ctx, c.Interval, p.recovering("updater", u.pass))
 		return nil
 	}
 }
@@ -131,6 +133,9 @@ type updater struct {
 	fallback map[cluster.Key]bool      // autoscalers whose users were told that pods are evicted because they cannot be resized
 	short    map[cluster.Workload]bool // controllers without replacements of evicted pods that users were told of
 	orphans  map[string]bool           // pods without an owner that have been told so, by UID
+
+	stale    func(now time.Time) []string // the watched resources that are not up to date; nil: all are
+	outdated bool                         // the last pass was left out because some were not
 }
 
 func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, m *updaterMetrics, h *Health, log *slog.Logger) *updater {
@@ -238,6 +243,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, max(u.config.Interval, time.Minute))
 	defer cancel()
 	watch := newStopwatch(u.metrics.execution)
+	watch.health = u.health
 	defer watch.total()
 	if !u.ready(ctx, now) {
 		return
@@ -266,11 +272,17 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	r.explain(decisions)
 	r.finish()
 	watch.step("EvictPods")
-	u.health.Active(time.Now())
+	if ctx.Err() == nil {
+		u.health.Completed(time.Now())
+	}
 }
 
-// ready reports whether pods may be changed: only while new pods get their recommendation at admission.
+// ready reports whether pods may be changed: only while what is known of the cluster is up to date, and new pods get their
+// recommendation at admission.
 func (u *updater) ready(ctx context.Context, now time.Time) bool {
+	if !u.current(now) {
+		return false
+	}
 	if !u.config.UseStatus {
 		return true
 	}

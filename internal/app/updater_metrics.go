@@ -17,6 +17,7 @@ type updaterMetrics struct {
 	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
 	statusInvalid                                     *prometheus.CounterVec
 	decisions                                         *prometheus.GaugeVec
+	skipped                                           *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
 }
@@ -53,7 +54,11 @@ func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
 	m.decisions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by what was decided and why.",
 	}, []string{"act", "reason"})
-	reg.MustRegister(m.execution, m.decisions)
+	m.skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of passes that were left out, by reason: StaleWatch when a watched resource was not up to date.",
+	}, []string{"reason"})
+	m.skipped.WithLabelValues(staleWatch).Add(0)
+	reg.MustRegister(m.execution, m.decisions, m.skipped)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}

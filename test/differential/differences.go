@@ -487,6 +487,27 @@ var Differences = []Difference{
 		Test:     "TestALostLeaseIsStoodForAgain",
 	},
 	{
+		Name:     "the end of a leader's work",
+		Upstream: "goes on while the release of the lease gets no answer, up to 22 seconds after the last renewal",
+		Podfit:   "ends, and sends nothing more, before another replica may lead; the lease is released afterwards",
+		Reason:   "two updaters would evict more than a budget allows",
+		Test:     "TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters",
+	},
+	{
+		Name:     "watches that are not up to date",
+		Upstream: "acts on what it saw last",
+		Podfit:   "leaves the pass out, with a warning and a metric",
+		Reason:   "pods may have been replaced or become unhealthy since",
+		Test:     "TestUpdater_staleWatches_changesNoPodsAndSaysSoOnce",
+	},
+	{
+		Name:     "a pass that takes longer than its interval",
+		Upstream: "begins the next at once",
+		Podfit:   "begins the next at the next whole interval",
+		Reason:   "a busy API server must not be kept busy",
+		Test:     "TestEvery_longRound_nextHasThePresentTimeAndMissedTicksAreDropped",
+	},
+	{
 		Name:     "certificates",
 		Upstream: "reads files that a script makes",
 		Podfit:   "makes and renews them itself when there are no files",

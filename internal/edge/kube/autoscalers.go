@@ -75,38 +75,18 @@ func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) 
 	if before != nil && now != nil && (*now).isEcho(*before) {
 		return *before
 	}
-	if before != nil {
-		t := (*before).Target
-		rest := slices.DeleteFunc(slices.Clone(w.byTarget[t]), func(a *cluster.Autoscaler) bool { return a.Key == key })
-		if len(rest) == 0 {
-			delete(w.byTarget, t)
-		} else {
-			w.byTarget[t] = rest
-		}
-	}
 	if now == nil {
+		w.candidates.set(key, nil)
 		return nil
 	}
-	t := (*now).Target
-	w.byTarget[t] = append(slices.Clone(w.byTarget[t]), (*now).Autoscaler)
+	w.candidates.set(key, (*now).Autoscaler)
 	return *now
-}
-
-func (w *World) parsedAutoscalers() []*cluster.Autoscaler {
-	out := make([]*cluster.Autoscaler, 0, w.autoscalers.size)
-	for _, names := range w.autoscalers.namespaces {
-		for _, e := range names {
-			out = append(out, e.Autoscaler)
-		}
-	}
-	return out
 }
 
 // Autoscalers returns all autoscalers, sorted.
 func (w *World) Autoscalers() []*cluster.Autoscaler {
-	w.mu.Lock()
-	out := w.parsedAutoscalers()
-	w.mu.Unlock()
+	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
+	w.autoscalers.each(func(e **autoscalerEntry) { out = append(out, (*e).Autoscaler) })
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
 }
@@ -121,10 +101,10 @@ func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
 	return nil
 }
 
-// AutoscalersOf returns the autoscalers that name a workload as their target, in no particular order. Which of them
-// governs is cluster.Elect's to say, after the caller has put aside those that do not count for it.
-func (w *World) AutoscalersOf(target cluster.Workload) []*cluster.Autoscaler {
+// Governing returns the autoscaler that governs the pods of a workload: of those that name it as their target and apply
+// something to its pods the one that cluster.Elect chooses, or nil.
+func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.byTarget[target]
+	return w.candidates.first(target)
 }

@@ -128,6 +128,7 @@ func NewClients(c Config) (*Clients, error) {
 // ClientsFor makes clients of an existing connection.
 func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return fenced{next} })
 	if cfg.RateLimiter == nil && cfg.QPS >= 0 {
 		if cfg.QPS == 0 {
 			cfg.QPS = rest.DefaultQPS

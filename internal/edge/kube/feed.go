@@ -6,8 +6,10 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -25,6 +27,12 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// requestFor is how long the API server may take to answer a list or to begin a watch. A watch itself is given up after
+// silentFor: the server ends each before, unless the connection is dead in a way that nobody notices.
+const requestFor = time.Minute
+
+var errNoAnswer = errors.New("no answer in time")
+
 // pageSize is how many whole objects of a list are in memory at a time.
 const pageSize = 500
 
@@ -37,6 +45,7 @@ type source[T any] struct {
 	selector string // field selector
 	spare    string // what is lost where it may not be read, and podfit goes on; "" when it cannot
 	remedy   string // what to do where the API server does not have it
+	passive  bool   // no decision about a pod depends on it
 }
 
 // A sink is where projections go. The feed calls it from one goroutine.
@@ -50,24 +59,33 @@ type sink[T any] interface {
 // ten seconds or so, and the sink keeps what it has.
 type feed struct {
 	name, spare, remedy string
+	passive             bool
 	run                 func(context.Context)
 
-	mu      sync.Mutex
-	synced  bool
-	without bool      // it may not be read, and podfit goes on; said already
-	heard   time.Time // when the API server last answered or sent something
-	failed  time.Time // when it first failed to since
-	err     error
-	ready   chan struct{} // closed when synced, or when podfit goes on without
-	begun   bool          // ready is closed
-	log     *slog.Logger
+	mu        sync.Mutex
+	synced    bool
+	without   bool      // it may not be read, and podfit goes on; said already
+	heard     time.Time // when the API server last answered or sent something
+	failed    time.Time // when it first failed to since
+	err       error
+	watches   int           // how many watches are open: one, and for a moment the one that it replaces
+	since     time.Time     // when the last watch ended, or the last list if that was later
+	bookmarks int           // how many the newest watch has brought; the first may only mark the end of a list
+	ready     chan struct{} // closed when synced, or when podfit goes on without
+	begun     bool          // ready is closed
+	log       *slog.Logger
 }
 
 func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
-	f := &feed{name: src.name, spare: src.spare, remedy: src.remedy, ready: make(chan struct{}), log: log}
+	f := &feed{name: src.name, spare: src.spare, remedy: src.remedy, passive: src.passive, ready: make(chan struct{}), log: log}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			page, err := src.list(ctx, paged(o, src.selector))
+			asking, cancel := context.WithTimeout(ctx, requestFor)
+			defer cancel()
+			page, err := src.list(asking, paged(o, src.selector))
+			if err != nil && asking.Err() != nil {
+				err = errors.Join(errNoAnswer, err)
+			}
 			f.note(ctx, err)
 			if err != nil {
 				return nil, err
@@ -76,17 +94,31 @@ func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = src.selector
-			w, err := src.watch(ctx, o)
+			watching, cancel := context.WithTimeout(ctx, silentFor)
+			overdue := time.AfterFunc(requestFor, cancel)
+			w, err := src.watch(watching, o)
+			if !overdue.Stop() {
+				if err == nil {
+					w.Stop()
+				}
+				err = errors.Join(errNoAnswer, err)
+			}
 			if o.SendInitialEvents != nil && apierrors.IsInvalid(err) {
+				cancel()
 				return nil, err // this server cannot stream a list; the reflector asks for pages next
 			}
 			f.note(ctx, err)
 			if err != nil {
+				cancel()
 				return nil, err
 			}
+			f.opened()
 			return projectWatch(w, func(e watch.Event) watch.Event {
-				f.note(ctx, nil)
+				f.received(ctx, e.Type)
 				return boxEvent(e, src.project)
+			}, func() {
+				cancel()
+				f.ended()
 			}), nil
 		},
 	}
@@ -157,10 +189,37 @@ func (f *feed) note(ctx context.Context, err error) {
 	}
 }
 
+// opened notes that a watch is open.
+func (f *feed) opened() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watches++
+	f.bookmarks = 0
+}
+
+// received notes what a watch has brought.
+func (f *feed) received(ctx context.Context, kind watch.EventType) {
+	f.note(ctx, nil)
+	if kind == watch.Bookmark {
+		f.mu.Lock()
+		f.bookmarks++
+		f.mu.Unlock()
+	}
+}
+
+// ended notes that a watch is not open any more.
+func (f *feed) ended() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watches--
+	f.since = time.Now()
+}
+
 func (f *feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced = true
+	f.since = time.Now()
 	f.begin()
 }
 
@@ -176,7 +235,8 @@ func (f *feed) begin() {
 // on. It has as much metadata as the reflector asks for.
 type box[T any] struct {
 	metav1.ObjectMeta
-	value T
+	value      T
+	unreadable string // why there is no value, "" when there is
 }
 
 func (b *box[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -191,10 +251,19 @@ func boxed[T any](o runtime.Object, project func(runtime.Object) T) (*box[T], er
 	if err != nil {
 		return nil, err
 	}
-	return &box[T]{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()},
-		value:      project(o),
-	}, nil
+	b := &box[T]{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()}}
+	b.project(o, project)
+	return b, nil
+}
+
+// project reads an object. A panic is a defect of podfit: the object is unreadable, and the others are not affected.
+func (b *box[T]) project(o runtime.Object, project func(runtime.Object) T) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			b.unreadable = fmt.Sprintf("%v\n%s", cause, debug.Stack())
+		}
+	}()
+	b.value = project(o)
 }
 
 func boxPage[T any](page runtime.Object, project func(runtime.Object) T) (runtime.Object, error) {
@@ -236,10 +305,18 @@ type boxStore[T any] struct {
 var _ cache.ReflectorStore = (*boxStore[int])(nil)
 
 func (s *boxStore[T]) Add(o any) error {
-	if b, ok := o.(*box[T]); ok {
+	if b, ok := o.(*box[T]); ok && s.readable(b) {
 		s.to.put(b.key(), b.value)
 	}
 	return nil
+}
+
+// readable reports whether an object could be read. What a watch cannot bring leaves what is known of the object.
+func (s *boxStore[T]) readable(b *box[T]) bool {
+	if b.unreadable != "" {
+		s.feed.log.Error("Skipped an object because of an internal error", "resource", s.feed.name, "object", b.key().String(), "panic", b.unreadable)
+	}
+	return b.unreadable == ""
 }
 
 func (s *boxStore[T]) Update(o any) error { return s.Add(o) }
@@ -254,7 +331,7 @@ func (s *boxStore[T]) Delete(o any) error {
 func (s *boxStore[T]) Replace(list []any, _ string) error {
 	all := make(map[cluster.Key]T, len(list))
 	for _, o := range list {
-		if b, ok := o.(*box[T]); ok {
+		if b, ok := o.(*box[T]); ok && s.readable(b) {
 			all[b.key()] = b.value
 		}
 	}

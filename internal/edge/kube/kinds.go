@@ -21,6 +21,7 @@ const (
 	kindsRefresh = 5 * time.Minute  // how often discovery is asked anyway
 	kindsPause   = 10 * time.Second // how long at least between two askings, however many unknown kinds turn up
 	maxAsked     = 4096             // how many unknown kinds are remembered; tenants can name any as owner or target
+	kindsTimeout = 30 * time.Second // how long one asking may take
 )
 
 // A kind is how the API server serves a kind of object.
@@ -78,24 +79,26 @@ func (k *kinds) peek(gk groupKind) (kind, error) {
 	return kind{}, errPending
 }
 
-// run refreshes until ctx ends; changed is called after each success.
-func (k *kinds) run(ctx context.Context, d discovery.DiscoveryInterface, changed func()) {
+// discoverer asks the API server what it serves.
+type discoverer interface {
+	ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+}
+
+// run refreshes until ctx ends; changed is called after each attempt.
+func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 	tick := time.NewTicker(kindsRefresh)
 	defer tick.Stop()
 	for {
-		answer := make(chan error, 1)
-		go func() { answer <- k.refresh(d) }() // discovery knows no context; it gives up by itself after half a minute
-		select {
-		case <-ctx.Done():
+		err := k.refresh(ctx, d)
+		if ctx.Err() != nil {
 			return
-		case err := <-answer:
-			k.mu.Lock()
-			k.tried = true
-			k.mu.Unlock()
-			if err != nil {
-				k.log.Warn("discovery has failed, keeping what is known", "error", err)
-				k.askAgain()
-			}
+		}
+		k.mu.Lock()
+		k.tried = true
+		k.mu.Unlock()
+		if err != nil {
+			k.log.Warn("discovery has failed, keeping what is known", "error", err)
+			k.askAgain()
 		}
 		changed()
 		if !pause(ctx, kindsPause) {
@@ -130,9 +133,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (k *kinds) refresh(d discovery.DiscoveryInterface) error {
+func (k *kinds) refresh(ctx context.Context, d discoverer) error {
+	ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
+	defer cancel()
 	began := time.Now()
-	groups, lists, err := d.ServerGroupsAndResources()
+	groups, lists, err := d.ServerGroupsAndResourcesWithContext(ctx)
 	failed := new(discovery.ErrGroupDiscoveryFailed)
 	if err != nil && !errors.As(err, &failed) {
 		return fmt.Errorf("discover kinds: %w", err)

@@ -23,7 +23,7 @@ import (
 
 // fakeDiscovery answers what it is told to.
 type fakeDiscovery struct {
-	discovery.DiscoveryInterface
+	hangs  bool // it answers when the request is given up
 	mu     sync.Mutex
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
@@ -31,10 +31,14 @@ type fakeDiscovery struct {
 	asked  int
 }
 
-func (d *fakeDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
+	if d.hangs {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
 	return d.groups, d.lists, d.err
 }
 
@@ -112,6 +116,21 @@ func TestKindsAreRefreshedAndFailuresLoseNothing(t *testing.T) {
 		time.Sleep(2 * kindsRefresh)
 		if scalable(rollout) || scalable(robot) {
 			t.Error("kinds that are gone are still known (S-15)")
+		}
+	})
+}
+
+func TestKinds_discoveryHangs_askingEndsInTimeAndWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDiscovery{hangs: true}
+		k := newKinds(new(sync.Mutex), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		began := time.Now()
+		k.run(ctx, d, func() {})
+		synctest.Wait() // no asking is left, or the bubble would not end
+		if took := time.Since(began); took != 10*time.Minute || d.asked < 10 || d.asked > 20 {
+			t.Errorf("asked %d times in %s", d.asked, took)
 		}
 	})
 }

@@ -277,7 +277,7 @@ func largePod(i int) *corev1.Pod {
 func TestACachedPodTakesAtMost600Bytes(t *testing.T) {
 	const pods, budget = 50_000, 600
 	w := NewWorld(newFakeAPI(t).clients(), Options{Pods: AllPods})
-	before := heap()
+	before := heapBytes()
 	for i := range pods {
 		raw, err := largePod(i).Marshal()
 		if err != nil {
@@ -290,7 +290,7 @@ func TestACachedPodTakesAtMost600Bytes(t *testing.T) {
 		p := ProjectPod(decoded, w.in)
 		w.pods.put(p.Key, p)
 	}
-	perPod := float64(heap()-before) / pods
+	perPod := float64(heapBytes()-before) / pods
 	if w.pods.size != pods {
 		t.Fatalf("%d pods in the store, want %d", w.pods.size, pods)
 	}
@@ -301,7 +301,7 @@ func TestACachedPodTakesAtMost600Bytes(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-func heap() int64 {
+func heapBytes() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC()
@@ -338,7 +338,18 @@ func BenchmarkProjectPod(b *testing.B) {
 
 func BenchmarkSnapshot(b *testing.B) {
 	const pods = 100_000
-	w := NewWorld(newFakeAPI(b).clients(), Options{})
+	w := largeWorld(b, pods)
+	b.ResetTimer()
+	for b.Loop() {
+		if s := w.Snapshot(); len(s.Pods) != pods || len(s.byTop) == 0 {
+			b.Fatal("incomplete")
+		}
+	}
+}
+
+// largeWorld returns a world with many pods, of a replica set each.
+func largeWorld(t testing.TB, pods int) *World {
+	w := NewWorld(newFakeAPI(t).clients(), Options{})
 	w.owners.synced = func(groupKind) bool { return true }
 	sets := &store[controller]{mu: &w.mu}
 	w.owners.known = map[groupKind]*store[controller]{
@@ -350,10 +361,5 @@ func BenchmarkSnapshot(b *testing.B) {
 		w.pods.put(p.Key, p)
 		sets.put(cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name}, controller{})
 	}
-	b.ResetTimer()
-	for b.Loop() {
-		if s := w.Snapshot(); len(s.Pods) != pods || len(s.byTop) == 0 {
-			b.Fatal("incomplete")
-		}
-	}
+	return w
 }

@@ -112,15 +112,11 @@ func (w *World) forgetSelectors(ctx context.Context) {
 }
 
 func (w *World) placesInUse() map[cluster.Place]bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	used := make(map[cluster.Place]bool)
-	for _, names := range w.pods.namespaces {
-		for _, p := range names {
-			if p.Place >= cluster.Selected {
-				used[p.Place] = true
-			}
+	w.pods.each(func(p **cluster.Pod) {
+		if (*p).Place >= cluster.Selected {
+			used[(*p).Place] = true
 		}
-	}
+	})
 	return used
 }

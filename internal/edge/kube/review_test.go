@@ -133,11 +133,11 @@ func hostilePod(i int) *corev1.Pod {
 func TestInterner_podsThatComeAndGo_keepTheHeapFlat(t *testing.T) {
 	const mib = 1 << 20
 	in := new(Interner)
-	before := heap()
+	before := heapBytes()
 	for i := range 100_000 {
 		ProjectPod(hostilePod(i), in)
 	}
-	if grown := heap() - before; grown > 24*mib {
+	if grown := heapBytes() - before; grown > 24*mib {
 		t.Errorf("100,000 pods that have gone left %d MiB", grown/mib)
 	}
 	if n := len(in.selectors); n > maxSelectors {

@@ -120,10 +120,28 @@ func (s *scales) run(ctx context.Context, find func(groupKind) (kind, error), re
 // due marks and returns the controllers whose time has come, those that waited longest first, forgets those that nobody
 // asks for, and says when to come back.
 func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
+	ready, next := s.collect(now)
+	slices.SortFunc(ready, func(a, b dueScale) int {
+		return cmp.Or(a.since.Compare(b.since), a.Workload.Compare(b.Workload))
+	})
+	out := make([]cluster.Workload, len(ready))
+	for i := range ready {
+		out[i] = ready[i].Workload
+	}
+	return out, max(next, 10*time.Millisecond)
+}
+
+// A dueScale is a controller whose scale is to be read.
+type dueScale struct {
+	cluster.Workload
+	since time.Time
+}
+
+// collect is due without the order, so that the mutex is not held while they are sorted.
+func (s *scales) collect(now time.Time) (ready []dueScale, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ready []cluster.Workload
-	next := scaleFresh
+	next = scaleFresh
 	if len(s.entries) > 0 {
 		next = scaleRetry // those that are being read now may be due again by then
 	}
@@ -133,18 +151,13 @@ func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
 		case now.Sub(e.asked) > scaleExpiry:
 			delete(s.entries, w)
 		case !e.due.After(now):
-			ready = append(ready, w)
+			e.busy = true
+			ready = append(ready, dueScale{w, e.due})
 		default:
 			next = min(next, e.due.Sub(now))
 		}
 	}
-	slices.SortFunc(ready, func(a, b cluster.Workload) int {
-		return cmp.Or(s.entries[a].due.Compare(s.entries[b].due), a.Compare(b))
-	})
-	for _, w := range ready {
-		s.entries[w].busy = true
-	}
-	return ready, max(next, 10*time.Millisecond)
+	return ready, next
 }
 
 func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(groupKind) (kind, error), read scaleReader, changed func()) {

@@ -12,7 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Snapshot is the cluster at one moment. Its reader may keep it as long as it likes; nothing in it changes.
+// A Snapshot is what is known of pods and autoscalers. Its reader may keep it as long as it likes; nothing in it changes.
+// Each object is as it was at some moment while the snapshot was taken.
 type Snapshot struct {
 	Pods        []*cluster.Pod        // sorted by key; Top is set where it is known
 	Autoscalers []*cluster.Autoscaler // sorted by key
@@ -28,9 +29,9 @@ func (s *Snapshot) PodsOf(w cluster.Workload) []*cluster.Pod { return s.byTop[w]
 func (s *Snapshot) AutoscalersOf(w cluster.Workload) []*cluster.Autoscaler { return s.byTarget[w] }
 
 // Snapshot returns all pods and autoscalers as they are known now, with pods whose owner has arrived since resolved.
-// It takes time in proportion to pods plus autoscalers.
+// It takes time in proportion to pods plus autoscalers, but holds the mutex for short pieces of it only.
 func (w *World) Snapshot() *Snapshot {
-	return NewSnapshot(w.copyOut())
+	return NewSnapshot(w.Pods(), w.Autoscalers())
 }
 
 // NewSnapshot returns the snapshot of pods and autoscalers, which it sorts.
@@ -54,36 +55,9 @@ func NewSnapshot(pods []*cluster.Pod, autoscalers []*cluster.Autoscaler) *Snapsh
 	return s
 }
 
-func (w *World) copyOut() ([]*cluster.Pod, []*cluster.Autoscaler) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.resolvedPods(), w.parsedAutoscalers()
-}
-
-// Pods returns all pods, sorted, resolved as far as their owners are known.
+// Pods returns all pods, sorted, resolved as far as their owners are known. Pods whose topmost controller has become known,
+// or another, are resolved in the store, too. Each controller is followed once, however many pods it has.
 func (w *World) Pods() []*cluster.Pod {
-	w.mu.Lock()
-	pods := w.resolvedPods()
-	w.mu.Unlock()
-	slices.SortFunc(pods, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
-	return pods
-}
-
-// Pod returns one pod, or nil.
-func (w *World) Pod(key cluster.Key) *cluster.Pod {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p, ok := w.pods.get(key)
-	if !ok {
-		return nil
-	}
-	return w.resolved(p, w.owners.top)
-}
-
-// resolvedPods collects the pods and resolves those whose topmost controller has become known, or another. Each
-// controller is followed once, however many pods it has.
-func (w *World) resolvedPods() []*cluster.Pod {
-	out := make([]*cluster.Pod, 0, w.pods.size)
 	type answer struct {
 		top cluster.Workload
 		err error
@@ -97,16 +71,32 @@ func (w *World) resolvedPods() []*cluster.Pod {
 		}
 		return a.top, a.err
 	}
-	for _, names := range w.pods.namespaces {
-		for _, p := range names {
-			out = append(out, w.resolved(p, top))
-		}
-	}
+	out := make([]*cluster.Pod, 0, w.pods.count())
+	w.pods.each(func(p **cluster.Pod) {
+		*p = resolved(*p, top)
+		out = append(out, *p)
+	})
+	slices.SortFunc(out, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
 	return out
 }
 
+// Pod returns one pod, or nil.
+func (w *World) Pod(key cluster.Key) *cluster.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, ok := w.pods.get(key)
+	if !ok {
+		return nil
+	}
+	if q := resolved(p, w.owners.top); q != p {
+		w.pods.table.put(key, q)
+		return q
+	}
+	return p
+}
+
 // resolved returns a pod with its topmost controller. What was known before stays when the chain cannot be followed now.
-func (w *World) resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, error)) *cluster.Pod {
+func resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, error)) *cluster.Pod {
 	if p.Controller.IsZero() {
 		return p
 	}
@@ -116,7 +106,6 @@ func (w *World) resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Wor
 	}
 	q := *p
 	q.Top = t
-	w.pods.table.put(q.Key, &q)
 	return &q
 }
 
@@ -145,7 +134,7 @@ func (w *World) Top(controller cluster.Workload) (cluster.Workload, bool) {
 func (w *World) HasAutoscalers(namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.autoscalers.namespaces[namespace]) > 0
+	return len(w.autoscalers.at[namespace]) > 0
 }
 
 // Scale returns what a controller says of its replicas. Of a controller that is not watched it is what was read last;
@@ -160,7 +149,7 @@ func (w *World) Scale(controller cluster.Workload) cluster.Scale {
 func (w *World) Limits(namespace string) cluster.LimitRange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	items := w.limitItems.namespaces[namespace]
+	items := w.limitItems.in(namespace)
 	if len(items) == 0 {
 		return cluster.LimitRange{} // and nothing to remember of a namespace that a review may have made up
 	}
@@ -182,14 +171,8 @@ func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]limitItem) []limit
 
 // Nodes returns all nodes, sorted by name.
 func (w *World) Nodes() []cluster.Node {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make([]cluster.Node, 0, w.nodes.size)
-	for _, names := range w.nodes.namespaces {
-		for _, n := range names {
-			out = append(out, n)
-		}
-	}
+	out := make([]cluster.Node, 0, w.nodes.count())
+	w.nodes.each(func(n *cluster.Node) { out = append(out, *n) })
 	slices.SortFunc(out, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
@@ -200,14 +183,8 @@ func (w *World) Selectors() [][]string { return w.in.Selectors() }
 // MemoryEvictions returns the containers whose use of memory made the kubelet evict their pods, as long as the API
 // server remembers (an hour, usually), oldest first. The same ones come again each time.
 func (w *World) MemoryEvictions() []usage.OOM {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var out []usage.OOM
-	for _, names := range w.evictions.namespaces {
-		for _, e := range names {
-			out = append(out, e...)
-		}
-	}
+	w.evictions.each(func(e *[]usage.OOM) { out = append(out, *e...) })
 	slices.SortFunc(out, func(a, b usage.OOM) int {
 		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container))
 	})

@@ -191,7 +191,7 @@ func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
 			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, want, err)
 		}
 	}
-	for name, got := range map[string]*cluster.Autoscaler{"by name": w.Autoscaler(webKey), "by target": w.AutoscalersOf(a.Target)[0]} {
+	for name, got := range map[string]*cluster.Autoscaler{"by name": w.Autoscaler(webKey), "by target": w.Governing(a.Target)} {
 		if diff := cmp.Diff(someAdvice, got.Advice); diff != "" {
 			t.Errorf("%s, recommendations (-want +got):\n%s", name, diff)
 		}

@@ -43,6 +43,7 @@ func (w *World) addFeeds() {
 		s := typed("events", core.Events(ns), projectEvictionEvent)
 		s.selector = and(w.namespaces(), "reason=Evicted")
 		s.spare = "how much memory containers used whose pods their node evicted for want of it"
+		s.passive = true
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {

@@ -41,7 +41,8 @@ type Options struct {
 // A World holds what is known of the cluster. Watches write it, the loops and the webhook read it: a look-up, or a
 // snapshot. What it hands out is never changed afterwards.
 //
-// One mutex guards everything in it. It is held for look-ups and copies, never while something is sent or waited for.
+// One mutex guards everything in it. It is held for look-ups and for pieces of copies (pieceSize), never while something is
+// sent or waited for.
 type World struct {
 	clients *Clients
 	o       Options
@@ -53,7 +54,7 @@ type World struct {
 	mu          sync.Mutex
 	pods        store[*cluster.Pod]
 	autoscalers store[*autoscalerEntry]
-	byTarget    map[cluster.Workload][]*cluster.Autoscaler
+	candidates  candidates
 	limitItems  store[[]limitItem]
 	limits      map[string]cluster.LimitRange
 	nodes       store[cluster.Node]
@@ -71,12 +72,12 @@ func NewWorld(c *Clients, o Options) *World {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &World{
-		clients:  c,
-		o:        o,
-		log:      o.Log,
-		in:       new(Interner),
-		byTarget: make(map[cluster.Workload][]*cluster.Autoscaler),
-		limits:   make(map[string]cluster.LimitRange),
+		clients:    c,
+		o:          o,
+		log:        o.Log,
+		in:         new(Interner),
+		candidates: newCandidates(),
+		limits:     make(map[string]cluster.LimitRange),
 
 		waitingIn:   make(map[string]int),
 		targetKinds: make(map[groupKind]int),
@@ -107,7 +108,7 @@ func (w *World) Start(ctx context.Context) {
 	w.running.Go(func() {
 		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
 	})
-	var d discovery.DiscoveryInterface = w.clients.Core.Discovery()
+	d := discovery.ToDiscoveryInterfaceWithContext(w.clients.Core.Discovery())
 	w.running.Go(func() {
 		w.owners.kinds.run(ctx, d, func() {
 			w.mu.Lock()
@@ -144,12 +145,54 @@ type FeedState struct {
 	Heard    time.Time // when the API server last answered
 	Err      error     // why it does not now, nil when it does
 	Failed   time.Time // since when
+
+	watched bool      // a watch is open
+	since   time.Time // when the last watch ended, or the last list if that was later; of one that is not open
+	regular bool      // the API server sends bookmarks on this watch
+	passive bool      // no decision about a pod depends on it
+}
+
+// How long a resource may be silent before what is known of it counts as out of date.
+const (
+	unwatchedFor = 2 * time.Minute  // no watch is open: the API server is away, or does not answer
+	overdueFor   = 3 * time.Minute  // a watch is open, and its bookmarks, which come every minute, have stopped
+	silentFor    = 11 * time.Minute // a watch without bookmarks is open: the client renews each after ten minutes at most
+)
+
+// IsStale reports whether the resource is not known to be up to date. A watch on which nothing happens is, for as long as
+// a sign of life is not overdue; one that fails now and again is, for as long as it comes back soon.
+func (s *FeedState) IsStale(now time.Time) bool {
+	switch {
+	case s.Without:
+		return false
+	case !s.Synced:
+		return true
+	case !s.watched:
+		return now.Sub(s.since) > unwatchedFor
+	case s.regular:
+		return now.Sub(s.Heard) > overdueFor
+	}
+	return now.Sub(s.Heard) > silentFor
 }
 
 func (f *feed) state() FeedState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return FeedState{Resource: f.name, Synced: f.synced, Without: f.without, Heard: f.heard, Err: f.err, Failed: f.failed}
+	return FeedState{
+		Resource: f.name, Synced: f.synced, Without: f.without, Heard: f.heard, Err: f.err, Failed: f.failed,
+		watched: f.watches > 0, since: f.since, regular: f.bookmarks > 1, passive: f.passive,
+	}
+}
+
+// Stale returns the resources that are not known to be up to date and that decisions about pods depend on.
+func (w *World) Stale(now time.Time) []string {
+	var out []string
+	for _, s := range w.Health() {
+		if !s.passive && s.IsStale(now) {
+			out = append(out, s.Resource)
+		}
+	}
+	return out
 }
 
 // Health says how each watch is doing.

@@ -82,8 +82,8 @@ func TestASnapshotJoinsPodsAndAutoscalersByOwner(t *testing.T) {
 	if as := s.AutoscalersOf(web); len(as) != 1 || as[0].Name != "web" || as[0].Generation != 4 {
 		t.Errorf("autoscalers of %s: %+v", web, as)
 	}
-	if as := w.AutoscalersOf(web); len(as) != 1 {
-		t.Errorf("autoscalers looked up of %s: %+v", web, as)
+	if a := w.Governing(web); a == nil || a.Name != "web" {
+		t.Errorf("the autoscaler of %s: %+v", web, a)
 	}
 	set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	if got := w.Scale(set); got != (cluster.Scale{Known: true, Replicas: 3}) {
@@ -264,8 +264,8 @@ func TestOneUnreadableAutoscalerDoesNotHideTheOthers(t *testing.T) {
 	eventually(t, "it is read", func() bool { return w.Autoscaler(a.Key).Target == web })
 	bad("x")
 	eventually(t, "it is off again", func() bool { return w.Autoscaler(a.Key).Mode == cluster.Off })
-	if got := w.AutoscalersOf(web); len(got) != 1 || got[0].Name != "web" {
-		t.Errorf("autoscalers of the target: %v", got)
+	if got := w.Governing(web); got == nil || got.Name != "web" {
+		t.Errorf("the autoscaler of the target: %v", got)
 	}
 }
 
@@ -273,20 +273,20 @@ func TestTheIndexByTargetFollowsChanges(t *testing.T) {
 	f := newFakeAPI(t)
 	f.applyShop()
 	w := startWorld(t, f, Options{})
-	handedOut := w.AutoscalersOf(web)
+	handedOut := w.Governing(web)
 	f.apply(autoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":5},
 		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db"}}}`)
 	db := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
-	eventually(t, "it is found under the new target", func() bool { return len(w.AutoscalersOf(db)) == 1 })
-	if n := len(w.AutoscalersOf(web)); n != 0 {
-		t.Errorf("%d under the old target", n)
+	eventually(t, "it is found under the new target", func() bool { return w.Governing(db) != nil })
+	if a := w.Governing(web); a != nil {
+		t.Errorf("%s is found under the old target", a.Key)
 	}
-	if len(handedOut) != 1 || handedOut[0].Target != web {
+	if handedOut.Target != web {
 		t.Errorf("what had been handed out was changed: %+v", handedOut)
 	}
 	f.delete(autoscalersPath, "shop/web")
 	eventually(t, "it is gone", func() bool {
-		return len(w.AutoscalersOf(db)) == 0 && w.Autoscaler(cluster.Key{Namespace: "shop", Name: "web"}) == nil
+		return w.Governing(db) == nil && w.Autoscaler(cluster.Key{Namespace: "shop", Name: "web"}) == nil
 	})
 }
 

@@ -1,0 +1,25 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"log/slog"
+	"runtime/debug"
+)
+
+// attempt does something for one object of a pass. A panic is a defect of podfit: it is logged and counted, that object is
+// left as it is, and the others are not affected.
+func attempt(log *slog.Logger, h *Health, object string, do func()) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if h.failures != nil {
+			h.failures.Inc()
+		}
+		log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
+	}()
+	do()
+}

@@ -1,0 +1,122 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ErrFenced is the error of a request that was not sent because the leader lease under which it was made may be held by
+// another process.
+var ErrFenced = errors.New("the leader lease is not held any more")
+
+// A Fence ends the work of a leader before another process can hold the lease. It is closed at first, open after Extend
+// until the given time, and closed for good when that time passes without another Extend.
+//
+// It works in two ways. Contexts of Guard end when the fence closes. And Clients do not send a request under such a
+// context, or under one derived from it, while the fence is closed: that holds even if the process was paused and its
+// timers are late.
+type Fence struct {
+	closed context.Context // done when the fence has closed
+	end    context.CancelFunc
+
+	mu    sync.Mutex
+	until time.Time // zero: not open yet
+	timer *time.Timer
+}
+
+type fenceKey struct{}
+
+// NewFence returns a fence that is not open yet. Close ends its timer.
+func NewFence() *Fence {
+	f := new(Fence)
+	f.closed, f.end = context.WithCancel(context.Background())
+	return f
+}
+
+// Extend keeps the fence open until a time. It has no effect on a fence that has closed.
+func (f *Fence) Extend(until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	switch {
+	case f.closed.Err() != nil || !until.After(f.until):
+		return
+	case !until.After(now), !f.until.IsZero() && !now.Before(f.until):
+		f.end()
+		return
+	}
+	f.until = until
+	if f.timer == nil {
+		f.timer = time.AfterFunc(until.Sub(now), f.expire)
+		return
+	}
+	f.timer.Reset(until.Sub(now))
+}
+
+// expire closes the fence unless it was extended meanwhile.
+func (f *Fence) expire() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !time.Now().Before(f.until) {
+		f.end()
+	}
+}
+
+// Close closes the fence for good.
+func (f *Fence) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.end()
+}
+
+// isOpen reports whether the fence is open now. The wall clock is asked too: the monotonic clock stands still while the
+// machine is suspended.
+func (f *Fence) isOpen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	return f.closed.Err() == nil && now.Before(f.until) && now.Round(0).Before(f.until.Round(0))
+}
+
+// Guard returns a context that ends when the fence closes.
+func (f *Fence) Guard(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, fenceKey{}, f))
+	stop := context.AfterFunc(f.closed, func() { cancel(ErrFenced) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
+// FenceOf returns the fence that guards a context, or nil.
+func FenceOf(ctx context.Context) *Fence {
+	f, _ := ctx.Value(fenceKey{}).(*Fence)
+	return f
+}
+
+// fenced sends no request whose context has a closed fence.
+type fenced struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
+	if f := FenceOf(q.Context()); f == nil || f.isOpen() {
+		return t.next.RoundTrip(q)
+	}
+	if q.Body != nil {
+		_ = q.Body.Close()
+	}
+	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrFenced)
+}
+
+// WrappedRoundTripper lets client-go find the connections behind this round tripper.
+func (t fenced) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -1,0 +1,80 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestFence_notExtended_endsItsContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFence()
+		defer f.Close()
+		if f.isOpen() {
+			t.Error("open before it was extended")
+		}
+		begun := time.Now()
+		f.Extend(begun.Add(10 * time.Second))
+		ctx, cancel := f.Guard(t.Context())
+		defer cancel()
+		survivor := context.WithoutCancel(ctx)
+		time.Sleep(8 * time.Second)
+		f.Extend(begun.Add(20 * time.Second))
+		f.Extend(begun.Add(15 * time.Second)) // an earlier time than is known
+		<-ctx.Done()
+		if d := time.Since(begun); d != 20*time.Second || !errors.Is(context.Cause(ctx), ErrFenced) {
+			t.Errorf("ended after %s because of %v", d, context.Cause(ctx))
+		}
+		f.Extend(time.Now().Add(time.Hour))
+		if f.isOpen() || FenceOf(survivor) != f {
+			t.Error("a closed fence was opened again, or a derived context has lost it")
+		}
+	})
+}
+
+func TestFence_lateExtension_closes(t *testing.T) {
+	f := NewFence()
+	defer f.Close()
+	f.Extend(time.Now().Add(-time.Second)) // the renewal was answered after its time was over
+	f.Extend(time.Now().Add(time.Hour))
+	if f.isOpen() {
+		t.Error("open")
+	}
+}
+
+// A process that was paused finds its timers late: the request itself must not leave.
+func TestClients_closedFence_sendNothing(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	clients := f.clients()
+	fence := NewFence()
+	defer fence.Close()
+	guarded, cancel := fence.Guard(t.Context())
+	defer cancel()
+	evict := func() error {
+		return clients.Core.CoreV1().Pods("shop").Delete(guarded, "web-1-0", metav1.DeleteOptions{})
+	}
+	if err := evict(); !errors.Is(err, ErrFenced) {
+		t.Errorf("with a closed fence: %v", err)
+	}
+	if err := clients.Core.CoreV1().Pods("shop").Delete(context.WithoutCancel(guarded), "web-1-0", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) {
+		t.Errorf("under a context that outlives the guarded one: %v", err)
+	}
+	f.mu.Lock()
+	sent := len(f.requests)
+	f.mu.Unlock()
+	if sent != 0 {
+		t.Errorf("%d requests were sent", sent)
+	}
+	fence.Extend(time.Now().Add(time.Hour))
+	if err := evict(); err != nil {
+		t.Errorf("with an open fence: %v", err)
+	}
+}
