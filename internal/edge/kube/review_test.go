@@ -96,6 +96,9 @@ func TestTopSoon_ownersThatNeverCome_waitInBounds(t *testing.T) {
 		}
 		w.mu.Unlock()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if w.waiting != 0 || len(w.waitingIn) != 0 {
 			t.Errorf("%d reviews still wait, by namespace %v", w.waiting, w.waitingIn)
 		}

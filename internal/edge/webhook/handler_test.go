@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
-	kjson "k8s.io/apimachinery/pkg/util/json"
 	sjson "sigs.k8s.io/json"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -194,14 +193,14 @@ func FuzzReview(f *testing.F) {
 			t.Fatal(j.String())
 		}
 		if len(r.Patch) > 0 {
-			var asked admissionv1.AdmissionReview
 			var object map[string]any
-			if err := kjson.Unmarshal(body, &asked); err != nil || asked.Request == nil {
+			request, err := decodeRequest(body)
+			if err != nil || request == nil {
 				t.Fatalf("patched what cannot be read: %v", err)
 			}
 			// An object that says the same thing twice means one thing to us and another to whoever patches it.
-			if twice, _ := sjson.UnmarshalStrict(asked.Request.Object.Raw, &object); len(twice) == 0 {
-				apply(t, string(asked.Request.Object.Raw), r.Patch)
+			if twice, _ := sjson.UnmarshalStrict(request.Object.Raw, &object); len(twice) == 0 {
+				apply(t, string(request.Object.Raw), r.Patch)
 			}
 		}
 	})
