@@ -86,7 +86,7 @@ func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) 
 // Autoscalers returns all autoscalers, sorted.
 func (w *World) Autoscalers() []*cluster.Autoscaler {
 	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
-	w.autoscalers.each(func(e **autoscalerEntry) { out = append(out, (*e).Autoscaler) })
+	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) { out = append(out, e.Autoscaler) })
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
 }

@@ -72,9 +72,12 @@ func (w *World) Pods() []*cluster.Pod {
 		return a.top, a.err
 	}
 	out := make([]*cluster.Pod, 0, w.pods.count())
-	w.pods.each(func(p **cluster.Pod) {
-		*p = resolved(*p, top)
-		out = append(out, *p)
+	w.pods.each(func(key cluster.Key, p *cluster.Pod) {
+		q := resolved(p, top)
+		if q != p {
+			w.pods.table.put(key, q)
+		}
+		out = append(out, q)
 	})
 	slices.SortFunc(out, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
 	return out
@@ -134,7 +137,7 @@ func (w *World) Top(controller cluster.Workload) (cluster.Workload, bool) {
 func (w *World) HasAutoscalers(namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.autoscalers.at[namespace]) > 0
+	return w.autoscalers.at[namespace] != nil
 }
 
 // Scale returns what a controller says of its replicas. Of a controller that is not watched it is what was read last;
@@ -172,7 +175,7 @@ func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]limitItem) []limit
 // Nodes returns all nodes, sorted by name.
 func (w *World) Nodes() []cluster.Node {
 	out := make([]cluster.Node, 0, w.nodes.count())
-	w.nodes.each(func(n *cluster.Node) { out = append(out, *n) })
+	w.nodes.each(func(_ cluster.Key, n cluster.Node) { out = append(out, n) })
 	slices.SortFunc(out, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
@@ -184,7 +187,7 @@ func (w *World) Selectors() [][]string { return w.in.Selectors() }
 // server remembers (an hour, usually), oldest first. The same ones come again each time.
 func (w *World) MemoryEvictions() []usage.OOM {
 	var out []usage.OOM
-	w.evictions.each(func(e *[]usage.OOM) { out = append(out, *e...) })
+	w.evictions.each(func(_ cluster.Key, e []usage.OOM) { out = append(out, e...) })
 	slices.SortFunc(out, func(a, b usage.OOM) int {
 		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container))
 	})

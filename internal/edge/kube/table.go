@@ -4,6 +4,9 @@
 package kube
 
 import (
+	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -13,107 +16,126 @@ import (
 // no more than that, however many objects there are.
 const pieceSize = 256
 
-// A table holds one value per object. Whoever owns a table guards it.
-//
-// Values are in slots, so that a table can be read in pieces while it changes: an object keeps its slot for as long as it
-// exists. Slots are found by namespace and then by name, so that a key costs its name only.
+// A table holds one value per object. Whoever owns a table guards it. It is kept by namespace, so that a key costs its name
+// only, and the names of a namespace in shards of a bounded size, so that it can be read in pieces while it changes.
 type table[T any] struct {
-	at     map[string]map[string]int32 // slot by namespace and name
-	pieces []*piece[T]
-	slots  int32   // how many have been in use, of all pieces
-	free   []int32 // slots without a value
-	size   int
-	visits uint32 // how often each has begun
+	at   map[string]*shards[T] // by namespace
+	size int
+	seed maphash.Seed
 }
 
-// A piece is as many slots as are read at a time.
-type piece[T any] struct {
-	values [pieceSize]T
-	since  [pieceSize]uint32 // visits when the value came, plus 1; 0: no value
+// shards are the objects of a namespace, by the first bits of the hashes of their names: an extendible hash table. A shard
+// that is full is split in two; shards are never joined. So a walk in the order of hashes meets each object once.
+type shards[T any] struct {
+	all  []*shard[T] // by the first bits of the hash; a shard that stands for fewer bits is there more than once
+	bits int         // len(all) is 1 << bits
+	size int
 }
+
+type shard[T any] struct {
+	values map[string]T // by name
+	bits   int          // the names in it have so many first bits in common
+}
+
+// maxBits bounds the splitting of a shard, should many hashes be equal.
+const maxBits = 24
+
+func (t *table[T]) hash(s *shards[T], name string) uint64 {
+	if s.bits == 0 {
+		return 0
+	}
+	return maphash.String(t.seed, name)
+}
+
+func (s *shards[T]) of(hash uint64) *shard[T] { return s.all[hash>>(64-s.bits)] }
 
 func (t *table[T]) get(k cluster.Key) (T, bool) {
-	if i, ok := t.at[k.Namespace][k.Name]; ok {
-		return *t.value(i), true
+	s := t.at[k.Namespace]
+	if s == nil {
+		var none T
+		return none, false
 	}
-	var none T
-	return none, false
+	v, ok := s.of(t.hash(s, k.Name)).values[k.Name]
+	return v, ok
 }
 
-func (t *table[T]) value(slot int32) *T { return &t.pieces[slot/pieceSize].values[slot%pieceSize] }
-
-func (t *table[T]) fill(slot int32, v T, since uint32) {
-	p := t.pieces[slot/pieceSize]
-	p.values[slot%pieceSize], p.since[slot%pieceSize] = v, since
-}
-
-// put stores a value. Of an object that has a value already only the slot is written.
 func (t *table[T]) put(k cluster.Key, v T) {
-	names := t.at[k.Namespace]
-	if i, ok := names[k.Name]; ok {
-		*t.value(i) = v
-		return
-	}
-	if names == nil {
+	s := t.at[k.Namespace]
+	if s == nil {
 		if t.at == nil {
-			t.at = make(map[string]map[string]int32)
+			t.at, t.seed = make(map[string]*shards[T]), maphash.MakeSeed()
 		}
-		names = make(map[string]int32)
-		t.at[k.Namespace] = names
+		s = &shards[T]{all: []*shard[T]{{values: make(map[string]T)}}}
+		t.at[k.Namespace] = s
 	}
-	i := t.slots
-	if n := len(t.free); n > 0 {
-		i = t.free[n-1]
-		t.free = t.free[:n-1]
-	} else if t.slots++; int(i/pieceSize) == len(t.pieces) {
-		t.pieces = append(t.pieces, new(piece[T]))
+	in := s.of(t.hash(s, k.Name))
+	before := len(in.values)
+	in.values[k.Name] = v
+	s.size += len(in.values) - before
+	t.size += len(in.values) - before
+	if len(in.values) > pieceSize && in.bits < maxBits {
+		t.split(s, in, k.Name)
 	}
-	t.fill(i, v, t.visits+1)
-	names[k.Name] = i
-	t.size++
+}
+
+// split puts the objects of a shard, of which name is one, into two.
+func (t *table[T]) split(s *shards[T], full *shard[T], name string) {
+	if full.bits == s.bits {
+		twice := make([]*shard[T], 2*len(s.all))
+		for i := range twice {
+			twice[i] = s.all[i/2]
+		}
+		s.all, s.bits = twice, s.bits+1
+	}
+	var halves [2]*shard[T]
+	for i := range halves {
+		halves[i] = &shard[T]{values: make(map[string]T), bits: full.bits + 1}
+	}
+	for name, v := range full.values {
+		halves[maphash.String(t.seed, name)>>(63-full.bits)&1].values[name] = v
+	}
+	first := maphash.String(t.seed, name) >> (64 - full.bits) << (s.bits - full.bits) // of the places of the full one
+	half := uint64(1) << (s.bits - full.bits - 1)
+	for i := range 2 * half {
+		s.all[first+i] = halves[i/half]
+	}
 }
 
 func (t *table[T]) remove(k cluster.Key) {
-	names := t.at[k.Namespace]
-	i, ok := names[k.Name]
-	if !ok {
+	s := t.at[k.Namespace]
+	if s == nil {
 		return
 	}
-	var none T
-	t.fill(i, none, 0)
-	t.free = append(t.free, i)
-	t.size--
-	delete(names, k.Name)
-	if len(names) == 0 {
+	in := s.of(t.hash(s, k.Name))
+	before := len(in.values)
+	delete(in.values, k.Name)
+	s.size -= before - len(in.values)
+	t.size -= before - len(in.values)
+	if s.size == 0 {
 		delete(t.at, k.Namespace)
 	}
 }
 
 // in returns the values of a namespace by name.
 func (t *table[T]) in(namespace string) map[string]T {
-	out := make(map[string]T, len(t.at[namespace]))
-	for name, i := range t.at[namespace] {
-		out[name] = *t.value(i)
+	out := make(map[string]T)
+	if s := t.at[namespace]; s != nil {
+		for next, more := uint64(0), true; more; {
+			in := s.of(next)
+			maps.Copy(out, in.values)
+			next, more = in.after(next)
+		}
 	}
 	return out
 }
 
-// lacking returns the keys that all does not have.
-func (t *table[T]) lacking(all map[cluster.Key]T) []cluster.Key {
-	var gone []cluster.Key
-	for ns, names := range t.at {
-		for name := range names {
-			k := cluster.Key{Namespace: ns, Name: name}
-			if _, ok := all[k]; !ok {
-				gone = append(gone, k)
-			}
-		}
-	}
-	return gone
+// after returns the first hash after those of the shard, one of which is given, and false when there is none.
+func (s *shard[T]) after(hash uint64) (uint64, bool) {
+	next := (hash>>(64-s.bits) + 1) << (64 - s.bits)
+	return next, next != 0
 }
 
-// A store is a table that a feed writes and others read, guarded by the mutex they share. Only the feed, which is one
-// goroutine, adds and removes objects; others may write the value of one that exists.
+// A store is a table that a feed writes and others read, guarded by the mutex they share.
 type store[T any] struct {
 	mu sync.Locker
 	table[T]
@@ -159,7 +181,12 @@ func (s *store[T]) drop(key cluster.Key) {
 
 // replace makes the store hold all, in pieces. Readers see each object as it was or as it is.
 func (s *store[T]) replace(all map[cluster.Key]T) {
-	gone := s.lacking(all) // without the mutex: nobody else adds or removes objects
+	var gone []cluster.Key
+	s.each(func(key cluster.Key, _ T) {
+		if _, ok := all[key]; !ok {
+			gone = append(gone, key)
+		}
+	})
 	for len(gone) > 0 {
 		some := gone[:min(pieceSize, len(gone))]
 		gone = gone[len(some):]
@@ -193,23 +220,29 @@ func (s *store[T]) locked(do func()) {
 	do()
 }
 
-// each calls visit with every value, in no particular order and in pieces, with the mutex held. visit may change a value in
-// its place. What exists all the time is visited once; what comes meanwhile is not, and what goes may be.
-func (s *store[T]) each(visit func(*T)) {
-	var before uint32 // values that came since are left out
-	s.locked(func() {
-		s.visits++
-		before = s.visits
-	})
-	for n, more := 0, true; more; n++ {
+// each calls visit with every object, in no particular order and in pieces, with the mutex held. visit may put another value
+// of the object. What exists all the time is visited once; what comes or goes meanwhile is visited once or not at all.
+func (s *store[T]) each(visit func(cluster.Key, T)) {
+	var namespaces []string
+	s.locked(func() { namespaces = slices.Collect(maps.Keys(s.at)) })
+	next := uint64(0) // hash in the first of the namespaces
+	for len(namespaces) > 0 {
 		s.locked(func() {
-			if more = n < len(s.pieces); !more {
-				return
-			}
-			p := s.pieces[n]
-			for i := range p.values {
-				if since := p.since[i]; since != 0 && since <= before {
-					visit(&p.values[i])
+			for done := 0; len(namespaces) > 0; {
+				ns, more := namespaces[0], false
+				if all := s.at[ns]; all != nil {
+					in := all.of(next)
+					if done > 0 && done+len(in.values) > pieceSize {
+						return
+					}
+					for name, v := range in.values {
+						visit(cluster.Key{Namespace: ns, Name: name}, v)
+					}
+					done += max(len(in.values), 1)
+					next, more = in.after(next)
+				}
+				if !more {
+					namespaces, next = namespaces[1:], 0
 				}
 			}
 		})

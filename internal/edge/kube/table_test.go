@@ -25,13 +25,13 @@ func TestStore_randomChanges_holdsWhatAMapHolds(t *testing.T) {
 	var mu sync.Mutex
 	s := &store[int]{mu: &mu}
 	twin := map[cluster.Key]int{}
-	for step := range 20_000 {
-		key, v := tableKey(rnd.IntN(600)), rnd.Int()
-		switch rnd.IntN(200) {
+	for step := range 30_000 {
+		key, v := tableKey(rnd.IntN(6000)), rnd.Int()
+		switch rnd.IntN(2000) {
 		case 0:
 			all := map[cluster.Key]int{}
-			for range rnd.IntN(1200) {
-				all[tableKey(rnd.IntN(600))] = rnd.Int()
+			for range rnd.IntN(9000) {
+				all[tableKey(rnd.IntN(6000))] = rnd.Int()
 			}
 			s.replace(all)
 			twin = maps.Clone(all)
@@ -45,12 +45,12 @@ func TestStore_randomChanges_holdsWhatAMapHolds(t *testing.T) {
 			}
 		}
 		got, ok := s.get(key)
-		if want, has := twin[key]; got != want || ok != has || s.size != len(twin) || s.slots > 600 {
-			t.Fatalf("step %d: %d, %t, want %d, %t; %d of %d, %d slots", step, got, ok, want, has, s.size, len(twin), s.slots)
+		if want, has := twin[key]; got != want || ok != has || s.size != len(twin) {
+			t.Fatalf("step %d: %d, %t, want %d, %t; %d of %d", step, got, ok, want, has, s.size, len(twin))
 		}
 	}
 	var got []int
-	s.each(func(v *int) { got = append(got, *v) })
+	s.each(func(_ cluster.Key, v int) { got = append(got, v) })
 	slices.Sort(got)
 	want := slices.Sorted(maps.Values(twin))
 	if !slices.Equal(got, want) {
@@ -105,12 +105,12 @@ func TestStore_eachAndReplace_holdTheMutexForOnePieceAtATime(t *testing.T) {
 	}{
 		{"first list", func() { s.replace(all) }},
 		{"the same list again", func() { s.replace(all) }},
-		{"each", func() { s.each(func(*int) { mu.see() }) }},
+		{"each", func() { s.each(func(cluster.Key, int) { mu.see() }) }},
 		{"an empty list", func() { s.replace(nil) }},
 	} {
 		mu.most, mu.all = 0, 0
-		if step.do(); mu.most != pieceSize || mu.all != n {
-			t.Errorf("%s: %d objects at most while the mutex was held, %d in all; want %d and %d", step.name, mu.most, mu.all, pieceSize, n)
+		if step.do(); mu.most > pieceSize || mu.all != n {
+			t.Errorf("%s: %d objects at most while the mutex was held, %d in all; want at most %d and %d", step.name, mu.most, mu.all, pieceSize, n)
 		}
 	}
 }
@@ -122,14 +122,13 @@ func TestSnapshot_manyPods_holdsTheMutexForOnePieceAtATime(t *testing.T) {
 	mu := new(countingMutex)
 	w.pods.mu = mu
 	w.Snapshot() // resolves what it can
-	before := *w.pods.value(0)
 	seen := 0
-	w.pods.each(func(**cluster.Pod) { seen++; mu.see() })
-	if mu.most != pieceSize || seen != n {
+	w.pods.each(func(cluster.Key, *cluster.Pod) { seen++; mu.see() })
+	if mu.most > pieceSize || seen != n {
 		t.Errorf("%d pods at most while the mutex was held, %d in all", mu.most, seen)
 	}
-	if s := w.Snapshot(); len(s.Pods) != n || before.Top.IsZero() {
-		t.Errorf("%d pods, the first with topmost controller %v", len(s.Pods), before.Top)
+	if s := w.Snapshot(); len(s.Pods) != n || s.Pods[0].Top.IsZero() || w.Pod(s.Pods[0].Key) != s.Pods[0] {
+		t.Errorf("%d pods, the first with topmost controller %v", len(s.Pods), s.Pods[0].Top)
 	}
 }
 
@@ -156,9 +155,9 @@ func TestStore_objectsThatComeAndGoMeanwhile_othersAreVisitedOnce(t *testing.T) 
 	})
 	for range 20 {
 		seen := make([]int, n)
-		s.each(func(v *int) {
-			if *v >= 0 {
-				seen[*v]++
+		s.each(func(_ cluster.Key, v int) {
+			if v >= 0 {
+				seen[v]++
 			}
 		})
 		for i, times := range seen {
