@@ -87,8 +87,8 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
 	a = r.own(a)
 	adv := advice{to: a}
-	seen := r.podsSeen.get(s, a.Target, func() podsSeen { return lookAt(pods) })
-	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && !seen.live
+	seen := r.podsSeen.get(s, a.Target, func() podsSeen { return lookAt(pods, now) })
+	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && seen.live == 0
 	switch {
 	case instead != nil: // nothing that it could go by is remembered
 	case len(a.Advice) == 0 && r.backfill.of(a, now) == backfillPending: // the first recommendation knows the history
@@ -135,21 +135,33 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
 	r.sayLeaks(&adv, &profile, now, s)
 	r.sayHistory(&adv, now)
-	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, pods)
+	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, seen)
 	return adv
 }
 
 // podsSeen is what the pods of a workload are like.
 type podsSeen struct {
-	live  bool // one of them lives
-	begun bool // one of them is not pending
+	live    int            // how many live
+	begun   bool           // one of them is not pending
+	looping []*cluster.Pod // live ones with a container in an OOM kill loop, at most maxLooping
 }
 
-func lookAt(pods []*cluster.Pod) podsSeen {
-	return podsSeen{
-		live:  slices.ContainsFunc(pods, (*cluster.Pod).Live),
-		begun: slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Phase != cluster.Pending }),
+// maxLooping bounds the pods in an OOM kill loop that are looked at for each of the autoscalers of a workload.
+const maxLooping = 100
+
+func lookAt(pods []*cluster.Pod, now time.Time) podsSeen {
+	var seen podsSeen
+	for _, p := range pods {
+		seen.begun = seen.begun || p.Phase != cluster.Pending
+		if !p.Live() {
+			continue
+		}
+		seen.live++
+		if len(seen.looping) < maxLooping && slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return inOOMLoop(&c, now) }) {
+			seen.looping = append(seen.looping, p)
+		}
 	}
+	return seen
 }
 
 // rounding returns the autoscaler with its wish for whole cores, if the flag allows one.

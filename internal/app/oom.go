@@ -50,25 +50,19 @@ type oomLoop struct {
 
 // sayOOMLoops says which containers are killed for memory again and again, and what keeps them from the memory that is
 // recommended. The updater tells the same in events, which end; this stands as long as it is so.
-func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, pods []*cluster.Pod) {
+func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, seen podsSeen) {
 	a := adv.to
 	var loops []oomLoop
 	if governing || a.Mode == cluster.Off {
-		loops = oomLoops(a, adv.containers, now, pods)
+		loops = oomLoops(a, adv.containers, now, seen.looping)
 	}
 	if len(loops) == 0 {
 		adv.say(v1alpha1.ConditionOOMKillLoop, kube.Removed, "", "")
 		return
 	}
-	live := 0
-	for _, p := range pods {
-		if p.Live() {
-			live++
-		}
-	}
 	var text []string
 	for i := range loops[:min(len(loops), oomLoopsTold)] {
-		text = append(text, loops[i].message(a, live))
+		text = append(text, loops[i].message(a, seen.live))
 	}
 	if more := len(loops) - oomLoopsTold; more > 0 {
 		text = append(text, fmt.Sprintf("The same is the case for %d more containers.", more))
@@ -77,12 +71,10 @@ func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, po
 }
 
 // oomLoops returns the containers in a loop that the recommendation has more memory for, or as much as it may have, by name.
+// The pods live and have such a container (podsSeen).
 func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time, pods []*cluster.Pod) []oomLoop {
 	found := map[string]*oomLoop{}
 	for _, p := range pods {
-		if !p.Live() {
-			continue
-		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			if !inOOMLoop(c, now) || !a.Policy(c.Name).Controls().Has(cluster.Memory) {

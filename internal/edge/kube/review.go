@@ -113,9 +113,9 @@ func (w *World) forgetSelectors(ctx context.Context) {
 
 func (w *World) placesInUse() map[cluster.Place]bool {
 	used := make(map[cluster.Place]bool)
-	w.pods.each(func(p **cluster.Pod) {
-		if (*p).Place >= cluster.Selected {
-			used[(*p).Place] = true
+	w.pods.each(func(_ cluster.Key, p *cluster.Pod) {
+		if p.Place >= cluster.Selected {
+			used[p.Place] = true
 		}
 	})
 	return used

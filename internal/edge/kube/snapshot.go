@@ -152,13 +152,12 @@ func (w *World) Scale(controller cluster.Workload) cluster.Scale {
 func (w *World) Limits(namespace string) cluster.LimitRange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	items := w.limitItems.in(namespace)
-	if len(items) == 0 {
+	if w.limitItems.at[namespace] == nil {
 		return cluster.LimitRange{} // and nothing to remember of a namespace that a review may have made up
 	}
 	merged, ok := w.limits[namespace]
 	if !ok {
-		merged = mergeLimits(items)
+		merged = mergeLimits(w.limitItems.in(namespace))
 		w.limits[namespace] = merged
 	}
 	return merged
