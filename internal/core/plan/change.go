@@ -168,7 +168,14 @@ func changesQoS(p *cluster.Pod, fits []policy.Fitted) bool {
 func qosOf(p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
 	var requests, limits cluster.Resources
 	guaranteed := true
+	if level := policy.PodLevelOf(p, fits); level != nil { // the containers do not count
+		requests, limits = level.Requests, level.Limits
+		guaranteed = limits.CPU > 0 && limits.Memory > 0
+	}
 	for i := range p.Containers {
+		if p.PodLevel != nil {
+			break
+		}
 		c := &p.Containers[i]
 		r, l := c.Requests, c.Limits
 		for j := range fits {
@@ -211,5 +218,9 @@ func total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 		}
 	}
 	running := containers.Add(sidecars)
-	return cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+	sum := cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+	if level := policy.PodLevelOf(p, fits); level != nil {
+		return level.Requests.Or(sum)
+	}
+	return sum
 }

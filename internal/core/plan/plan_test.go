@@ -297,7 +297,7 @@ func TestReasonsHaveNamesAndSentences(t *testing.T) {
 			t.Errorf("%s has no sentence", w)
 		}
 	}
-	if last := whyNames[NotSmallerThanRefused+1]; last != "" {
+	if last := whyNames[ReplacementRefused+1]; last != "" {
 		t.Errorf("%q is not in this test", last)
 	}
 }

@@ -54,6 +54,7 @@ const (
 	ResizeUnclear                         // the kubelet reports something this version does not know
 	MemoryInUse                           // the kubelet does not lower a memory limit below what is used
 	NotSmallerThanRefused                 // the node refused this much before
+	ReplacementRefused                    // the API server would refuse the pod with the new size
 )
 
 var whyNames = map[Why]string{
@@ -66,6 +67,7 @@ var whyNames = map[Why]string{
 	Unplaceable: "Unplaceable", ResizeWaiting: "ResizeWaiting", ResizeRunning: "ResizeRunning",
 	ResizeFailed: "ResizeFailed", ResizeImpossible: "ResizeImpossible", ResizeUnclear: "ResizeUnclear",
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
+	ReplacementRefused: "ReplacementRefused",
 }
 
 // String returns the name of the reason.
@@ -201,6 +203,8 @@ func (r Reason) sentence() string {
 		return said("the kubelet does not lower a memory limit below what is used", r.Text)
 	case NotSmallerThanRefused:
 		return "the node refused a resize to no more than this"
+	case ReplacementRefused:
+		return said("the API server would refuse the pod with the new size", r.Text)
 	}
 	return r.Why.String()
 }

@@ -26,6 +26,7 @@ type obstacle func(*turn) (Reason, bool)
 // What stands in the way of an eviction.
 var againstEviction = []obstacle{
 	(*turn).sameSize,
+	(*turn).replacementRefused,
 	(*turn).unplaceable,
 	(*turn).requirementsUnmet,
 	(*turn).backingOff,
@@ -37,6 +38,7 @@ var againstEviction = []obstacle{
 // What stands in the way of the eviction of a pod that has no node yet, and so takes nothing out of service.
 var againstReplacing = []obstacle{
 	(*turn).sameSize,
+	(*turn).replacementRefused,
 	(*turn).requirementsUnmet,
 	(*turn).backingOff,
 }
@@ -44,6 +46,7 @@ var againstReplacing = []obstacle{
 // What stands in the way of a resize.
 var againstResize = []obstacle{
 	(*turn).undone,
+	(*turn).replacementRefused,
 	(*turn).unplaceable,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicasInPlace,
@@ -56,6 +59,7 @@ var againstUnboost = []obstacle{
 	(*turn).resizing,
 	(*turn).starting,
 	(*turn).undone,
+	(*turn).replacementRefused,
 	(*turn).replicasUnknown,
 	(*turn).overBudgetInPlace,
 }

@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,14 +64,7 @@ func (h *Handler) governing(top cluster.Workload) *cluster.Autoscaler {
 
 // fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
-	var fits []policy.Fitted
-	if a.Mode != cluster.Off {
-		fits = policy.Fit(a, h.world.Limits(p.Namespace), projected)
-	}
-	var originals []policy.Original
-	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
-		fits, originals = policy.Boost(a, projected, fits, h.options.MaxCPUBoost)
-	}
+	fits, originals, refused := h.fitted(a, projected)
 	ops := make(operations, 0, 3+7*len(fits))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
@@ -88,11 +82,37 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 			}
 		}
 	}
+	ops.podLevel(p, fits)
+	if refused.Refused() && len(fits) == 0 {
+		ops.annotate(policy.UpdatesAnnotation, policy.RefusedAnnotation(a, refused))
+	}
 	if text := policy.Annotation(a, fits); text != "" {
 		ops.annotate(policy.UpdatesAnnotation, text)
 	}
 	ops.annotate(policy.ObservedAnnotation, policy.ObservedContainers(projected))
 	return json.Marshal(ops)
+}
+
+// fitted returns what the containers of a new pod should run with, and the originals of those that are boosted. It returns
+// nothing that the API server would refuse: then the pod is not boosted, or keeps its own resources.
+func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted, []policy.Original, policy.Refusal) {
+	around := h.world.Limits(p.Namespace)
+	var fits []policy.Fitted
+	if a.Mode != cluster.Off {
+		fits = policy.Fit(a, around, p)
+	}
+	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
+		boosted, originals := policy.Boost(a, p, slices.Clone(fits), h.options.MaxCPUBoost)
+		policy.Admissible(around, p, boosted)
+		if refused := policy.Refused(around, p, boosted); !refused.Refused() {
+			return boosted, originals, refused
+		}
+	}
+	refused := policy.Refused(around, p, fits)
+	if refused.Refused() {
+		fits = nil
+	}
+	return fits, nil, refused
 }
 
 func podName(p *corev1.Pod) string {
@@ -137,6 +157,15 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	}
 	o.amounts(at+"/requests", r.Requests == nil, f.Requests)
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
+}
+
+// podLevel sets what the pod as a whole is to have.
+func (o *operations) podLevel(p *corev1.Pod, fits []policy.Fitted) {
+	if len(fits) == 0 || fits[0].PodLevel == nil || p.Spec.Resources == nil {
+		return
+	}
+	o.amounts("/spec/resources/requests", p.Spec.Resources.Requests == nil, fits[0].PodLevel.Requests)
+	o.amounts("/spec/resources/limits", p.Spec.Resources.Limits == nil, fits[0].PodLevel.Limits)
 }
 
 func (o *operations) amounts(at string, missing bool, amounts cluster.Resources) {
