@@ -52,6 +52,15 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
+// LimitRangeOf returns what LimitRanges of one namespace demand together, as World keeps it of those it watches.
+func LimitRangeOf(objects ...*corev1.LimitRange) cluster.LimitRange {
+	byName := make(map[string][]limitItem, len(objects))
+	for _, o := range objects {
+		byName[o.Name] = projectLimitRange(o)
+	}
+	return mergeLimits(byName)
+}
+
 // mergeLimits returns what the limit ranges of one namespace demand together: the highest minimum, the lowest maximum and
 // ratio, and the defaults of the last one by name that has some.
 func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
