@@ -468,10 +468,10 @@ const (
 	limitUp
 )
 
-// room returns how far a container can make a move.
-func (z *size) room(m move) int64 {
+// room returns how far a container can make a move; zero for one that is inserted when others are asked, and the reverse.
+func (z *size) room(m move, inserted bool) int64 {
 	onlyRequest := m == requestDown || m == requestUp
-	if !z.sets.request || !onlyRequest && !z.sets.limit {
+	if !z.sets.request || !onlyRequest && !z.sets.limit || z.fit.Inserted != inserted {
 		return 0
 	}
 	most := int64(math.MaxInt64)
@@ -526,13 +526,18 @@ func (z *size) leastRequest() int64 {
 }
 
 // spread shares a change among the containers that have room for it, in proportion to their requests, and returns what no
-// container has room for.
+// container has room for. Containers that nothing is recommended for come last: their requests are what later passes go by.
 func (s *sizes) spread(change int64, m move) (left int64) {
+	left = s.spreadOver(change, m, false)
+	return s.spreadOver(left, m, true)
+}
+
+func (s *sizes) spreadOver(change int64, m move, inserted bool) (left int64) {
 	left = change
 	for left > 0 {
 		weights := int64(0)
 		for i := range s.containers {
-			if z := &s.containers[i]; z.room(m) > 0 {
+			if z := &s.containers[i]; z.room(m, inserted) > 0 {
 				weights = sum(weights, max(z.request.v, 1))
 			}
 		}
@@ -542,7 +547,7 @@ func (s *sizes) spread(change int64, m move) (left int64) {
 		share := left
 		for i := range s.containers {
 			z := &s.containers[i]
-			has := z.room(m)
+			has := z.room(m, inserted)
 			if has <= 0 || left == 0 {
 				continue
 			}

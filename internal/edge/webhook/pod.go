@@ -83,7 +83,7 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 		}
 	}
 	ops.podLevel(p, fits)
-	if refused.Refused() && len(fits) == 0 {
+	if refused.Refused() {
 		ops.annotate(policy.UpdatesAnnotation, policy.RefusedAnnotation(a, refused))
 	}
 	if text := policy.Annotation(a, fits); text != "" {
@@ -93,10 +93,17 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	return json.Marshal(ops)
 }
 
-// fitted returns what the containers of a new pod should run with, and the originals of those that are boosted. It returns
-// nothing that the API server would refuse: then the pod is not boosted, or keeps its own resources.
+// fitted returns what the containers of a new pod should run with, and the originals of those that are boosted. A pod that
+// the API server would admit as it is, and refuse with its sizes, is not boosted, or keeps its own resources.
 func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted, []policy.Original, policy.Refusal) {
 	around := h.world.Limits(p.Namespace)
+	refusal := func(fits []policy.Fitted) policy.Refusal {
+		r := policy.Refused(around, p, fits)
+		if r.Refused() && policy.Refused(around, p, nil).Refused() {
+			return policy.Refusal{}
+		}
+		return r
+	}
 	var fits []policy.Fitted
 	if a.Mode != cluster.Off {
 		fits = policy.Fit(a, around, p)
@@ -104,11 +111,11 @@ func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted
 	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
 		boosted, originals := policy.Boost(a, p, slices.Clone(fits), h.options.MaxCPUBoost)
 		policy.Admissible(around, p, boosted)
-		if refused := policy.Refused(around, p, boosted); !refused.Refused() {
-			return boosted, originals, refused
+		if !refusal(boosted).Refused() {
+			return boosted, originals, policy.Refusal{}
 		}
 	}
-	refused := policy.Refused(around, p, fits)
+	refused := refusal(fits)
 	if refused.Refused() {
 		fits = nil
 	}
