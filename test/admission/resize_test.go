@@ -193,11 +193,12 @@ func (c *resizeCase) resized(d plan.Decision) string {
 
 // drifts reports whether podfit sizes as upstream does by what the pod has now, so that the next resize differs: a container
 // without recommendation is scaled into the pod LimitRange by its own request, and LimitRanges hold a request by its proportion
-// to the limit, even where the limit is left alone.
+// to the limit, even where the limit is left alone or bounded by that of the pod. Each resize is smaller than the one before.
 func (c *resizeCase) drifts(d plan.Decision) bool {
 	inserted := func(f policy.Fitted) bool { return f.Inserted }
 	kept := func(f policy.Fitted) bool { return f.LimitsKept }
-	return slices.ContainsFunc(d.With, inserted) || !c.view.limits.Range.IsZero() && slices.ContainsFunc(d.With, kept)
+	proportion := slices.ContainsFunc(d.With, kept) || d.Pod.PodLevel != nil
+	return slices.ContainsFunc(d.With, inserted) || !c.view.limits.Range.IsZero() && proportion
 }
 
 // evicted looks at what replaces an evicted pod: the template, with the sizes that the webhook gives it.

@@ -125,7 +125,7 @@ func (t *turn) inPlace() {
 		t.evictOr(NothingRuns, Reason{Why: NothingRuns})
 	case alreadyAsked(p, with) && !sameSize(p, with):
 		t.leave(Reason{Why: ResizeRunning}) // the kubelet has not said anything yet
-	case changesQoS(p, with):
+	case changesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(QoSChange, Reason{Why: QoSChange})
 	case tried && last.refused && !asksLessThan(with, last.with):
 		t.evictOr(ResizeImpossible, Reason{Why: NotSmallerThanRefused})

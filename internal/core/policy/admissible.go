@@ -168,6 +168,21 @@ func (z *size) setBy(f *Fitted, res cluster.Resource) {
 	}
 }
 
+// Defaulted returns the requests and limits that a container has once the API server has added what is missing, which it does
+// at each resize too: an absent request is the limit; what is absent then is the default of the LimitRange.
+func (l Limits) Defaulted(requests, limits cluster.Resources) (cluster.Resources, cluster.Resources) {
+	for _, res := range cluster.All {
+		p := defaulted(pair{valueOf(requests, res), valueOf(limits, res)}, l.Range, res)
+		if p.request.set {
+			requests = requests.Set(res, p.request.v)
+		}
+		if p.limit.set {
+			limits = limits.Set(res, p.limit.v)
+		}
+	}
+	return requests, limits
+}
+
 func defaulted(p pair, l cluster.LimitRange, res cluster.Resource) pair {
 	if !p.request.set {
 		p.request = p.limit
