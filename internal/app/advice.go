@@ -40,6 +40,7 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 			adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "")
 			adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
 			adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
+			adv.say(v1alpha1.ConditionRecommendationNotAdmitted, kube.Removed, "", "")
 			g.Go(func() error {
 				r.write(ctx, now, adv)
 				return nil
@@ -118,6 +119,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	r.sayProfile(&adv, &profile, instead, kept)
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
 	r.sayLeaks(&adv, &profile, now, pods)
+	r.sayAdmission(&adv, pods)
 	return adv
 }
 

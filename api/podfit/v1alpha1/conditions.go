@@ -14,6 +14,9 @@ const (
 	// ConditionDisruptiveProfile is True where a profile that is meant for resizes in place meets an update mode that evicts for
 	// each of them, and there are pods that it governs; and absent otherwise.
 	ConditionDisruptiveProfile = "DisruptiveProfile"
+	// ConditionRecommendationNotAdmitted is True while the API server would refuse pods with the recommended size: they get the
+	// nearest size that it admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted). It is absent otherwise.
+	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
 )
 
 // The reasons of these conditions.
@@ -23,4 +26,7 @@ const (
 	ReasonOtherProfile = "OtherProfileRemembered"
 	ReasonGrowth       = "SteadyGrowth"
 	ReasonModeEvicts   = "UpdateModeEvicts"
+
+	ReasonHeldToAdmitted = "HeldToAdmitted"
+	ReasonNoSizeAdmitted = "NoSizeAdmitted"
 )

@@ -71,7 +71,7 @@ type Autoscaler struct {
 	// ProfileProblem is what its status says is wrong with the SizingProfile that it names, or named; "" when nothing is.
 	ProfileProblem string
 
-	// Remarked is whether its status has any condition that only sizing profiles give.
+	// Remarked is whether its status has any condition that podfit sets beside upstream's.
 	Remarked bool
 
 	// FetchingHistory is whether somebody says in its status that its history is still being read: nothing of it is stored

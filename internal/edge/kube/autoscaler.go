@@ -44,7 +44,7 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			if string(c.Status) == False {
 				a.ProfileProblem = c.Message
 			}
-		case v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile:
+		case v1alpha1.ConditionMemoryLeakSuspected, v1alpha1.ConditionDisruptiveProfile, v1alpha1.ConditionRecommendationNotAdmitted:
 		case v1.FetchingHistory:
 			a.FetchingHistory = string(c.Status) == True
 			continue
