@@ -125,7 +125,7 @@ func (s *apiServer) validate(pod, old *api.Pod, op admission.Operation, subresou
 	return nil
 }
 
-// admits reports whether an object of the namespace is valid, with its defaults.
+// limitRange returns a LimitRange with its defaults, or why the API server refuses it.
 func limitRange(l *corev1.LimitRange) (*corev1.LimitRange, error) {
 	legacyscheme.Scheme.Default(l)
 	internal := new(api.LimitRange)

@@ -271,7 +271,7 @@ func (s *sizes) fitPodLevel() {
 	moved := int64(0)
 	for i := range s.containers {
 		if z := &s.containers[i]; z.sets.request && z.own.request.set {
-			moved += z.request.v - z.own.request.v // amounts are bounded by 2^50 and a product of two, see edge/kube
+			moved += z.request.v - z.own.request.v // should it overflow, the sum below holds
 		}
 	}
 	sum, _ := s.requests()
