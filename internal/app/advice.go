@@ -136,6 +136,7 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	r.sayLeaks(&adv, &profile, now, s)
 	r.sayHistory(&adv, now)
 	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, seen)
+	r.sayAdmission(&adv, pods)
 	return adv
 }
 

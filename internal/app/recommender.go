@@ -24,6 +24,7 @@ import (
 type recommenderWorld interface {
 	Snapshot() *kube.Snapshot
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
+	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
 	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...kube.Condition) (bool, error)
 }
@@ -75,7 +76,7 @@ VerticalPodAutoscalerCheckpoints and read back at start.`,
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Log: p.log}))
+			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.log}))
 			p.reg.MustRegister(newWatchMetrics(world))
 			work, err := recommending(&c, p, clients, world)
 			if err != nil {

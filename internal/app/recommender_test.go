@@ -45,6 +45,7 @@ type bench struct {
 	profiles    map[string]string // the specs of SizingProfiles, by name
 	profilesErr error
 	nodes       []cluster.Node
+	limits      cluster.LimitRange
 	leaks       int64      // bytes a day, with leak
 	leaked      time.Time  // until when
 	mu          sync.Mutex // several writers work at a time
@@ -76,6 +77,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) Snapshot() *kube.Snapshot                         { return kube.NewSnapshot(b.pods, b.autoscalers) }
+func (b *bench) Limits(string) cluster.LimitRange                 { return b.limits }
 func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
 func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
 

@@ -84,6 +84,7 @@ var rights = map[string][]string{
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster core/events: list watch",
+		"cluster core/limitranges: list watch",
 		"cluster core/nodes: list watch",
 		"cluster core/pods: list watch",
 		"cluster core/replicationcontrollers: get list watch",
@@ -225,8 +226,8 @@ func TestRolesHaveUpstreamsNames(t *testing.T) {
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
 		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
-		"podfit:event-reader", "podfit:event-reader",  // upstream gives the rights of these to both recommender and updater
 		"podfit:profile-reader", "podfit:profile-reader",
+		"podfit:recommender", "podfit:recommender", // upstream gives the rights of these to both recommender and updater
 		"podfit:updater", "podfit:updater",
 		"system:evictioner",
 		"system:metrics-reader", "system:metrics-reader",

@@ -249,6 +249,27 @@ var Differences = []Difference{
 		Test:     "TestFitEqualsUpstream",
 	},
 	{
+		Name:     "sizes that are refused",
+		Upstream: "gives a new pod sizes that the API server refuses, where minAllowed, maxAllowed or a boost contradicts a LimitRange",
+		Podfit:   "gives it the nearest sizes that are admitted; where there are none, the pod keeps its own",
+		Reason:   "a pod that was valid must not be refused",
+		Test:     "TestFit_sizeThatTheAPIServerRefuses_isHeldToWhatItAdmits",
+	},
+	{
+		Name:     "a replacement that would be refused",
+		Upstream: "evicts or resizes the pod",
+		Podfit:   "leaves it, and says what would be refused",
+		Reason:   "a pod that is refused is missing",
+		Test:     "TestPlan_replacementThatTheAPIServerRefuses_leavesThePod",
+	},
+	{
+		Name:     "pod-level resources",
+		Upstream: "leaves them as they are, so that a container that grows makes the pod invalid",
+		Podfit:   "lets them follow the containers, in the same patch or resize",
+		Reason:   "the API server refuses containers that request more than their pod",
+		Test:     "TestFit_podLevelResources_followTheContainers",
+	},
+	{
 		Name: "evictions that do not help", Weakness: "W-13",
 		Upstream: "evicts again every minute what comes back as it was",
 		Podfit:   "backs off per workload, from 5 minutes to 6 hours, and says so in an event",

@@ -21,6 +21,9 @@ const (
 	// is recommended for it (ReasonRequestBelowTarget, ReasonLimitFixed), or not enough is recommended because of maxAllowed
 	// (ReasonTargetAtMaximum), and absent otherwise.
 	ConditionOOMKillLoop = "OOMKillLoop"
+	// ConditionRecommendationNotAdmitted is True while the API server would refuse pods with the recommended size: they get the
+	// nearest size that it admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted). It is absent otherwise.
+	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
 )
 
 // The reasons of these conditions.
@@ -37,11 +40,15 @@ const (
 	ReasonRequestBelowTarget = "RequestBelowTarget"
 	ReasonTargetAtMaximum    = "TargetAtMaximum"
 	ReasonLimitFixed         = "LimitFixed"
+
+	ReasonHeldToAdmitted = "HeldToAdmitted"
+	ReasonNoSizeAdmitted = "NoSizeAdmitted"
 )
 
 // Conditions returns the types of all conditions that podfit sets.
 func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
+		ConditionRecommendationNotAdmitted,
 	}
 }

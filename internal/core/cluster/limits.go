@@ -10,6 +10,12 @@ import "slices"
 type LimitRange struct {
 	Container Range
 	Pod       Range
+
+	// ContainerRatio and PodRatio are the lowest maxLimitRequestRatio of each type, in thousandths.
+	ContainerRatio, PodRatio Resources
+
+	// DefaultRequest is the request that a container without one is given.
+	DefaultRequest Resources
 }
 
 // A Range bounds an amount. A bound that is not set does not bind.

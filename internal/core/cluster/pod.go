@@ -32,13 +32,18 @@ type Pod struct {
 	QoS           QoS
 	Ready         bool
 	Deleting      bool
-	Unschedulable bool      // the scheduler has found no node for it
-	Tolerance     Tolerance // which taints it tolerates
-	Place         Place     // which nodes may take it
-	Resize        *Resize   // nil when no resize is under way
-	Observed      string    // annotation vpaObservedContainers, verbatim; "" when absent
+	Unschedulable bool          // the scheduler has found no node for it
+	Tolerance     Tolerance     // which taints it tolerates
+	Place         Place         // which nodes may take it
+	Resize        *Resize       // nil when no resize is under way
+	Observed      string        // annotation vpaObservedContainers, verbatim; "" when absent
+	PodLevel      *PodResources // spec.resources; nil when absent, as in most pods
 	Containers    []Container
 }
+
+// PodResources is what a pod requests, and is limited to, as a whole (KEP-2837). Its containers' requests may not add up
+// to more than the request, and none of their limits may be above the limit.
+type PodResources struct{ Requests, Limits Resources }
 
 // A Place says which nodes may take a pod: it names a node selector, by its place in the list of all there are. The pods
 // that most clusters have many of have one of a few.
@@ -91,13 +96,13 @@ type Container struct {
 	Role     ContainerRole
 	Index    uint8     // its place in spec.containers, or in spec.initContainers for Init and Sidecar
 	Reported bool      // its status says what it runs with, be it what the spec wants
+	Restart  Set       // resources whose resize restarts the container (resizePolicy RestartContainer)
+	Restarts int32     // stands here, like those above, so that a container takes no more than 96 bytes
 	Requests Resources // wanted (spec)
 	Limits   Resources // wanted (spec)
 	Applied  *Applied  // what runs (status), nil when it is what the spec wants or is not known
-	Restarts int32
-	Exit     *Exit    // how it last terminated, nil when it never did
-	Restart  Set      // resources whose resize restarts the container (resizePolicy RestartContainer)
-	Boosted  *Applied // what it had before its CPU startup boost (annotation vpaCpuStartupBoost/<name>), nil when not boosted
+	Exit     *Exit     // how it last terminated, nil when it never did
+	Boosted  *Applied  // what it had before its CPU startup boost (annotation vpaCpuStartupBoost/<name>), nil when not boosted
 }
 
 // Applied is what a container actually runs with while its spec wants something else.

@@ -156,19 +156,26 @@ func restarts(p *cluster.Pod, fits []policy.Fitted) bool {
 
 // changesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
 // refuses. It says no when it cannot follow how the pod came by the class it has.
-func changesQoS(p *cluster.Pod, fits []policy.Fitted) bool {
-	before := qosOf(p, nil)
+func changesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
+	before := qosOf(policy.Limits{}, p, nil)
 	if p.QoS != cluster.UnknownQoS && p.QoS != before {
 		return false
 	}
-	return qosOf(p, fits) != before
+	return qosOf(l, p, fits) != before
 }
 
-// qosOf returns the class a pod has by its spec, with fits set on it.
-func qosOf(p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
+// qosOf returns the class a pod has by its spec, with fits and the defaults of LimitRanges set on it.
+func qosOf(around policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
 	var requests, limits cluster.Resources
 	guaranteed := true
+	if level := policy.PodLevelOf(p, fits); level != nil { // the containers do not count
+		requests, limits = level.Requests, level.Limits
+		guaranteed = limits.CPU > 0 && limits.Memory > 0
+	}
 	for i := range p.Containers {
+		if p.PodLevel != nil {
+			break
+		}
 		c := &p.Containers[i]
 		r, l := c.Requests, c.Limits
 		for j := range fits {
@@ -176,6 +183,7 @@ func qosOf(p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
 				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
 			}
 		}
+		r, l = around.Defaulted(r, l)
 		guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
 		requests, limits = requests.Add(r), limits.Add(l)
 	}
@@ -211,5 +219,9 @@ func total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 		}
 	}
 	running := containers.Add(sidecars)
-	return cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+	sum := cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+	if level := policy.PodLevelOf(p, fits); level != nil {
+		return level.Requests.Or(sum)
+	}
+	return sum
 }

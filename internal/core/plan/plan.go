@@ -177,6 +177,7 @@ func (s *pass) judgeBoosted(d *Decision) {
 		fits = nil
 	}
 	over, until := policy.Unboost(d.Autoscaler, d.Pod, fits, s.now)
+	policy.Admissible(s.w.Limits[d.Pod.Namespace], d.Pod, over)
 	d.With = over
 	if len(over) == 0 {
 		d.Reason = Reason{Why: Boosted, Until: until}

@@ -61,6 +61,7 @@ const (
 	Unanswered                            // the outcome of an eviction or resize is unknown
 	AwaitingReplacement                   // its resize was refused, and it is not known whether a replacement would be, too
 	ReplacementMissing                    // pods evicted before have no replacement
+	ReplacementRefused                    // the API server would refuse the pod with the new size
 	RateLimited                           // its turn did not come in this pass: rate limit
 	OutOfTime                             // its turn did not come in this pass: the pass ended
 	AlreadyEvicted                        // evicted, and the watch still shows it
@@ -83,6 +84,7 @@ var whyNames = map[Why]string{
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement",
 	RateLimited:         "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
+	ReplacementRefused: "ReplacementRefused",
 }
 
 // String returns the name of the reason.
@@ -242,6 +244,8 @@ func (r Reason) sentence() string {
 		return "was evicted and is still shown as running"
 	case AlreadyGone:
 		return "was deleted or replaced before its turn"
+	case ReplacementRefused:
+		return said("the API server would refuse the pod with the new size", r.Text)
 	}
 	return r.Why.String()
 }

@@ -26,6 +26,7 @@ type obstacle func(*turn) (Reason, bool)
 // What stands in the way of an eviction.
 var againstEviction = []obstacle{
 	(*turn).sameSize,
+	(*turn).replacementRefused,
 	(*turn).unplaceable,
 	(*turn).requirementsUnmet,
 	(*turn).replacementMissing,
@@ -39,6 +40,7 @@ var againstEviction = []obstacle{
 // What stands in the way of the eviction of a pod that has no node yet, and so takes nothing out of service.
 var againstReplacing = []obstacle{
 	(*turn).sameSize,
+	(*turn).replacementRefused,
 	(*turn).requirementsUnmet,
 	(*turn).replacementMissing,
 	(*turn).backingOff,
@@ -49,6 +51,7 @@ var againstReplacing = []obstacle{
 var againstResize = []obstacle{
 	(*turn).undone,
 	(*turn).resizeRefused,
+	(*turn).replacementRefused,
 	(*turn).unplaceable,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicasInPlace,
@@ -62,6 +65,7 @@ var againstUnboost = []obstacle{
 	(*turn).starting,
 	(*turn).undone,
 	(*turn).resizeRefused,
+	(*turn).replacementRefused,
 	(*turn).replicasUnknown,
 	(*turn).overBudgetInPlace,
 }
@@ -128,7 +132,7 @@ func (t *turn) inPlace() {
 		t.evictOr(NothingRuns, Reason{Why: NothingRuns})
 	case alreadyAsked(p, with) && !sameSize(p, with):
 		t.leave(Reason{Why: ResizeRunning}) // the kubelet has not said anything yet
-	case changesQoS(p, with):
+	case changesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(QoSChange, Reason{Why: QoSChange})
 	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(ResizeImpossible, Reason{Why: NotSmallerThanRefused})

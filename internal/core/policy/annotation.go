@@ -49,7 +49,27 @@ func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
 			}
 		}
 	}
+	if b.Len() > 0 && fits[0].PodLevel != nil {
+		separator := "; pod: "
+		for _, part := range [...]struct {
+			set  cluster.Set
+			name string
+		}{{fits[0].PodLevel.Requests.Has, " request"}, {fits[0].PodLevel.Limits.Has, " limit"}} {
+			for _, res := range cluster.All {
+				if part.set.Has(res) {
+					b.WriteString(separator + res.String() + part.name)
+					separator = ", "
+				}
+			}
+		}
+	}
 	return b.String()
+}
+
+// RefusedAnnotation returns the value of the annotation vpaUpdates of a pod that keeps its own resources because the API
+// server would refuse it otherwise.
+func RefusedAnnotation(a *cluster.Autoscaler, r Refusal) string {
+	return "Pod resources NOT updated by " + a.Name + ": the API server would refuse the pod: " + r.String()
 }
 
 const observedSeparator = ", "

@@ -115,6 +115,7 @@ func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (F
 		cpu = min(cpu, most)
 	}
 	if cp := a.Policy(c.Name); cp != nil && cp.RequestsOnly {
+		f.LimitsKept = true
 		if limit, ok := c.Limits.Get(cluster.CPU); ok && cpu > limit {
 			cpu = limit
 			if limit > 1 {

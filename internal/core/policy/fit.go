@@ -19,6 +19,13 @@ type Fitted struct {
 	Limits    cluster.Resources // only those to set: in proportion to the requests, none when limits are left alone
 	Notes     []Note
 
+	// LimitsKept says that the policy leaves the container's limits alone.
+	LimitsKept bool
+
+	// PodLevel is what the pod as a whole should have; the same in all Fitted of a pod. It sets only what is to change,
+	// and is nil when nothing is (see Admissible).
+	PodLevel *cluster.PodResources
+
 	// Inserted says that nothing was recommended for the container: it stands here with its own requests because the
 	// pod's LimitRange speaks of the sum of all containers, and may have changed this one too. It has no bounds.
 	Inserted bool
@@ -32,7 +39,8 @@ type Fitted struct {
 //
 // First the sums over the pod are scaled into the pod LimitRange, for the target, the upper and the lower bound each on
 // its own. Then, for each container and each of the three: container LimitRange, minAllowed and maxAllowed, and, where
-// the policy leaves limits alone, the container's limit. Last, the bounds are put in order (W-12).
+// the policy leaves limits alone, the container's limit. Then the bounds are put in order (W-12). Last, what the API server
+// would refuse is changed into what it admits (Admissible), and the target with it.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
 	if len(fits) == 0 {
@@ -49,9 +57,16 @@ func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil)
 		f.Estimate = ordered(f.Estimate)
 		f.Requests = f.Estimate.Target
-		if cp == nil || !cp.RequestsOnly {
+		f.LimitsKept = cp != nil && cp.RequestsOnly
+		if !f.LimitsKept {
 			f.Limits = proportionalLimits(c, f.Requests, l.Range.Container.Default, &f.Notes)
 		}
+	}
+	Admissible(l, p, fits)
+	for i := range fits {
+		f := &fits[i]
+		f.Estimate.Target = f.Requests
+		f.Estimate = ordered(f.Estimate)
 	}
 	return fits
 }

@@ -109,13 +109,13 @@ func TestFitOfOneContainer(t *testing.T) {
 			wantRequests: cpu(50), wantLimits: cpu(100),
 			notes: []string{"cpu capped to fit Min in container LimitRange", "memory: limit NOT set since originalLimit is nil or 0"},
 		},
-		"the LimitRange comes before the policy": {
+		"the LimitRange comes before the policy, but the limit stays below its Max": {
 			requests: cpu(100), limits: cpu(200), advice: cpu(300), limit: cluster.Range{Max: cpu(400)},
 			policy:       policy{MinAllowed: cpu(250)},
-			wantRequests: cpu(250), wantLimits: cpu(500),
+			wantRequests: cpu(250), wantLimits: cpu(400),
 			notes: []string{
 				"cpu capped to fit Max in container LimitRange", "cpu capped to minAllowed",
-				"memory: limit NOT set since originalLimit is nil or 0",
+				"memory: limit NOT set since originalLimit is nil or 0", "cpu capped to what the API server admits",
 			},
 		},
 		"controlled resources alone": {
@@ -214,15 +214,15 @@ func TestFitIntoPodRange(t *testing.T) {
 			a: container("a", cpu(100), cpu(200)), b: container("b", cpu(100), cpu(200)),
 			advA: cpu(100), advB: cpu(201), wantA: cpu(333), wantB: cpu(668),
 		},
-		"the requests below Min: memory is rounded down": {
+		"the requests below Min: memory is rounded down, but the sum reaches Min": {
 			r: cluster.Range{Min: memory(1000)},
 			a: container("a", memory(100), memory(200)), b: container("b", memory(100), memory(200)),
-			advA: memory(100), advB: memory(201), wantA: memory(332), wantB: memory(667),
+			advA: memory(100), advB: memory(201), wantA: memory(333), wantB: memory(667),
 		},
-		"nothing has a limit: there is nothing to scale by": {
+		"nothing has a limit: the requests reach Min": {
 			r: cluster.Range{Min: cpu(1000), Max: cpu(2000)},
 			a: container("a", cpu(100), cluster.Resources{}), b: container("b", cpu(100), cluster.Resources{}),
-			advA: cpu(100), advB: cpu(201), wantA: cpu(100), wantB: cpu(201),
+			advA: cpu(100), advB: cpu(201), wantA: cpu(333), wantB: cpu(667),
 		},
 		"a container without recommendation counts, and is scaled with the others": {
 			r: cluster.Range{Max: cpu(1000)},
@@ -237,7 +237,7 @@ func TestFitIntoPodRange(t *testing.T) {
 		"a resource that is not recommended counts as it is, and is not written": {
 			r: cluster.Range{Max: memory(1000)},
 			a: container("a", of(100, 400), of(100, 400)), b: container("b", memory(100), memory(100)),
-			advA: cpu(300), advB: memory(1600), wantA: cpu(300), wantB: memory(800),
+			advA: cpu(300), advB: memory(1600), wantA: cpu(300), wantB: memory(600),
 		},
 	}
 	for name, c := range cases {

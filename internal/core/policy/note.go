@@ -24,9 +24,11 @@ const (
 	NoLimitOriginally    // so none is set
 	NoRequestRecommended // so no limit follows from it
 	LimitOverflow        // the proportional limit does not fit an int64
+	HeldToAdmitted       // else the API server would refuse the pod
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are upstream's, to the letter.
+// Tools read these texts in the annotation vpaUpdates. They are upstream's, to the letter, but for the last one, which
+// upstream does not have.
 var noteTexts = [...]string{
 	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
 	LoweredToRangeMax:    " capped to fit Max in container LimitRange",
@@ -36,6 +38,7 @@ var noteTexts = [...]string{
 	NoLimitOriginally:    ": limit NOT set since originalLimit is nil or 0",
 	NoRequestRecommended: ": limit NOT set since recommendedRequest is nil or 0",
 	LimitOverflow:        ": failed to keep limit to request ratio; capping limit to int64",
+	HeldToAdmitted:       " capped to what the API server admits",
 }
 
 // String returns the note as it stands in the annotation vpaUpdates.

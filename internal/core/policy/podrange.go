@@ -29,7 +29,7 @@ func scaleSum(
 	r cluster.Range, p *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
 ) {
 	low, high := r.Min.Amount(res), r.Max.Amount(res)
-	if low <= 0 && high <= 0 {
+	if low <= 0 && high <= 0 || hasPodLevel(p, res) {
 		return
 	}
 	var sumR, sumL int64
@@ -67,4 +67,9 @@ func scaleSum(
 			*q = q.Set(res, v)
 		}
 	}
+}
+
+// hasPodLevel reports whether pod-level resources stand for the sums over the containers, see Admissible.
+func hasPodLevel(p *cluster.Pod, res cluster.Resource) bool {
+	return p.PodLevel != nil && (p.PodLevel.Requests.Has | p.PodLevel.Limits.Has).Has(res)
 }

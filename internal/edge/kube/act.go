@@ -37,7 +37,8 @@ type metadataPatch struct {
 }
 
 type specPatch struct {
-	Containers []containerPatch `json:"containers"`
+	Containers []containerPatch             `json:"containers"`
+	Resources  *corev1.ResourceRequirements `json:"resources,omitempty"` // of the pod as a whole
 }
 
 type containerPatch struct {
@@ -58,6 +59,9 @@ func (a *Actor) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.Fitt
 	}
 	if len(spec.Containers) == 0 {
 		return nil
+	}
+	if level := fitted[0].PodLevel; level != nil {
+		spec.Resources = &corev1.ResourceRequirements{Requests: quantities(level.Requests), Limits: quantities(level.Limits)}
 	}
 	patch := podPatch{Metadata: metadataPatch{UID: p.UID}, Spec: spec}
 	if err := a.patch(ctx, p, patch, "resize"); err != nil {

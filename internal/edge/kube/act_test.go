@@ -51,6 +51,22 @@ func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
 	}
 }
 
+func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
+	f := newFakeAPI(t)
+	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
+	level := &cluster.PodResources{Requests: cpu(900), Limits: cpu(1800)}
+	err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "app", Requests: cpu(900), PodLevel: level}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"uid":"u7"},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m"}}}],` +
+		`"resources":{"limits":{"cpu":"1800m"},"requests":{"cpu":"900m"}}}}`
+	if diff := cmp.Diff(want, compact(t, f.body("PATCH "+webPod+"/resize"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestAResizeToNothingSendsNothing(t *testing.T) {
 	f := newFakeAPI(t)
 	if err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.seen()) != 0 {

@@ -16,7 +16,9 @@ type limitItem struct {
 	pod      bool
 	min, max cluster.Resources
 	dflt     cluster.Resources
-	defaults bool // it has a default list, possibly without CPU and memory
+	request  cluster.Resources // the default request
+	ratio    cluster.Resources // maxLimitRequestRatio in thousandths
+	defaults bool              // it has a default list, possibly without CPU and memory
 }
 
 func projectLimitRange(l *corev1.LimitRange) []limitItem {
@@ -31,14 +33,36 @@ func projectLimitRange(l *corev1.LimitRange) []limitItem {
 			min:      amounts(it.Min),
 			max:      amounts(it.Max),
 			dflt:     amounts(it.Default),
+			request:  amounts(it.DefaultRequest),
+			ratio:    thousandths(it.MaxLimitRequestRatio),
 			defaults: it.Default != nil,
 		})
 	}
 	return out
 }
 
-// mergeLimits returns what the limit ranges of one namespace demand together: the highest minimum, the lowest maximum,
-// and the default of the last one by name that has one.
+// thousandths returns the CPU and memory of a list of ratios, each in thousandths.
+func thousandths(list corev1.ResourceList) cluster.Resources {
+	var r cluster.Resources
+	for _, res := range cluster.All {
+		if q, ok := list[corev1.ResourceName(res.String())]; ok {
+			r = r.Set(res, bounded(q.MilliValue()))
+		}
+	}
+	return r
+}
+
+// LimitRangeOf returns what LimitRanges of one namespace demand together, as World keeps it of those it watches.
+func LimitRangeOf(objects ...*corev1.LimitRange) cluster.LimitRange {
+	byName := make(map[string][]limitItem, len(objects))
+	for _, o := range objects {
+		byName[o.Name] = projectLimitRange(o)
+	}
+	return mergeLimits(byName)
+}
+
+// mergeLimits returns what the limit ranges of one namespace demand together: the highest minimum, the lowest maximum and
+// ratio, and the defaults of the last one by name that has some.
 func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
 	names := make([]string, 0, len(byName))
 	for name := range byName {
@@ -48,12 +72,16 @@ func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
 	var out cluster.LimitRange
 	for _, name := range names {
 		for _, it := range byName[name] {
-			r := &out.Container
+			r, ratio := &out.Container, &out.ContainerRatio
 			if it.pod {
-				r = &out.Pod
+				r, ratio = &out.Pod, &out.PodRatio
 			}
 			r.Min = pick(r.Min, it.min, func(have, v int64) bool { return v > have })
 			r.Max = pick(r.Max, it.max, func(have, v int64) bool { return v < have })
+			*ratio = pick(*ratio, it.ratio, func(have, v int64) bool { return v < have })
+			if !it.pod {
+				out.DefaultRequest = it.request.Or(out.DefaultRequest)
+			}
 			if it.defaults {
 				r.Default = it.dflt
 			}

@@ -34,6 +34,9 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Observed:   observed(p, in),
 		Containers: containers(p, in),
 	}
+	if r := p.Spec.Resources; r != nil {
+		out.PodLevel = &cluster.PodResources{Requests: amounts(r.Requests), Limits: amounts(r.Limits)}
+	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()
 	}

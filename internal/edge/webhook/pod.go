@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,14 +67,7 @@ func (h *Handler) governing(top cluster.Workload) *cluster.Autoscaler {
 
 // fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
-	var fits []policy.Fitted
-	if a.Mode != cluster.Off {
-		fits = policy.Fit(a, h.world.Limits(p.Namespace), projected)
-	}
-	var originals []policy.Original
-	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
-		fits, originals = policy.Boost(a, projected, fits, h.options.MaxCPUBoost)
-	}
+	fits, originals, refused := h.fitted(a, projected)
 	ops := make(operations, 0, 3+7*len(fits))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
@@ -91,11 +85,44 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 			}
 		}
 	}
+	ops.podLevel(p, fits)
+	if refused.Refused() {
+		ops.annotate(policy.UpdatesAnnotation, policy.RefusedAnnotation(a, refused))
+	}
 	if text := policy.Annotation(a, fits); text != "" {
 		ops.annotate(policy.UpdatesAnnotation, text)
 	}
 	ops.annotate(policy.ObservedAnnotation, policy.ObservedContainers(projected))
 	return json.Marshal(ops)
+}
+
+// fitted returns what the containers of a new pod should run with, and the originals of those that are boosted. A pod that
+// the API server would admit as it is, and refuse with its sizes, is not boosted, or keeps its own resources.
+func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted, []policy.Original, policy.Refusal) {
+	around := h.world.Limits(p.Namespace)
+	refusal := func(fits []policy.Fitted) policy.Refusal {
+		r := policy.Refused(around, p, fits)
+		if r.Refused() && policy.Refused(around, p, nil).Refused() {
+			return policy.Refusal{}
+		}
+		return r
+	}
+	var fits []policy.Fitted
+	if a.Mode != cluster.Off {
+		fits = policy.Fit(a, around, p)
+	}
+	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
+		boosted, originals := policy.Boost(a, p, slices.Clone(fits), h.options.MaxCPUBoost)
+		policy.Admissible(around, p, boosted)
+		if !refusal(boosted).Refused() {
+			return boosted, originals, policy.Refusal{}
+		}
+	}
+	refused := refusal(fits)
+	if refused.Refused() {
+		fits = nil
+	}
+	return fits, nil, refused
 }
 
 func podName(p *corev1.Pod) string {
@@ -140,6 +167,15 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	}
 	o.amounts(at+"/requests", r.Requests == nil, f.Requests)
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
+}
+
+// podLevel sets what the pod as a whole is to have.
+func (o *operations) podLevel(p *corev1.Pod, fits []policy.Fitted) {
+	if len(fits) == 0 || fits[0].PodLevel == nil || p.Spec.Resources == nil {
+		return
+	}
+	o.amounts("/spec/resources/requests", p.Spec.Resources.Requests == nil, fits[0].PodLevel.Requests)
+	o.amounts("/spec/resources/limits", p.Spec.Resources.Limits == nil, fits[0].PodLevel.Limits)
 }
 
 func (o *operations) amounts(at string, missing bool, amounts cluster.Resources) {

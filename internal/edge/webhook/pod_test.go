@@ -130,6 +130,42 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
+		"with pod-level resources, which follow": {
+			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
+			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}},
+				"containers":[{"name":"app","resources":{"requests":{"cpu":"500m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "900m"`,
+				`/spec/resources/requests/cpu "900m"`,
+				`/spec/resources/limits/cpu "1800m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request; pod: cpu request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a pod-level limit that is used up: it keeps its resources": {
+			autoscaler: requestsOnly(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
+			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
+				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaUpdates "Pod resources NOT updated by cart: ` +
+					`the API server would refuse the pod: the cpu request 301m of the pod is above its limit 300m"`,
+				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
+			},
+		},
+		"with a startup boost above the maximum of a limit range": {
+			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			limits:     policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Max: cluster.Resources{}.Set(cluster.CPU, 400)}}},
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"},"limits":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\"},\"limits\":{\"cpu\":\"100m\"}}"`,
+				`/spec/containers/0/resources/requests/cpu "400m"`,
+				`/spec/containers/0/resources/limits/cpu "400m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: ` +
+					`memory: limit NOT set since originalLimit is nil or 0, cpu capped to what the API server admits, cpu request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
 		"with a startup boost": {
 			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}, MaxCPUBoost: 800},
@@ -172,6 +208,11 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 			apply(t, c.pod, response.Patch)
 		})
 	}
+}
+
+func requestsOnly(a *cluster.Autoscaler) *cluster.Autoscaler {
+	a.Policies = []cluster.ContainerPolicy{{Container: "*", RequestsOnly: true}}
+	return a
 }
 
 func boosted(a *cluster.Autoscaler, factor int32) *cluster.Autoscaler {

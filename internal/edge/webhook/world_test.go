@@ -52,6 +52,9 @@ func (m memory) Project(p *corev1.Pod) *cluster.Pod {
 		out.Controller = cluster.Workload{Group: group, Kind: o.Kind, Namespace: p.Namespace, Name: o.Name}
 		out.Top = out.Controller
 	}
+	if r := p.Spec.Resources; r != nil {
+		out.PodLevel = &cluster.PodResources{Requests: amounts(r.Requests), Limits: amounts(r.Limits)}
+	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
 		out.Containers = append(out.Containers, cluster.Container{

@@ -58,6 +58,9 @@ func TestProportionalLimitsEqualUpstream(t *testing.T) {
 		a := &cluster.Autoscaler{Advice: []cluster.Advice{{Container: "a", Estimate: cluster.Estimate{Target: target}}}}
 		p := &cluster.Pod{Containers: []cluster.Container{{Name: "a", Requests: requests, Limits: limits}}}
 		got := policy.Fit(a, policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: def}}}, p)[0]
+		if held(got) {
+			return // the request is above a limit that was zero: TestCreate of test/admission
+		}
 		var gotNotes []string
 		for _, note := range got.Notes {
 			gotNotes = append(gotNotes, note.String())

@@ -1,0 +1,585 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"math"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Admissible changes fits in place where the API server would refuse the pod because of them. For each resource it applies:
+//
+//  1. to each fitted container: the request is within the container LimitRange and not above the limit. A limit that is set
+//     here is within the LimitRange and keeps its maxLimitRequestRatio;
+//  2. to the pod-level resources, where the pod has them: fitPodLevel;
+//  3. to the sums over the pod: they are within the pod LimitRange and keep its maxLimitRequestRatio.
+//
+// Nothing changes that the API server admits. Amounts that fits does not set stay unset. Where no change makes the pod
+// valid, Refused says so afterwards.
+func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
+	if len(fits) == 0 {
+		return
+	}
+	var level cluster.PodResources
+	var few [fewContainers]size
+	for _, res := range cluster.All {
+		s := sizesOf(few[:0], l, p, fits, res)
+		for i := range s.containers {
+			s.containers[i].bound()
+		}
+		before := s.level
+		s.fitPodLevel()
+		s.fitPodRange()
+		for i := range s.containers {
+			s.containers[i].write(res)
+		}
+		if s.level.request != before.request {
+			level.Requests = level.Requests.Set(res, s.level.request.v)
+		}
+		if s.level.limit != before.limit {
+			level.Limits = level.Limits.Set(res, s.level.limit.v)
+		}
+	}
+	for i := range fits {
+		fits[i].PodLevel = nil
+		if level != (cluster.PodResources{}) {
+			fits[i].PodLevel = &cluster.PodResources{Requests: level.Requests, Limits: level.Limits}
+		}
+	}
+}
+
+// fewContainers is how many containers most pods have; their sizes need no allocation.
+const fewContainers = 6
+
+// A value is an amount of one resource, which may be absent.
+type value struct {
+	v   int64
+	set bool
+}
+
+func valueOf(r cluster.Resources, res cluster.Resource) value {
+	v, ok := r.Get(res)
+	return value{v, ok}
+}
+
+// A pair is a request and a limit of one resource.
+type pair struct{ request, limit value }
+
+// A rule is what a LimitRange demands of a pair.
+type rule struct{ low, high, ratio value }
+
+// atMost returns the highest limit that the ratio allows for a request.
+func (r rule) atMost(request int64) int64 {
+	if !r.ratio.set {
+		return math.MaxInt64
+	}
+	v, _ := scaled(request, r.ratio.v, 1000)
+	if v > request && r.ratioBroken(pair{value{request, true}, value{v, true}}) {
+		v-- // the API server divides floating-point numbers
+	}
+	return v
+}
+
+// atLeast returns the lowest request that the ratio allows for a limit.
+func (r rule) atLeast(limit int64) int64 {
+	if !r.ratio.set {
+		return 0
+	}
+	v, _ := scaledUp(limit, 1000, r.ratio.v)
+	if v < limit && r.ratioBroken(pair{value{v, true}, value{limit, true}}) {
+		v++
+	}
+	return v
+}
+
+func (r rule) ratioBroken(p pair) bool {
+	return float64(p.limit.v)/float64(p.request.v)*1000 > float64(r.ratio.v)
+}
+
+// A size is what one container has of one resource, by the pod's spec with fits set on it.
+type size struct {
+	pair
+	rule
+	role        cluster.ContainerRole
+	name        string
+	own, before pair     // by the spec alone; with fits, before anything was changed
+	fit         *Fitted  // nil when the container is not fitted
+	sets        struct { // what fits sets, and so may change
+		request, limit bool
+	}
+}
+
+// sizes is what a pod has of one resource.
+type sizes struct {
+	rule       // of the pod LimitRange
+	level      pair
+	containers []size
+	limitsKept bool // the policy of a container leaves limits alone, so the pod-level limit is left alone too
+}
+
+// sizesOf returns what the API server sees of one resource, in the space of buffer if that is enough. An absent request is
+// the limit. What is absent then is the default of the container LimitRange.
+func sizesOf(buffer []size, l Limits, p *cluster.Pod, fits []Fitted, res cluster.Resource) sizes {
+	s := sizes{
+		rule: rule{
+			low:   valueOf(l.Range.Pod.Min, res),
+			high:  valueOf(l.Range.Pod.Max, res),
+			ratio: valueOf(l.Range.PodRatio, res),
+		},
+		containers: slices.Grow(buffer, len(p.Containers)),
+	}
+	of := rule{
+		low:   valueOf(l.Range.Container.Min, res),
+		high:  valueOf(l.Range.Container.Max, res),
+		ratio: valueOf(l.Range.ContainerRatio, res),
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		s.containers = append(s.containers, size{name: c.Name, role: c.Role, rule: of})
+		z := &s.containers[i]
+		written := pair{valueOf(c.Requests, res), valueOf(c.Limits, res)}
+		z.own = defaulted(written, l.Range, res)
+		z.pair = written
+		for j := range fits {
+			if f := &fits[j]; c.Role == cluster.Regular && f.Container == c.Name {
+				z.fit = f
+				z.setBy(f, res)
+				s.limitsKept = s.limitsKept || f.LimitsKept
+			}
+		}
+		z.pair = defaulted(z.pair, l.Range, res)
+		z.before = z.pair
+	}
+	if p.PodLevel != nil {
+		s.level = pair{valueOf(p.PodLevel.Requests, res), valueOf(p.PodLevel.Limits, res)}
+	}
+	return s
+}
+
+func (z *size) setBy(f *Fitted, res cluster.Resource) {
+	if request := valueOf(f.Requests, res); request.set {
+		z.request, z.sets.request = request, true
+	}
+	if limit := valueOf(f.Limits, res); limit.set {
+		z.limit, z.sets.limit = limit, true
+	}
+}
+
+// Defaulted returns the requests and limits that a container has once the API server has added what is missing, which it does
+// at each resize too: an absent request is the limit; what is absent then is the default of the LimitRange.
+func (l Limits) Defaulted(requests, limits cluster.Resources) (cluster.Resources, cluster.Resources) {
+	for _, res := range cluster.All {
+		p := defaulted(pair{valueOf(requests, res), valueOf(limits, res)}, l.Range, res)
+		if p.request.set {
+			requests = requests.Set(res, p.request.v)
+		}
+		if p.limit.set {
+			limits = limits.Set(res, p.limit.v)
+		}
+	}
+	return requests, limits
+}
+
+func defaulted(p pair, l cluster.LimitRange, res cluster.Resource) pair {
+	if !p.request.set {
+		p.request = p.limit
+	}
+	if !p.limit.set {
+		p.limit = valueOf(l.Container.Default, res)
+	}
+	if !p.request.set {
+		p.request = valueOf(l.DefaultRequest, res)
+	}
+	return p
+}
+
+// bound holds a container within its own LimitRange, and its request below its limit.
+func (z *size) bound() {
+	if !z.sets.request || z.high.set && !z.limit.set {
+		return // a maximum refuses a container without limit, whatever it requests
+	}
+	request := z.request.v
+	if z.low.set {
+		request = max(request, z.low.v)
+	}
+	if z.high.set {
+		request = min(request, z.high.v)
+	}
+	if z.limit.set && !z.sets.limit {
+		request = min(max(request, z.atLeast(z.limit.v)), z.limit.v)
+	}
+	z.resize(request)
+}
+
+// resize changes the request. The limit keeps its proportion to it where it is set here, within the LimitRange: a pod that is
+// judged by the proportion with which it runs then fits as it did when it was created.
+func (z *size) resize(request int64) {
+	if z.sets.limit {
+		limit := z.limit.v
+		if request != z.request.v {
+			limit, _ = scaled(limit, request, z.request.v)
+		}
+		z.limit.v = z.inLimit(limit, request)
+	}
+	z.request.v = request
+}
+
+// inLimit returns the limit within the LimitRange, and not below the request, that is nearest to this one.
+func (z *size) inLimit(limit, request int64) int64 {
+	if z.low.set {
+		limit = max(limit, z.low.v)
+	}
+	if z.high.set {
+		limit = min(limit, z.high.v)
+	}
+	return max(min(limit, z.atMost(request)), request)
+}
+
+// write puts what has changed into the fitted container.
+func (z *size) write(res cluster.Resource) {
+	if z.pair == z.before || z.fit == nil {
+		return
+	}
+	if z.sets.request {
+		z.fit.Requests = z.fit.Requests.Set(res, z.request.v)
+	}
+	if z.sets.limit {
+		z.fit.Limits = z.fit.Limits.Set(res, z.limit.v)
+	}
+	note(&z.fit.Notes, res, HeldToAdmitted)
+}
+
+// fitPodLevel lets the pod-level resources follow the containers. The pod-level request moves by as much as the requests of
+// its containers move. A container that had no request gets one out of what the pod-level request leaves to it. The request
+// is never below the sum of the containers' requests. The pod-level limit keeps its proportion to the request, unless limits
+// are left alone; then the containers share what the limit allows.
+func (s *sizes) fitPodLevel() {
+	if !s.level.request.set && !s.level.limit.set {
+		return
+	}
+	own, _ := s.aggregate(ownRequest)
+	before := s.level
+	if !before.request.set { // the default of the API server
+		before.request = before.limit
+		if own.set {
+			before.request = own
+		}
+	}
+	moved := int64(0)
+	for i := range s.containers {
+		if z := &s.containers[i]; z.sets.request && z.own.request.set {
+			moved += z.request.v - z.own.request.v // should it overflow, the sum below holds
+		}
+	}
+	sum, _ := s.requests()
+	want := max(before.request.v+moved, sum.v)
+	if !before.limit.set {
+		s.level.request = value{want, true}
+		return
+	}
+	limit := before.limit.v
+	if s.limitsKept {
+		s.lowerRequests(limit)
+		sum, _ = s.requests()
+		want = max(min(want, limit), sum.v)
+	} else {
+		if before.request.v > 0 {
+			limit, _ = scaled(limit, want, before.request.v)
+		}
+		for i := range s.containers {
+			if z := &s.containers[i]; z.role == cluster.Regular && z.limit.set && !z.sets.limit {
+				limit = max(limit, z.limit.v)
+			}
+		}
+		limit = max(limit, want)
+		if before.request == before.limit {
+			want = limit // it stays Guaranteed
+		}
+	}
+	s.level = pair{value{want, true}, value{limit, true}}
+	s.boundByLevel()
+}
+
+// boundByLevel holds the limits that are set here below the pod-level limit.
+func (s *sizes) boundByLevel() {
+	for i := range s.containers {
+		if z := &s.containers[i]; z.sets.limit && s.level.limit.set {
+			z.limit.v = max(min(z.limit.v, s.level.limit.v), z.request.v)
+		}
+	}
+}
+
+// fitPodRange holds the sums over the pod within the pod LimitRange. Pod-level resources stand for the sums.
+func (s *sizes) fitPodRange() {
+	if s.high.set {
+		s.lowerRequestTo(s.high.v)
+	}
+	if s.low.set {
+		s.raiseRequestTo(s.low.v)
+	}
+	if s.high.set {
+		s.lowerLimitTo(s.high.v)
+	}
+	if s.low.set {
+		s.raiseLimitTo(s.low.v)
+	}
+	if total := s.total(); s.ratio.set && total.request.set && total.limit.set {
+		s.lowerLimitTo(max(s.atMost(total.request.v), total.request.v))
+		s.raiseRequestTo(s.atLeast(s.total().limit.v))
+	}
+}
+
+func (s *sizes) lowerRequestTo(most int64) {
+	if !s.level.request.set {
+		s.lowerRequests(most)
+		return
+	}
+	if s.level.request.v <= most {
+		return
+	}
+	s.lowerRequests(most)
+	sum, _ := s.requests()
+	s.level.request.v = max(most, sum.v)
+}
+
+func (s *sizes) lowerLimitTo(most int64) {
+	switch {
+	case !s.level.limit.set:
+		s.lowerLimits(most)
+	case !s.limitsKept && s.level.limit.v > most:
+		s.level.limit.v = max(most, s.level.request.v)
+		s.boundByLevel()
+	}
+}
+
+func (s *sizes) raiseRequestTo(least int64) {
+	switch {
+	case !s.level.request.set:
+		s.raiseRequests(least)
+	case s.level.request.v >= least:
+	case s.level.limit.set && s.limitsKept:
+		s.level.request.v = max(min(least, s.level.limit.v), s.level.request.v)
+	default:
+		s.level.request.v = least
+		s.level.limit.v = max(s.level.limit.v, least)
+	}
+}
+
+func (s *sizes) raiseLimitTo(least int64) {
+	switch {
+	case !s.level.limit.set:
+		s.raiseLimits(least)
+	case !s.limitsKept:
+		s.level.limit.v = max(s.level.limit.v, least)
+	}
+}
+
+// total returns what the pod has as a whole.
+func (s *sizes) total() pair {
+	var total pair
+	total.request, _ = s.requests()
+	total.limit, _ = s.limits()
+	if s.level.request.set {
+		total.request = s.level.request
+	}
+	if s.level.limit.set {
+		total.limit = s.level.limit
+	}
+	return total
+}
+
+func (s *sizes) requests() (total value, running int64) {
+	return s.aggregate(fittedRequest)
+}
+
+func (s *sizes) limits() (total value, running int64) {
+	return s.aggregate(fittedLimit)
+}
+
+// A part of a size that can be added up.
+type part uint8
+
+const (
+	ownRequest part = iota
+	fittedRequest
+	fittedLimit
+)
+
+func (z *size) part(p part) value {
+	switch p {
+	case ownRequest:
+		return z.own.request
+	case fittedRequest:
+		return z.request
+	}
+	return z.limit
+}
+
+// aggregate returns the sum over containers and sidecars, or what an init container needs beside the sidecars before it if
+// that is more, as the API server adds up a pod; and the sum alone.
+func (s *sizes) aggregate(of part) (total value, running int64) {
+	var sidecars, first int64
+	for i := range s.containers {
+		z := &s.containers[i]
+		a := z.part(of)
+		if !a.set {
+			continue
+		}
+		total.set = true
+		switch z.role {
+		case cluster.Regular:
+			running = sum(running, a.v)
+		case cluster.Sidecar:
+			running, sidecars = sum(running, a.v), sum(sidecars, a.v)
+		case cluster.Init:
+			first = max(first, sum(sidecars, a.v))
+		}
+	}
+	total.v = max(running, first)
+	return total, running
+}
+
+// lowerRequests lowers the requests that are set here until their sum over the pod is at most this, as far as their own
+// bounds allow.
+func (s *sizes) lowerRequests(most int64) {
+	_, running := s.requests()
+	s.spread(running-most, requestDown)
+}
+
+// lowerLimits lowers the limits that are set here until their sum over the pod is at most this, and the requests in
+// proportion. Where that is not enough, limits fall further than requests may.
+func (s *sizes) lowerLimits(most int64) {
+	_, running := s.limits()
+	left := s.spread(running-most, limitDown)
+	s.spread(left, limitDownAlone)
+}
+
+// raiseRequests raises the requests that are set here until their sum over the pod is at least this.
+func (s *sizes) raiseRequests(least int64) {
+	if total, running := s.requests(); total.set && total.v < least {
+		s.spread(least-running, requestUp)
+	}
+}
+
+// raiseLimits raises the limits that are set here until their sum over the pod is at least this, and the requests in
+// proportion.
+func (s *sizes) raiseLimits(least int64) {
+	if total, running := s.limits(); total.set && total.v < least {
+		s.spread(least-running, limitUp)
+	}
+}
+
+// A move is a way to change the size of a container.
+type move uint8
+
+const (
+	requestDown move = iota
+	requestUp
+	limitDown
+	limitDownAlone // the request falls only as far as it may
+	limitUp
+)
+
+// room returns how far a container can make a move; zero for one that is inserted when others are asked, and the reverse.
+func (z *size) room(m move, inserted bool) int64 {
+	onlyRequest := m == requestDown || m == requestUp
+	if !z.sets.request || !onlyRequest && !z.sets.limit || z.fit.Inserted != inserted {
+		return 0
+	}
+	most := int64(math.MaxInt64)
+	if z.high.set {
+		most = z.high.v
+	}
+	switch m {
+	case requestDown:
+		return z.request.v - z.leastRequest()
+	case requestUp:
+		if z.limit.set && !z.sets.limit {
+			most = min(most, z.limit.v)
+		}
+		return most - z.request.v
+	case limitDown:
+		least, _ := scaledUp(z.limit.v, z.leastRequest(), z.request.v)
+		return z.limit.v - least
+	case limitDownAlone:
+		return z.limit.v - z.leastRequest() // which is not below the minimum of the LimitRange
+	}
+	return most - z.limit.v
+}
+
+// apply makes a move.
+func (z *size) apply(m move, by int64) {
+	limit := z.limit.v - by
+	switch m {
+	case requestDown:
+		z.resize(z.request.v - by)
+		return
+	case requestUp:
+		z.resize(z.request.v + by)
+		return
+	case limitUp:
+		limit = z.limit.v + by
+	}
+	request, _ := scaled(z.request.v, limit, z.limit.v)
+	request = max(request, z.atLeast(limit), z.leastRequest())
+	z.request.v, z.limit.v = min(request, limit), limit
+}
+
+// leastRequest returns how low a request may be, at least 1.
+func (z *size) leastRequest() int64 {
+	least := int64(1)
+	if z.low.set {
+		least = max(least, z.low.v)
+	}
+	if z.limit.set && !z.sets.limit {
+		least = max(least, z.atLeast(z.limit.v))
+	}
+	return min(least, z.request.v)
+}
+
+// spread shares a change among the containers that have room for it, in proportion to their requests, and returns what no
+// container has room for. Containers that nothing is recommended for come last: their requests are what later passes go by.
+func (s *sizes) spread(change int64, m move) (left int64) {
+	left = s.spreadOver(change, m, false)
+	return s.spreadOver(left, m, true)
+}
+
+func (s *sizes) spreadOver(change int64, m move, inserted bool) (left int64) {
+	left = change
+	for left > 0 {
+		weights := int64(0)
+		for i := range s.containers {
+			if z := &s.containers[i]; z.room(m, inserted) > 0 {
+				weights = sum(weights, max(z.request.v, 1))
+			}
+		}
+		if weights == 0 {
+			return left
+		}
+		share := left
+		for i := range s.containers {
+			z := &s.containers[i]
+			has := z.room(m, inserted)
+			if has <= 0 || left == 0 {
+				continue
+			}
+			by, _ := scaledUp(share, max(z.request.v, 1), weights)
+			by = min(max(by, 1), has, left)
+			z.apply(m, by)
+			left -= by
+		}
+	}
+	return left
+}
+
+// PodLevelOf returns the pod-level resources of a pod with fits set on it; nil when it has none.
+func PodLevelOf(p *cluster.Pod, fits []Fitted) *cluster.PodResources {
+	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
+		return p.PodLevel
+	}
+	to := fits[0].PodLevel
+	return &cluster.PodResources{Requests: to.Requests.Or(p.PodLevel.Requests), Limits: to.Limits.Or(p.PodLevel.Limits)}
+}

@@ -1,0 +1,143 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Refusal is why the API server would refuse a pod. The zero value says that it would not.
+type Refusal struct {
+	Kind       RefusalKind
+	Resource   cluster.Resource
+	Container  string // "" when it is about the pod as a whole
+	Have, Want int64  // what the pod has, and the bound that it breaks
+}
+
+// RefusalKind tells refusals apart.
+type RefusalKind uint8
+
+// The kinds of refusals.
+const (
+	NotRefused RefusalKind = iota
+	RequestAboveLimit
+	RequestMissing     // a LimitRange has a minimum or a ratio
+	LimitMissing       // a LimitRange has a maximum or a ratio
+	RequestBelowMin    // of a LimitRange
+	LimitBelowMin      // of a LimitRange
+	RequestAboveMax    // of a LimitRange
+	LimitAboveMax      // of a LimitRange
+	AboveRatio         // maxLimitRequestRatio of a LimitRange; Have and Want are in thousandths
+	SumAbovePodLevel   // the containers together request more than the pod
+	LimitAbovePodLevel // the limit of a container is above that of the pod
+)
+
+// Refused reports whether the API server would refuse the pod.
+func (r Refusal) Refused() bool { return r.Kind != NotRefused }
+
+// String returns the refusal as a sentence without its full stop.
+func (r Refusal) String() string {
+	who := "the pod"
+	if r.Container != "" {
+		who = "container " + r.Container
+	}
+	have, want := cluster.Format(r.Resource, r.Have), cluster.Format(r.Resource, r.Want)
+	switch r.Kind {
+	case RequestAboveLimit:
+		return fmt.Sprintf("the %s request %s of %s is above its limit %s", r.Resource, have, who, want)
+	case RequestMissing:
+		return fmt.Sprintf("%s has no %s request, and a LimitRange requires one", who, r.Resource)
+	case LimitMissing:
+		return fmt.Sprintf("%s has no %s limit, and a LimitRange requires one", who, r.Resource)
+	case RequestBelowMin:
+		return fmt.Sprintf("the %s request %s of %s is below the minimum %s of a LimitRange", r.Resource, have, who, want)
+	case LimitBelowMin:
+		return fmt.Sprintf("the %s limit %s of %s is below the minimum %s of a LimitRange", r.Resource, have, who, want)
+	case RequestAboveMax:
+		return fmt.Sprintf("the %s request %s of %s is above the maximum %s of a LimitRange", r.Resource, have, who, want)
+	case LimitAboveMax:
+		return fmt.Sprintf("the %s limit %s of %s is above the maximum %s of a LimitRange", r.Resource, have, who, want)
+	case AboveRatio:
+		return fmt.Sprintf("the %s limit of %s is %.3g times its request, and a LimitRange allows %.3g times",
+			r.Resource, who, float64(r.Have)/1000, float64(r.Want)/1000)
+	case SumAbovePodLevel:
+		return fmt.Sprintf("the containers request %s of %s together, and the pod-level request is %s", have, r.Resource, want)
+	case LimitAbovePodLevel:
+		return fmt.Sprintf("the %s limit %s of %s is above the pod-level limit %s", r.Resource, have, who, want)
+	}
+	return ""
+}
+
+// Refused returns why the API server would refuse a pod with fits set on it, going by its CPU and memory, the LimitRanges of
+// its namespace and its pod-level resources. It knows nothing of quotas and of admission webhooks.
+func Refused(l Limits, p *cluster.Pod, fits []Fitted) Refusal {
+	level := PodLevelOf(p, fits)
+	var few [fewContainers]size
+	for _, res := range cluster.All {
+		s := sizesOf(few[:0], l, p, fits, res)
+		if level != nil {
+			s.level = pair{valueOf(level.Requests, res), valueOf(level.Limits, res)}
+		}
+		if r := s.refusal(); r.Refused() {
+			r.Resource = res
+			return r
+		}
+	}
+	return Refusal{}
+}
+
+func (s *sizes) refusal() Refusal {
+	for i := range s.containers {
+		z := &s.containers[i]
+		r := z.rule.broken(z.pair)
+		switch {
+		case r.Refused():
+		case z.request.set && z.limit.set && z.request.v > z.limit.v:
+			r = Refusal{Kind: RequestAboveLimit, Have: z.request.v, Want: z.limit.v}
+		case z.role == cluster.Regular && z.limit.set && s.level.limit.set && z.limit.v > s.level.limit.v:
+			r = Refusal{Kind: LimitAbovePodLevel, Have: z.limit.v, Want: s.level.limit.v}
+		}
+		if r.Refused() {
+			r.Container = z.name
+			return r
+		}
+	}
+	if s.level.limit.set && !s.level.request.set { // the default of the API server
+		s.level.request = s.level.limit
+		if sum, _ := s.requests(); sum.set {
+			s.level.request = sum
+		}
+	}
+	if sum, _ := s.requests(); s.level.request.set && sum.v > s.level.request.v {
+		return Refusal{Kind: SumAbovePodLevel, Have: sum.v, Want: s.level.request.v}
+	}
+	if s.level.limit.set && s.level.request.v > s.level.limit.v {
+		return Refusal{Kind: RequestAboveLimit, Have: s.level.request.v, Want: s.level.limit.v}
+	}
+	return s.broken(s.total())
+}
+
+// broken returns which demand of a LimitRange a pair breaks.
+func (r rule) broken(p pair) Refusal {
+	switch {
+	case (r.low.set || r.ratio.set) && !p.request.set, r.ratio.set && p.request.v == 0:
+		return Refusal{Kind: RequestMissing}
+	case (r.high.set || r.ratio.set) && !p.limit.set, r.ratio.set && p.limit.v == 0:
+		return Refusal{Kind: LimitMissing}
+	case r.low.set && p.request.v < r.low.v:
+		return Refusal{Kind: RequestBelowMin, Have: p.request.v, Want: r.low.v}
+	case r.low.set && p.limit.set && p.limit.v < r.low.v:
+		return Refusal{Kind: LimitBelowMin, Have: p.limit.v, Want: r.low.v}
+	case r.high.set && p.limit.v > r.high.v:
+		return Refusal{Kind: LimitAboveMax, Have: p.limit.v, Want: r.high.v}
+	case r.high.set && p.request.set && p.request.v > r.high.v:
+		return Refusal{Kind: RequestAboveMax, Have: p.request.v, Want: r.high.v}
+	case r.ratio.set && r.ratioBroken(p):
+		have, _ := scaled(p.limit.v, 1000, p.request.v)
+		return Refusal{Kind: AboveRatio, Have: have, Want: r.ratio.v}
+	}
+	return Refusal{}
+}

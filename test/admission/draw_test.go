@@ -1,0 +1,298 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// draw makes the choices of a case. A smaller case has the first of several choices.
+type draw struct{ *rapid.T }
+
+func (d draw) oneIn(n int, what string) bool { return rapid.IntRange(0, n-1).Draw(d.T, what) == n-1 }
+
+func pick[T any](d draw, what string, of ...T) T {
+	return of[rapid.IntRange(0, len(of)-1).Draw(d.T, what)]
+}
+
+// amount draws what people write into an object, with some odd numbers.
+func (d draw) amount(res corev1.ResourceName) resource.Quantity {
+	of := []string{"100m", "250m", "500m", "1", "10m", "1m", "50m", "2", "4", "333m", "777m", "1500m"}
+	if res == corev1.ResourceMemory {
+		of = []string{"128Mi", "64Mi", "256Mi", "512Mi", "1Gi", "1Mi", "2Gi", "100M", "123456789", "3Gi", "4Gi"}
+	}
+	return resource.MustParse(pick(d, string(res), of...))
+}
+
+var sized = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
+// requirements draws requests and limits, the requests not above the limits.
+func (d draw) requirements() corev1.ResourceRequirements {
+	r := corev1.ResourceRequirements{}
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = q
+	}
+	for _, name := range sized {
+		switch pick(d, "has", "request", "both", "same", "none", "limit") {
+		case "request":
+			set(&r.Requests, name, d.amount(name))
+		case "same":
+			q := d.amount(name)
+			set(&r.Requests, name, q)
+			set(&r.Limits, name, q)
+		case "limit":
+			set(&r.Limits, name, d.amount(name))
+		case "both":
+			low, high := d.amount(name), d.amount(name)
+			if low.Cmp(high) > 0 {
+				low, high = high, low
+			}
+			set(&r.Requests, name, low)
+			set(&r.Limits, name, high)
+		}
+	}
+	switch {
+	case d.oneIn(12, "huge pages") && len(r.Requests)+len(r.Limits) > 0:
+		set(&r.Limits, "hugepages-2Mi", resource.MustParse("4Mi"))
+	case d.oneIn(12, "ephemeral storage"):
+		set(&r.Requests, corev1.ResourceEphemeralStorage, resource.MustParse("1Gi"))
+	case d.oneIn(12, "extended resource"):
+		set(&r.Limits, "example.com/gpu", resource.MustParse("1"))
+	}
+	return r
+}
+
+func (d draw) container(name string) corev1.Container {
+	c := corev1.Container{Name: name, Image: "registry.example.com/" + name, Resources: d.requirements()}
+	if d.oneIn(10, "restarts for memory") {
+		c.ResizePolicy = []corev1.ContainerResizePolicy{
+			{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
+		}
+	}
+	return c
+}
+
+// pod draws a pod of a ReplicaSet.
+func (d draw) pod() *corev1.Pod {
+	yes := true
+	p := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "cart-1",
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cart", UID: "u", Controller: &yes},
+			},
+		},
+	}
+	for i := range 1 + rapid.IntRange(0, 2).Draw(d.T, "containers") {
+		p.Spec.Containers = append(p.Spec.Containers, d.container(fmt.Sprintf("c%d", i)))
+	}
+	for i := range rapid.IntRange(0, 2).Draw(d.T, "init containers") {
+		c := d.container(fmt.Sprintf("i%d", i))
+		if d.oneIn(2, "sidecar") {
+			always := corev1.ContainerRestartPolicyAlways
+			c.RestartPolicy = &always
+		} else {
+			c.ResizePolicy = nil
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+	if d.oneIn(3, "pod-level") {
+		r := d.requirements()
+		delete(r.Limits, "example.com/gpu")
+		delete(r.Requests, corev1.ResourceEphemeralStorage)
+		delete(r.Limits, "hugepages-2Mi")
+		d.cover(p, &r)
+		p.Spec.Resources = &r
+	}
+	switch {
+	case d.oneIn(10, "annotated"):
+		p.Annotations = map[string]string{"a": "b"}
+	case d.oneIn(15, "windows"):
+		p.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	case d.oneIn(15, "overhead"):
+		class := "kata"
+		p.Spec.RuntimeClassName = &class
+		p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")}
+	case d.oneIn(15, "claims"):
+		name := "gpu"
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: name, ResourceClaimName: &name}}
+		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: name}}
+	}
+	return p
+}
+
+// cover raises pod-level resources to what the containers need, most of the time: few pods would be valid else.
+func (d draw) cover(p *corev1.Pod, r *corev1.ResourceRequirements) {
+	if d.oneIn(10, "not covered") {
+		return
+	}
+	for _, name := range sized {
+		need, most := resource.Quantity{}, resource.Quantity{}
+		all := append(append([]corev1.Container(nil), p.Spec.Containers...), p.Spec.InitContainers...)
+		for i := range all {
+			q, ok := all[i].Resources.Requests[name]
+			if !ok {
+				q = all[i].Resources.Limits[name]
+			}
+			need.Add(q)
+			if limit := all[i].Resources.Limits[name]; limit.Cmp(most) > 0 {
+				most = limit
+			}
+		}
+		if q, ok := r.Requests[name]; ok && q.Cmp(need) < 0 {
+			r.Requests[name] = need
+		}
+		if q, ok := r.Limits[name]; ok {
+			for _, least := range []resource.Quantity{need, most, r.Requests[name]} {
+				if q.Cmp(least) < 0 {
+					q = least
+				}
+			}
+			r.Limits[name] = q
+		}
+	}
+}
+
+// limitRanges draws the LimitRanges of a namespace; none that the API server refuses.
+func (d draw) limitRanges(what string, most int) []*corev1.LimitRange {
+	var out []*corev1.LimitRange
+	for i := range rapid.IntRange(0, most).Draw(d.T, what) {
+		l := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("l%d", i)}}
+		for _, kind := range []corev1.LimitType{corev1.LimitTypeContainer, corev1.LimitTypePod} {
+			if !d.oneIn(2, string(kind)) {
+				l.Spec.Limits = append(l.Spec.Limits, d.limitRangeItem(kind))
+			}
+		}
+		if valid, err := limitRange(l); err == nil {
+			out = append(out, valid)
+		}
+	}
+	return out
+}
+
+func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
+	it := corev1.LimitRangeItem{
+		Type: kind, Min: corev1.ResourceList{}, Max: corev1.ResourceList{}, MaxLimitRequestRatio: corev1.ResourceList{},
+	}
+	low := map[corev1.ResourceName][]string{
+		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M"},
+	}
+	high := map[corev1.ResourceName][]string{
+		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321"},
+	}
+	for _, name := range sized {
+		if d.oneIn(3, "min") {
+			it.Min[name] = resource.MustParse(pick(d, "min", low[name]...))
+		}
+		if d.oneIn(3, "max") {
+			it.Max[name] = resource.MustParse(pick(d, "max", high[name]...))
+		}
+		if d.oneIn(8, "ratio") {
+			it.MaxLimitRequestRatio[name] = resource.MustParse(pick(d, "ratio", "2", "1", "10", "1500m"))
+		}
+		if kind == corev1.LimitTypeContainer && d.oneIn(4, "default") {
+			it.Default = corev1.ResourceList{name: d.amount(name)}
+			if d.oneIn(2, "default request") {
+				it.DefaultRequest = corev1.ResourceList{name: d.amount(name)}
+			}
+		}
+	}
+	return it
+}
+
+// quotas draws quotas that have room for any pod, and sometimes little.
+func (d draw) quotas() []corev1.ResourceQuota {
+	if !d.oneIn(4, "quota") {
+		return nil
+	}
+	q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "q"}}
+	hard, used := corev1.ResourceList{}, corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+	} {
+		if d.oneIn(3, string(name)) {
+			hard[name], used[name] = resource.MustParse(pick(d, "hard", "1Ti", "1Gi")), resource.MustParse("0")
+		}
+	}
+	hard["count/pods"], used["count/pods"] = resource.MustParse("10"), resource.MustParse("0")
+	q.Spec.Hard, q.Status.Hard, q.Status.Used = hard, hard, used
+	if d.oneIn(4, "scope") {
+		delete(hard, "count/pods")
+		hard[corev1.ResourcePods], used[corev1.ResourcePods] = resource.MustParse("10"), resource.MustParse("0")
+		q.Spec.Scopes = []corev1.ResourceQuotaScope{pick(d, "scope", corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeNotTerminating)}
+	}
+	return []corev1.ResourceQuota{q}
+}
+
+// amounts draws what is recommended or allowed.
+func (d draw) amounts(what string) cluster.Resources {
+	var r cluster.Resources
+	if !d.oneIn(6, what+" without cpu") {
+		q := d.amount(corev1.ResourceCPU)
+		r = r.Set(cluster.CPU, q.MilliValue())
+	}
+	if !d.oneIn(6, what+" without memory") {
+		q := d.amount(corev1.ResourceMemory)
+		r = r.Set(cluster.Memory, q.Value())
+	}
+	return r
+}
+
+var target = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: namespace, Name: "cart"}
+
+// longAgo is when the pods and autoscalers of all cases were created.
+var longAgo = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// autoscaler draws an autoscaler for the pod.
+func (d draw) autoscaler(p *corev1.Pod) *cluster.Autoscaler {
+	a := &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: namespace, Name: "vpa"}, Target: target, Created: longAgo,
+		Mode: pick(d, "mode", cluster.InPlaceOrRecreate, cluster.Recreate, cluster.Initial, cluster.InPlace),
+	}
+	for i := range p.Spec.Containers {
+		name := p.Spec.Containers[i].Name
+		if d.oneIn(8, "no advice") {
+			continue
+		}
+		want := d.amounts("target")
+		a.Advice = append(a.Advice, cluster.Advice{
+			Container: name, Estimate: cluster.Estimate{Lower: want, Target: want, Upper: want}, Uncapped: want,
+		})
+	}
+	for _, name := range []string{"c0", "*"} {
+		if !d.oneIn(3, "policy") {
+			continue
+		}
+		p := cluster.ContainerPolicy{Container: name, RequestsOnly: d.oneIn(2, "requests only")}
+		if d.oneIn(2, "minAllowed") {
+			p.MinAllowed = d.amounts("minAllowed")
+		}
+		if d.oneIn(2, "maxAllowed") {
+			p.MaxAllowed = d.amounts("maxAllowed")
+		}
+		if d.oneIn(5, "controls") {
+			p.ControlsSet, p.Controlled = true, pick(d, "controlled", cluster.Of(cluster.CPU), cluster.Of(cluster.Memory), 0)
+		}
+		a.Policies = append(a.Policies, p)
+	}
+	switch {
+	case d.oneIn(6, "boost"):
+		a.Boost = &cluster.Boost{Factor: int32(pick(d, "factor", 2, 3, 1)), Duration: time.Minute}
+	case d.oneIn(10, "boost by quantity"):
+		a.Boost = &cluster.Boost{ByQuantity: true, Quantity: 500, Duration: time.Minute}
+	}
+	return a
+}
