@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/discovery"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -108,7 +106,7 @@ func (w *World) Start(ctx context.Context) {
 	w.running.Go(func() {
 		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
 	})
-	d := discovery.ToDiscoveryInterfaceWithContext(w.clients.Core.Discovery())
+	d := w.clients.Core.Discovery().(discoverer) // as every client of client-go is; modules with an older one compile this too
 	w.running.Go(func() {
 		w.owners.kinds.run(ctx, d, func() {
 			w.mu.Lock()
