@@ -37,9 +37,7 @@ func TestAdmissionControllerIsRolledOver(t *testing.T) {
 	if err := p.admission.Stop(); err != nil {
 		t.Error(err)
 	}
-	p.forgetWebhook()
 	t.Cleanup(func() {
-		p.forgetWebhook()
 		component, err := admission()
 		if err == nil {
 			p.admission, err = p.healthy(context.Background(), component)
@@ -47,7 +45,7 @@ func TestAdmissionControllerIsRolledOver(t *testing.T) {
 		if err == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			err = bed.Until(ctx, 100*time.Millisecond, p.Registered)
+			err = bed.Until(ctx, 100*time.Millisecond, func(ctx context.Context) error { return p.tryCreation(ctx, pods[0]) })
 		}
 		if err != nil {
 			t.Error(err)
@@ -152,14 +150,6 @@ func (p *place) readinessProbe() string {
 	return ""
 }
 
-// forgetWebhook deletes the registration, so that the next admission controller makes its own.
-func (p *place) forgetWebhook() {
-	configurations := p.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if err := configurations.Delete(context.Background(), "vpa-webhook-config", metav1.DeleteOptions{}); err != nil {
-		p.Logf("delete the registration: %v", err)
-	}
-}
-
 // leadTo has the registered webhook use a port of its service; the local cluster has no proxy for services that would.
 func (p *place) leadTo(ctx context.Context, port int32) error {
 	configurations := p.AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -167,10 +157,10 @@ func (p *place) leadTo(ctx context.Context, port int32) error {
 	if err != nil {
 		return err
 	}
-	service := c.Webhooks[0].ClientConfig.Service
-	if service == nil {
+	if len(c.Webhooks) == 0 || c.Webhooks[0].ClientConfig.Service == nil {
 		return errors.New("it is not registered by a service")
 	}
+	service := c.Webhooks[0].ClientConfig.Service
 	if service.Port != nil && *service.Port == port {
 		return nil
 	}
