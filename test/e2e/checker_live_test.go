@@ -20,22 +20,22 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// invariantsBite breaks invariants as podfit's own service accounts, and looks for what the checker says. Without this, a
-// checker that sees nothing would find everything in order.
-func invariantsBite(t *testing.T, name string) {
+// brokenInvariants breaks invariants with requests of podfit's service accounts, and checks that the checker reports them.
+// A checker that observes nothing would report nothing.
+func brokenInvariants(t *testing.T, name string) {
 	p := newPlace(t, name)
 	broken := []invariant.Rule{invariant.Advised, invariant.InBudget, invariant.SoleLeader, invariant.BacksOff}
 	for _, rule := range broken {
-		p.allow(rule, "this test breaks it to see that the checker says so")
+		p.allow(rule, "the test breaks it to see that the checker reports it")
 	}
 	w := steady("victim")
 	w.Kind, w.Replicas = "StatefulSet", 3
 	p.apply(w.manifest())
 	pods := p.start("victim", 3)
-	p.always("the pods serve until nobody can have missed it", p.limits.Stale+time.Second, p.same("victim", pods))
+	p.always("the pods stay ready for longer than the checker looks back", p.limits.Stale+time.Second, p.same("victim", pods))
 
 	evictor := p.as("vpa-updater")
-	for _, pod := range []string{"victim-0", "victim-1"} { // no autoscaler says so, and one of three may be missing
+	for _, pod := range []string{"victim-0", "victim-1"} { // no VPA targets them, and only one of three may be unavailable
 		if err := evictor.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, pod)); err != nil {
 			t.Fatal(err)
 		}
@@ -66,16 +66,16 @@ func invariantsBite(t *testing.T, name string) {
 	}
 	for _, rule := range broken {
 		if found[rule] == 0 {
-			t.Errorf("nobody noticed that %s is broken", rule)
+			t.Errorf("the violation of %s is not reported", rule)
 		}
 		delete(found, rule)
 	}
 	if len(found) > 0 {
-		t.Errorf("what is not broken was found, too: %v", found)
+		t.Errorf("violations are reported that did not happen: %v", found)
 	}
 }
 
-// as returns a client that acts as one of podfit's service accounts, a process of its own.
+// as returns a client with a new token of one of podfit's service accounts.
 func (p *place) as(account string) *bed.Kube {
 	p.Helper()
 	kubeconfig, err := p.Identity(p.Context(), account)
@@ -95,7 +95,7 @@ func eviction(ns, pod string, dryRun ...string) *policyv1.Eviction {
 	}
 }
 
-// takeLease takes the lease by which updaters elect a leader, whoever has it.
+// takeLease acquires the lease of the updaters, even if another process holds it.
 func (p *place) takeLease(k *bed.Kube, holder string) {
 	p.Helper()
 	leases := k.CoordinationV1().Leases(bed.Namespace)
@@ -122,8 +122,7 @@ func (p *place) takeLease(k *bed.Kube, holder string) {
 	}
 }
 
-// isWitnessed checks that the checker has seen all that happens when pods are sized by eviction. Its approval of what it does
-// not see would be worth nothing.
+// isWitnessed checks that the checker has observed all steps of an update by eviction.
 func (p *place) isWitnessed() {
 	p.Helper()
 	log, err := p.witness.Log(p.Context())
@@ -139,20 +138,20 @@ func (p *place) isWitnessed() {
 		return func(w *invariant.Write) bool { return w.User == user && w.Process != "-" }
 	}
 	for what, seen := range map[string]bool{
-		"the recommendation":       write("verticalpodautoscalers", "status", by("vpa-recommender")),
-		"an eviction":              write("pods", "eviction", by("vpa-updater")),
-		"what the webhook changed": write("pods", "", func(w *invariant.Write) bool { return w.Verb == "create" && w.Shaped != "" }),
-		"which pod was evicted":    write("pods", "eviction", func(w *invariant.Write) bool { return w.UID != "" }),
-		"a pod that serves":        slices.ContainsFunc(log.Pods, func(o invariant.Pod) bool { return o.Namespace == p.ns && o.Ready && o.Scheduled }),
-		"a pod that is gone":       slices.ContainsFunc(log.Pods, func(o invariant.Pod) bool { return o.Namespace == p.ns && o.Gone }),
-		"how many pods are wanted": slices.ContainsFunc(log.Controllers, func(o invariant.Controller) bool { return o.Ref.Namespace == p.ns && o.Wanted == 2 }),
-		"whose pods they are":      slices.ContainsFunc(log.Controllers, func(o invariant.Controller) bool { return o.Ref.Namespace == p.ns && o.Owner.Kind == "Deployment" }),
-		"who wrote what autoscaler": slices.ContainsFunc(log.Autoscalers, func(o invariant.Autoscaler) bool {
+		"the recommendation":        write("verticalpodautoscalers", "status", by("vpa-recommender")),
+		"an eviction":               write("pods", "eviction", by("vpa-updater")),
+		"the patch of the webhook":  write("pods", "", func(w *invariant.Write) bool { return w.Verb == "create" && w.Shaped != "" }),
+		"the UID of an evicted pod": write("pods", "eviction", func(w *invariant.Write) bool { return w.UID != "" }),
+		"a ready pod":               slices.ContainsFunc(log.Pods, func(o invariant.Pod) bool { return o.Namespace == p.ns && o.Ready && o.Scheduled }),
+		"a deleted pod":             slices.ContainsFunc(log.Pods, func(o invariant.Pod) bool { return o.Namespace == p.ns && o.Gone }),
+		"the number of replicas":    slices.ContainsFunc(log.Controllers, func(o invariant.Controller) bool { return o.Ref.Namespace == p.ns && o.Wanted == 2 }),
+		"the owner of a ReplicaSet": slices.ContainsFunc(log.Controllers, func(o invariant.Controller) bool { return o.Ref.Namespace == p.ns && o.Owner.Kind == "Deployment" }),
+		"the writer of a VPA status": slices.ContainsFunc(log.Autoscalers, func(o invariant.Autoscaler) bool {
 			return o.Namespace == p.ns && o.Writer == "vpa-recommender" && len(o.Ranges) == 1 && o.Ranges[0].Target["cpu"] == 350
 		}),
 	} {
 		if !seen {
-			p.Errorf("the checker has not seen %s", what)
+			p.Errorf("the checker has not observed %s", what)
 		}
 	}
 }

@@ -16,32 +16,32 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// A checker holds everything that podfit does while the tests run to the invariants. A violation fails the test in whose
-// namespace it happened, and the whole run if it happened in none.
+// A checker checks the invariants while the tests run. A violation fails the test of its namespace, or the whole run if it
+// belongs to no test.
 type checker struct {
 	witness *bed.Witness
 	limits  invariant.Limits
 
 	mu       sync.Mutex
 	allowed  []allowance
-	reported map[string]bool // violations, by rule and object
+	reported map[string]bool // by rule and object
 }
 
-// An allowance is a violation that a test causes on purpose.
+// An allowance is a rule that a test breaks on purpose.
 type allowance struct {
 	rule    invariant.Rule
 	ns      string
 	because string
 }
 
-// allow declares that a test of a namespace breaks a rule on purpose, and why.
+// allow declares that the test breaks a rule on purpose, and why.
 func (p *place) allow(rule invariant.Rule, because string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.allowed = append(p.allowed, allowance{rule, p.ns, because})
 }
 
-// judge fails a test for the violations in its namespace.
+// judge fails a test for violations in its namespace.
 func (c *checker) judge(t *testing.T, ns string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -54,26 +54,26 @@ func (c *checker) judge(t *testing.T, ns string) {
 		t.Log(v)
 	}
 	for _, v := range found {
-		t.Errorf("an invariant is broken:\n%v", v)
+		t.Errorf("invariant violated:\n%v", v)
 	}
 }
 
-// last returns the violations that no test was failed for.
+// last returns the violations that no test has reported.
 func (c *checker) last(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	found, _, err := c.news(ctx, func(invariant.Violation) bool { return true })
 	for _, v := range found {
-		err = errors.Join(err, fmt.Errorf("an invariant is broken outside of any test:\n%v", v))
+		err = errors.Join(err, fmt.Errorf("invariant violated outside of all tests:\n%v", v))
 	}
 	return err
 }
 
-// news returns violations that have not been returned before: those that nobody allowed, and the others with the reason.
+// news returns the violations that were not returned before: those that are not allowed, and descriptions of the others.
 func (c *checker) news(ctx context.Context, about func(invariant.Violation) bool) (found []invariant.Violation, excused []string, err error) {
 	log, err := c.witness.Log(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("collect what the API server saw: %w", err)
+		return nil, nil, fmt.Errorf("collect observations: %w", err)
 	}
 	all := invariant.Judge(log, c.limits)
 	c.mu.Lock()
@@ -89,7 +89,7 @@ func (c *checker) news(ctx context.Context, about func(invariant.Violation) bool
 		c.reported[k] = true
 		if why := c.excuse(v); why != "" {
 			first, _, _ := strings.Cut(v.String(), "\n")
-			excused = append(excused, "allowed, because "+why+": "+first)
+			excused = append(excused, "allowed ("+why+"): "+first)
 			continue
 		}
 		found = append(found, v)

@@ -46,7 +46,7 @@ func TestWhileAllIsWell(t *testing.T) {
 		"limits-keep-their-proportion":      limitsKeepTheirProportion,
 		"native-sidecar":                    nativeSidecar,
 		"autoscaler-without-running-target": autoscalerWithoutPods,
-		"invariants-bite":                   invariantsBite,
+		"broken-invariants":                 brokenInvariants,
 		"primary-protected":                 primaryProtected,
 		"resize-denied-by-policy":           resizeDeniedByPolicy,
 		"resize-denied-by-webhook":          resizeDeniedByWebhook,
@@ -54,7 +54,7 @@ func TestWhileAllIsWell(t *testing.T) {
 		"eviction-denied":                   evictionDenied,
 		"quota-in-place":                    quotaInPlace,
 		"quota-recreate":                    quotaRecreate,
-		"out-of-memory-for-good":            outOfMemoryForGood,
+		"oom-kill-loops":                    oomLoops,
 		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {

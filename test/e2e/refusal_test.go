@@ -27,7 +27,7 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// attempts returns podfit's requests for a subresource of a pod, as the API server saw them.
+// attempts returns the number of requests of the updater for a subresource of a pod.
 func (p *place) attempts(pod, subresource string) (n int) {
 	p.Helper()
 	log, err := p.witness.Log(p.Context())
@@ -52,7 +52,7 @@ func (p *place) mark(pod, label string) {
 	}
 }
 
-// sizedBut says which pod of an app, other than one, has not got the wanted size.
+// sizedBut checks that the pods of an app have the wanted size, except for one pod.
 func (p *place) sizedBut(app, spared, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		pods, err := p.pods(ctx, app)
@@ -71,7 +71,7 @@ func (p *place) sizedBut(app, spared, want string) func(context.Context) error {
 	}
 }
 
-// eventOf says that the updater has written no event with one of the reasons in the namespace.
+// eventOf checks that the updater has written an event with one of the reasons in the namespace.
 func (p *place) eventOf(reasons ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "source=vpa-updater"})
@@ -89,7 +89,8 @@ func (p *place) eventOf(reasons ...string) func(context.Context) error {
 	}
 }
 
-// primaryProtected has a budget that protects one pod of three, as operators of databases write it. The others are sized.
+// primaryProtected has a PodDisruptionBudget that protects one of three pods, as operators of databases create it. The other
+// pods are updated.
 func primaryProtected(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("db")
@@ -115,11 +116,11 @@ func primaryProtected(t *testing.T, name string) {
 		t.Error("the primary was replaced")
 	}
 	if n := p.attempts("db-0", "eviction"); n > 8 {
-		t.Errorf("the primary was tried %d times", n)
+		t.Errorf("there were %d attempts on the primary", n)
 	}
 }
 
-// denied is an admission policy that denies an operation on a subresource of the pods of a namespace.
+// denied returns an admission policy that denies an operation on pods or a subresource in a namespace.
 func denied(name, operation, resource, ns, expression string) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -129,7 +130,7 @@ spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[4]s}}
     resourceRules: [{apiGroups: [""], apiVersions: ["*"], operations: [%[2]s], resources: [%[3]s]}]
-  validations: [{expression: '%[5]s', message: the house does not want it}]
+  validations: [{expression: '%[5]s', message: denied by the test}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -138,8 +139,8 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 `, name, operation, resource, ns, expression)
 }
 
-// apart applies objects that are in no namespace, and deletes them with the test.
-func (p *place) apart(manifest string) {
+// applyGlobal applies cluster-scoped objects, and deletes them when the test ends.
+func (p *place) applyGlobal(manifest string) {
 	p.Helper()
 	objects, err := bed.Parse([]byte(manifest))
 	if err != nil {
@@ -155,12 +156,12 @@ func (p *place) apart(manifest string) {
 	})
 }
 
-// denies waits until the API server denies what a policy or a webhook is there for: both take a moment to work.
+// denies waits until a policy or a webhook is in effect.
 func (p *place) denies(try func(ctx context.Context) error) {
 	p.Helper()
-	p.eventually("the API server denies", 30*time.Second, func(ctx context.Context) error {
+	p.eventually("the request is denied", 30*time.Second, func(ctx context.Context) error {
 		if try(ctx) == nil {
-			return errors.New("it does not")
+			return errors.New("it is not denied")
 		}
 		return nil
 	})
@@ -176,13 +177,13 @@ func (p *place) tryResize(pod string) func(context.Context) error {
 	}
 }
 
-// resizeDeniedByPolicy has an admission policy that denies every resize, with HTTP 422.
+// resizeDeniedByPolicy has an admission policy that denies resizes with HTTP 422.
 func resizeDeniedByPolicy(t *testing.T, name string) {
 	p := newPlace(t, name)
 	p.resizeDenied(denied(name, "UPDATE", "pods/resize", p.ns, "false"))
 }
 
-// resizeDeniedByWebhook has a webhook that denies every resize and gives no reason, with HTTP 400.
+// resizeDeniedByWebhook has a webhook that denies resizes without a reason, which is HTTP 400.
 func resizeDeniedByWebhook(t *testing.T, name string) {
 	p := newPlace(t, name)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -193,29 +194,29 @@ func resizeDeniedByWebhook(t *testing.T, name string) {
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID}
 		review.Request = nil
-		_ = json.NewEncoder(w).Encode(review) // the API server's loss
+		_ = json.NewEncoder(w).Encode(review) // on an error the API server gets no answer, and denies, too
 	}))
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	p.resizeDenied(resizeWebhook(name, p.ns, server.URL, ca, "{}"))
 }
 
-// resizeDenied has every resize denied. The pods are evicted instead, as upstream does.
+// resizeDenied checks that pods are evicted when their resize is denied, as upstream does.
 func (p *place) resizeDenied(by string) {
 	p.Helper()
 	w := steady("steady")
 	p.apply(w.manifest())
 	old := p.start("steady", 2)
-	p.apart(by)
+	p.applyGlobal(by)
 	p.denies(p.tryResize(old[0].Name))
 	p.apply(w.autoscaler("InPlaceOrRecreate"))
 	p.eventually("the pods are replaced", measured+2*resized, p.sized("steady", 2, steadyTarget))
 	if err := p.same("steady", old)(p.Context()); err == nil {
-		p.Error("the pods were resized in place, against what denies it")
+		p.Error("the pods were resized in place although that is denied")
 	}
 }
 
-// resizeWebhook registers a validating webhook for resizes in a namespace of pods with some labels.
+// resizeWebhook returns a validating webhook for resizes of the pods of a namespace with the given labels.
 func resizeWebhook(name, ns, url string, ca []byte, labels string) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -233,8 +234,8 @@ webhooks:
 `, name, ns, url, base64.StdEncoding.EncodeToString(ca), labels)
 }
 
-// resizeWebhookFails has a webhook that does not answer, for the resize of one pod of three. The others are resized in place,
-// and that one is evicted, or left with an event.
+// resizeWebhookFails has a webhook that is not reachable for resizes of one of three pods. The others are resized in place;
+// that one is evicted, or an event says that it is not updated.
 func resizeWebhookFails(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
@@ -246,7 +247,7 @@ func resizeWebhookFails(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.apart(resizeWebhook(name, p.ns, fmt.Sprintf("https://127.0.0.1:%d", port), nil, `{guarded: "true"}`))
+	p.applyGlobal(resizeWebhook(name, p.ns, fmt.Sprintf("https://127.0.0.1:%d", port), nil, `{guarded: "true"}`))
 	p.denies(p.tryResize("steady-0"))
 	p.apply(w.autoscaler("InPlaceOrRecreate"))
 	p.eventually("the others are resized", measured+resized, p.sizedBut("steady", "steady-0", steadyTarget))
@@ -259,25 +260,25 @@ func resizeWebhookFails(t *testing.T, name string) {
 			t.Errorf("%s was replaced", was.Name)
 		}
 	}
-	p.eventually("the guarded pod is replaced, or its user is told", resized, func(ctx context.Context) error {
+	p.eventually("the guarded pod is replaced, or an event is written", resized, func(ctx context.Context) error {
 		if p.sized("steady", 3, steadyTarget)(ctx) == nil {
 			return nil
 		}
 		return p.eventOf("UpdateHeld")(ctx)
 	})
 	if n := p.attempts("steady-0", "resize"); n > 8 {
-		t.Errorf("the guarded pod was tried %d times", n)
+		t.Errorf("there were %d attempts on the guarded pod", n)
 	}
 }
 
-// evictionDenied has a policy that denies the eviction of one pod of three. The others are replaced.
+// evictionDenied has an admission policy that denies the eviction of one of three pods. The others are replaced.
 func evictionDenied(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
 	w.Kind, w.Replicas = "StatefulSet", 3
 	p.apply(w.manifest())
 	old := p.start("steady", 3)
-	p.apart(denied(name, "CREATE", "pods/eviction", p.ns, `object.metadata.name != "steady-0"`))
+	p.applyGlobal(denied(name, "CREATE", "pods/eviction", p.ns, `object.metadata.name != "steady-0"`))
 	p.denies(func(ctx context.Context) error {
 		return p.CoreV1().Pods(p.ns).EvictV1(ctx, eviction(p.ns, "steady-0", metav1.DryRunAll))
 	})
@@ -288,34 +289,34 @@ func evictionDenied(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	if !slices.Contains(uids(now), old[0].UID) {
-		t.Error("the pod that must not be evicted was replaced")
+		t.Error("the guarded pod was replaced")
 	}
 	if n := p.attempts("steady-0", "eviction"); n > 8 {
-		t.Errorf("the guarded pod was tried %d times", n)
+		t.Errorf("there were %d attempts on the guarded pod", n)
 	}
 }
 
-// quota allows three pods of 100m CPU and 50Mi memory, and nothing more.
+// quota is enough for three pods that request 100m CPU and 50Mi memory.
 const quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: full}, spec: {hard: {requests.cpu: 300m, requests.memory: 150Mi}}}"
 
-// quotaInPlace has a quota that is used up, so that no pod may grow. No pod is lost.
+// quotaInPlace has a ResourceQuota that is used up, so that resizes are refused. No pod is evicted for it.
 func quotaInPlace(t *testing.T, name string) {
 	p := newPlace(t, name)
 	old := p.inQuota("InPlaceOrRecreate")
-	p.eventually("the user is told", resized, p.eventOf("UpdateHeld"))
+	p.eventually("an event is written", resized, p.eventOf("UpdateHeld"))
 	p.always("no pod is lost", 20*time.Second, p.same("steady", old))
 }
 
-// quotaRecreate is the same where pods are replaced. That a replacement cannot be created shows only when a pod is gone;
-// then no more than may be missing are.
+// quotaRecreate has the same quota in mode Recreate. The updater cannot know that a replacement is refused until it has
+// evicted a pod; no more pods than the eviction tolerance are missing.
 func quotaRecreate(t *testing.T, name string) {
 	p := newPlace(t, name)
 	p.allow(invariant.Admitted, "the quota has no room for what is recommended")
 	p.inQuota("Recreate")
-	p.eventually("a replacement is refused", resized, func(ctx context.Context) error {
+	p.eventually("the creation of a replacement is refused", resized, func(ctx context.Context) error {
 		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate"})
 		if err == nil && len(l.Items) == 0 {
-			err = errors.New("none is")
+			err = errors.New("there is no event FailedCreate")
 		}
 		return err
 	})
@@ -328,7 +329,7 @@ func quotaRecreate(t *testing.T, name string) {
 	})
 }
 
-// inQuota starts a workload that fills a quota, and waits for its recommendation.
+// inQuota starts a workload that uses up a quota, and waits for its recommendation.
 func (p *place) inQuota(mode string) []corev1.Pod {
 	p.Helper()
 	w := steady("steady")
@@ -339,16 +340,16 @@ func (p *place) inQuota(mode string) []corev1.Pod {
 	return old
 }
 
-// outOfMemoryForGood has pods that are killed for memory over and over, and that nobody may evict: a budget or their number
-// protects them. The autoscaler says so.
-func outOfMemoryForGood(t *testing.T, name string) {
+// oomLoops has pods that are OOM-killed repeatedly and cannot be evicted: because of a PodDisruptionBudget, or because there
+// is only one replica. A condition of the VPA says so.
+func oomLoops(t *testing.T, name string) {
 	p := newPlace(t, name)
 	pair := spec{Name: "pair", Memory: "ramp(40Mi, 300Mi, 5s)", Requests: "{cpu: 100m, memory: 64Mi}", Limits: "{memory: 128Mi}"}
 	single := pair
 	single.Name, single.Replicas = "single", 1
 	p.apply(pair.manifest(), budget("pair", "minAvailable: 2"), pair.autoscaler("Recreate"), single.manifest(), single.autoscaler("Recreate"))
 	for _, name := range []string{"pair", "single"} {
-		p.eventually(name+" is known to be killed over and over", measured+2*resized, func(ctx context.Context) error {
+		p.eventually(name+" has the condition", measured+2*resized, func(ctx context.Context) error {
 			c, err := p.condition(ctx, name, oomKillLoop)
 			if err == nil && (c.Status != corev1.ConditionTrue || c.Message == "") {
 				err = fmt.Errorf("the condition is %+v", c)
@@ -358,13 +359,13 @@ func outOfMemoryForGood(t *testing.T, name string) {
 	}
 }
 
-// oomKillLoop is the type of the condition.
+// oomKillLoop is a condition type.
 const oomKillLoop vpav1.VerticalPodAutoscalerConditionType = "OOMKillLoop"
 
-// replacementMayNotFit has an updater that does not ask whether there is room for what is recommended, as upstream's: it
-// evicts until pods are pending, and evicts where a node can never give as much.
+// replacementMayNotFit has an updater with --replacement-must-fit=false. As upstream's updater, it evicts pods whose
+// replacements fit no node, until pods are pending, also when a resize is infeasible.
 func replacementMayNotFit(t *testing.T, name string) {
-	p := newPlace(t, name) // the name is one that the shared updater leaves alone
+	p := newPlace(t, name) // the shared updater ignores this namespace
 	u, err := p.healthy(t.Context(), bed.Updater().Named("updater-without-room").With("--updater-interval=5s",
 		"--replacement-must-fit=false", "--vpa-object-namespace="+p.ns))
 	if err != nil {
@@ -388,12 +389,12 @@ func replacementMayNotFit(t *testing.T, name string) {
 			if !slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 				return pod.Spec.NodeName == "" && requests(pod) == "app cpu=9 memory=262144k"
 			}) {
-				return fmt.Errorf("none of %d is", len(pods))
+				return fmt.Errorf("none of %d pods is", len(pods))
 			}
 			return nil
 		})
 	}
-	p.always("half of the pods stay", 20*time.Second, func(ctx context.Context) error {
+	p.always("half of the pods stay ready", 20*time.Second, func(ctx context.Context) error {
 		for _, w := range []spec{replaced, fallback} {
 			pods, err := p.pods(ctx, w.Name)
 			if err != nil {

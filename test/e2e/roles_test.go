@@ -15,8 +15,8 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// leaderElection has recommenders of another name compete. It kills the one that leads, and waits for the next; it suspends
-// that one for longer than its lease lasts, and lets it go on while a third one leads. The invariants say who may act.
+// leaderElection has recommenders of another name with leader election. It kills the leader and waits for the next one. It
+// suspends that one until a third one leads, and resumes it. The rule sole-leader of the invariants checks who acts.
 func leaderElection(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
@@ -40,7 +40,7 @@ func leaderElection(t *testing.T, name string) {
 	if err := two.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	p.always("the one that was suspended does not lead again", 8*time.Second, func(ctx context.Context) error {
+	p.always("the third one stays the leader", 8*time.Second, func(ctx context.Context) error {
 		if now, err := p.holder(ctx); err == nil && now != leader {
 			return fmt.Errorf("the holder is %q, not %q", now, leader)
 		}
@@ -51,7 +51,7 @@ func leaderElection(t *testing.T, name string) {
 			t.Error(err)
 		}
 	}
-	p.eventually("the last one gives the lease back when it ends", 10*time.Second, func(ctx context.Context) error {
+	p.eventually("the last one releases the lease when it ends", 10*time.Second, func(ctx context.Context) error {
 		now, err := p.holder(ctx)
 		if err == nil && now != "" {
 			err = fmt.Errorf("%s holds it", now)

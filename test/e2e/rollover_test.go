@@ -23,11 +23,11 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// TestAdmissionControllerIsRolledOver replaces the admission controller twice, as a rolling update of its Deployment does:
-// a new one starts, gets its share of requests when its readiness probe succeeds, and then the old one ends. Pods that are
-// created all the while get their size, every one of them. One that cannot work, here for want of rights, never becomes ready,
-// so that a rolling update stops there.
-func TestAdmissionControllerIsRolledOver(t *testing.T) {
+// TestAdmissionController_rollingUpdate_sizesEveryPod replaces the admission controller twice, as a rolling update of its
+// Deployment does: a new replica starts, becomes an endpoint of the service when its readiness probe succeeds, and the old
+// replica ends. Every pod that is created meanwhile gets its size. A replica that cannot work, here because it has no
+// permissions, does not become ready, so a rolling update stops there.
+func TestAdmissionController_rollingUpdate_sizesEveryPod(t *testing.T) {
 	p := newPlace(t, "rolled-over")
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Initial"))
@@ -56,7 +56,7 @@ func TestAdmissionControllerIsRolledOver(t *testing.T) {
 	old := p.replica("replica-0", bed.Admission().Account)
 	p.becomesReady(old, probe)
 	s.add(old.webhook)
-	p.eventually("the webhook is registered by its service", time.Minute, func(ctx context.Context) error { return p.leadTo(ctx, s.port) })
+	p.eventually("the webhook is registered with its service", time.Minute, func(ctx context.Context) error { return p.leadTo(ctx, s.port) })
 	p.eventually("new pods get their size", time.Minute, func(ctx context.Context) error { return p.tryCreation(ctx, pods[0]) })
 
 	end := p.keepCreating(pods[0])
@@ -69,7 +69,7 @@ func TestAdmissionControllerIsRolledOver(t *testing.T) {
 			t.Error(err)
 		}
 		old = next
-		p.always("the next replica serves alone", 3*time.Second, func(context.Context) error { return nil })
+		p.always("the next replica is the only one", 3*time.Second, func(context.Context) error { return nil })
 	}
 	n, unsized := end()
 	t.Logf("%d pods were created", n)
@@ -79,8 +79,8 @@ func TestAdmissionControllerIsRolledOver(t *testing.T) {
 	if len(unsized) > 0 {
 		t.Errorf("%d of %d pods did not get their size, the first: %v", len(unsized), n, unsized[0])
 	}
-	idle := p.replica("replica-without-rights", "default")
-	p.always("a replica without rights is not ready", 5*time.Second, func(ctx context.Context) error {
+	idle := p.replica("replica-without-permissions", "default")
+	p.always("a replica without permissions is not ready", 5*time.Second, func(ctx context.Context) error {
 		if _, err := idle.Get(ctx, probe); err == nil {
 			return errors.New("its probe succeeds")
 		}
@@ -94,7 +94,7 @@ type replica struct {
 	webhook string // address
 }
 
-// replica starts an admission controller as a service account.
+// replica starts an admission controller with the token of a service account.
 func (p *place) replica(name, account string) replica {
 	p.Helper()
 	port, err := bed.FreePort()
@@ -111,7 +111,7 @@ func (p *place) replica(name, account string) replica {
 	return replica{r, fmt.Sprintf("127.0.0.1:%d", port)}
 }
 
-// becomesReady waits until a replica is ready; not longer, because requests come to it from then on.
+// becomesReady waits until the readiness probe of a replica succeeds. It polls often, to find replicas that are ready too early.
 func (p *place) becomesReady(r replica, probe string) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
@@ -124,7 +124,7 @@ func (p *place) becomesReady(r replica, probe string) {
 	}
 }
 
-// readinessProbe returns the page by which deploy/ asks whether an admission controller is ready.
+// readinessProbe returns the path of the readiness probe in deploy/.
 func (p *place) readinessProbe() string {
 	p.Helper()
 	b, err := os.ReadFile(filepath.Join(p.root, "deploy", "40-admission-controller.yaml"))
@@ -146,11 +146,11 @@ func (p *place) readinessProbe() string {
 			}
 		}
 	}
-	p.Fatal("the admission controller's Deployment has no readiness probe")
+	p.Fatal("the Deployment of the admission controller has no readiness probe")
 	return ""
 }
 
-// leadTo has the registered webhook use a port of its service; the local cluster has no proxy for services that would.
+// leadTo sets the service port of the registered webhook. The local cluster has no kube-proxy that could map ports.
 func (p *place) leadTo(ctx context.Context, port int32) error {
 	configurations := p.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	c, err := configurations.Get(ctx, "vpa-webhook-config", metav1.GetOptions{})
@@ -158,7 +158,7 @@ func (p *place) leadTo(ctx context.Context, port int32) error {
 		return err
 	}
 	if len(c.Webhooks) == 0 || c.Webhooks[0].ClientConfig.Service == nil {
-		return errors.New("it is not registered by a service")
+		return errors.New("the webhook is not registered with a service")
 	}
 	service := c.Webhooks[0].ClientConfig.Service
 	if service.Port != nil && *service.Port == port {
@@ -169,7 +169,7 @@ func (p *place) leadTo(ctx context.Context, port int32) error {
 	return err
 }
 
-// tryCreation creates a pod like another in a dry run, and says when it does not get its size.
+// tryCreation creates a pod in a dry run, with the owner of another pod. It returns an error if the pod does not get its size.
 func (p *place) tryCreation(ctx context.Context, like corev1.Pod) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "try-", Labels: like.Labels, OwnerReferences: like.OwnerReferences},
@@ -185,8 +185,7 @@ func (p *place) tryCreation(ctx context.Context, like corev1.Pod) error {
 	return nil
 }
 
-// keepCreating tries the creation of pods until the function that it returns is called, which returns how many, and which
-// did not get their size.
+// keepCreating calls tryCreation until the returned function is called, which returns the number of calls and their errors.
 func (p *place) keepCreating(like corev1.Pod) func() (int, []error) {
 	ctx, cancel := context.WithCancel(p.Context())
 	type result struct {
@@ -216,7 +215,7 @@ func (p *place) keepCreating(like corev1.Pod) func() (int, []error) {
 	}
 }
 
-// A service passes connections on to its endpoints in turn, as a Kubernetes service does.
+// A service forwards connections to its endpoints in turn, as kube-proxy does.
 type service struct {
 	port     int32
 	listener net.Listener
@@ -226,7 +225,7 @@ type service struct {
 	next      int
 }
 
-// serve makes a service of podfit's namespace that leads to this process.
+// serve creates a service in podfit's namespace that resolves to a listener of this process.
 func (p *place) serve(name string) *service {
 	p.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -263,7 +262,7 @@ func (s *service) remove(endpoint string) {
 	s.endpoints = slices.DeleteFunc(s.endpoints, func(e string) bool { return e == endpoint })
 }
 
-// pick returns the endpoint of the next connection, "" if there is none.
+// pick returns the endpoint for the next connection, or "".
 func (s *service) pick() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +283,7 @@ func (s *service) run() {
 	}
 }
 
-// pass passes on what comes on a connection, in both directions, until either end closes.
+// pass forwards data of a connection in both directions until either end closes it.
 func (s *service) pass(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("tcp", s.pick())

@@ -16,9 +16,8 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// auditPolicy has the API server log what the invariants are about, and nothing else: what podfit writes but events, the
-// creation of pods, and every change of an autoscaler with what came of it. Requests for configmaps of markNamespace tell
-// the reader of the log how far it has come.
+// auditPolicy logs what the invariants need: all writes of podfit except events, the creation of pods by any user, and every
+// write to a VPA with its response. Requests for configmaps of markNamespace mark positions in the log.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -50,10 +49,10 @@ rules:
 - level: None
 `
 
-// markNamespace does not exist; asking for something in it leaves a line in the audit log.
+// markNamespace does not exist. A request for an object in it adds a line to the audit log.
 const markNamespace = "podfit-audit-mark"
 
-// An auditLine is one request in the audit log.
+// An auditLine is an entry of the audit log.
 type auditLine struct {
 	Verb string
 	User struct {
@@ -72,11 +71,11 @@ type auditLine struct {
 	Annotations              map[string]string
 }
 
-// auditFacts are what the audit log says.
+// auditFacts are the observations from the audit log.
 type auditFacts struct {
 	writes      []invariant.Write
 	autoscalers []invariant.Autoscaler
-	writers     map[string]string // who last wrote the status of an autoscaler
+	writers     map[string]string // user who last wrote the status of a VPA, by namespace/name
 	mark        string            // the last mark
 }
 
@@ -108,7 +107,7 @@ func (a *auditLine) account() string {
 	return strings.TrimPrefix(a.User.Username, "system:serviceaccount:"+Namespace+":")
 }
 
-// process returns the name of the token that a request came with: every process of ours gets its own.
+// process returns an identifier of the token of a request. Every process of the test bed has its own token.
 func (a *auditLine) process() string {
 	for _, id := range a.User.Extra["authentication.kubernetes.io/credential-id"] {
 		if token, ok := strings.CutPrefix(id, "JTI="); ok && len(token) >= 8 {
@@ -155,7 +154,7 @@ func (a *auditLine) write() (invariant.Write, error) {
 	return w, nil
 }
 
-// shaped returns the patch by which podfit's webhook changed the object, "" if it did not.
+// shaped returns the patch that podfit's webhook applied to the object, or "".
 func (a *auditLine) shaped() string {
 	for name, text := range a.Annotations {
 		if !strings.HasPrefix(name, "patch.webhook.admission.k8s.io/") {
@@ -244,7 +243,7 @@ func amounts(l corev1.ResourceList) invariant.Amounts {
 	return out
 }
 
-// lines splits off the complete lines of a text, and returns what is left.
+// lines splits a text into its complete lines and the rest.
 func lines(text []byte) (whole [][]byte, rest []byte) {
 	for {
 		line, after, found := bytes.Cut(text, []byte("\n"))

@@ -25,7 +25,7 @@ type Options struct {
 	NodeCPU    int // cores
 	NodeMemory string
 	Metrics    time.Duration // how often usage is measured
-	Audit      bool          // log what Witness needs
+	Audit      bool          // write the audit log that Witness needs
 	Progress   io.Writer     // where building tells how far it is
 }
 

@@ -92,7 +92,7 @@ func (k *Kube) Apply(ctx context.Context, namespace string, objects ...*unstruct
 	return nil
 }
 
-// Delete deletes an object that is in no namespace.
+// Delete deletes a cluster-scoped object.
 func (k *Kube) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 	r, err := k.resource("", o)
 	if err != nil {

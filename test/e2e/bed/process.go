@@ -119,10 +119,10 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Suspend stops the process where it is, as when its machine hangs; Resume has it go on, and not notice.
+// Suspend stops the process with SIGSTOP, as if its machine hung.
 func (p *Process) Suspend() error { return p.signal(syscall.SIGSTOP) }
 
-// Resume has a suspended process go on.
+// Resume continues a suspended process.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(s syscall.Signal) error {

@@ -29,22 +29,22 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// A Witness collects what the invariants are judged by: what the API server's audit log says, and the states of pods, of
-// their controllers and of disruption budgets, as a watch brings them.
+// A Witness collects the observations for the invariants: entries of the API server's audit log, and states of pods, their
+// controllers and PodDisruptionBudgets from watches.
 type Witness struct {
 	cluster *Cluster
 
 	reading sync.Mutex // guards the audit log
-	read    int64      // how much of it was read
-	rest    []byte     // of a line that was not complete
+	read    int64      // offset of the first byte that was not read
+	rest    []byte     // the incomplete last line
 	facts   auditFacts
 	marks   int
 
-	watching sync.Mutex // guards what watches bring
+	watching sync.Mutex // guards log
 	log      invariant.Log
 }
 
-// Witness begins to collect, until ctx ends. The cluster has to have an audit log.
+// Witness starts to collect observations until ctx ends. It needs Options.Audit.
 func (c *Cluster) Witness(ctx context.Context) (*Witness, error) {
 	if c.auditLog == "" {
 		return nil, errors.New("the cluster has no audit log")
@@ -78,7 +78,7 @@ func (c *Cluster) Witness(ctx context.Context) (*Witness, error) {
 	return w, nil
 }
 
-// saw notes a state of an object.
+// saw records a state of an object.
 func (w *Witness) saw(o any, gone bool) {
 	at := time.Now()
 	w.watching.Lock()
@@ -153,7 +153,7 @@ func podFact(o *corev1.Pod, at time.Time, gone bool) invariant.Pod {
 	return p
 }
 
-// Log returns everything that was observed until now.
+// Log returns all observations until now.
 func (w *Witness) Log(ctx context.Context) (invariant.Log, error) {
 	w.reading.Lock()
 	defer w.reading.Unlock()
@@ -168,12 +168,12 @@ func (w *Witness) Log(ctx context.Context) (invariant.Log, error) {
 	}, nil
 }
 
-// catchUp leaves a mark in the audit log, and reads up to it.
+// catchUp adds a mark to the audit log and reads the log up to it.
 func (w *Witness) catchUp(ctx context.Context) error {
 	w.marks++
 	mark := "mark-" + strconv.Itoa(w.marks)
 	if _, err := w.cluster.CoreV1().ConfigMaps(markNamespace).Get(ctx, mark, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return fmt.Errorf("leave a mark in the audit log: %w", err)
+		return fmt.Errorf("add a mark to the audit log: %w", err)
 	}
 	return Until(ctx, 50*time.Millisecond, func(context.Context) error {
 		if err := w.readOn(); err != nil {
@@ -186,7 +186,7 @@ func (w *Witness) catchUp(ctx context.Context) error {
 	})
 }
 
-// readOn reads what was written to the audit log since the last time.
+// readOn reads new entries of the audit log.
 func (w *Witness) readOn() error {
 	f, err := os.Open(w.cluster.auditLog)
 	if err != nil {

@@ -17,7 +17,7 @@ type judgement struct {
 	controllers history[Ref, *Controller]
 	budgets     history[string, *Budget]     // by namespace and name
 	autoscalers history[string, *Autoscaler] // by namespace and name
-	evictions   map[string]time.Time         // when podfit evicted a pod, by its UID
+	evictions   map[string]time.Time         // time of the eviction by podfit, by pod UID
 }
 
 func newCase(l Log, limits Limits) *judgement {
@@ -65,7 +65,7 @@ func newCase(l Log, limits Limits) *judgement {
 
 func key(namespace, name string) string { return namespace + "/" + name }
 
-// A stamped is a state of an object, seen at a time.
+// A stamped is an object state with the time of its observation.
 type stamped interface{ seen() time.Time }
 
 func (p *Pod) seen() time.Time        { return p.At }
@@ -86,7 +86,7 @@ func (h history[K, T]) sort() {
 	}
 }
 
-// during returns the states that an object was in between two times: the last one before, and those since.
+// during returns the states of an object between two times, including the state at the first one.
 func during[T stamped](all []T, from, to time.Time) []T {
 	first := 0
 	last := 0
@@ -99,7 +99,7 @@ func during[T stamped](all []T, from, to time.Time) []T {
 	return all[first:last]
 }
 
-// uid returns which pod a write is about.
+// uid returns the UID of the pod of a write.
 func (j *judgement) uid(w *Write) string {
 	if w.UID != "" {
 		return w.UID
@@ -110,10 +110,10 @@ func (j *judgement) uid(w *Write) string {
 	return ""
 }
 
-// lately returns the states of a pod by which somebody may have decided on a write.
+// lately returns the states of a pod that a write may be based on.
 func (j *judgement) lately(uid string, w *Write) []*Pod { return around(j, j.pods[uid], w) }
 
-// then returns the state of a pod at the time of a write, or the next that was seen of it; nil if there is none.
+// then returns the state of a pod at the time of a write, or the next observed state; nil if there is none.
 func (j *judgement) then(uid string, w *Write) *Pod {
 	if ps := during(j.pods[uid], w.At, w.At); len(ps) > 0 {
 		return ps[len(ps)-1]
@@ -124,12 +124,12 @@ func (j *judgement) then(uid string, w *Write) *Pod {
 	return nil
 }
 
-// around returns the states of an object by which somebody may have decided on a write.
+// around returns the states of an object that a write may be based on.
 func around[T stamped](j *judgement, all []T, w *Write) []T {
 	return during(all, w.At.Add(-j.Stale), w.At.Add(j.Lag))
 }
 
-// serving reports whether a pod has served all the time in which somebody may have decided on a write.
+// serving reports whether a pod was ready in all states that a write may be based on.
 func (j *judgement) serving(uid string, w *Write) bool {
 	return !slices.ContainsFunc(during(j.pods[uid], w.At.Add(-j.Stale), w.At), func(p *Pod) bool { return !p.Ready || p.Deleting })
 }
@@ -144,7 +144,7 @@ func (j *judgement) top(p *Pod) Ref {
 	return p.Controller
 }
 
-// governing returns the states of the autoscalers of a pod by which somebody may have decided on a write.
+// governing returns the states of the VPAs of a pod that a write may be based on.
 func (j *judgement) governing(p *Pod, w *Write) (out []*Autoscaler) {
 	top := j.top(p)
 	for _, all := range j.autoscalers {
@@ -157,8 +157,8 @@ func (j *judgement) governing(p *Pod, w *Write) (out []*Autoscaler) {
 	return out
 }
 
-// served reports whether a pod served at some moment of those in which somebody may have decided on a write, and podfit
-// has not evicted it since.
+// served reports whether a pod was ready in one of the states that a write may be based on, and was not evicted by podfit
+// before.
 func (j *judgement) served(uid string, w *Write) bool {
 	if at, evicted := j.evictions[uid]; evicted && at.Before(w.At) {
 		return false
@@ -166,7 +166,8 @@ func (j *judgement) served(uid string, w *Write) bool {
 	return slices.ContainsFunc(j.lately(uid, w), func(p *Pod) bool { return p.Ready && !p.Deleting && !p.Gone && !p.Finished })
 }
 
-// lived reports whether a pod lived on a node at some moment of those in which somebody may have decided on a write.
+// lived reports whether a pod was live on a node in one of the states that a write may be based on, and was not evicted by
+// podfit before.
 func (j *judgement) lived(uid string, w *Write) bool {
 	if at, evicted := j.evictions[uid]; evicted && at.Before(w.At) {
 		return false

@@ -20,7 +20,7 @@ type Log struct {
 	Budgets     []Budget
 }
 
-// A Write is a request of podfit that changes something, or the creation of a pod by anybody.
+// A Write is a write request of podfit, or the creation of a pod by any user.
 type Write struct {
 	At      time.Time // the API server received it
 	User    string    // service account without its namespace, such as vpa-updater; other users in full
@@ -40,9 +40,9 @@ type Write struct {
 	Shaped   string             // of the creation of a pod: the patch by which podfit's webhook changed it
 }
 
-// A Lease is who leads, and for how long after the write.
+// A Lease is the holder of a lease, and its duration.
 type Lease struct {
-	Holder string // "" when it is given back
+	Holder string // "" when the lease is released
 	For    time.Duration
 }
 
@@ -54,19 +54,19 @@ type Ref struct{ Kind, Namespace, Name string }
 
 // A Pod is a state of a pod.
 type Pod struct {
-	At              time.Time // seen
+	At              time.Time // when it was observed
 	Namespace, Name string
 	UID             string
 	Controller      Ref // direct owner
 	Created         time.Time
 	Labels          map[string]string
-	Requests        map[string]Amounts // by container: what runs, or what the spec says before it runs
-	Scheduled       bool
+	Requests        map[string]Amounts // by container: from the status, or from the spec before the container runs
+	Scheduled       bool               // has a node
 	Ready           bool
 	Deleting        bool
 	Finished        bool // Succeeded or Failed
 	Gone            bool // deleted
-	OOM             bool // a container's last or present death was for memory
+	OOM             bool // the present or last termination of a container is OOMKilled
 	Boosted         bool // has a startup boost of CPU
 }
 
@@ -84,7 +84,7 @@ type Budget struct {
 	At              time.Time
 	Namespace, Name string
 	Selector        labels.Selector
-	Healthy         int // how many pods have to be healthy
+	Healthy         int // desiredHealthy of the status
 	Gone            bool
 }
 
@@ -99,7 +99,7 @@ type Autoscaler struct {
 	Gone            bool
 }
 
-// A Range is what an autoscaler recommends for a container, and what its policy allows.
+// A Range is the recommendation for a container, with the bounds of its resource policy.
 type Range struct {
 	Container                     string
 	Lower, Target, Upper          Amounts
@@ -112,7 +112,7 @@ func (w *Write) OK() bool { return w.Code >= 200 && w.Code < 300 && !w.DryRun }
 func (w *Write) isEviction() bool { return w.Resource == "pods" && w.Subresource == "eviction" }
 func (w *Write) isResize() bool   { return w.Resource == "pods" && w.Subresource == "resize" }
 
-// isDuty reports whether a write is one that only a leader may make.
+// isDuty reports whether only a leader may make a write.
 func (w *Write) isDuty() bool {
 	switch w.Resource {
 	case "pods":
@@ -123,7 +123,7 @@ func (w *Write) isDuty() bool {
 	return false
 }
 
-// accounts are podfit's service accounts. The value says whether the account writes recommendations.
+// accounts are podfit's service accounts. The value is true for accounts that write recommendations.
 var accounts = map[string]bool{"vpa-recommender": true, "vpa-updater": false, "vpa-admission-controller": false, "podfit": true}
 
 func (w *Write) isPodfits() bool {
@@ -158,23 +158,23 @@ type Rule string
 
 // The rules.
 const (
-	Advised    Rule = "advised"     // a pod is evicted or resized only because its recommendation says so
-	InBudget   Rule = "in-budget"   // no eviction breaks a disruption budget, podfit's own or the user's
-	SoleLeader Rule = "sole-leader" // of several candidates only the leader acts, and only during its term
+	Advised    Rule = "advised"     // a pod is evicted or resized only when its recommendation requires it
+	InBudget   Rule = "in-budget"   // no eviction breaks podfit's limits or a PodDisruptionBudget
+	SoleLeader Rule = "sole-leader" // of several candidates only the leader acts, and only while it holds the lease
 	Admitted   Rule = "admitted"    // no pod is refused that the webhook has changed
-	Settles    Rule = "settles"     // the same change is not made to the same thing again and again
-	BacksOff   Rule = "backs-off"   // what is refused is not asked for again at the same pace
+	Settles    Rule = "settles"     // the same change is not applied to the same object repeatedly
+	BacksOff   Rule = "backs-off"   // a refused request is not repeated at the same pace
 )
 
 // A Violation is a rule that was broken.
 type Violation struct {
 	Rule      Rule
 	At        time.Time
-	Namespace string // "" when it concerns no single one
+	Namespace string // "" for cluster-scoped objects
 	Object    string
 	Text      string
 	Evidence  []string
-	Times     int // how often this was seen of the object; the rest is about the first time
+	Times     int // number of violations of the rule for the object; the other fields describe the first
 }
 
 // String writes the violation with its evidence.
@@ -191,9 +191,9 @@ func (v Violation) String() string {
 
 // Limits are the numbers that the rules turn on.
 type Limits struct {
-	// Stale is how old a state may be that somebody decided by: the time of a pass, and of the news to arrive.
+	// Stale is how old the state may be that a decision is based on: the length of a pass and the delay of its watches.
 	Stale time.Duration
-	// Lag is how much later than others we may see a state.
+	// Lag is how much later than podfit's watches the watches of the collector may deliver a state.
 	Lag time.Duration
 	// Tolerance and MinReplicas are the updater's flags --eviction-tolerance and --min-replicas.
 	Tolerance   float64
@@ -201,12 +201,12 @@ type Limits struct {
 	// Refusals is how often the same request may be refused within RefusedWithin.
 	Refusals      int
 	RefusedWithin time.Duration
-	// Repeats is how often the same change may be made within RepeatedWithin.
+	// Repeats is how often the same change may be applied within RepeatedWithin.
 	Repeats        int
 	RepeatedWithin time.Duration
 }
 
-// DefaultLimits fit an updater with default flags but an interval of 5 s.
+// DefaultLimits are the limits for an updater with default flags and an interval of 5 s.
 func DefaultLimits() Limits {
 	return Limits{
 		Stale: 6 * time.Second, Lag: time.Second, Tolerance: 0.5, MinReplicas: 2,
@@ -214,7 +214,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Judge returns all violations in a log, by time. Of violations of one rule by one object there is one, which says how often.
+// Judge returns the violations in a log, sorted by time: one per rule and object, with a count.
 func Judge(l Log, limits Limits) []Violation {
 	c := newCase(l, limits)
 	var all []Violation

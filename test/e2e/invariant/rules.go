@@ -13,17 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// advised: every eviction and every resize, also an attempt, is of a pod for which a recommender's recommendation was
-// stored that the pod differed from. A resize asks for what that recommendation allows.
+// advised: every eviction and resize, and every attempt at one, is for a pod whose requests are outside the range that a
+// recommender has written to the status of its VPA. A resize requests amounts within that range.
 func advised(j *judgement) (out []Violation) {
 	for _, w := range j.writes {
-		gone := w.Code == 404 || w.Code == 409 // the pod is not the one that was decided on
+		gone := w.Code == 404 || w.Code == 409 // the pod was deleted or replaced before the request
 		if !w.isPodfits() || !w.isEviction() && !w.isResize() || gone {
 			continue
 		}
 		states := j.lately(j.uid(w), w)
 		if len(states) == 0 {
-			continue // nothing is known of the pod; a write to a pod that never was would be 404
+			continue // the pod was never observed
 		}
 		why := j.unadvised(states, w)
 		if why == "" {
@@ -31,19 +31,19 @@ func advised(j *judgement) (out []Violation) {
 		}
 		p := j.then(j.uid(w), w)
 		v := Violation{Rule: Advised, At: w.At, Namespace: w.Namespace, Object: w.object(), Text: why, Evidence: []string{
-			w.String(), fmt.Sprintf("the pod requests %v, ready %v, out of memory %v, owner %v", p.Requests, p.Ready, p.OOM, j.top(p)),
+			w.String(), fmt.Sprintf("pod: requests %v, ready %v, OOM-killed %v, owner %v", p.Requests, p.Ready, p.OOM, j.top(p)),
 		}}
 		for _, a := range j.governing(p, w) {
-			v.Evidence = append(v.Evidence, fmt.Sprintf("%s autoscaler %s, status by %s: %+v", clock(a.At), a.Name, a.Writer, a.Ranges))
+			v.Evidence = append(v.Evidence, fmt.Sprintf("%s VPA %s, status written by %s: %+v", clock(a.At), a.Name, a.Writer, a.Ranges))
 		}
 		out = append(out, v)
 	}
 	return out
 }
 
-// unadvised says why no state of a pod and of its autoscalers is a reason for a write, or "".
+// unadvised returns why none of the recent states of a pod and of its VPAs justifies a write, or "" if one does.
 func (j *judgement) unadvised(states []*Pod, w *Write) string {
-	why := "no recommendation governs the pod"
+	why := "no VPA targets the workload of the pod"
 	for _, p := range states {
 		if p.Boosted && w.isResize() {
 			return ""
@@ -51,13 +51,13 @@ func (j *judgement) unadvised(states []*Pod, w *Write) string {
 		for _, a := range j.governing(p, w) {
 			switch {
 			case len(a.Ranges) == 0:
-				why = "its autoscaler has no recommendation"
+				why = "the VPA has no recommendation"
 			case !accounts[a.Writer]:
-				why = "the recommendation was not written by the recommender but by " + a.Writer
+				why = fmt.Sprintf("the recommendation was written by %q, not by a recommender", a.Writer)
 			case !outside(p, a):
-				why = "the pod had what it should have"
+				why = "the requests of the pod are within the recommended range"
 			case w.isResize() && !allows(a, w.Requests):
-				why = fmt.Sprintf("the resize asks for %v, which is not recommended", w.Requests)
+				why = fmt.Sprintf("the resize requests %v, which is outside the recommended range", w.Requests)
 			default:
 				return ""
 			}
@@ -66,7 +66,8 @@ func (j *judgement) unadvised(states []*Pod, w *Write) string {
 	return why
 }
 
-// outside reports whether a pod has something else than an autoscaler says it should have.
+// outside reports whether a request of a pod is missing or outside its recommended range. A pod that was OOM-killed or has
+// no node is also outside if a request differs from its target.
 func outside(p *Pod, a *Autoscaler) bool {
 	for _, r := range a.Ranges {
 		has, ok := p.Requests[r.Container]
@@ -87,7 +88,7 @@ func outside(p *Pod, a *Autoscaler) bool {
 	return false
 }
 
-// allows reports whether requests are such as an autoscaler recommends.
+// allows reports whether requests are within the ranges of a VPA.
 func allows(a *Autoscaler, requests map[string]Amounts) bool {
 	for container, asked := range requests {
 		i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Container == container })
@@ -97,7 +98,7 @@ func allows(a *Autoscaler, requests map[string]Amounts) bool {
 		r := a.Ranges[i]
 		for res, n := range asked {
 			if _, recommended := r.Target[res]; !recommended {
-				continue // it goes along, such as a request that stays
+				continue // the request is not managed by the VPA
 			}
 			least, greatest := r.Lower[res], r.Upper[res]
 			if x, ok := r.AllowedLeast[res]; ok {
@@ -126,8 +127,8 @@ func (r *Range) limits(res string) (low, high int64) {
 	return low, high
 }
 
-// inBudget: no eviction of a pod that serves leaves fewer pods of its controller serving than the tolerance allows, nor
-// fewer than a PodDisruptionBudget wants; and none is of a controller with fewer pods than the minimum.
+// inBudget: the eviction of a ready pod leaves as many ready pods as the eviction tolerance and each PodDisruptionBudget
+// require. No pod is evicted whose controller has fewer live pods than the minimum.
 func inBudget(j *judgement) (out []Violation) {
 	for _, w := range j.writes {
 		if !w.isPodfits() || !w.isEviction() || !w.OK() {
@@ -136,7 +137,7 @@ func inBudget(j *judgement) (out []Violation) {
 		uid := j.uid(w)
 		p := j.then(uid, w)
 		if p == nil || !p.Scheduled {
-			continue // it takes nothing out of service
+			continue // its eviction makes nothing unavailable
 		}
 		serving := j.serving(uid, w)
 		fail := func(text string, uids []string) {
@@ -170,14 +171,14 @@ func inBudget(j *judgement) (out []Violation) {
 			}
 			covered := j.pick(w, func(q *Pod) bool { return q.Namespace == w.Namespace && selects(states[0], q) })
 			if n := j.count(covered, w, j.served); n-1 < wanted {
-				fail(fmt.Sprintf("%d pods of budget %s serve, %d have to after the eviction", n, name, wanted), covered)
+				fail(fmt.Sprintf("%d pods of PodDisruptionBudget %s are healthy before the eviction, %d must be healthy after it", n, name, wanted), covered)
 			}
 		}
 	}
 	return out
 }
 
-// ownBudget says how an eviction breaks podfit's own budget, or "".
+// ownBudget returns how an eviction breaks --min-replicas or --eviction-tolerance, or "".
 func (j *judgement) ownBudget(p *Pod, group []string, serving bool, w *Write) string {
 	least := j.MinReplicas
 	for _, a := range j.governing(p, w) {
@@ -186,7 +187,7 @@ func (j *judgement) ownBudget(p *Pod, group []string, serving bool, w *Write) st
 		}
 	}
 	if n := j.count(group, w, j.lived); n < least {
-		return fmt.Sprintf("%d pods live, %d are the minimum for an eviction", n, least)
+		return fmt.Sprintf("the controller has %d live pods, and the minimum for an eviction is %d", n, least)
 	}
 	states := around(j, j.controllers[p.Controller], w)
 	if !serving || len(states) == 0 {
@@ -201,10 +202,10 @@ func (j *judgement) ownBudget(p *Pod, group []string, serving bool, w *Write) st
 	if n-1 >= wanted-tolerance || tolerance == 0 && n >= wanted {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d pods serve, %d may be missing", n, wanted, tolerance)
+	return fmt.Sprintf("%d of %d pods are ready before the eviction, and %d may be unavailable", n, wanted, tolerance)
 }
 
-// pick returns the pods, by UID, that existed lately and of which something holds, in order.
+// pick returns the sorted UIDs of the pods that existed recently and for which holds is true.
 func (j *judgement) pick(w *Write, holds func(*Pod) bool) []string {
 	var out []string
 	for uid := range j.pods {
@@ -228,18 +229,18 @@ func (j *judgement) count(uids []string, w *Write, holds func(string, *Write) bo
 // selects reports whether a budget covers a pod.
 func selects(b *Budget, p *Pod) bool { return b.Selector.Matches(labels.Set(p.Labels)) }
 
-// admissionLease is renewed by everyone who serves the webhook; it makes nobody a leader.
+// admissionLease is renewed by every admission controller. It elects no leader.
 const admissionLease = "vpa-admission-controller"
 
-// soleLeader: a process that stands for election makes the writes of a leader only during its term, which ends with the
-// lease's duration after its last renewal, or when another takes the lease.
+// soleLeader: a process with leader election makes a leader's writes only while it holds the lease. Its term ends when the
+// lease expires after its last renewal, or when another process acquires the lease.
 func soleLeader(j *judgement) (out []Violation) {
 	type term struct {
 		process string // who holds the lease now
 		write   *Write // its last renewal
 	}
 	terms := map[string]term{}    // by lease
-	stands := map[string]string{} // which lease a process stands for
+	stands := map[string]string{} // the lease of a process with leader election
 	for _, w := range j.writes {
 		if w.Resource == "leases" && w.isPodfits() && w.Name != admissionLease && w.OK() && w.Lease.Holder != "" {
 			stands[w.Process] = key(w.Namespace, w.Name)
@@ -268,13 +269,13 @@ func soleLeader(j *judgement) (out []Violation) {
 		}
 		switch {
 		case t.write == nil:
-			v.Text = "acts before it leads"
+			v.Text = "acts before it acquires " + lease
 		case t.process == "":
 			v.Text = "acts while nobody holds " + lease
 		case t.process != w.Process:
 			v.Text = "acts while " + t.process + " holds " + lease
 		case w.At.After(t.write.At.Add(t.write.Lease.For)):
-			v.Text = fmt.Sprintf("acts %v after it renewed %s, which lasts %v", w.At.Sub(t.write.At), lease, t.write.Lease.For)
+			v.Text = fmt.Sprintf("acts %v after its last renewal of %s, which expires after %v", w.At.Sub(t.write.At), lease, t.write.Lease.For)
 		default:
 			continue
 		}
@@ -283,8 +284,8 @@ func soleLeader(j *judgement) (out []Violation) {
 	return out
 }
 
-// takesTurns: two processes without election do not write the same object in turns. One that takes over from another is
-// not followed by that one.
+// takesTurns: two processes without leader election do not write the same object alternately. A process may take over an
+// object from another one, which then does not write it again.
 func takesTurns(j *judgement) (out []Violation) {
 	writers := map[string][]*Write{} // by object: the last write of each process in order
 	for _, w := range j.writes {
@@ -296,7 +297,7 @@ func takesTurns(j *judgement) (out []Violation) {
 		i := slices.IndexFunc(all, func(x *Write) bool { return x.Process == w.Process })
 		if i >= 0 && i < len(all)-1 && !j.leads(w) {
 			out = append(out, Violation{
-				Rule: SoleLeader, At: w.At, Namespace: w.Namespace, Object: o, Text: "two processes write it in turns",
+				Rule: SoleLeader, At: w.At, Namespace: w.Namespace, Object: o, Text: "two processes without leader election write it alternately",
 				Evidence: []string{all[i].String(), all[len(all)-1].String(), w.String()},
 			})
 		}
@@ -308,15 +309,15 @@ func takesTurns(j *judgement) (out []Violation) {
 	return out
 }
 
-// leads reports whether the process of a write has held a lease: then soleLeader judges it.
+// leads reports whether the process of a write has ever held a lease. soleLeader judges such a process.
 func (j *judgement) leads(w *Write) bool {
 	return slices.ContainsFunc(j.writes, func(x *Write) bool {
 		return x.Resource == "leases" && x.Name != admissionLease && x.Process == w.Process && x.OK() && x.Lease.Holder != ""
 	})
 }
 
-// admitted: no creation of a pod is refused after podfit's webhook has changed the pod. Conflicts of names and a busy
-// server are no refusals of the pod.
+// admitted: the API server refuses no pod that podfit's webhook has changed. A name conflict and an overloaded server do not
+// count.
 func admitted(j *judgement) (out []Violation) {
 	for _, w := range j.writes {
 		if w.Resource != "pods" || w.Subresource != "" || w.Verb != "create" || w.Shaped == "" || w.DryRun {
@@ -327,18 +328,18 @@ func admitted(j *judgement) (out []Violation) {
 		}
 		out = append(out, Violation{
 			Rule: Admitted, At: w.At, Namespace: w.Namespace, Object: "pods of " + w.Namespace,
-			Text: "a pod is refused that the webhook has changed", Evidence: []string{w.String(), "changed by " + w.Shaped},
+			Text: "the API server refuses a pod that the webhook has changed", Evidence: []string{w.String(), "patch of the webhook: " + w.Shaped},
 		})
 	}
 	return out
 }
 
-// settles: the same resize of a pod is not made again and again, and a workload's pods are not evicted again and again
-// only to come back as they were.
+// settles: the same resize of a pod is not applied repeatedly. The pods of a workload are not evicted repeatedly while their
+// replacements have the same requests.
 func settles(j *judgement) (out []Violation) {
 	type change struct{ uid, body string }
 	resizes := map[change][]*Write{}
-	evictions := map[Ref][]*Write{} // of pods that had come back from an eviction as they were before
+	evictions := map[Ref][]*Write{} // of replacements with the same requests as the pod they replaced
 	type size struct {
 		workload Ref
 		requests string
@@ -367,24 +368,24 @@ func settles(j *judgement) (out []Violation) {
 	}
 	for _, all := range resizes {
 		if burst := within(all, j.Repeats, j.RepeatedWithin); burst != nil {
-			out = append(out, repeated(Settles, burst, "the same resize is made again and again"))
+			out = append(out, repeated(Settles, burst, "the same resize is applied repeatedly"))
 		}
 	}
 	for _, all := range evictions {
 		if burst := within(all, j.Repeats, j.RepeatedWithin); burst != nil {
-			out = append(out, repeated(Settles, burst, "pods are evicted again and again, and come back as they were"))
+			out = append(out, repeated(Settles, burst, "pods are evicted repeatedly, and their replacements have the same requests"))
 		}
 	}
 	return out
 }
 
-// backsOff: the same request is not refused again and again at the same pace.
+// backsOff: a request that is refused is not repeated at the same pace.
 func backsOff(j *judgement) (out []Violation) {
 	type request struct{ process, verb, object, body string }
 	refused := map[request][]*Write{}
 	end := func(r request) {
 		if burst := within(refused[r], j.Refusals, j.RefusedWithin); burst != nil {
-			out = append(out, repeated(BacksOff, burst, "the same request is refused again and again"))
+			out = append(out, repeated(BacksOff, burst, "the same request is refused repeatedly"))
 		}
 		delete(refused, r)
 	}
@@ -405,7 +406,7 @@ func backsOff(j *judgement) (out []Violation) {
 	return out
 }
 
-// within returns the first writes that are more than most in a span of time, or nil.
+// within returns the first most+1 writes that lie within a span of time, or nil.
 func within(all []*Write, most int, span time.Duration) []*Write {
 	for i := 0; i+most < len(all); i++ {
 		if all[i+most].At.Sub(all[i].At) <= span {
