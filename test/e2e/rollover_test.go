@@ -232,7 +232,7 @@ func (p *place) serve(name string) *service {
 	if err != nil {
 		p.Fatal(err)
 	}
-	s := &service{listener: l, port: int32(l.Addr().(*net.TCPAddr).Port)} //nolint:gosec // a port fits
+	s := &service{listener: l, port: int32(l.Addr().(*net.TCPAddr).Port)}
 	services := p.CoreV1().Services(bed.Namespace)
 	if _, err := services.Create(p.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

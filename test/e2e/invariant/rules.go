@@ -140,39 +140,50 @@ func inBudget(j *judgement) (out []Violation) {
 			continue // its eviction makes nothing unavailable
 		}
 		serving := j.serving(uid, w)
-		fail := func(text string, uids []string) {
-			v := Violation{Rule: InBudget, At: w.At, Namespace: w.Namespace, Object: w.object(), Text: text, Evidence: []string{w.String()}}
-			for _, uid := range uids {
-				if last := j.then(uid, w); last != nil {
-					line := fmt.Sprintf("%s pod %s: ready %v, deleting %v", clock(last.At), last.Name, last.Ready, last.Deleting)
-					if at, evicted := j.evictions[uid]; evicted {
-						line += ", evicted at " + clock(at)
-					}
-					v.Evidence = append(v.Evidence, line)
-				}
-			}
-			out = append(out, v)
-		}
 		group := j.pick(w, func(q *Pod) bool { return q.Controller == p.Controller })
 		if text := j.ownBudget(p, group, serving, w); text != "" {
-			fail(text, group)
+			out = append(out, j.overBudget(w, text, group))
 		}
-		if !serving {
+		if serving {
+			out = append(out, j.userBudgets(p, w)...)
+		}
+	}
+	return out
+}
+
+// overBudget returns the violation by an eviction, with the states of the pods that count.
+func (j *judgement) overBudget(w *Write, text string, uids []string) Violation {
+	v := Violation{Rule: InBudget, At: w.At, Namespace: w.Namespace, Object: w.object(), Text: text, Evidence: []string{w.String()}}
+	for _, uid := range uids {
+		last := j.then(uid, w)
+		if last == nil {
 			continue
 		}
-		for name, all := range j.budgets {
-			states := around(j, all, w)
-			if len(states) == 0 || states[0].Namespace != w.Namespace || slices.ContainsFunc(states, func(b *Budget) bool { return b.Gone || !selects(b, p) }) {
-				continue
-			}
-			wanted := states[0].Healthy
-			for _, b := range states {
-				wanted = min(wanted, b.Healthy)
-			}
-			covered := j.pick(w, func(q *Pod) bool { return q.Namespace == w.Namespace && selects(states[0], q) })
-			if n := j.count(covered, w, j.served); n-1 < wanted {
-				fail(fmt.Sprintf("%d pods of PodDisruptionBudget %s are healthy before the eviction, %d must be healthy after it", n, name, wanted), covered)
-			}
+		line := fmt.Sprintf("%s pod %s: ready %v, deleting %v", clock(last.At), last.Name, last.Ready, last.Deleting)
+		if at, evicted := j.evictions[uid]; evicted {
+			line += ", evicted at " + clock(at)
+		}
+		v.Evidence = append(v.Evidence, line)
+	}
+	return v
+}
+
+// userBudgets returns a violation for each PodDisruptionBudget that the eviction of a ready pod breaks.
+func (j *judgement) userBudgets(p *Pod, w *Write) (out []Violation) {
+	for _, name := range slices.Sorted(maps.Keys(j.budgets)) {
+		states := around(j, j.budgets[name], w)
+		if len(states) == 0 || states[0].Namespace != w.Namespace ||
+			slices.ContainsFunc(states, func(b *Budget) bool { return b.Gone || !selects(b, p) }) {
+			continue
+		}
+		wanted := states[0].Healthy
+		for _, b := range states {
+			wanted = min(wanted, b.Healthy)
+		}
+		covered := j.pick(w, func(q *Pod) bool { return q.Namespace == w.Namespace && selects(states[0], q) })
+		if n := j.count(covered, w, j.served); n-1 < wanted {
+			text := fmt.Sprintf("%d pods of PodDisruptionBudget %s are healthy before the eviction, %d must be healthy after it", n, name, wanted)
+			out = append(out, j.overBudget(w, text, covered))
 		}
 	}
 	return out
