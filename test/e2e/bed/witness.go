@@ -160,12 +160,45 @@ func (w *Witness) Log(ctx context.Context) (invariant.Log, error) {
 	if err := w.catchUp(ctx); err != nil {
 		return invariant.Log{}, err
 	}
+	if err := w.listOwners(ctx); err != nil {
+		return invariant.Log{}, err
+	}
 	w.watching.Lock()
 	defer w.watching.Unlock()
 	return invariant.Log{
 		Writes: slices.Clone(w.facts.writes), Autoscalers: slices.Clone(w.facts.autoscalers),
 		Pods: slices.Clone(w.log.Pods), Controllers: slices.Clone(w.log.Controllers), Budgets: slices.Clone(w.log.Budgets),
 	}, nil
+}
+
+// listOwners records the controllers that have owners themselves. Their watches may be a minute behind after the API server
+// was away, and without owners the VPA of a pod is not found.
+func (w *Witness) listOwners(ctx context.Context) error {
+	sets, err := w.cluster.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list ReplicaSets: %w", err)
+	}
+	jobs, err := w.cluster.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+	w.watching.Lock()
+	known := make(map[invariant.Ref]bool, len(w.log.Controllers))
+	for i := range w.log.Controllers {
+		known[w.log.Controllers[i].Ref] = true
+	}
+	w.watching.Unlock()
+	for i := range sets.Items {
+		if o := &sets.Items[i]; !known[invariant.Ref{Kind: "ReplicaSet", Namespace: o.Namespace, Name: o.Name}] {
+			w.saw(o, false)
+		}
+	}
+	for i := range jobs.Items {
+		if o := &jobs.Items[i]; !known[invariant.Ref{Kind: "Job", Namespace: o.Namespace, Name: o.Name}] {
+			w.saw(o, false)
+		}
+	}
+	return nil
 }
 
 // catchUp adds a mark to the audit log and reads the log up to it.
