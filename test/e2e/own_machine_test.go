@@ -88,6 +88,10 @@ func TestFromAMachineOfOnesOwn(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1") // we may run in a pod, which the processes beside the cluster must not take for theirs
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	p := newPlace(t, "own-machine")
+	registered, err := p.webhook(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range p.components() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -110,16 +114,16 @@ func TestFromAMachineOfOnesOwn(t *testing.T) {
 		"--register-by-url", "--webhook-address=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--port=%d", port))
 	w := steady("steady")
 	p.apply(w.manifest(), fmt.Sprintf(strings.Replace(balancedAutoscaler, `"Off"`, "Recreate", 1), "balanced"))
-	p.looksOnly(run.Named("dry-run").With("--dry-run", "--leader-elect"), port)
+	p.register(fmt.Sprintf("https://127.0.0.1:%d", port), registered.Webhooks)
+	p.looksOnly(run.Named("dry-run").With("--dry-run", "--leader-elect"))
 	p.takesItsRegistrationBack(run.Named("by-url"))
 	p.leavesTheInstalledWebhookAlone(run.Named("not-registered").With("--register-webhook=false", "--webhook-address=10.9.9.9"))
 	p.goesOnWithoutNodes()
 }
 
 // looksOnly runs podfit where a registration of the time before still leads to it.
-func (p *place) looksOnly(dry bed.Component, port int) {
+func (p *place) looksOnly(dry bed.Component) {
 	p.Helper()
-	p.register(fmt.Sprintf("https://127.0.0.1:%d", port))
 	before, err := p.versions(p.Context())
 	if err != nil {
 		p.Fatal(err)
@@ -168,16 +172,24 @@ func (p *place) unchanged(by string, before, after map[string]string) {
 	}
 }
 
-// register leads the registration to a URL, with the authorities that it trusts.
-func (p *place) register(url string) {
+// register registers webhooks as they were before, with another URL for podfit's. An admission controller takes its own
+// registration back when it ends.
+func (p *place) register(url string, webhooks []admissionregistrationv1.MutatingWebhook) {
 	p.Helper()
-	p.eventually("the registration leads to "+url, 10*time.Second, func(ctx context.Context) error {
+	webhooks[0].ClientConfig.URL = &url
+	configurations := p.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	p.eventually("the webhook is registered with "+url, 10*time.Second, func(ctx context.Context) error {
 		c, err := p.webhook(ctx)
+		if apierrors.IsNotFound(err) {
+			c = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "vpa-webhook-config"}, Webhooks: webhooks}
+			_, err = configurations.Create(ctx, c, metav1.CreateOptions{})
+			return err
+		}
 		if err != nil {
 			return err
 		}
-		c.Webhooks[0].ClientConfig.URL = &url
-		_, err = p.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(ctx, c, metav1.UpdateOptions{})
+		c.Webhooks = webhooks
+		_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
 		return err
 	})
 }
