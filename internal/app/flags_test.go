@@ -428,6 +428,9 @@ func TestUpdaterFlagsBoundWhatIsDone(t *testing.T) {
 		}
 	}
 	away := func(y *yard) { y.stale = true }
+	small := func(y *yard) {
+		y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(200, 100<<20), Ready: true}}
+	}
 	for name, c := range map[string]struct {
 		flag, does string
 		mode       cluster.Mode
@@ -444,6 +447,7 @@ func TestUpdaterFlagsBoundWhatIsDone(t *testing.T) {
 		"skip-disruption-budget": {"--in-place-skip-disruption-budget", "resize", cluster.InPlaceOrRecreate, nil, time.Minute, 1, 3},
 		"use-status":             {"--use-admission-controller-status=false", "evict", cluster.Recreate, away, time.Hour, 0, 3},
 		"interval":               {"--updater-interval=30m", "evict", cluster.Recreate, nil, 20 * time.Minute, 3, 1},
+		"replacement-must-fit":   {"--replacement-must-fit=false", "evict", cluster.Recreate, small, time.Hour, 0, 3},
 		"dry-run":                {"--dry-run", "evict", cluster.Recreate, nil, time.Hour, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

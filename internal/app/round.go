@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -26,9 +27,11 @@ type round struct {
 	size   map[cluster.Key]string // the size class of each autoscaler
 	exists map[string]bool        // the governed pods, by UID
 
-	mu      sync.Mutex // guards the ledger and what follows while pods are changed
+	mu      sync.Mutex // guards the pass, its ledger and what follows while pods are changed
+	pass    *plan.Pass
 	evicted map[cluster.Key]plan.Decision
 	resized map[cluster.Key]plan.Decision
+	ended   map[plan.Act]bool // what the rate limit, or the end of the pass, allows no more of
 }
 
 // report publishes what was decided, before it is done.
@@ -50,11 +53,8 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 		do plan.Act
 	}
 	first := map[seen]bool{}
-	left := make(map[string]plan.Why, len(r.left))
-	m.decisions.Reset()
 	for i := range ds {
 		d := &ds[i]
-		m.decisions.WithLabelValues(d.Do.String(), d.Reason.Why.String()).Inc()
 		size, mode := r.size[d.Autoscaler.Key], d.Autoscaler.Mode.String()
 		key := seen{d.Autoscaler.Key, d.Do}
 		switch d.Do {
@@ -69,12 +69,12 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 				withResizable.add(size, "", 1)
 			}
 		case plan.Leave:
-			left[d.Pod.UID] = d.Reason.Why
-			r.leave(d)
+			if d.Reason.Why == plan.NotSmallerThanRefused {
+				m.infeasibleSkip.WithLabelValues(size, d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
+			}
 		}
 		first[key] = true
 	}
-	r.left = left
 	controlled.publish(true)
 	evictable.publish(true)
 	withEvictable.publish(true)
@@ -82,62 +82,221 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 	withResizable.publish(false)
 }
 
-// leave says why a pod that should change is left alone: in the log when the reason is new for the pod, and to the
-// autoscaler's users when it is one that they may want to do something about.
-func (r *round) leave(d *plan.Decision) {
-	if d.Reason.Why == plan.NotSmallerThanRefused {
-		a := d.Autoscaler
-		r.metrics.infeasibleSkip.WithLabelValues(r.size[a.Key], a.Name, a.Namespace).Inc()
-		if r.left[d.Pod.UID] != d.Reason.Why {
-			r.tell.ResizeSkipped(d.Pod)
+// explain publishes what became of each decision, and says why pods were left.
+func (r *round) explain(ds []plan.Decision) {
+	left := make(map[string]remark, len(r.left))
+	r.metrics.decisions.Reset()
+	for i := range ds {
+		d := &ds[i]
+		r.metrics.decisions.WithLabelValues(d.Do.String(), d.Reason.Why.String()).Inc()
+		if d.Do == plan.Leave {
+			now := remarkOn(d, r.left[d.Pod.UID])
+			left[d.Pod.UID] = now
+			r.leave(d, now)
 		}
 	}
-	if d.Wanted.Why == plan.Fits || r.left[d.Pod.UID] == d.Reason.Why {
+	r.left = left
+}
+
+// A remark is what is said of a pod that is left. It is said again when it changes.
+type remark struct {
+	why   plan.Why
+	often bool // something that usually passes at once has not
+}
+
+func remarkOn(d *plan.Decision, before remark) remark {
+	now := remark{why: d.Reason.Why}
+	switch d.Reason.Why {
+	case plan.Unanswered:
+		now.often = d.Reason.Have >= 3
+	case plan.ReplicasUnknown:
+		now.often = before.why == now.why
+	}
+	return now
+}
+
+// leave says why a pod that should change is left alone: in the log when the reason is new for the pod, and to the
+// autoscaler's users when it is one that they may want to do something about.
+func (r *round) leave(d *plan.Decision, now remark) {
+	if d.Wanted.Why == plan.Fits || r.left[d.Pod.UID] == now {
 		return
+	}
+	if now.why == plan.NotSmallerThanRefused {
+		r.tell.ResizeSkipped(d.Pod)
 	}
 	r.log.Info("Left a pod as it is", "do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(),
 		"reason", d.Reason.String(), "wanted", d.Wanted.String())
-	if !hindrances[d.Reason.Why] || r.held[d.Autoscaler.Key] == d.Reason.Why {
+	if !hindrances[now.why] && !now.often || r.held[d.Autoscaler.Key] == now.why {
 		return
 	}
-	r.held[d.Autoscaler.Key] = d.Reason.Why
+	r.held[d.Autoscaler.Key] = now.why
 	r.tell.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+d.Reason.String())
 }
 
 // hindrances are the reasons to leave a pod that do not pass by themselves, or that mean that something is wrong.
 var hindrances = map[plan.Why]bool{
 	plan.BackingOff: true, plan.Unplaceable: true, plan.QoSChange: true, plan.Unowned: true, plan.TooFewReplicas: true,
-	plan.ReplicasUnknown: true, plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
+	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
+	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
 }
 
-// execute carries out what is to be done, in order, a few pods at a time.
-func (r *round) execute(ctx context.Context, ds []plan.Decision) {
+// tellShortages tells users, once, that evicted pods have no replacement.
+func (r *round) tellShortages(shortages []plan.Shortage) {
+	short := make(map[cluster.Workload]bool, len(shortages))
+	for _, s := range shortages {
+		short[s.Controller] = true
+		if r.short[s.Controller] {
+			continue
+		}
+		text := fmt.Sprintf("%s %s has %d of %d pods %s after an eviction. No more of its pods are evicted until it has them all again. "+
+			"Look at its events for what keeps replacements from being created, such as a ResourceQuota or an admission webhook.",
+			s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, r.now.Sub(s.Since).Round(time.Minute))
+		r.log.Warn("Evicted pods have no replacement", "workload", s.Controller.String(), "pods", s.Present, "wanted", s.Wanted)
+		if s.Autoscaler != nil {
+			r.tell.Autoscaler(s.Autoscaler, "ReplacementMissing", text)
+		}
+	}
+	r.short = short
+}
+
+// execute carries out what is to be done, in order, a few pods at a time. Evictions, resizes and ends of startup boosts do
+// not wait for each other, so that the rate limit of one does not stop the others.
+func (r *round) execute(ctx context.Context) {
 	r.evicted, r.resized = map[cluster.Key]plan.Decision{}, map[cluster.Key]plan.Decision{}
-	var g, unboost errgroup.Group
-	g.SetLimit(updaterWorkers)
-	unboost.SetLimit(max(r.config.BoostSyncs, 1))
-	for _, d := range ds {
-		if d.Do == plan.Leave {
-			continue
-		}
-		if r.config.DryRun {
+	r.ended = map[plan.Act]bool{}
+	lanes := map[lane][]plan.Decision{}
+	for _, d := range r.pass.Decisions() {
+		switch {
+		case d.Do == plan.Leave:
+		case r.config.DryRun:
 			r.pretend(&d)
-			continue
+		default:
+			lanes[laneOf(&d)] = append(lanes[laneOf(&d)], d)
 		}
-		if !r.afford(ctx, &d) {
-			break
+	}
+	var all errgroup.Group
+	for l, ds := range lanes {
+		all.Go(func() error {
+			var workers errgroup.Group
+			workers.SetLimit(updaterWorkers)
+			if l.boost {
+				workers.SetLimit(max(r.config.BoostSyncs, 1))
+			}
+			for _, d := range ds {
+				paid := r.afford(ctx, &d)
+				workers.Go(func() error {
+					r.carryOut(ctx, d, paid)
+					return nil
+				})
+			}
+			return workers.Wait()
+		})
+	}
+	_ = all.Wait() // what went wrong was counted and logged where it happened
+}
+
+// A lane is a kind of actions that are carried out in order.
+type lane struct {
+	do    plan.Act
+	boost bool // they end a startup boost
+}
+
+func laneOf(d *plan.Decision) lane { return lane{d.Do, len(d.Unboost) > 0} }
+
+// carryOut carries out a decision that its rate limit allows, or not when that is not paid, and then what the pass says is
+// to be done instead of what was not.
+func (r *round) carryOut(ctx context.Context, d plan.Decision, paid bool) {
+	todo := r.try(ctx, d, paid)
+	for len(todo) > 0 {
+		d, todo = todo[0], todo[1:]
+		todo = append(r.try(ctx, d, r.afford(ctx, &d)), todo...)
+	}
+}
+
+// try carries out one decision and returns what is to be done instead, if it was not done.
+func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Decision {
+	if !paid {
+		why := plan.RateLimited
+		if ctx.Err() != nil {
+			why = plan.OutOfTime
 		}
-		group := &g
-		if len(d.Unboost) > 0 {
-			group = &unboost
-		}
-		group.Go(func() error {
-			r.do(ctx, d)
+		return r.settle(func() []plan.Decision { return r.pass.Skipped(d, why) })
+	}
+	err := r.do(ctx, &d)
+	switch {
+	case err == nil:
+		return r.done(&d)
+	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
+		r.logger(&d).Debug("A pod was gone before it could be changed", "error", err)
+		return r.settle(func() []plan.Decision {
+			r.pass.Gone(d)
 			return nil
 		})
 	}
-	_, _ = g.Wait(), unboost.Wait() // what went wrong was counted and logged where it happened
+	r.failed(&d, failureOf(&d, err))
+	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
+	r.logger(&d).Info("A pod could not be changed", "failed", err)
+	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
+	if len(next) > 0 && next[0].Pod == d.Pod {
+		r.tellFallback(&d, refusal.Text)
+	}
+	return next
+}
+
+// tellFallback tells users, once until a resize succeeds, that pods are evicted because they cannot be resized.
+func (r *round) tellFallback(d *plan.Decision, text string) {
+	r.mu.Lock()
+	told := r.fallback[d.Autoscaler.Key]
+	r.fallback[d.Autoscaler.Key] = true
+	r.mu.Unlock()
+	if !told {
+		r.tell.Autoscaler(d.Autoscaler, "ResizeRefused", "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
+	}
+}
+
+// settle tells the pass what became of a decision.
+func (r *round) settle(tell func() []plan.Decision) []plan.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return tell()
+}
+
+// kindOf returns why an action failed.
+func kindOf(err error) plan.RefusalKind {
+	for _, k := range []struct {
+		err  error
+		kind plan.RefusalKind
+	}{
+		{kube.ErrBudget, plan.DeniedByBudget},
+		{kube.ErrNodeCapacity, plan.DeniedByNode},
+		{kube.ErrQuota, plan.DeniedByQuota},
+		{kube.ErrWebhook, plan.WebhookFailed},
+		{kube.ErrBusy, plan.ServerBusy},
+		{kube.ErrConflict, plan.ServerBusy},
+		{kube.ErrForbidden, plan.Denied},
+		{kube.ErrDenied, plan.Denied},
+		{kube.ErrInvalid, plan.Denied},
+		{kube.ErrUnsupported, plan.Unsupported},
+	} {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return plan.OutcomeIsUnknown
+}
+
+// failureOf returns upstream's name for a failed action, for metrics.
+func failureOf(d *plan.Decision, err error) string {
+	switch {
+	case d.Do == plan.Evict:
+		return "EvictionError"
+	case len(d.Unboost) > 0:
+		return "UnboostError"
+	case errors.Is(err, kube.ErrNodeCapacity):
+		return "InPlaceUpdateInfeasible"
+	}
+	return "InPlaceUpdateError"
 }
 
 // An intent is what a dry run would do with a pod, and why.
@@ -158,127 +317,78 @@ func (r *round) logger(d *plan.Decision) *slog.Logger {
 	return r.log.With("do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(), "reason", d.Reason.String())
 }
 
-// afford waits for the rate limit of a decision. It returns false when the pass ends first; the rest is decided anew in
-// the next.
+// afford waits for the rate limit of a decision. It returns false when the limit allows no more of these in this pass, or
+// the pass ends first; the rest is decided anew in the next.
 func (r *round) afford(ctx context.Context, d *plan.Decision) bool {
 	limiter, failure := r.evicts, "EvictionRateLimiterWaitFailed"
 	if d.Do == plan.Resize {
 		limiter, failure = r.resizes, "InPlaceUpdateRateLimiterWaitFailed"
 	}
-	if err := limiter.Wait(ctx); err != nil {
-		r.failed(d, failure)
-		r.log.Debug("The rate limit ends this pass", "error", err)
+	if r.hasEnded(d.Do, false) {
 		return false
 	}
-	return true
+	err := limiter.Wait(ctx)
+	if err != nil && !r.hasEnded(d.Do, true) {
+		r.failed(d, failure)
+		r.log.Debug("The rate limit allows no more in this pass", "do", d.Do.String(), "error", err)
+	}
+	return err == nil
 }
 
-// do carries out one decision.
-func (r *round) do(ctx context.Context, d plan.Decision) {
-	if d.Do == plan.Resize && r.resize(ctx, &d) {
-		return
-	}
-	if d.Do == plan.Evict {
-		r.evict(ctx, &d)
-	}
-}
-
-// resize resizes a pod. When that cannot be and the decision allows it, it turns the decision into an eviction and
-// returns false.
-func (r *round) resize(ctx context.Context, d *plan.Decision) (settled bool) {
-	err := r.pods.Resize(ctx, d.Pod, d.With)
-	if err == nil {
-		var over []string
-		for _, c := range d.Unboost {
-			over = append(over, policy.BoostAnnotation+c)
-		}
-		if err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...); err != nil && !errors.Is(err, kube.ErrNotFound) {
-			r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", err)
-		} else {
-			r.logger(d).Info("Resized a pod in place")
-		}
-		r.tell.Resized(d.Pod)
-		r.done(d, r.resized)
-		r.metrics.resized.WithLabelValues(r.size[d.Autoscaler.Key], d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
-		return true
-	}
-	if errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrConflict) || ctx.Err() != nil {
-		r.logger(d).Debug("A pod was gone before it could be resized", "error", err)
-		return true
-	}
-	// What the API server refuses for good is remembered; a server that is busy will have time again.
-	never := errors.Is(err, kube.ErrNodeCapacity)
-	lasting := never || errors.Is(err, kube.ErrInvalid) || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
-	r.mu.Lock()
-	switch {
-	case never:
-		r.ledger.Refused(r.now, *d)
-	case lasting:
-		r.ledger.Failed(r.now, *d)
-	}
-	r.mu.Unlock()
-	switch {
-	case len(d.Unboost) > 0:
-		r.failed(d, "UnboostError")
-	case never:
-		r.failed(d, "InPlaceUpdateInfeasible")
-	default:
-		r.failed(d, "InPlaceUpdateError")
-	}
-	if !d.Fallback || !lasting {
-		r.logger(d).Warn("Cannot resize a pod in place", "failed", err)
-		return true
-	}
-	r.logger(d).Info("Cannot resize a pod in place; it is evicted instead", "failed", err)
-	d.Do = plan.Evict
-	return !r.afford(ctx, d)
-}
-
-func (r *round) evict(ctx context.Context, d *plan.Decision) {
-	err := r.pods.Evict(ctx, d.Pod)
-	switch {
-	case err == nil:
-	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict), ctx.Err() != nil:
-		r.logger(d).Debug("A pod was gone before it could be evicted", "error", err)
-		return
-	case errors.Is(err, kube.ErrBudget):
-		r.failed(d, "EvictionError")
-		if r.firstTime(d.Pod) {
-			r.logger(d).Info("A disruption budget does not allow to evict a pod now", "failed", err)
-		}
-		return
-	default:
-		r.failed(d, "EvictionError")
-		r.logger(d).Warn("Cannot evict a pod", "failed", err)
-		return
-	}
-	r.logger(d).Info("Evicted a pod")
-	r.tell.Evicted(d.Pod, d.Autoscaler)
-	r.done(d, r.evicted)
-	r.metrics.evicted.WithLabelValues(r.size[d.Autoscaler.Key], d.Autoscaler.Mode.String(), d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
-}
-
-// firstTime reports whether a disruption budget has not been in the way of this pod before.
-func (r *round) firstTime(p *cluster.Pod) bool {
+// hasEnded reports whether the rate limit allows no more of an act in this pass, and notes that it does not when now.
+func (r *round) hasEnded(do plan.Act, now bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.guarded[p.UID] {
-		return false
+	before := r.ended[do]
+	r.ended[do] = before || now
+	return before
+}
+
+// do evicts or resizes a pod.
+func (r *round) do(ctx context.Context, d *plan.Decision) error {
+	if d.Do == plan.Evict {
+		return r.pods.Evict(ctx, d.Pod)
 	}
-	r.guarded[p.UID] = true
-	return true
+	if err := r.pods.Resize(ctx, d.Pod, d.With); err != nil {
+		return err
+	}
+	var over []string
+	for _, c := range d.Unboost {
+		over = append(over, policy.BoostAnnotation+c)
+	}
+	if err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...); err != nil && !errors.Is(err, kube.ErrNotFound) {
+		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", err)
+	}
+	return nil
 }
 
 // annotationInPlace marks pods that were resized in place, as upstream does.
 const annotationInPlace = "vpaInPlaceUpdated"
 
-// done notes a decision that was carried out.
-func (r *round) done(d *plan.Decision, by map[cluster.Key]plan.Decision) {
+// done notes a decision that was carried out, and tells users.
+func (r *round) done(d *plan.Decision) []plan.Decision {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ledger.Done(r.now, *d)
+	r.pass.Done(*d)
+	by := r.evicted
+	if d.Do == plan.Resize {
+		by = r.resized
+		delete(r.fallback, d.Autoscaler.Key)
+	}
 	by[d.Autoscaler.Key] = *d
 	delete(r.held, d.Autoscaler.Key)
+	r.mu.Unlock()
+
+	a, size := d.Autoscaler, r.size[d.Autoscaler.Key]
+	if d.Do == plan.Evict {
+		r.logger(d).Info("Evicted a pod")
+		r.tell.Evicted(d.Pod, a)
+		r.metrics.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Inc()
+		return nil
+	}
+	r.logger(d).Info("Resized a pod in place")
+	r.tell.Resized(d.Pod)
+	r.metrics.resized.WithLabelValues(size, a.Name, a.Namespace).Inc()
+	return nil
 }
 
 // failed counts an attempt that did not succeed.
@@ -303,6 +413,6 @@ func (r *round) finish() {
 	withEvicted.publish(true)
 	withResized.publish(false)
 	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
-	maps.DeleteFunc(r.guarded, func(uid string, _ bool) bool { return !r.exists[uid] })
+	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ plan.Why) bool { _, governed := r.size[key]; return !governed })
 }

@@ -74,6 +74,12 @@ type updaterWorld interface {
 	Nodes() []cluster.Node
 }
 
+// scheduling is what an updaterWorld may know of where pods can be placed.
+type scheduling interface {
+	Selectors() [][]string
+	Tolerations() []cluster.Tolerations
+}
+
 // podChanger changes running pods.
 type podChanger interface {
 	Resize(context.Context, *cluster.Pod, []policy.Fitted) error
@@ -106,25 +112,26 @@ type signOfLife interface {
 
 // updater applies recommendations to running pods, one pass per tick. One goroutine owns it.
 type updater struct {
-	config  UpdaterConfig
-	decided func([]plan.Decision) // is called with the decisions of each pass; nil in production
-	budget  plan.Budget
-	world   updaterWorld
-	pods    podChanger
-	tell    teller
-	life    signOfLife
-	ledger  *plan.Ledger
-	evicts  *rate.Limiter
-	resizes *rate.Limiter
-	metrics *updaterMetrics
-	health  *Health
-	log     *slog.Logger
-	would   map[string]intent        // what a dry run would have done last with each pod, by UID
-	paused  bool                     // the last pass was left out because the admission controller does not work
-	left    map[string]plan.Why      // why each pod that should change was left in the last pass, by UID
-	held    map[cluster.Key]plan.Why // what each autoscaler was last told about pods that are left
-	guarded map[string]bool          // pods that a disruption budget was in the way of, by UID
-	orphans map[string]bool          // pods without an owner that have been told so, by UID
+	config   UpdaterConfig
+	decided  func([]plan.Decision) // is called with the decisions of each pass; nil in production
+	budget   plan.Budget
+	world    updaterWorld
+	pods     podChanger
+	tell     teller
+	life     signOfLife
+	ledger   *plan.Ledger
+	evicts   *rate.Limiter
+	resizes  *rate.Limiter
+	metrics  *updaterMetrics
+	health   *Health
+	log      *slog.Logger
+	would    map[string]intent         // what a dry run would have done last with each pod, by UID
+	paused   bool                      // the last pass was left out because the admission controller does not work
+	left     map[string]remark         // why each pod that should change was left in the last pass, by UID
+	held     map[cluster.Key]plan.Why  // what each autoscaler was last told about pods that are left
+	fallback map[cluster.Key]bool      // autoscalers whose users were told that pods are evicted because they cannot be resized
+	short    map[cluster.Workload]bool // controllers without replacements of evicted pods that users were told of
+	orphans  map[string]bool           // pods without an owner that have been told so, by UID
 }
 
 func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, m *updaterMetrics, h *Health, log *slog.Logger) *updater {
@@ -138,7 +145,7 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]plan.Why{}, held: map[cluster.Key]plan.Why{}, guarded: map[string]bool{}, orphans: map[string]bool{},
+		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]plan.Why{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
 	}
 }
 
@@ -163,6 +170,7 @@ func (c *UpdaterConfig) budget() plan.Budget {
 	b.MinReplicas, b.Tolerance = c.MinReplicas, c.EvictionTolerance
 	b.Threshold, b.Lifetime, b.QuickOOM = c.UpdateThreshold, c.LifetimeThreshold, c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
+	b.MustFit = c.ReplacementMustFit
 	b.InPlace, b.PerVPAConfig, b.StartupBoost = c.Gates.On(InPlaceGate), c.Gates.On(PerVPAConfig), c.Gates.On(CPUStartupBoost)
 	return b
 }
@@ -195,6 +203,14 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 				w.Scales[p.Controller] = u.world.Scale(p.Controller)
 			}
 		}
+	}
+	for _, controller := range u.ledger.Owing() {
+		if _, known := w.Scales[controller]; !known {
+			w.Scales[controller] = u.world.Scale(controller)
+		}
+	}
+	if s, ok := u.world.(scheduling); ok {
+		w.Selectors, w.Tolerations = s.Selectors(), s.Tolerations()
 	}
 	return w
 }
@@ -236,10 +252,11 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	watch.step("ListVPAs")
 	w := u.gather(s, served)
 	watch.step("ListPods")
-	decisions := plan.Plan(now, w, u.budget)
-	u.ledger.Learn(now, decisions)
+	pass := plan.Begin(now, w, u.budget)
+	decisions := pass.Decisions()
+	u.ledger.Learn(now, w, decisions)
 	watch.step("FilterPods")
-	r := round{updater: u, now: now, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
+	r := round{updater: u, now: now, pass: pass, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {
 		r.exists[decisions[i].Pod.UID] = true
 	}
@@ -247,7 +264,9 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 		r.size[w.Governed[i].Autoscaler.Key] = sizeLog2(len(w.Governed[i].Pods))
 	}
 	r.report(w, decisions)
-	r.execute(ctx, decisions)
+	r.tellShortages(pass.Shortages())
+	r.execute(ctx)
+	r.explain(decisions)
 	if u.decided != nil {
 		u.decided(decisions)
 	}

@@ -31,6 +31,7 @@ type UpdaterConfig struct {
 	StatusTimeout        time.Duration
 	Address              string
 	BoostSyncs           int // how many startup boosts end at a time
+	ReplacementMustFit   bool
 	DryRun               bool
 }
 
@@ -40,7 +41,7 @@ func UpdaterDefaults() UpdaterConfig {
 		Common: CommonDefaults(), Election: ElectionDefaults("vpa-updater"),
 		Interval: time.Minute, MinReplicas: 2, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
-		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1,
+		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 	}
 }
 
@@ -68,6 +69,8 @@ func (c *UpdaterConfig) own(fs *pflag.FlagSet) {
 	fs.StringVar(&c.StatusNamespace, "admission-controller-status-lease-namespace", c.StatusNamespace, "Namespace of that lease. Empty means the NAMESPACE variable, else kube-system.")
 	fs.DurationVar(&c.StatusTimeout, "admission-controller-status-lease-timeout", c.StatusTimeout, "How old that lease may be.")
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "How many pods lose their CPU startup boost at a time.")
+	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "Leave a pod alone when its replacement would fit on none of today's nodes. "+
+		"Set to false where nodes are added on demand.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "Decide and log what would be done, and change nothing in the cluster.")
 }
 

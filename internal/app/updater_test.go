@@ -33,7 +33,8 @@ type yard struct {
 	stale       bool
 	resizeErr   error
 	evictErr    error
-	admits      bool // the webhook sizes replacements
+	nodes       []cluster.Node // instead of one large node
+	admits      bool           // the webhook sizes replacements
 	log         *slog.Logger
 
 	mu     sync.Mutex
@@ -56,6 +57,9 @@ func (y *yard) Scale(w cluster.Workload) cluster.Scale {
 }
 func (y *yard) Limits(string) cluster.LimitRange { return cluster.LimitRange{} }
 func (y *yard) Nodes() []cluster.Node {
+	if y.nodes != nil {
+		return y.nodes
+	}
 	return []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(64000, 256<<30), Ready: true}}
 }
 func (y *yard) IsFresh(context.Context, time.Duration, time.Time) (bool, error) { return !y.stale, nil }

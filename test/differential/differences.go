@@ -230,9 +230,58 @@ var Differences = []Difference{
 	{
 		Name:     "room for the replacement",
 		Upstream: "evicts a pod though what replaces it fits on no node",
-		Podfit:   "leaves it",
+		Podfit:   "leaves it, as far as node sizes, taints and node selectors tell; --replacement-must-fit=false does as upstream",
 		Reason:   "a pod that runs on too little is better than one that waits",
 		Test:     "TestTranscripts/place",
+	},
+	{
+		Name:     "refused actions",
+		Upstream: "tries every refused eviction and resize again a minute later, in any order",
+		Podfit:   "after a back-off of 1 to 90 minutes, and after all pods of which nothing was refused; at once when more pods are ready",
+		Reason:   "one guarded pod must not take the requests and the rate limit of the others",
+		Test:     "TestUpdater_onlyThePrimaryIsGuarded_othersAreUpdatedAndItsAttemptsAreFew",
+	},
+	{
+		Name:     "lost answers",
+		Upstream: "takes an eviction without an answer for one that was not done",
+		Podfit:   "keeps it in the budget until the watch shows what happened",
+		Reason:   "it may have been done",
+		Test:     "TestPass_anyOutcomes_budgetIsKeptAndReasonsAreTrue",
+	},
+	{
+		Name:     "resizes over quota",
+		Upstream: "evicts a pod whose resize a ResourceQuota or LimitRange refuses",
+		Podfit:   "leaves it, with an event",
+		Reason:   "the replacement would be refused, too",
+		Test:     "TestUpdater_resizeExceedsQuota_noPodIsEvicted",
+	},
+	{
+		Name:     "a refused resize is tried on one pod",
+		Upstream: "evicts all pods whose resize is refused, as far as the budget goes",
+		Podfit:   "evicts one, and the next when that has been replaced",
+		Reason:   "what refuses the resize may refuse the replacement",
+		Test:     "TestUpdater_policyDeniesResizesAndReplacements_onePodIsLost",
+	},
+	{
+		Name:     "resizes that fail for a moment",
+		Upstream: "evicts on any failed resize at once",
+		Podfit:   "evicts after 3 minutes when a webhook cannot be called, after 15 when the server is busy or does not answer",
+		Reason:   "an outage is no reason to evict",
+		Test:     "TestAResizeThatCannotBeFallsBackToEviction",
+	},
+	{
+		Name:     "replacements that do not come",
+		Upstream: "goes on evicting",
+		Podfit:   "evicts no pod of that controller from 5 minutes after an eviction until it has all its pods, and says so in an event",
+		Reason:   "half a workload was lost to a quota",
+		Test:     "TestUpdater_evictedPodsAreNotReplaced_evictionsStopUntilTheyAre",
+	},
+	{
+		Name:     "one rate limit does not end the other",
+		Upstream: "ends the whole pass when the limit of evictions or of resizes is exhausted",
+		Podfit:   "ends the evictions or the resizes of the pass",
+		Reason:   "resizes need not wait for evictions",
+		Test:     "TestUpdater_rateLimit_guardedPodsDoNotStarveOthers",
 	},
 	{
 		Name: "requirements of a missing request", Weakness: "W-27",
@@ -251,7 +300,7 @@ var Differences = []Difference{
 	{
 		Name: "who counts as running", Weakness: "W-14",
 		Upstream: "counts pods that are not ready as running, and lets all pods of a controller of an unknown kind be disrupted at once",
-		Podfit:   "counts ready pods, and reads the scale of any kind",
+		Podfit:   "counts ready pods, and reads the scale of any kind; until it is read, the pods are left alone",
 		Reason:   "two thousand pods were evicted in a quarter of an hour (kubernetes/autoscaler#2178)",
 		Test:     "TestTranscripts/budget", // the comparison has only ready pods of kinds that upstream knows
 	},

@@ -29,6 +29,7 @@ type Node struct {
 	Ready       bool
 	Cordoned    bool
 	Tainted     bool     // it is set apart for pods that tolerate something; not: it is in trouble for a while
+	Taints      []Taint  // those that set it apart
 	Labels      []string // "key=value", sorted
 }
 

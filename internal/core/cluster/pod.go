@@ -32,10 +32,11 @@ type Pod struct {
 	QoS           QoS
 	Ready         bool
 	Deleting      bool
-	Unschedulable bool    // the scheduler has found no node for it
-	Place         Place   // which nodes may take it
-	Resize        *Resize // nil when no resize is under way
-	Observed      string  // annotation vpaObservedContainers, verbatim; "" when absent
+	Unschedulable bool      // the scheduler has found no node for it
+	Tolerance     Tolerance // which taints it tolerates
+	Place         Place     // which nodes may take it
+	Resize        *Resize   // nil when no resize is under way
+	Observed      string    // annotation vpaObservedContainers, verbatim; "" when absent
 	Containers    []Container
 }
 

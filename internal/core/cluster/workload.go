@@ -52,7 +52,8 @@ func (w Workload) Compare(o Workload) int {
 
 // Scale is what a controller says of its replicas.
 type Scale struct {
-	Known    bool  // false: the controller's number of replicas cannot be read
-	Replicas int32 // wanted replicas (for a DaemonSet: nodes that should run a pod)
-	Ready    int32 // replicas that the controller counts as ready; only read for DaemonSets
+	Known      bool  // false: the controller's number of replicas cannot be read, or has not been read yet
+	Unscalable bool  // there is nothing to read: the controller's kind has no scale
+	Replicas   int32 // wanted replicas (for a DaemonSet: nodes that should run a pod)
+	Ready      int32 // replicas that the controller counts as ready; only read for DaemonSets
 }

@@ -28,6 +28,17 @@ type Budget struct {
 	// PendingFor is how long a pod may wait to be scheduled before its size is questioned.
 	PendingFor time.Duration
 
+	// MustFit (--replacement-must-fit): a pod whose replacement would fit no node is left alone.
+	MustFit bool
+
+	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
+	// evicted until the controller has all its pods.
+	ReplacementFor time.Duration
+
+	// After an action that the API server refused, the pod is left alone this long; twice as long after each further
+	// refusal, up to the maximum.
+	RefusalBase, RefusalMax time.Duration
+
 	// After an eviction that did not help, the workload is left alone this long; twice as long after each further one,
 	// up to the maximum.
 	BackoffBase, BackoffMax time.Duration
@@ -36,16 +47,20 @@ type Budget struct {
 // DefaultBudget returns upstream's defaults.
 func DefaultBudget() Budget {
 	return Budget{
-		MinReplicas:   2,
-		Tolerance:     0.5,
-		Threshold:     0.1,
-		Lifetime:      12 * time.Hour,
-		QuickOOM:      10 * time.Minute,
-		DeferredFor:   5 * time.Minute,
-		InProgressFor: time.Hour,
-		StuckFor:      10 * time.Minute,
-		PendingFor:    2 * time.Minute,
-		BackoffBase:   5 * time.Minute,
-		BackoffMax:    6 * time.Hour,
+		MinReplicas:    2,
+		Tolerance:      0.5,
+		Threshold:      0.1,
+		Lifetime:       12 * time.Hour,
+		QuickOOM:       10 * time.Minute,
+		DeferredFor:    5 * time.Minute,
+		InProgressFor:  time.Hour,
+		StuckFor:       10 * time.Minute,
+		PendingFor:     2 * time.Minute,
+		MustFit:        true,
+		ReplacementFor: 5 * time.Minute,
+		RefusalBase:    time.Minute,
+		RefusalMax:     90 * time.Minute,
+		BackoffBase:    5 * time.Minute,
+		BackoffMax:     6 * time.Hour,
 	}
 }

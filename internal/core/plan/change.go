@@ -88,8 +88,8 @@ func asksLess(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	return less
 }
 
-// asksLessThan reports whether fits asks for less of something than was asked for before.
-func asksLessThan(fits, before []policy.Fitted) bool {
+// asksLessThan reports whether fits asks for less of something than was asked for before, by the given part at least.
+func asksLessThan(fits, before []policy.Fitted, part float64) bool {
 	for i := range fits {
 		for j := range before {
 			if fits[i].Container != before[j].Container {
@@ -98,7 +98,7 @@ func asksLessThan(fits, before []policy.Fitted) bool {
 			for _, res := range cluster.All {
 				v, ok := fits[i].Requests.Get(res)
 				b, had := before[j].Requests.Get(res)
-				if ok && had && v < b {
+				if ok && had && v < b && float64(b)-float64(v) >= part*float64(b) {
 					return true
 				}
 			}

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"time"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -50,6 +52,11 @@ type Decision struct {
 	Unboost []string
 
 	Priority Priority
+
+	refused time.Time // when an action on the pod was refused last; zero when none was
+	scope   *scope
+	taken   bool // it is counted in the budget of its group
+	health  health
 }
 
 // Priority orders pods that should change.

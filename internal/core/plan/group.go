@@ -19,10 +19,13 @@ type group struct {
 	spent     int  // pods that this pass takes out of service
 	revived   int  // stuck pods that this pass changes
 	below     bool // fewer live pods than the minimum
+	changed   int  // pods that served and were changed in this pass, or may have been
+	trial     bool // this pass evicts a pod to find out whether its replacement is refused, too
 }
 
 // groupsOf counts the groups of an autoscaler's pods.
-func groupsOf(b Budget, scales map[cluster.Workload]cluster.Scale, a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.Workload]*group {
+func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.Workload]*group {
+	b, scales := s.b, s.w.Scales
 	groups := map[cluster.Workload]*group{}
 	present := map[cluster.Workload]int{} // pods that have not finished; those being deleted will be replaced
 	for _, p := range pods {
@@ -35,7 +38,7 @@ func groupsOf(b Budget, scales map[cluster.Workload]cluster.Scale, a *cluster.Au
 			groups[p.Controller] = g
 		}
 		present[p.Controller]++
-		if p.Deleting || p.Node == "" {
+		if p.Deleting || p.Node == "" || s.w.Ledger.isEvicted(s.now, p) {
 			continue
 		}
 		g.live++
@@ -56,8 +59,9 @@ func groupsOf(b Budget, scales map[cluster.Workload]cluster.Scale, a *cluster.Au
 }
 
 // replicas returns how many pods a controller should have, and false when that is none or cannot be said. Kubernetes'
-// own replicated controllers always say; so a group whose controller is not known is left alone. A Job, and a controller
-// of another kind that cannot be scaled, should have as many pods as there are, counting those on their way out (W-14).
+// own replicated controllers always say; so a group whose controller is not known is left alone, and so is one whose
+// scale has not been read yet. A Job, and a controller of another kind that cannot be scaled, should have as many pods as
+// there are, counting those on their way out (W-14).
 func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, bool) {
 	type kind struct{ group, kind string }
 	switch (kind{controller.Group, controller.Kind}) {
@@ -66,10 +70,10 @@ func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, b
 	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
 		return int(s.Replicas), s.Known && s.Replicas > 0
 	}
-	if s.Known {
-		return int(s.Replicas), s.Replicas > 0
+	if s.Unscalable {
+		return present, true
 	}
-	return present, true
+	return int(s.Replicas), s.Known && s.Replicas > 0
 }
 
 // serves reports whether a pod counts as running: it is started and ready (W-14).
@@ -125,6 +129,16 @@ func (g *group) take(h health) {
 		g.spent++
 	case stuck:
 		g.revived++
+	}
+}
+
+// giveBack undoes take for a pod that was not changed.
+func (g *group) giveBack(h health) {
+	switch h {
+	case serving:
+		g.spent--
+	case stuck:
+		g.revived--
 	}
 }
 

@@ -4,14 +4,15 @@
 package plan
 
 import (
+	"maps"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A Ledger remembers what was tried on which workload and pod, and whether it helped. The executor writes what it did
-// (Done, Refused, Failed) and each pass writes what it saw (Learn); Plan only reads. It is not safe for concurrent use.
+// A Ledger remembers what was tried on which workload and pod, and whether it helped. The outcomes of a Pass and what each
+// pass saw (Learn) are written to it; Plan only reads. It is not safe for concurrent use.
 //
 // It answers two questions that a look at the pods does not. Does a replacement come back with the size that the
 // eviction was for? It does not when the webhook was not asked, or when somebody else sets requests after it; evicting
@@ -19,6 +20,10 @@ import (
 type Ledger struct {
 	evictions map[cluster.Workload]eviction
 	resizes   map[string]resize // by pod UID
+	refusals  map[refusedKey]refused
+	owed      map[cluster.Workload]debt      // by direct controller
+	evicted   map[string]time.Time           // when a pod was evicted that may still be shown as running, by UID
+	progress  map[cluster.Workload]time.Time // when a pod was evicted last
 }
 
 // An eviction is the last one of a workload's pods.
@@ -31,11 +36,9 @@ type eviction struct {
 
 // A resize is the last one of a pod.
 type resize struct {
-	at      time.Time
-	with    []policy.Fitted
-	refused bool // the node can never give as much
-	futile  int  // resizes in a row that were undone or refused, without this one
-	failed  bool // this one was refused for another reason
+	at     time.Time
+	with   []policy.Fitted
+	futile int // resizes in a row that were undone, without this one
 }
 
 // How long the ledger remembers a workload after its last eviction.
@@ -43,13 +46,20 @@ const remember = 24 * time.Hour
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}}
+	return &Ledger{
+		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
+		owed: map[cluster.Workload]debt{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
+	}
 }
 
 // Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
+	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict:
+		l.owe(now, d)
+		l.evicted[d.Pod.UID] = now
+		l.progress[workloadOf(d.Pod)] = now
 		e := l.evictions[workloadOf(d.Pod)]
 		l.evictions[workloadOf(d.Pod)] = eviction{at: now, with: d.With, futile: e.futile}
 	case Resize:
@@ -57,49 +67,35 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	}
 }
 
-// Refused notes that a resize was refused because the node can never give as much (HTTP 403 on the resize).
-func (l *Ledger) Refused(now time.Time, d Decision) {
-	l.resizes[d.Pod.UID] = resize{at: now, with: d.With, refused: true}
-}
-
-// Failed notes that a resize was refused for any other reason.
-func (l *Ledger) Failed(now time.Time, d Decision) {
-	l.resizes[d.Pod.UID] = resize{at: now, with: d.With, failed: true, futile: l.undone(d.Pod)}
-}
-
-// Learn notes what a pass saw: whether the replacements of evicted pods are what they should be. It is called with all
-// decisions of a pass, and forgets what concerns pods and workloads that are gone.
-func (l *Ledger) Learn(now time.Time, ds []Decision) {
-	if len(l.evictions) > 0 {
-		for w, help := range l.helped(ds) {
-			e := l.evictions[w]
-			switch {
-			case help:
-				delete(l.evictions, w)
-			case !e.judged:
-				e.futile, e.judged = e.futile+1, true
-				l.evictions[w] = e
-			}
-		}
-		for w, e := range l.evictions {
-			if now.Sub(e.at) > remember {
-				delete(l.evictions, w)
-			}
+// Learn notes what a pass saw: whether evicted pods have replacements, and whether those are what they should be. It is
+// called with the world and all decisions of a pass, and forgets what concerns pods and workloads that are gone.
+func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
+	for workload, help := range l.helped(ds) {
+		e := l.evictions[workload]
+		switch {
+		case help:
+			delete(l.evictions, workload)
+		case !e.judged:
+			e.futile, e.judged = e.futile+1, true
+			l.evictions[workload] = e
 		}
 	}
-	if len(l.resizes) > 0 {
-		seen := make(map[string]bool, len(l.resizes))
-		for _, d := range ds {
-			if _, ok := l.resizes[d.Pod.UID]; ok {
-				seen[d.Pod.UID] = true
-			}
-		}
-		for uid := range l.resizes {
-			if !seen[uid] {
-				delete(l.resizes, uid)
-			}
-		}
+	_, settled := l.shortages(now, w, Budget{})
+	for _, controller := range settled {
+		delete(l.owed, controller)
 	}
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > remember })
+	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > remember })
+	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > lateFor })
+	if len(l.resizes)+len(l.refusals) == 0 {
+		return
+	}
+	live := make(map[string]bool, len(l.resizes)+len(l.refusals))
+	for i := range ds {
+		live[ds[i].Pod.UID] = true
+	}
+	maps.DeleteFunc(l.resizes, func(uid string, _ resize) bool { return !live[uid] })
+	maps.DeleteFunc(l.refusals, func(k refusedKey, _ refused) bool { return !live[k.uid] })
 }
 
 // helped says for the workloads whose last eviction has a replacement whether that is as it should be. One replacement
@@ -146,14 +142,13 @@ func (l *Ledger) futileEvictions(w cluster.Workload, helped map[cluster.Workload
 	return e.futile, e.at
 }
 
-// undone returns how many resizes of a pod in a row came to nothing: they failed, or the pod asks for something else
-// again by now.
+// undone returns how many resizes of a pod in a row came to nothing: the pod asks for something else again by now.
 func (l *Ledger) undone(p *cluster.Pod) int {
 	if l == nil {
 		return 0
 	}
 	r, ok := l.resizes[p.UID]
-	if !ok || r.refused || !r.failed && alreadyAsked(p, r.with) {
+	if !ok || alreadyAsked(p, r.with) {
 		return 0
 	}
 	return r.futile + 1
@@ -188,10 +183,13 @@ func workloadOf(p *cluster.Pod) cluster.Workload {
 }
 
 // backoff returns how long to leave something alone after n futile attempts.
-func backoff(b Budget, n int) time.Duration {
-	d := b.BackoffBase
-	for ; n > 1 && d < b.BackoffMax; n-- {
+func backoff(b Budget, n int) time.Duration { return doubled(b.BackoffBase, b.BackoffMax, n) }
+
+// doubled returns base for n = 1, twice as much for each further one, and no more than most.
+func doubled(base, most time.Duration, n int) time.Duration {
+	d := base
+	for ; n > 1 && d < most; n-- {
 		d *= 2
 	}
-	return min(d, b.BackoffMax)
+	return min(d, most)
 }

@@ -10,34 +10,38 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// places knows how large a pod any node could take if it were empty.
+// places knows how large a pod each kind of pod's nodes could take if they were empty.
 type places struct {
-	unknown bool
-	largest []cluster.Resources // nodes that no other node exceeds in both resources: CPU falls, memory rises
-	byName  map[string]cluster.Resources
+	unknown     bool
+	nodes       []cluster.Node // those that take new pods
+	selectors   [][]string
+	tolerations []cluster.Tolerations
+	largest     map[placeKey][]cluster.Resources
+	byName      map[string]cluster.Resources
 }
 
-func placesOf(nodes []cluster.Node) places {
-	pl := places{unknown: len(nodes) == 0, byName: make(map[string]cluster.Resources, len(nodes))}
-	var usable []cluster.Resources
-	for _, n := range nodes {
-		if n.Ready && !n.Cordoned {
-			usable = append(usable, n.Allocatable)
-			pl.byName[n.Name] = n.Allocatable
-		}
+// A placeKey is what decides which nodes may take a pod.
+type placeKey struct {
+	place     cluster.Place
+	tolerance cluster.Tolerance
+}
+
+func placesOf(w World) places {
+	pl := places{
+		unknown: len(w.Nodes) == 0, selectors: w.Selectors, tolerations: w.Tolerations,
+		largest: map[placeKey][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(w.Nodes)),
 	}
-	slices.SortFunc(usable, func(a, b cluster.Resources) int {
-		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
-	})
-	for _, n := range usable {
-		if len(pl.largest) == 0 || n.Memory > pl.largest[len(pl.largest)-1].Memory {
-			pl.largest = append(pl.largest, n)
+	for _, n := range w.Nodes {
+		if n.Ready && !n.Cordoned {
+			pl.nodes = append(pl.nodes, n)
+			pl.byName[n.Name] = n.Allocatable
 		}
 	}
 	return pl
 }
 
-// take reports whether a pod of a size could be placed. A pod of a DaemonSet comes back to the node it is on.
+// take reports whether a pod of a size could be placed. A pod of a DaemonSet comes back to the node it is on. Of any other
+// pod its node selector and its tolerations count; a required node affinity is not evaluated.
 func (pl places) take(p *cluster.Pod, size cluster.Resources) bool {
 	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
 	if pl.unknown {
@@ -49,5 +53,40 @@ func (pl places) take(p *cluster.Pod, size cluster.Resources) bool {
 		}
 		return true
 	}
-	return slices.ContainsFunc(pl.largest, fits)
+	return slices.ContainsFunc(pl.largestFor(placeKey{p.Place, p.Tolerance}), fits)
+}
+
+// largestFor returns the sizes of the nodes that may take a pod and that no other such node exceeds in both resources:
+// CPU falls, memory rises.
+func (pl places) largestFor(key placeKey) []cluster.Resources {
+	largest, known := pl.largest[key]
+	if known {
+		return largest
+	}
+	var selector []string
+	if i := int(key.place) - int(cluster.Selected); i >= 0 && i < len(pl.selectors) {
+		selector = pl.selectors[i]
+	}
+	var tolerations cluster.Tolerations
+	i := int(key.tolerance) - int(cluster.FirstListed)
+	anyTaint := i >= len(pl.tolerations)
+	if i >= 0 && !anyTaint {
+		tolerations = pl.tolerations[i]
+	}
+	var usable []cluster.Resources
+	for i := range pl.nodes {
+		if n := &pl.nodes[i]; n.Matches(selector) && (anyTaint || tolerations.Tolerate(n.Taints)) {
+			usable = append(usable, n.Allocatable)
+		}
+	}
+	slices.SortFunc(usable, func(a, b cluster.Resources) int {
+		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
+	})
+	for _, n := range usable {
+		if len(largest) == 0 || n.Memory > largest[len(largest)-1].Memory {
+			largest = append(largest, n)
+		}
+	}
+	pl.largest[key] = largest
+	return largest
 }

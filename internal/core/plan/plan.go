@@ -14,27 +14,28 @@ import (
 )
 
 // Plan returns a decision for every governed pod that lives, in the order in which they are to be executed: first those
-// that change something, the most pressing before the others, then the pods that are left, by name.
-//
-// It judges every pod by its size, age and history (judge), and gives those that should change their turn, the most
+// that change something, the most pressing before the others, then the pods that are left, by name. It takes for granted
+// that each is carried out; Begin is for those who can tell what became of them.
+func Plan(now time.Time, w World, b Budget) []Decision { return Begin(now, w, b).Decisions() }
+
+// decide judges every pod by its size, age and history (judge), and gives those that should change their turn, the most
 // pressing of each autoscaler first, until the budget of their group is spent.
-func Plan(now time.Time, w World, b Budget) []Decision {
-	pass := pass{now: now, w: w, b: b, places: placesOf(w.Nodes)}
+func (s *pass) decide() []Decision {
 	n := 0
-	for _, g := range w.Governed {
+	for _, g := range s.w.Governed {
 		n += len(g.Pods)
 	}
 	ds := make([]Decision, 0, n)
-	for _, g := range w.Governed {
+	for _, g := range s.w.Governed {
 		from := len(ds)
 		for _, p := range g.Pods {
 			if p.Live() {
-				ds = append(ds, pass.judge(g.Autoscaler, p))
+				ds = append(ds, s.judge(g.Autoscaler, p))
 			}
 		}
 		mine := ds[from:]
 		slices.SortFunc(mine, pressing)
-		pass.takeTurns(g, mine)
+		s.takeTurns(g, mine)
 	}
 	slices.SortFunc(ds, executable)
 	return ds
@@ -45,14 +46,17 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Why != Fits }) {
 		return
 	}
-	groups := groupsOf(s.b, s.w.Scales, g.Autoscaler, g.Pods)
-	helped := s.w.Ledger.helped(ds)
+	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), helped: s.w.Ledger.helped(ds)}
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Why != Fits {
-			t := turn{pass: s, d: d, g: groups[d.Pod.Controller], helped: helped}
-			t.take()
+			d.scope = sc
+			s.turn(d).take()
 		}
 	}
+}
+
+func (s *pass) turn(d *Decision) *turn {
+	return &turn{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
 }
 
 // A pass is one call of Plan.
@@ -61,11 +65,24 @@ type pass struct {
 	w      World
 	b      Budget
 	places places
+	short  []Shortage
+
+	settled []cluster.Workload // controllers that have replaced all evicted pods since the last pass
 }
 
-// pressing orders decisions by how much their pods need a change.
+// A scope is what the turns of the pods of one autoscaler share.
+type scope struct {
+	groups map[cluster.Workload]*group
+	helped map[cluster.Workload]bool
+	queues map[queueKey][]int // decisions that wait for the budget of their group, the most pressing first
+}
+
+// pressing orders decisions by how much their pods need a change. Pods of which the API server refused something come
+// last, the one that was refused least recently first.
 func pressing(a, b Decision) int {
 	switch {
+	case !a.refused.Equal(b.refused):
+		return a.refused.Compare(b.refused)
 	case a.Priority.Before(b.Priority):
 		return -1
 	case b.Priority.Before(a.Priority):
@@ -93,7 +110,7 @@ func byName(a, b Decision) int {
 
 // judge returns the decision to leave a pod, with what it should have and why it should change, if it should.
 func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
-	d := Decision{Pod: p, Autoscaler: a}
+	d := Decision{Pod: p, Autoscaler: a, refused: s.w.Ledger.lastRefused(p)}
 	boosted := s.b.StartupBoost && isBoosted(p)
 	switch {
 	case !a.Mode.Updates() && !boosted:
@@ -111,6 +128,8 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 		d.Reason = Reason{Why: NoAdvice}
 	case p.Controller.IsZero():
 		d.Reason = Reason{Why: Unowned}
+	case s.w.Ledger.isEvicted(s.now, p):
+		d.Reason = Reason{Why: AlreadyEvicted}
 	case p.Node == "":
 		s.judgeUnscheduled(&d)
 	default:

@@ -227,7 +227,7 @@ func TestEvictionsAreWorthIt(t *testing.T) {
 				t.Fatalf("%s would not come back", d.Pod.Key)
 			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the requirements are not met", d.Pod.Key)
-			case grows(d.Pod, d.With) && !placesOf(w.Nodes).take(d.Pod, total(d.Pod, d.With)):
+			case grows(d.Pod, d.With) && !placesOf(w).take(d.Pod, total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}
@@ -297,26 +297,31 @@ func TestReasonsHaveNamesAndSentences(t *testing.T) {
 			t.Errorf("%s has no sentence", w)
 		}
 	}
-	if last := whyNames[NotSmallerThanRefused+1]; last != "" {
-		t.Errorf("%q is not in this test", last)
+	for w := ModeOff; w <= lastWhy; w++ {
+		if whyNames[w] == "" {
+			t.Errorf("reason %d has no name", w)
+		}
 	}
 }
 
 // The ledger forgets what is gone, so that it does not grow for ever.
 func TestTheLedgerForgets(t *testing.T) {
 	l := NewLedger()
-	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: cluster.Workload{Name: "w"}}
-	l.Done(noon, Decision{Pod: p, Do: Resize})
-	l.Done(noon, Decision{Pod: p, Do: Evict})
-	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "2"}})
-	l.Failed(noon, Decision{Pod: &cluster.Pod{UID: "3"}})
-	l.Learn(noon.Add(time.Hour), []Decision{{Pod: &cluster.Pod{UID: "2"}}})
-	if len(l.resizes) != 1 || len(l.evictions) != 1 {
-		t.Errorf("after an hour it remembers %d resizes and %d evictions", len(l.resizes), len(l.evictions))
+	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Name: "w"}
+	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: w, Controller: w}
+	a := &cluster.Autoscaler{}
+	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize})
+	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Evict})
+	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "2"}, Do: Resize}, Refusal{Kind: DeniedByNode}, 0)
+	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "3"}, Do: Evict}, Refusal{Kind: DeniedByBudget}, 0)
+	l.Learn(noon.Add(time.Hour), World{}, []Decision{{Pod: &cluster.Pod{UID: "2"}}})
+	if len(l.resizes) != 0 || len(l.refusals) != 1 || len(l.evictions) != 1 || len(l.evicted) != 0 {
+		t.Errorf("after an hour it remembers %d resizes, %d refusals and %d evictions of workloads, %d of pods",
+			len(l.resizes), len(l.refusals), len(l.evictions), len(l.evicted))
 	}
-	l.Learn(noon.Add(25*time.Hour), nil)
-	if len(l.resizes) != 0 || len(l.evictions) != 0 {
-		t.Errorf("after a day it remembers %d resizes and %d evictions", len(l.resizes), len(l.evictions))
+	l.Learn(noon.Add(25*time.Hour), World{}, nil)
+	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.owed); n != 0 {
+		t.Errorf("after a day it remembers %d things: %+v", n, l)
 	}
 }
 

@@ -54,6 +54,19 @@ const (
 	ResizeUnclear                         // the kubelet reports something this version does not know
 	MemoryInUse                           // the kubelet does not lower a memory limit below what is used
 	NotSmallerThanRefused                 // the node refused this much before
+	EvictionRefused                       // the API server refused to evict it
+	DisruptionBudget                      // a PodDisruptionBudget did not allow to evict it
+	ResizeRefused                         // the API server refused to resize it
+	ResizeOverQuota                       // a quota or LimitRange refused to resize it, and would refuse a replacement
+	Unanswered                            // the outcome of an eviction or resize is unknown
+	AwaitingReplacement                   // its resize was refused, and it is not known whether a replacement would be, too
+	ReplacementMissing                    // pods evicted before have no replacement
+	RateLimited                           // its turn did not come in this pass: rate limit
+	OutOfTime                             // its turn did not come in this pass: the pass ended
+	AlreadyEvicted                        // evicted, and the watch still shows it
+	AlreadyGone                           // deleted or replaced before its turn came
+
+	lastWhy = AlreadyGone
 )
 
 var whyNames = map[Why]string{
@@ -66,6 +79,10 @@ var whyNames = map[Why]string{
 	Unplaceable: "Unplaceable", ResizeWaiting: "ResizeWaiting", ResizeRunning: "ResizeRunning",
 	ResizeFailed: "ResizeFailed", ResizeImpossible: "ResizeImpossible", ResizeUnclear: "ResizeUnclear",
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
+	EvictionRefused: "EvictionRefused", DisruptionBudget: "DisruptionBudget", ResizeRefused: "ResizeRefused",
+	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
+	AwaitingReplacement: "AwaitingReplacement",
+	RateLimited:         "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
 }
 
 // String returns the name of the reason.
@@ -88,7 +105,7 @@ type Reason struct {
 	Want      int           // what Have would have to be, or is counted of
 	For       time.Duration // how long something took
 	Until     time.Time     // when the reason ends by itself
-	Text      string        // what the kubelet said, or a mode
+	Text      string        // what the kubelet or the API server said, or a mode
 }
 
 // String returns the reason as a sentence without its full stop.
@@ -109,6 +126,7 @@ var becauses = map[Why]string{
 	ResizeFailed:     "evicted because the resize failed",
 	ResizeImpossible: "evicted because the node can never give as much",
 	ResizeUnclear:    "evicted because the state of the resize is unclear",
+	ResizeRefused:    "evicted because the API server refused the resize",
 }
 
 func (r Reason) sentence() string {
@@ -201,8 +219,39 @@ func (r Reason) sentence() string {
 		return said("the kubelet does not lower a memory limit below what is used", r.Text)
 	case NotSmallerThanRefused:
 		return "the node refused a resize to no more than this"
+	case EvictionRefused:
+		return again(said("the API server refused the eviction", r.Text), r.Until)
+	case DisruptionBudget:
+		return again(said("a PodDisruptionBudget does not allow the eviction", r.Text), r.Until)
+	case ResizeRefused:
+		return again(said("the API server refused the resize", r.Text), r.Until)
+	case ResizeOverQuota:
+		s := said("a ResourceQuota or LimitRange does not allow the resize", r.Text)
+		return again(s+"; the pod is not evicted instead, because its replacement would be refused, too", r.Until)
+	case Unanswered:
+		return again(said("the API server gave no clear answer, the change may have been made", r.Text), r.Until)
+	case AwaitingReplacement:
+		return "waits until another evicted pod has its replacement; " + said("the API server refused the resize", r.Text)
+	case ReplacementMissing:
+		return fmt.Sprintf("pods evicted before have no replacement: %d of %d pods exist, %s after the eviction", r.Have, r.Want, span(r.For))
+	case RateLimited:
+		return "waits for the rate limit of evictions and resizes"
+	case OutOfTime:
+		return "the pass ended before its turn"
+	case AlreadyEvicted:
+		return "was evicted and is still shown as running"
+	case AlreadyGone:
+		return "was deleted or replaced before its turn"
 	}
 	return r.Why.String()
+}
+
+// again adds to a text when the next attempt may be made.
+func again(s string, until time.Time) string {
+	if until.IsZero() {
+		return s
+	}
+	return s + "; next attempt after " + clock(until)
 }
 
 func said(s, text string) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -31,30 +32,40 @@ var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
 //	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
 //	pod NS/POD OPTION...          changes one pod: age=D pending unready[=D] unscheduled deleting finished ownerless
 //	                              oom=LIVED/AGO[/now] resize=STATE/D[/message] observed=A,B restart=memory
+//	                              selector=KEY=VALUE affinity tolerates=KEY[=VALUE]:[EFFECT]
 //	                              asks=R runs=R boosted=R: the first container's spec, what runs, and what it had
 //	                              before its boost; R is RESOURCES and limits, with commas
-//	scale NS/NAME N|unknown       what the workload's direct controller says of its replicas
+//	scale NS/NAME N|unknown|none  what the workload's direct controller says of its replicas
 //	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D]
 //	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES]   bounds are half and twice the target
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
-//	node NAME RESOURCES [cordoned]
-//	budget OPTION...              skip-in-place in-place per-vpa boost min-replicas=N tolerance=F
+//	node NAME RESOURCES [cordoned] [label=KEY=VALUE]... [taint=KEY=VALUE]...   taints have the effect NoSchedule
+//	budget OPTION...              skip-in-place in-place per-vpa boost any-size min-replicas=N tolerance=F
 //	after D                       time passes
 //	plan [NS/NAME]...             prints the decisions, of the given autoscalers if any are given
-//	do [webhook=off] [refuse]     executes them: pods are resized, evicted ones replaced; new ones are not ready
+//	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
+//	try [NS/NAME]...              is do, for the given autoscalers if any are given, and prints every attempt and its outcome
+//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict or resize, ANSWER is ok, denied,
+//	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out), late (no answer,
+//	                              carried out), gone or limited (the rate limit allows no more); NS/* is all pods of NS
+//	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
 type transcript struct {
-	now      time.Time
-	budget   Budget
-	ledger   *Ledger
-	as       []*cluster.Autoscaler
-	pods     []*cluster.Pod
-	template map[cluster.Workload][]cluster.Container
-	scales   map[cluster.Workload]cluster.Scale
-	limits   map[string]policy.Limits
-	nodes    []cluster.Node
-	born     int
+	now         time.Time
+	budget      Budget
+	ledger      *Ledger
+	as          []*cluster.Autoscaler
+	pods        []*cluster.Pod
+	template    map[cluster.Workload][]cluster.Container
+	scales      map[cluster.Workload]cluster.Scale
+	limits      map[string]policy.Limits
+	nodes       []cluster.Node
+	answers     map[string]string // of the API server, by pod and act
+	selects     [][]string
+	tolerations []cluster.Tolerations
+	lazy        bool // evicted pods are not replaced
+	born        int
 }
 
 func newTranscript() *transcript {
@@ -65,6 +76,7 @@ func newTranscript() *transcript {
 		template: map[cluster.Workload][]cluster.Container{},
 		scales:   map[cluster.Workload]cluster.Scale{},
 		limits:   map[string]policy.Limits{},
+		answers:  map[string]string{},
 	}
 }
 
@@ -131,7 +143,16 @@ func (s *transcript) command(line string, out *strings.Builder) error {
 		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "node": s.addNode, "budget": s.setBudget,
 		"after": s.after, "ready": s.ready,
 		"plan": func(f []string) error { s.print(s.plan(), f, out); return nil },
-		"do":   s.execute,
+		"do": func(f []string) error {
+			s.execute(nil, !slices.Contains(f, "webhook=off"), io.Discard)
+			return nil
+		},
+		"try": func(f []string) error {
+			s.execute(f, true, out)
+			return nil
+		},
+		"api":          s.setAnswers,
+		"replacements": func(f []string) error { s.lazy = f[0] == "off"; return nil },
 	}
 	c, ok := commands[f[0]]
 	if !ok {
@@ -142,7 +163,8 @@ func (s *transcript) command(line string, out *strings.Builder) error {
 
 func (s *transcript) world() World {
 	return World{
-		Governed: Gather(s.as, s.pods), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Ledger: s.ledger,
+		Governed: Gather(s.as, s.pods), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
+		Tolerations: s.tolerations, Ledger: s.ledger,
 	}
 }
 
@@ -198,30 +220,77 @@ func (s *transcript) print(ds []Decision, only []string, out *strings.Builder) {
 	}
 }
 
-// execute does what the plan says, as the cluster would.
-func (s *transcript) execute(f []string) error {
-	webhook, refuse := !slices.Contains(f, "webhook=off"), slices.Contains(f, "refuse")
-	ds := s.plan()
-	s.ledger.Learn(s.now, ds)
-	for _, d := range ds {
-		switch d.Do {
-		case Resize:
-			if refuse {
-				s.ledger.Refused(s.now, d)
-				continue
-			}
-			s.ledger.Done(s.now, d)
-			set(d.Pod, d.With)
-			for _, c := range d.Unboost {
-				d.Pod.Container(c).Boosted = nil
-			}
-		case Evict:
-			s.ledger.Done(s.now, d)
-			s.replace(d, webhook)
-		case Leave:
+// execute does what the plan says, as the cluster would, and prints what is tried.
+func (s *transcript) execute(only []string, webhook bool, out io.Writer) {
+	s.plan() // for its checks
+	pass := Begin(s.now, s.world(), s.budget)
+	s.ledger.Learn(s.now, s.world(), pass.Decisions())
+	for _, short := range pass.Shortages() {
+		fmt.Fprintf(out, "%s: %d of %d pods exist after %d evictions\n", short.Controller, short.Present, short.Wanted, short.Evicted)
+	}
+	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d Decision) bool {
+		return d.Do == Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
+	})
+	for len(todo) > 0 {
+		d := todo[0]
+		answer := s.answer(d)
+		fmt.Fprintf(out, "%s %s: %s\n", d.Do, d.Pod.Key, answer)
+		todo = append(s.settle(pass, d, answer, webhook), todo[1:]...)
+	}
+}
+
+func (s *transcript) answer(d Decision) string {
+	for _, pod := range []string{d.Pod.Key.String(), d.Pod.Namespace + "/*"} {
+		if a := s.answers[pod+" "+d.Do.String()]; a != "" {
+			return a
 		}
 	}
+	return "ok"
+}
+
+func (s *transcript) setAnswers(f []string) error {
+	for _, option := range f[1:] {
+		act, answer, _ := strings.Cut(option, "=")
+		s.answers[f[0]+" "+act] = answer
+	}
 	return nil
+}
+
+var refusalKinds = map[string]RefusalKind{
+	"denied": Denied, "budget": DeniedByBudget, "node": DeniedByNode, "quota": DeniedByQuota, "webhook": WebhookFailed, "unsupported": Unsupported,
+	"busy": ServerBusy, "lost": OutcomeIsUnknown, "late": OutcomeIsUnknown,
+}
+
+// settle carries out a decision as the API server answers, and returns what the pass wants done instead.
+func (s *transcript) settle(pass *Pass, d Decision, answer string, webhook bool) []Decision {
+	if answer == "ok" || answer == "late" {
+		defer s.apply(d, webhook)
+	}
+	switch answer {
+	case "ok":
+		pass.Done(d)
+		return nil
+	case "gone":
+		pass.Gone(d)
+		return nil
+	case "limited":
+		return pass.Skipped(d, RateLimited)
+	}
+	return pass.Refused(d, Refusal{Kind: refusalKinds[answer], Text: answer})
+}
+
+func (s *transcript) apply(d Decision, webhook bool) {
+	switch {
+	case d.Do == Evict && s.lazy:
+		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
+	case d.Do == Evict:
+		s.replace(d, webhook)
+	default:
+		set(d.Pod, d.With)
+		for _, c := range d.Unboost {
+			d.Pod.Container(c).Boosted = nil
+		}
+	}
 }
 
 func set(p *cluster.Pod, fits []policy.Fitted) {
@@ -294,7 +363,7 @@ func (s *transcript) addPods(f []string) error {
 	for i := range count {
 		name := fmt.Sprintf("%s-%d", key.Name, i)
 		s.pods = append(s.pods, &cluster.Pod{
-			Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: "uid-" + name,
+			Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: "uid-" + key.Namespace + "-" + name,
 			Controller: controller, Top: top, Node: "somewhere", Created: s.now.Add(-time.Hour),
 			Started: s.now.Add(-time.Hour), ReadySince: s.now.Add(-time.Hour), Phase: cluster.Running, Ready: true,
 			Containers: slices.Clone(containers),
@@ -361,6 +430,16 @@ func (s *transcript) changePod(f []string) error {
 					p.Resize.Message = strings.ReplaceAll(parts[2], "_", " ")
 				}
 			}
+		case "selector":
+			s.selects = append(s.selects, []string{value})
+			p.Place = cluster.Selected + cluster.Place(len(s.selects)-1)
+		case "affinity":
+			p.Place = cluster.Somewhere
+		case "tolerates":
+			label, effect, _ := strings.Cut(value, ":")
+			k, v, equal := strings.Cut(label, "=")
+			s.tolerations = append(s.tolerations, cluster.Tolerations{{Key: k, Value: v, Exists: !equal, Effect: effect}})
+			p.Tolerance = cluster.FirstListed + cluster.Tolerance(len(s.tolerations)-1)
 		case "observed":
 			p.Observed = strings.ReplaceAll(value, ",", ", ")
 		case "restart":
@@ -398,8 +477,12 @@ func (s *transcript) setScale(f []string) error {
 		if p.Top.Name != key.Name || p.Top.Namespace != key.Namespace {
 			continue
 		}
-		if f[1] == "unknown" {
+		switch f[1] {
+		case "unknown":
 			delete(s.scales, p.Controller)
+			continue
+		case "none":
+			s.scales[p.Controller] = cluster.Scale{Unscalable: true}
 			continue
 		}
 		n, err := strconv.Atoi(f[1])
@@ -528,9 +611,25 @@ func (s *transcript) setRange(f []string) error {
 }
 
 func (s *transcript) addNode(f []string) error {
-	cordoned := slices.Contains(f, "cordoned")
-	r, err := sections(slices.DeleteFunc(f[1:], func(w string) bool { return w == "cordoned" }), "")
-	s.nodes = append(s.nodes, cluster.Node{Name: f[0], Allocatable: r[""], Ready: true, Cordoned: cordoned})
+	n := cluster.Node{Name: f[0], Ready: true}
+	words := slices.DeleteFunc(slices.Clone(f[1:]), func(w string) bool {
+		label, labelled := strings.CutPrefix(w, "label=")
+		taint, tainted := strings.CutPrefix(w, "taint=")
+		switch {
+		case w == "cordoned":
+			n.Cordoned = true
+		case labelled:
+			n.Labels = append(n.Labels, label)
+		case tainted:
+			key, value, _ := strings.Cut(taint, "=")
+			n.Tainted, n.Taints = true, append(n.Taints, cluster.Taint{Key: key, Value: value, Effect: "NoSchedule"})
+		}
+		return w == "cordoned" || labelled || tainted
+	})
+	slices.Sort(n.Labels)
+	r, err := sections(words, "")
+	n.Allocatable = r[""]
+	s.nodes = append(s.nodes, n)
 	return err
 }
 
@@ -547,6 +646,8 @@ func (s *transcript) setBudget(f []string) error {
 			s.budget.PerVPAConfig = true
 		case "boost":
 			s.budget.StartupBoost = true
+		case "any-size":
+			s.budget.MustFit = false
 		case "min-replicas":
 			s.budget.MinReplicas, err = strconv.Atoi(value)
 		case "tolerance":

@@ -14,9 +14,9 @@ import (
 // A turn is when a pod that should change is looked at: it changes, or something stands in its way.
 type turn struct {
 	*pass
-	d      *Decision
-	g      *group // nil when the pod has no controller
-	helped map[cluster.Workload]bool
+	*scope
+	d *Decision
+	g *group // nil when the pod has no controller
 }
 
 // An obstacle returns why something may not be done now, and false when it is no obstacle. Obstacles are asked in the
@@ -28,7 +28,9 @@ var againstEviction = []obstacle{
 	(*turn).sameSize,
 	(*turn).unplaceable,
 	(*turn).requirementsUnmet,
+	(*turn).replacementMissing,
 	(*turn).backingOff,
+	(*turn).evictionRefused,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicas,
 	(*turn).overBudget,
@@ -38,12 +40,15 @@ var againstEviction = []obstacle{
 var againstReplacing = []obstacle{
 	(*turn).sameSize,
 	(*turn).requirementsUnmet,
+	(*turn).replacementMissing,
 	(*turn).backingOff,
+	(*turn).evictionRefused,
 }
 
 // What stands in the way of a resize.
 var againstResize = []obstacle{
 	(*turn).undone,
+	(*turn).resizeRefused,
 	(*turn).unplaceable,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicasInPlace,
@@ -56,6 +61,7 @@ var againstUnboost = []obstacle{
 	(*turn).resizing,
 	(*turn).starting,
 	(*turn).undone,
+	(*turn).resizeRefused,
 	(*turn).replicasUnknown,
 	(*turn).overBudgetInPlace,
 }
@@ -91,7 +97,8 @@ func (t *turn) try(do Act, against []obstacle, because Why) {
 	t.d.Reason.Because = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
-		t.g.take(t.health())
+		t.d.taken, t.d.health = true, t.health()
+		t.g.take(t.d.health)
 	}
 }
 
@@ -113,7 +120,7 @@ func (t *turn) mayFallBack() bool {
 // inPlace decides on a pod whose mode allows a resize, and that is not in the middle of one.
 func (t *turn) inPlace() {
 	p, with := t.d.Pod, t.d.With
-	last, tried := t.w.Ledger.lastResize(p)
+	last, tried := t.w.Ledger.refusal(p, Resize)
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(Reason{Why: Starting})
@@ -123,8 +130,10 @@ func (t *turn) inPlace() {
 		t.leave(Reason{Why: ResizeRunning}) // the kubelet has not said anything yet
 	case changesQoS(p, with):
 		t.evictOr(QoSChange, Reason{Why: QoSChange})
-	case tried && last.refused && !asksLessThan(with, last.with):
+	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(ResizeImpossible, Reason{Why: NotSmallerThanRefused})
+	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
+		t.evictInstead(last)
 	default:
 		t.try(Resize, againstResize, Fits)
 	}
@@ -144,6 +153,19 @@ func (t *turn) evictOr(because Why, r Reason) {
 		return
 	}
 	t.leave(r)
+}
+
+// evictInstead evicts a pod whose resize was refused, where the mode allows it.
+func (t *turn) evictInstead(last refused) {
+	trial := last.Kind.saysNothing() && t.g != nil
+	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
+		t.leave(Reason{Why: AwaitingReplacement, Text: last.Text})
+		return
+	}
+	t.evictOr(ResizeRefused, last.reason(t.b, Resize))
+	if t.d.Do == Evict && trial {
+		t.g.trial = true
+	}
 }
 
 // whileResizing decides on a pod in the middle of a resize. How long that takes is counted from when the kubelet said
@@ -205,7 +227,7 @@ func (t *turn) sameSize() (Reason, bool) {
 
 // unplaceable asks only of pods that grow: one that shrinks has a node that takes more.
 func (t *turn) unplaceable() (Reason, bool) {
-	if t.places.unknown || !grows(t.d.Pod, t.d.With) {
+	if !t.b.MustFit || t.places.unknown || !grows(t.d.Pod, t.d.With) {
 		return Reason{}, false
 	}
 	size := total(t.d.Pod, t.d.With)

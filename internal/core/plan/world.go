@@ -25,6 +25,14 @@ type World struct {
 	// is not asked whether a replacement would fit.
 	Nodes []cluster.Node
 
+	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). A pod whose selector is not
+	// among them could be placed on any node whose taints it tolerates.
+	Selectors [][]string
+
+	// Tolerations are those that pods have, from cluster.FirstListed on (Pod.Tolerance). A pod whose tolerations are not
+	// among them counts as one that tolerates all taints.
+	Tolerations []cluster.Tolerations
+
 	// Ledger is what was tried before. Nil when nothing was.
 	Ledger *Ledger
 }

@@ -104,7 +104,17 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"an overloaded server":                           {429, status(429, "TooManyRequests", "too many requests", `{}`), ErrBusy},
 		"more than the node has, by cause":               {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), ErrNodeCapacity},
 		"more than the node has, by text":                {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), ErrNodeCapacity},
-		"a quota":                                        {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrForbidden},
+		"a quota":                                        {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrQuota},
+		"a limit range":                                  {403, status(403, "Forbidden", `pods "web" is forbidden: maximum cpu usage per Container is 2, but limit is 4`, `{}`), ErrQuota},
+		"access control":                                 {403, status(403, "Forbidden", `pods "web" is forbidden: User "u" cannot patch resource "pods/resize"`, `{}`), ErrForbidden},
+		"a webhook that denies, without a reason":        {400, status(400, "", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
+		"a webhook that denies with a conflict":          {409, status(409, "Conflict", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
+		"a webhook that denies with a server error":      {500, status(500, "InternalError", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
+		"a webhook that does not find the pod":           {404, status(404, "NotFound", `admission webhook "a.example.com" denied the request: no`, `{"name":"web-1-0"}`), ErrDenied},
+		"a webhook that cannot be called":                {500, status(500, "InternalError", `Internal error occurred: failed calling webhook "a.example.com": Post "https://a": EOF`, `{}`), ErrWebhook},
+		"a bad request":                                  {400, status(400, "BadRequest", "no", `{}`), ErrDenied},
+		"two disruption budgets":                         {500, status(500, "", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", `{}`), ErrDenied},
+		"an expired token":                               {401, status(401, "Unauthorized", "Unauthorized", `{}`), nil},
 		"a broken server":                                {500, status(500, "InternalError", "boom", `{}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +124,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), "evict pod shop/web-1-0: ") {
 				t.Fatalf("error %v", err)
 			}
-			for _, reason := range []error{ErrNotFound, ErrConflict, ErrBudget, ErrNodeCapacity, ErrForbidden, ErrInvalid, ErrUnsupported, ErrBusy} {
+			for _, reason := range []error{ErrNotFound, ErrConflict, ErrBudget, ErrNodeCapacity, ErrForbidden, ErrInvalid, ErrUnsupported, ErrBusy, ErrQuota, ErrDenied, ErrWebhook} {
 				if errors.Is(err, reason) != (reason == tc.want) {
 					t.Errorf("is %q: %t; error %v", reason, errors.Is(err, reason), err)
 				}

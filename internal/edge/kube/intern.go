@@ -24,6 +24,7 @@ type Interner struct {
 	young, old map[string]string
 	places     map[string]cluster.Place // by selector, "key=value" joined by commas
 	selectors  [][]string               // by place, from cluster.Selected on
+	tolerances toleranceList
 }
 
 // internGeneration is how many strings a generation holds: the names of nodes, controllers and containers of a large

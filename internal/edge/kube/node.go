@@ -20,7 +20,10 @@ func projectNode(n *corev1.Node, in *Interner) cluster.Node {
 	}
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]
-		out.Tainted = out.Tainted || !passing[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute)
+		if !passing[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
+			out.Tainted = true
+			out.Taints = append(out.Taints, cluster.Taint{Key: in.String(t.Key), Value: in.String(t.Value), Effect: in.String(string(t.Effect))})
+		}
 	}
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {

@@ -83,8 +83,11 @@ func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
 		c, _ := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
 		return c.scale
 	}
-	if info, err := o.kinds.find(kind); err != nil || !info.scalable() {
+	switch info, err := o.kinds.find(kind); {
+	case err != nil:
 		return cluster.Scale{}
+	case !info.scalable():
+		return cluster.Scale{Unscalable: true}
 	}
 	return o.scale.want(w).scale
 }

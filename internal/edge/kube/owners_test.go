@@ -146,8 +146,11 @@ func (p *ownersPlayer) do(line string) string {
 			return problem + "\n"
 		}
 	case "replicas":
-		if s := p.w.Scale(p.ref(f[1])); s.Known {
+		switch s := p.w.Scale(p.ref(f[1])); {
+		case s.Known:
 			return fmt.Sprintf("%d\n", s.Replicas)
+		case s.Unscalable:
+			return "cannot be scaled\n"
 		}
 		return "unknown\n"
 	default:

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,5 +67,52 @@ func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
 	}
 	if n := tainted(append(down, corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule})...); !n.Tainted {
 		t.Errorf("one that is in trouble, too, is: %+v", n)
+	}
+}
+
+func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
+	w := &World{in: new(Interner)}
+	tolerance := func(ts ...corev1.Toleration) cluster.Tolerance {
+		return ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: ts}}, w.in).Tolerance
+	}
+	usual := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	gpu := corev1.Toleration{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
+	arm := corev1.Toleration{Key: "arch", Operator: corev1.TolerationOpExists}
+	if got := tolerance(usual); got != cluster.NoTaint {
+		t.Errorf("what every pod tolerates: %d", got)
+	}
+	first, second, again := tolerance(gpu, usual), tolerance(arm, gpu), tolerance(gpu, arm)
+	if first != cluster.FirstListed || second != cluster.FirstListed+1 || again != second {
+		t.Errorf("tolerances %d, %d and %d", first, second, again)
+	}
+	want := []cluster.Tolerations{
+		{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
+		{{Key: "arch", Exists: true}, {Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
+	}
+	if diff := cmp.Diff(want, w.Tolerations()); diff != "" {
+		t.Error(diff)
+	}
+	if got := tolerance(make([]corev1.Toleration, maxTolerations+1)...); got != cluster.AnyTaint {
+		t.Errorf("of too many tolerations: %d", got)
+	}
+	for i := range 1000 {
+		tolerance(corev1.Toleration{Key: fmt.Sprint("k", i)})
+	}
+	if n := len(w.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
+		t.Errorf("%d different tolerations are kept", n)
+	}
+	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.AnyTaint {
+		t.Errorf("when the list is full: %d", got)
+	}
+}
+
+func TestTaints_nodeIsSetApart_taintsAreKept(t *testing.T) {
+	n := projectNode(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
+		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute},
+	}}}, nil)
+	if diff := cmp.Diff([]cluster.Taint{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}}, n.Taints); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -25,6 +25,7 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Controller: controllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:       in.String(p.Spec.NodeName),
 		Place:      in.place(&p.Spec),
+		Tolerance:  in.tolerance(&p.Spec),
 		Created:    utc(p.CreationTimestamp),
 		Phase:      phase(p.Status.Phase),
 		QoS:        qos(p.Status.QOSClass),

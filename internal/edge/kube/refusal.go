@@ -5,6 +5,7 @@ package kube
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,7 +20,10 @@ var (
 	ErrConflict     = errors.New("changed")           // the object has been changed, or replaced by one of the same name
 	ErrBudget       = errors.New("disruption budget") // a PodDisruptionBudget does not allow the eviction now
 	ErrNodeCapacity = errors.New("node too small")    // the resize asks for more than the pod's node has
-	ErrForbidden    = errors.New("forbidden")         // a quota, an admission plugin or access control forbids it
+	ErrQuota        = errors.New("quota exceeded")    // a ResourceQuota or LimitRange forbids it
+	ErrForbidden    = errors.New("forbidden")         // an admission plugin or access control forbids it
+	ErrDenied       = errors.New("denied")            // an admission webhook denied it, or the request is bad for another reason
+	ErrWebhook      = errors.New("webhook failed")    // the API server could not call an admission webhook
 	ErrInvalid      = errors.New("invalid")           // such as a resize that would change the pod's QoS class
 	ErrUnsupported  = errors.New("not supported")     // this API server has no such subresource
 	ErrBusy         = errors.New("server overloaded") // try again later
@@ -45,6 +49,8 @@ func refused(err error) error {
 
 func reasonOf(err error) error {
 	switch {
+	case isDenial(err):
+		return ErrDenied
 	case apierrors.IsNotFound(err):
 		if isNoHandler(err) {
 			return ErrUnsupported
@@ -58,8 +64,11 @@ func reasonOf(err error) error {
 		}
 		return ErrBusy
 	case apierrors.IsForbidden(err):
-		if apierrors.HasStatusCause(err, "NodeCapacity") || strings.Contains(err.Error(), "node didn't have enough allocatable") {
+		switch text := err.Error(); {
+		case apierrors.HasStatusCause(err, "NodeCapacity"), strings.Contains(text, "node didn't have enough allocatable"):
 			return ErrNodeCapacity
+		case isQuota(text):
+			return ErrQuota
 		}
 		return ErrForbidden
 	case apierrors.IsInvalid(err):
@@ -67,10 +76,73 @@ func reasonOf(err error) error {
 			return ErrConflict
 		}
 		return ErrInvalid
+	case isUncalledWebhook(err):
+		return ErrWebhook
 	case apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
 		return ErrBusy
 	}
+	return reasonOfCode(err)
+}
+
+// reasonOfCode goes by the HTTP status of an answer without a known reason: what a webhook answers with, for one.
+func reasonOfCode(err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	switch code := status.Status().Code; {
+	case code == http.StatusUnauthorized, code == http.StatusRequestTimeout:
+		return nil // may be otherwise with the next request
+	case code >= 400 && code < 500:
+		return ErrDenied
+	case strings.Contains(status.Status().Message, "more than one PodDisruptionBudget"):
+		return ErrDenied
+	}
 	return nil
+}
+
+// The API server has no reason or cause for what follows; its texts are all there is to go by.
+
+// isDenial reports whether an admission webhook denied a request. The webhook chooses the status and the reason.
+func isDenial(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "admission webhook ") && strings.Contains(text, " denied the request")
+}
+
+// isUncalledWebhook reports whether the API server could not call an admission webhook that must be asked.
+func isUncalledWebhook(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+}
+
+// isQuota reports whether a ResourceQuota or a LimitRange forbids a request.
+func isQuota(text string) bool {
+	for _, words := range []string{
+		"exceeded quota", "failed quota", "insufficient quota", // ResourceQuota
+		" usage per Container is ", " usage per Pod is ", "max limit to request ratio per ", // LimitRange
+	} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// Answer returns what the API server said about a request that failed, with the disruption budget that did not allow an
+// eviction; the text of any other error.
+func Answer(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Message == "" {
+		return err.Error()
+	}
+	text := status.Status().Message
+	if details := status.Status().Details; details != nil {
+		for _, c := range details.Causes {
+			if c.Type == policyv1.DisruptionBudgetCause && c.Message != "" {
+				text += " " + c.Message
+			}
+		}
+	}
+	return text
 }
 
 // isNoHandler reports whether it is the path that was not found rather than the object. What the API server says then

@@ -1,0 +1,180 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Pass is one round of decisions. Whoever carries them out reports the outcome of each: Done, Refused or Skipped. What
+// was not done gives its budget back, and the pass answers with what can be done instead. A pass ends: each pod is
+// resized at most once and evicted at most once.
+//
+// A Pass is not safe for concurrent use.
+type Pass struct {
+	pass
+	ds    []Decision
+	index map[string]int // of decisions, by pod UID
+
+	queued bool // decisions that wait for budget are in the queues of their scope
+}
+
+// A queueKey names pods that wait for the same budget.
+type queueKey struct {
+	controller cluster.Workload
+	health     health
+}
+
+// Begin decides on every governed pod that lives.
+func Begin(now time.Time, w World, b Budget) *Pass {
+	if w.Ledger == nil {
+		w.Ledger = NewLedger()
+	}
+	p := &Pass{pass: pass{now: now, w: w, b: b, places: placesOf(w)}}
+	p.short, p.settled = w.Ledger.shortages(now, w, b)
+	p.ds = p.decide()
+	return p
+}
+
+// Decisions returns all decisions: first those that change something, in the order of execution, then the pods that are
+// left, by name. After an outcome was reported they say what became of each. The caller must not change them.
+func (p *Pass) Decisions() []Decision { return p.ds }
+
+// Shortages returns the controllers of which no pod is evicted because evicted pods have no replacement.
+func (p *Pass) Shortages() []Shortage { return p.short }
+
+// Done reports that a decision was carried out.
+func (p *Pass) Done(d Decision) {
+	p.w.Ledger.Done(p.now, d)
+	if at := p.at(d); p.ds[at].taken {
+		p.group(&p.ds[at]).changed++
+	}
+}
+
+// Refused reports that the API server refused a decision, or that its outcome is unknown. It returns what is to be done
+// instead: an eviction of the pod when its resize was refused and the mode allows it, else another pod of the group.
+func (p *Pass) Refused(d Decision, r Refusal) []Decision {
+	at := p.at(d)
+	own := &p.ds[at]
+	ready := 0
+	if g := p.group(own); g != nil {
+		ready = g.ready - g.changed
+	}
+	p.w.Ledger.Refused(p.now, d, r, ready)
+	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
+	if d.Fallback && last.isLasting() {
+		g := p.group(own)
+		trial := r.Kind.saysNothing()
+		if trial && p.isAwaited(d.Pod.Controller, g) {
+			p.leave(own, Reason{Why: AwaitingReplacement, Text: last.Text})
+			return p.giveBack(own)
+		}
+		g.trial = g.trial || trial
+		own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
+		own.Reason.Because = ResizeRefused
+		if r.Kind == DeniedByNode {
+			own.Reason.Because = ResizeImpossible
+		}
+		return []Decision{*own}
+	}
+	if own.Do == Evict && own.Reason.Because == ResizeRefused {
+		p.group(own).trial = false
+	}
+	p.leave(own, last.reason(p.b, d.Do))
+	if r.Kind == DeniedByNode {
+		own.Reason = Reason{Why: NotSmallerThanRefused}
+	}
+	if r.Kind.keepsBudget() {
+		if own.taken {
+			p.group(own).changed++
+		}
+		return nil
+	}
+	return p.giveBack(own)
+}
+
+// Gone reports that a pod had been deleted or replaced before the decision was carried out. Its budget stays spent, as
+// the pod is down.
+func (p *Pass) Gone(d Decision) { p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGone}) }
+
+// Skipped reports that a decision was not tried in this pass, and why. It returns what can be done instead.
+func (p *Pass) Skipped(d Decision, why Why) []Decision {
+	own := &p.ds[p.at(d)]
+	if own.Do == Evict && own.Reason.Because == ResizeRefused {
+		p.group(own).trial = false
+	}
+	p.leave(own, Reason{Why: why})
+	return p.giveBack(own)
+}
+
+func (p *Pass) leave(d *Decision, r Reason) { d.Do, d.Reason, d.Fallback = Leave, r, false }
+
+func (p *Pass) group(d *Decision) *group {
+	if d.scope == nil {
+		return nil
+	}
+	return d.scope.groups[d.Pod.Controller]
+}
+
+func (p *Pass) at(d Decision) int {
+	if p.index == nil {
+		p.index = make(map[string]int, len(p.ds))
+		for i := range p.ds {
+			p.index[p.ds[i].Pod.UID] = i
+		}
+	}
+	return p.index[d.Pod.UID]
+}
+
+// giveBack returns the budget of a decision to its group, and the decisions that it is enough for.
+func (p *Pass) giveBack(d *Decision) []Decision {
+	if !d.taken {
+		return nil
+	}
+	d.taken = false
+	g := p.group(d)
+	g.giveBack(d.health)
+	p.enqueue()
+	key := queueKey{d.Pod.Controller, d.health}
+	var next []Decision
+	queue := d.scope.queues[key]
+	for len(queue) > 0 && g.canTake(d.health) {
+		waiting := &p.ds[queue[0]]
+		queue = queue[1:]
+		p.turn(waiting).take()
+		if waiting.Do != Leave {
+			next = append(next, *waiting)
+		}
+	}
+	if queue != nil {
+		d.scope.queues[key] = queue
+	}
+	return next
+}
+
+// enqueue collects the decisions that wait for budget.
+func (p *Pass) enqueue() {
+	if p.queued {
+		return
+	}
+	p.queued = true
+	var waiting []int
+	for i := range p.ds {
+		if d := &p.ds[i]; d.Do == Leave && d.Reason.Why == BudgetSpent {
+			waiting = append(waiting, i)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b int) int { return pressing(p.ds[a], p.ds[b]) })
+	for _, i := range waiting {
+		d := &p.ds[i]
+		if d.scope.queues == nil {
+			d.scope.queues = map[queueKey][]int{}
+		}
+		key := queueKey{d.Pod.Controller, healthOf(p.now, p.b, d.Pod)}
+		d.scope.queues[key] = append(d.scope.queues[key], i)
+	}
+}

@@ -1,0 +1,176 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// outcomes carries out a pass with drawn outcomes and returns how often each pod was tried, and which pods were changed
+// or may have been.
+func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]Decision) {
+	tried, down = map[string]int{}, map[*cluster.Pod]Decision{}
+	var todo []Decision
+	for _, d := range p.Decisions() {
+		if d.Do != Leave {
+			todo = append(todo, d)
+		}
+	}
+	for len(todo) > 0 {
+		i := rapid.IntRange(0, len(todo)-1).Draw(t, "which") // workers finish in any order
+		d := todo[i]
+		todo = append(todo[:i:i], todo[i+1:]...)
+		tried[fmt.Sprint(d.Do, " ", d.Pod.Key)]++
+		switch kind := rapid.IntRange(-3, int(OutcomeIsUnknown)).Draw(t, "outcome"); kind {
+		case -3, -2:
+			down[d.Pod] = d
+			p.Done(d)
+		case -1:
+			todo = append(todo, p.Skipped(d, RateLimited)...)
+		default:
+			if RefusalKind(kind) == OutcomeIsUnknown {
+				down[d.Pod] = d
+			}
+			todo = append(todo, p.Refused(d, Refusal{Kind: RefusalKind(kind), Text: "no"})...)
+		}
+	}
+	return tried, down
+}
+
+// Whatever the API server answers: a pass ends, tries no pod twice, keeps to the budget with what was done or may have been
+// done, and says why everything else was not done.
+func TestPass_anyOutcomes_budgetIsKeptAndReasonsAreTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, b := drawWorld(t)
+		if rapid.Bool().Draw(t, "busy") {
+			w, b = drawBusyWorld(t)
+		}
+		now := noon
+		for range rapid.IntRange(1, 4).Draw(t, "passes") {
+			p := Begin(now, w, b)
+			w.Ledger.Learn(now, w, p.Decisions())
+			tried, down := outcomes(t, p)
+			for what, n := range tried {
+				if n > 1 {
+					t.Fatalf("%s: tried %d times in one pass", what, n)
+				}
+			}
+			checkBudget(t, now, w, b, down)
+			for _, d := range p.Decisions() {
+				if _, done := down[d.Pod]; (d.Do != Leave) && !done {
+					t.Fatalf("%s is said to be changed, and was not: %s", d.Pod.Key, d.Reason)
+				}
+				if d.Reason.String() == "" {
+					t.Fatalf("%s has no reason", d.Pod.Key)
+				}
+				if g := p.group(&d); d.Do == Leave && d.Reason.Why == BudgetSpent && g.canTake(healthOf(now, b, d.Pod)) {
+					t.Fatalf("%s waits for a budget that is not spent", d.Pod.Key)
+				}
+			}
+			now = now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "later"))
+		}
+	})
+}
+
+// drawBusyWorld draws workloads whose pods are all ready and all need a change.
+func drawBusyWorld(t *rapid.T) (World, Budget) {
+	w := fleet(20)
+	w.Governed = []Governed{w.Governed[0], w.Governed[10]}
+	for _, g := range w.Governed {
+		g.Autoscaler.Mode = rapid.SampledFrom([]cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace}).Draw(t, "mode")
+		for _, p := range g.Pods {
+			p.Ready = rapid.IntRange(0, 9).Draw(t, "ready") > 0
+		}
+	}
+	b := DefaultBudget()
+	b.InPlace = true
+	b.Tolerance = rapid.SampledFrom([]float64{0, 0.3, 0.5, 1}).Draw(t, "tolerance")
+	return w, b
+}
+
+// checkBudget checks that pods which serve were only taken as far as their group's budget goes.
+func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster.Pod]Decision) {
+	for _, g := range w.Governed {
+		s := &pass{now: now, w: w, b: b}
+		for controller, group := range s.groupsOf(g.Autoscaler, g.Pods) {
+			taken := 0
+			for p, d := range down {
+				harmless := d.Do == Resize && !restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0)
+				if p.Controller == controller && serves(p) && p.Node != "" && !harmless {
+					taken++
+				}
+			}
+			// Those that were evicted in this pass do not count as ready any more.
+			before := 0
+			for _, p := range g.Pods {
+				if p.Controller == controller && p.Live() && p.Node != "" && serves(p) && !lateBefore(w.Ledger, now, p) {
+					before++
+				}
+			}
+			left := before - taken
+			if taken > 0 && left < group.wanted-group.tolerance && !(group.tolerance == 0 && taken == 1 && before == group.wanted) {
+				t.Fatalf("%s: %d pods serve, %d were taken, %d are wanted and %d of them may be missing",
+					controller, before, taken, group.wanted, group.tolerance)
+			}
+		}
+	}
+}
+
+// lateBefore reports whether a pod was evicted in an earlier pass and is still shown.
+func lateBefore(l *Ledger, now time.Time, p *cluster.Pod) bool {
+	at, ok := l.evicted[p.UID]
+	return ok && at.Before(now) && l.isEvicted(now, p)
+}
+
+// A pod that nothing was refused of comes before one that something was.
+func TestPass_refusedBefore_goesLast(t *testing.T) {
+	w := fleet(1)
+	b := DefaultBudget()
+	first := Begin(noon, w, b).Decisions()[0]
+	w.Ledger.Refused(noon, first, Refusal{Kind: Denied}, 5)
+	for _, later := range []time.Duration{time.Second, time.Hour, 24 * time.Hour} {
+		if d := Begin(noon.Add(later), w, b).Decisions()[0]; d.Pod == first.Pod {
+			t.Errorf("after %v the pod that was refused comes first", later)
+		}
+	}
+}
+
+// However often an action is refused, it is tried again, and less and less often up to a limit.
+func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
+	for kind := Denied; kind <= OutcomeIsUnknown; kind++ {
+		w := fleet(1)
+		for i := range w.Governed[0].Pods[1:] {
+			w.Governed[0].Pods[1+i].Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30)}}
+		}
+		attempts := 0
+		for at := time.Duration(0); at < 24*time.Hour; at += time.Minute {
+			p := Begin(noon.Add(at), w, DefaultBudget())
+			w.Ledger.Learn(noon.Add(at), w, p.Decisions())
+			for _, d := range p.Decisions() {
+				if d.Do != Leave {
+					attempts++
+					p.Refused(d, Refusal{Kind: kind, Text: "no"})
+				}
+			}
+		}
+		if attempts < 15 || attempts > 30 {
+			t.Errorf("kind %d: %d attempts in a day", kind, attempts)
+		}
+	}
+}
+
+func TestLedger_longRefusal_textIsCut(t *testing.T) {
+	l := NewLedger()
+	p := &cluster.Pod{UID: "1"}
+	l.Refused(noon, Decision{Pod: p, Do: Resize}, Refusal{Text: string(make([]byte, 1<<20))}, 0)
+	if r, _ := l.refusal(p, Resize); len(r.Text) > maxRefusalText+8 {
+		t.Errorf("%d bytes are kept of what the API server said", len(r.Text))
+	}
+}
