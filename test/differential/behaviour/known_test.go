@@ -4,6 +4,8 @@
 package behaviour
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"podfit.dev/podfit/test/differential/cases"
@@ -73,6 +75,11 @@ var known = map[string]*world{
 	"the primary's resize meets a busy server":   day(shrink("InPlaceOrRecreate", 2).with(refuses("resize", busy429, true))),
 	"the primary's resize breaks the connection": day(shrink("InPlaceOrRecreate", 4).with(refuses("resize", noReply, false))),
 
+	// An eviction without a reply may have been carried out.
+	"replies to evictions are lost":                        day(grow("Recreate", 3).with(refuses("evict", lostReply, false))),
+	"replies to evictions are lost, and the watch is late": late(3, grow("Recreate", 3).with(refuses("evict", lostReply, false)).with(func(w *workload) { w.Delay = 5 })),
+	"the watch is late":                                    late(2, grow("Recreate", 6), shrink("InPlaceOrRecreate", 4)),
+
 	// Under a rate limit, refusals must not take the turns of others.
 	"guarded pods under a rate limit": limited(0.97, grow("Recreate", 4).with(func(w *workload) { w.PDBs = []pdb{{}} }), shrink("Recreate", 4), shrink("InPlace", 3)),
 	"a few guarded pods under a low rate limit": limited(0.13, grow("Recreate", 4).with(func(w *workload) {
@@ -85,10 +92,30 @@ var known = map[string]*world{
 	"a quota refuses the replacement":        day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
 }
 
+// late is a world in which what updaters know of pods is some minutes old.
+func late(minutes int, ws ...workload) *world {
+	w := day(ws...)
+	w.Lag = minutes
+	return w
+}
+
 func limited(rate float64, ws ...workload) *world {
 	w := day(ws...)
 	w.Rate = rate
 	return w
+}
+
+// Each difference that podfit means is told to those who switch.
+func TestDifferences_areDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range differences {
+		if !d.circumstance && !strings.Contains(string(text), "\n| "+d.name+" |") {
+			t.Errorf("docs/migrate.md has no row %q", d.name)
+		}
+	}
 }
 
 func TestUpdater_knownWorlds_noWorseThanUpstream(t *testing.T) {
