@@ -47,8 +47,9 @@ var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
 //	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
 //	try [NS/NAME]...              is do, for the given autoscalers if any are given, and prints every attempt and its outcome
 //	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict or resize, ANSWER is ok, denied,
-//	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out), late (no answer,
-//	                              carried out), gone or limited (the rate limit allows no more); NS/* is all pods of NS
+//	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out),
+//	                              late (no answer, carried out), unseen (carried out, but the watch does not show it),
+//	                              gone or limited (the rate limit allows no more); NS/* is all pods of NS
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
 type transcript struct {
@@ -267,7 +268,7 @@ func (s *transcript) settle(pass *Pass, d Decision, answer string, webhook bool)
 		defer s.apply(d, webhook)
 	}
 	switch answer {
-	case "ok":
+	case "ok", "unseen":
 		pass.Done(d)
 		return nil
 	case "gone":
