@@ -106,7 +106,16 @@ func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 		}).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("evict pod %s: %w", p.Key, refused(err))
+		return fmt.Errorf("evict pod %s: %w", p.Key, refusedEviction(err))
 	}
 	return nil
+}
+
+// refusedEviction adds the reason to an error. A conflict means that there is another pod of this name only when it is about
+// the UID; another one may pass.
+func refusedEviction(err error) error {
+	if reasonOf(err) == ErrConflict && !isOtherPod(err) {
+		return refusal{ErrBusy, err}
+	}
+	return refused(err)
 }
