@@ -61,15 +61,17 @@ type replica struct {
 	leaves   int // minute in which a deleted pod goes
 	startsAt int // minute; of a pod with a node
 	readyAt  int
-	resized  int               // minute of the last resize that was accepted
-	diesAt   int               // minute of the next kill for memory, when memory is too small
-	wakesAt  int               // minute of the next start after it
-	resizes  int               // resizes that were accepted
-	tried    map[string]int    // requests to change this pod since anything about it or its advice changed, by verb
-	said     map[string]string // the last replies to them, by verb
-	done     bool              // the last request was carried out
-	since    map[string]int    // minute of the first of the last replies that are alike, done or refused, by verb
-	lastAt   int               // minute of the last request
+	resized  int                    // minute of the last resize that was accepted
+	diesAt   int                    // minute of the next kill for memory, when memory is too small
+	wakesAt  int                    // minute of the next start after it
+	answered *corev1.Pod            // the pod that the answers are for
+	answers  map[string]*corev1.Pod // what became of patches
+	resizes  int                    // resizes that were accepted
+	tried    map[string]int         // requests to change this pod since anything about it or its advice changed, by verb
+	said     map[string]string      // the last replies to them, by verb
+	done     bool                   // the last request was carried out
+	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
+	lastAt   int                    // minute of the last request
 }
 
 func newSimulation(w *world) *simulation {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
-	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/app"
@@ -111,7 +110,7 @@ func (v *view) Snapshot() *kube.Snapshot {
 		o := v.pods[p]
 		if o == nil {
 			o = kube.ProjectPod(p, v.in)
-			kind, name := v.workload(p.Namespace).target()
+			kind, name := v.sim.workload(p.Namespace).target()
 			o.Top = cluster.Workload{Group: "apps", Kind: kind, Namespace: p.Namespace, Name: name}
 		}
 		seen[p] = o
@@ -138,8 +137,9 @@ func parsed(o *vpav1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	return kube.ParseAutoscaler(ours)
 }
 
-func (v *view) workload(namespace string) *simulated {
-	for _, w := range v.sim.workloads {
+// workload returns the workload of a namespace.
+func (s *simulation) workload(namespace string) *simulated {
+	for _, w := range s.workloads {
 		if w.namespace == namespace {
 			return w
 		}
@@ -148,12 +148,12 @@ func (v *view) workload(namespace string) *simulated {
 }
 
 func (v *view) Scale(controller cluster.Workload) cluster.Scale {
-	return cluster.Scale{Known: true, Replicas: int32(v.workload(controller.Namespace).Replicas)}
+	return cluster.Scale{Known: true, Replicas: int32(v.sim.workload(controller.Namespace).Replicas)}
 }
 
 func (v *view) Limits(namespace string) cluster.LimitRange {
 	var l cluster.LimitRange
-	if most := v.workload(namespace).MostMB; most > 0 {
+	if most := v.sim.workload(namespace).MostMB; most > 0 {
 		l.Container.Max = cluster.Resources{}.Set(cluster.Memory, most<<20)
 	}
 	return l
@@ -169,19 +169,4 @@ func (v *view) Nodes() []cluster.Node {
 		out = append(out, cluster.Node{Name: nodeName(n), Allocatable: w.Node.resources(), Ready: true})
 	}
 	return out
-}
-
-// byNamespace is upstream's code for recommendations, with the LimitRange of each namespace.
-type byNamespace struct{ sim *simulation }
-
-func (b byNamespace) workload(namespace string) *simulated {
-	return (&view{sim: b.sim}).workload(namespace)
-}
-
-func (b byNamespace) Apply(v *vpav1.VerticalPodAutoscaler, p *corev1.Pod) (*vpav1.RecommendedPodResources, vpautil.ContainerToAnnotationsMap, error) {
-	return b.workload(p.Namespace).processor.Apply(v, p)
-}
-
-func (b byNamespace) GetContainersResourcesForPod(p *corev1.Pod, v *vpav1.VerticalPodAutoscaler) ([]vpautil.ContainerResources, vpautil.ContainerToAnnotationsMap, error) {
-	return b.workload(p.Namespace).provider.GetContainersResourcesForPod(p, v)
 }

@@ -39,6 +39,7 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/logic"
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/priority"
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/restriction"
+	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 )
 
 // Upstream logs what it thinks of every pod.
@@ -52,12 +53,12 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// upstream is upstream's updater at work on a simulation.
+// upstream is upstream's updater at work on a simulation. Upstream goes through the autoscalers in the random order of a map.
+// Here the order is one that the next run has as well: there is a copy of the updater for each autoscaler, and the copies share
+// what upstream shares between autoscalers, the rate limits. Another one is first in each pass.
 type upstream struct {
-	updater logic.Updater
-	sim     *simulation
-	vpas    *oneVPA
-	passes  int
+	updaters []logic.Updater // by workload
+	passes   int
 }
 
 // wire is the connection of upstream's client.
@@ -107,8 +108,6 @@ func setPart(updater reflect.Value, name string, value any) {
 func newUpstream(s *simulation) *upstream {
 	wire.to = s
 	w := s.world
-	u := reflect.New(original().Type())
-	u.Elem().Set(original())
 	client := upstreamClient()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, sw := range s.workloads {
@@ -132,51 +131,58 @@ func newUpstream(s *simulation) *upstream {
 	if w.Rate > 0 {
 		limit, burst = rate.Limit(w.Rate/60), 1
 	}
-	vpas := &oneVPA{}
-	part := u.Elem()
-	setPart(part, "vpaLister", vpas)
-	setPart(part, "podLister", podLister{sim: s})
-	setPart(part, "eventRecorder", &record.FakeRecorder{})
-	setPart(part, "restrictionFactory", restriction.NewPodsRestrictionFactory(client, factory, w.Min, w.Tolerance, calculators, w.SkipBudget))
-	setPart(part, "recommendationProcessor", byNamespace{s})
-	setPart(part, "evictionAdmission", priority.NewScalingDirectionPodEvictionAdmission())
-	setPart(part, "evictionRateLimiter", rate.NewLimiter(limit, burst))
-	setPart(part, "inPlaceRateLimiter", rate.NewLimiter(limit, burst))
-	setPart(part, "selectorFetcher", selectors{})
-	setPart(part, "controllerFetcher", owners{})
-	setPart(part, "infeasibleAttempts", map[types.UID]*vpav1.RecommendedPodResources{})
-	return &upstream{updater: u.Interface().(logic.Updater), sim: s, vpas: vpas}
+	evictions, resizes := rate.NewLimiter(limit, burst), rate.NewLimiter(limit, burst)
+	restrictions := restriction.NewPodsRestrictionFactory(client, factory, w.Min, w.Tolerance, calculators, w.SkipBudget)
+	out := new(upstream)
+	for _, sw := range s.workloads {
+		u := reflect.New(original().Type())
+		u.Elem().Set(original())
+		part := u.Elem()
+		setPart(part, "vpaLister", oneVPA{workload: sw})
+		setPart(part, "podLister", podLister{sim: s, namespace: sw.namespace})
+		setPart(part, "eventRecorder", &record.FakeRecorder{})
+		setPart(part, "restrictionFactory", restrictions)
+		setPart(part, "recommendationProcessor", sw.processor)
+		setPart(part, "evictionAdmission", priority.NewScalingDirectionPodEvictionAdmission())
+		setPart(part, "evictionRateLimiter", evictions)
+		setPart(part, "inPlaceRateLimiter", resizes)
+		setPart(part, "selectorFetcher", selectors{})
+		setPart(part, "controllerFetcher", owners{})
+		setPart(part, "infeasibleAttempts", map[types.UID]*vpav1.RecommendedPodResources{})
+		out.updaters = append(out.updaters, u.Interface().(logic.Updater))
+	}
+	return out
 }
 
-// pass is one of upstream's passes. Upstream goes through the autoscalers in the random order of a map. Here the order is one
-// that the next run has as well, so upstream is given one after the other, and another first in the next pass.
+// pass is one of upstream's passes.
 func (u *upstream) pass(ctx context.Context) {
-	n := len(u.sim.workloads)
-	for i := range n {
-		u.vpas.v = u.sim.workloads[(i+u.passes)%n].vpa
-		u.updater.RunOnce(ctx)
+	for i := range u.updaters {
+		u.updaters[(i+u.passes)%len(u.updaters)].RunOnce(ctx)
 	}
 	u.passes++
 }
 
-// oneVPA lists one autoscaler.
+// oneVPA lists the autoscaler of a workload.
 type oneVPA struct {
 	vpalisters.VerticalPodAutoscalerLister
-	v *vpav1.VerticalPodAutoscaler
+	workload *simulated
 }
 
-func (l *oneVPA) List(labels.Selector) ([]*vpav1.VerticalPodAutoscaler, error) {
-	return []*vpav1.VerticalPodAutoscaler{l.v}, nil
+func (l oneVPA) List(labels.Selector) ([]*vpav1.VerticalPodAutoscaler, error) {
+	return []*vpav1.VerticalPodAutoscaler{l.workload.vpa}, nil
 }
 
 // podLister lists the pods that upstream watches: those that have a node.
 type podLister struct {
 	listersv1.PodLister
-	sim *simulation
+	sim       *simulation
+	namespace string
 }
 
 func (l podLister) List(labels.Selector) ([]*corev1.Pod, error) {
-	return slices.DeleteFunc(slices.Clone(l.sim.watched()), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" }), nil
+	return slices.DeleteFunc(slices.Clone(l.sim.watched()), func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == "" || p.Namespace != l.namespace
+	}), nil
 }
 
 // selectors finds the pods of a workload.
@@ -198,4 +204,11 @@ func (owners) FindTopMostWellKnownOrScalable(_ context.Context, c *controllerfet
 	top := *c
 	top.Kind, top.Name = "Deployment", string(bytes.TrimSuffix([]byte(c.Name), []byte("-rs")))
 	return &top, nil
+}
+
+// byNamespace is upstream's code for recommendations, with the LimitRange of each namespace.
+type byNamespace struct{ sim *simulation }
+
+func (b byNamespace) GetContainersResourcesForPod(p *corev1.Pod, v *vpav1.VerticalPodAutoscaler) ([]vpautil.ContainerResources, vpautil.ContainerToAnnotationsMap, error) {
+	return b.sim.workload(p.Namespace).provider.GetContainersResourcesForPod(p, v)
 }
