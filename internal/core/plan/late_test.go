@@ -94,3 +94,29 @@ func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
 		t.Errorf("%d evictions in an hour of pods whose replacements stay as they were", count)
 	}
 }
+
+// A quota refuses a resize many times; that an answer is lost then does not make it a reason to evict.
+func TestPass_quotaRefusesThenAnswerIsLost_podIsNotEvicted(t *testing.T) {
+	w, a := shrinking(3)
+	a.Mode = cluster.InPlaceOrRecreate
+	now := noon
+	for attempt := range 10 {
+		pass := Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+		for _, d := range pass.Decisions() {
+			if d.Do != Resize {
+				continue
+			}
+			kind := DeniedByQuota
+			if attempt == 9 {
+				kind = OutcomeIsUnknown
+			}
+			for _, next := range pass.Refused(d, Refusal{Kind: kind}) {
+				if next.Do == Evict {
+					t.Fatalf("%s is evicted after attempt %d: %s", next.Pod.Name, attempt, next.Reason)
+				}
+			}
+		}
+		now = now.Add(2 * time.Hour)
+	}
+}

@@ -35,6 +35,11 @@ const (
 // carried out, or because an overloaded server should not be asked for the next pod at once.
 func (k RefusalKind) keepsBudget() bool { return k == OutcomeIsUnknown || k == ServerBusy }
 
+// mayPass reports whether the next attempt may succeed though nothing in the cluster changes.
+func (k RefusalKind) mayPass() bool {
+	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
+}
+
 // After so many failed resizes in a row, a failure that could have passed counts as a refusal.
 const (
 	lastingAfter  = 5 // about 15 minutes
@@ -46,6 +51,7 @@ type refused struct {
 	Refusal
 	at    time.Time
 	n     int             // attempts in a row that did not succeed
+	brief int             // of them the last in a row that failed for what may pass by itself
 	ready int             // pods of the group that were ready, without those changed in that pass
 	with  []policy.Fitted // what a resize asked for
 }
@@ -65,7 +71,12 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 		r.Text = r.Text[:maxRefusalText] + "…"
 	}
 	key := refusedKey{d.Pod.UID, d.Do}
-	l.refusals[key] = refused{Refusal: r, at: now, n: l.attempts(d.Pod, l.refusals[key]) + 1, ready: ready, with: d.With}
+	before := l.refusals[key]
+	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
+	if r.Kind.mayPass() {
+		next.brief = before.brief + 1
+	}
+	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
 		l.owe(now, d)
 	}
@@ -112,9 +123,9 @@ func (r refused) isLasting() bool {
 	case Denied, DeniedByNode, Unsupported:
 		return true
 	case WebhookFailed:
-		return r.n >= webhookIsDown
+		return r.brief >= webhookIsDown
 	case ServerBusy, OutcomeIsUnknown:
-		return r.n >= lastingAfter
+		return r.brief >= lastingAfter
 	case DeniedByBudget, DeniedByQuota:
 	}
 	return false
