@@ -89,7 +89,10 @@ var known = map[string]*world{
 	// A quota's refusal must not cost pods.
 	"a quota refuses each resize":            day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota refuses the resize of the last": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
-	"a quota refuses the replacement":        day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
+	"a quota refuses each resize, and some replies are lost": day(grow("InPlaceOrRecreate", 4).with(quota(100)).with(func(w *workload) {
+		w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 600, To: 700}}}
+	})),
+	"a quota refuses the replacement": day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
 }
 
 // late is a world in which what updaters know of pods is some minutes old.
