@@ -236,7 +236,7 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	}
 	r.failed(&d, failureOf(&d, err))
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
-	r.logger(&d).Info("A pod could not be changed", "failed", err)
+	r.logger(&d).Info("A pod could not be changed", "error", err)
 	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
 	if len(next) > 0 && next[0].Pod == d.Pod {
 		r.tellFallback(&d, refusal.Text)

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,6 +29,7 @@ type apiserver struct {
 	attempts map[string]int                                              // by verb and pod
 	wanted   int32                                                       // replicas of every controller
 	barren   bool                                                        // evicted pods are not replaced
+	unread   bool                                                        // no scale has been read yet
 }
 
 func newAPIServer(mode cluster.Mode, pods int) *apiserver {
@@ -44,19 +46,22 @@ func newAPIServer(mode cluster.Mode, pods int) *apiserver {
 }
 
 func (s *apiserver) Scale(cluster.Workload) cluster.Scale {
+	if s.unread {
+		return cluster.Scale{}
+	}
 	return cluster.Scale{Known: true, Replicas: s.wanted}
 }
 
 // RoundTrip answers one request.
 func (s *apiserver) RoundTrip(r *http.Request) (*http.Response, error) {
-	code, body := s.serve(strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
+	code, body := s.serve(r.Context(), strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
 	return &http.Response{
 		StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(strings.NewReader(body)),
 	}, nil
 }
 
-func (s *apiserver) serve(path []string) (int, string) { // api/v1/namespaces/NS/pods/NAME/SUBRESOURCE
+func (s *apiserver) serve(ctx context.Context, path []string) (int, string) { // api/v1/namespaces/NS/pods/NAME/SUBRESOURCE
 	const ok = `{"kind":"Status","apiVersion":"v1","status":"Success"}`
 	if len(path) < 7 {
 		return http.StatusOK, ok // annotations
@@ -87,7 +92,7 @@ func (s *apiserver) serve(path []string) (int, string) { // api/v1/namespaces/NS
 		s.did = append(s.did, "evict "+p.Name)
 		s.pods = slices.Delete(slices.Clone(s.pods), i, i+1)
 	default:
-		_ = s.Evict(nil, p) //nolint:staticcheck // the fake needs no context
+		_ = s.Evict(ctx, p)
 	}
 	return http.StatusOK, ok
 }
@@ -339,14 +344,36 @@ func TestUpdater_policyDeniesResizesAndReplacements_onePodIsLost(t *testing.T) {
 	})
 }
 
+// A scale that has not been read yet is told to users only when it stays unknown.
+func TestUpdater_scaleIsUnknown_podsAreLeftAndUsersToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(cluster.Recreate, 3)
+		for _, p := range s.pods {
+			p.Controller = cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
+		}
+		s.unread = true
+		u := s.work(t, time.Minute)
+		if len(s.told) != 0 {
+			t.Errorf("after the first pass users were told %q", s.told)
+		}
+		for range 10 {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
+		if n := len(s.events("UpdateHeld")); n != 1 || s.count("evict ") != 0 {
+			t.Errorf("users were told %q, pods: %v", s.told, s.did)
+		}
+	})
+}
+
 func TestUpdater_dayOfRefusals_remembersOnlyLivePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newAPIServer(cluster.InPlaceOrRecreate, 5)
 		s.answer = func(string, *cluster.Pod) (int, string) { return denied() }
 		u := s.work(t, 3*time.Hour)
-		s.pods = nil
+		s.pods, s.autoscalers = nil, nil
 		u.pass(t.Context(), time.Now())
-		if n := len(u.left) + len(u.would) + len(u.short); n != 0 {
+		if n := len(u.left) + len(u.would) + len(u.short) + len(u.held) + len(u.fallback); n != 0 {
 			t.Errorf("%d things are remembered of pods that are gone", n)
 		}
 	})
