@@ -22,7 +22,7 @@ import (
 )
 
 // usual is how many worlds are simulated, times PODFIT_DIFFERENTIAL.
-const usual = 1_500
+const usual = 700
 
 func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
 	var worlds, pods, ours, theirs, minutes int
