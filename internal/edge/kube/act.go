@@ -6,6 +6,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,7 +115,7 @@ func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 // refusedEviction adds the reason to an error. A conflict means that there is another pod of this name only when it is about
 // the UID; another one may pass.
 func refusedEviction(err error) error {
-	if reasonOf(err) == ErrConflict && !isOtherPod(err) {
+	if errors.Is(reasonOf(err), ErrConflict) && !isOtherPod(err) {
 		return refusal{ErrBusy, err}
 	}
 	return refused(err)

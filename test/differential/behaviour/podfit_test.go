@@ -29,7 +29,6 @@ type podfit struct {
 	view      *view
 	told      map[string][]string // what users were told, by the autoscaler or pod; with its namespace
 	decisions map[string]plan.Decision
-	acts      map[string]int // decisions of the pass to change a pod, by reason
 }
 
 // podfitWire is the connection of podfit's client.
