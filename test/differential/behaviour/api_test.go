@@ -107,7 +107,9 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 		said, p.tried = "done", nil
 	}
 	p.said[verb] = said
-	p.over = p.over || verb == "resize" && strings.Contains(said, "exceeded quota")
+	if verb == "resize" && !isMomentary(said) {
+		p.over = strings.Contains(said, "exceeded quota")
+	}
 	s.note("%s %s: %s", verb, p.pod.Name, said)
 }
 

@@ -69,7 +69,7 @@ type replica struct {
 	resizes  int                    // resizes that were accepted
 	tried    map[string]int         // requests to change this pod since anything about it or its advice changed, by verb
 	said     map[string]string      // the last replies to them, by verb
-	over     bool                   // a quota has refused a resize
+	over     bool                   // the last clear answer to a resize was the refusal of a quota
 	done     bool                   // the last request was carried out
 	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
 	lastAt   int                    // minute of the last request
