@@ -120,3 +120,41 @@ func TestPass_quotaRefusesThenAnswerIsLost_podIsNotEvicted(t *testing.T) {
 		now = now.Add(2 * time.Hour)
 	}
 }
+
+// What a quota refused says nothing about a recommendation that asks for less.
+func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
+	w, a := shrinking(3)
+	a.Mode = cluster.InPlaceOrRecreate
+	advise := func(cpu int64) {
+		a.Advice[0].Estimate = cluster.Estimate{
+			Lower: cluster.Amounts(cpu/2, 1<<30), Target: cluster.Amounts(cpu, 1<<30), Upper: cluster.Amounts(cpu*2, 1<<30),
+		}
+	}
+	advise(8000)
+	now := noon
+	for range 8 {
+		pass := Begin(now, w, DefaultBudget())
+		for _, d := range pass.Decisions() {
+			if d.Do == Resize {
+				pass.Refused(d, Refusal{Kind: DeniedByQuota})
+			}
+		}
+		now = now.Add(2 * time.Hour)
+	}
+	now = now.Add(-2*time.Hour + time.Minute) // in the middle of the back-off
+	resizes := func() (n int) {
+		for _, d := range Begin(now, w, DefaultBudget()).Decisions() {
+			if d.Do == Resize {
+				n++
+			}
+		}
+		return n
+	}
+	if n := resizes(); n > 0 {
+		t.Fatalf("%d pods are tried in the middle of their back-off", n)
+	}
+	advise(4000)
+	if resizes() == 0 {
+		t.Error("nothing is tried though less is asked for")
+	}
+}

@@ -35,6 +35,9 @@ const (
 // carried out, or because an overloaded server should not be asked for the next pod at once.
 func (k RefusalKind) keepsBudget() bool { return k == OutcomeIsUnknown || k == ServerBusy }
 
+// goesBySize reports whether less may be allowed where this was not.
+func (k RefusalKind) goesBySize() bool { return k == DeniedByNode || k == DeniedByQuota }
+
 // mayPass reports whether the next attempt may succeed though nothing in the cluster changes.
 func (k RefusalKind) mayPass() bool {
 	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
@@ -172,13 +175,13 @@ func (t *turn) evictionRefused() (Reason, bool) {
 // resizeRefused stands in the way of a resize that was refused a short while ago.
 func (t *turn) resizeRefused() (Reason, bool) {
 	r, ok := t.w.Ledger.refusal(t.d.Pod, Resize)
-	if !ok || !t.now.Before(r.until(t.b)) || r.Kind == DeniedByNode && t.asksEnoughLess(r) {
+	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.goesBySize() && t.asksEnoughLess(r) {
 		return Reason{}, false
 	}
 	return r.reason(t.b, Resize), true
 }
 
-// asksEnoughLess reports whether a node that refused a resize may be asked again: for less, and when the back-off is not
+// asksEnoughLess reports whether a node or quota that refused a resize may be asked again: for less, and when the back-off is not
 // over for noticeably less.
 func (t *turn) asksEnoughLess(r refused) bool {
 	return asksLessThan(t.d.With, r.with, t.b.Threshold) || asksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))
