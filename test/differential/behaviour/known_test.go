@@ -92,6 +92,9 @@ var known = map[string]*world{
 	"a quota refuses each resize, and some replies are lost": day(grow("InPlaceOrRecreate", 4).with(quota(100)).with(func(w *workload) {
 		w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 600, To: 700}}}
 	})),
+	"a quota refuses each resize until less is recommended": day(grow("InPlaceOrRecreate", 2).with(quota(500)).with(func(w *workload) {
+		w.Advice = append(w.Advice, advice{At: 300, Target: size{300, 300}})
+	})),
 	"a quota refuses the replacement": day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
 }
 
