@@ -150,14 +150,16 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 			c.fail(minute, "every reason is true", "%s is left because: %s (%v)", p.pod.Name, d.Reason, d.Reason.Why)
 		}
 	}
-	if len(p.tried) > 0 && !p.done && minute-c.since(w, p, minute) > silence && len(c.podfit.told[w.namespace]) == 0 {
-		c.fail(minute, "somebody is told", "%s is refused all the time, with %v", p.pod.Name, p.said)
+	for _, verb := range []string{"evict", "resize"} {
+		if since := c.since(w, p, minute, verb); isRefusal(p.said[verb]) && minute-since > silence && len(c.podfit.told[w.namespace]) == 0 {
+			c.fail(minute, "somebody is told", "%s: %s is refused since minute %d, with %q", p.pod.Name, verb, since, p.said[verb])
+		}
 	}
 }
 
-// since returns the minute from which a pod may have been refused: when it was created, or got its last advice.
-func (c *checker) since(w *simulated, p *replica, minute int) int {
-	since := max(0, int(p.pod.CreationTimestamp.Sub(c.sim.started)/time.Minute))
+// since returns the minute from which a pod has been refused a change to its last advice.
+func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
+	since := p.since[verb]
 	for _, a := range w.Advice {
 		if a.At <= minute {
 			since = max(since, a.At)

@@ -11,7 +11,7 @@ import (
 func draw(d cases.Dice) *world {
 	w := &world{Minutes: cases.Pick(d, 60, 60, 60, 60, 60, 60, 60, 120, 120, 120, 120, 120, 240, 240, 1440), Min: cases.Pick(d, 2, 2, 2, 1, 3), Tolerance: cases.Pick(d, 0.5, 0.5, 0.5, 0, 0.25, 1)}
 	if d.OneIn(6) {
-		w.Rate = cases.Pick(d, 0.97, 0.47, 0.13, 3.7) // no divisors of a minute: the end of a pass and of a wait must not coincide
+		w.Rate = cases.Pick(d, 0.9731, 0.4717, 0.1319, 3.7133) // primes: the ends of a pass and of a wait must not coincide
 	}
 	w.SkipBudget = d.OneIn(6)
 	if d.OneIn(8) {

@@ -81,8 +81,8 @@ var known = map[string]*world{
 	"the watch is late":                                    late(2, grow("Recreate", 6), shrink("InPlaceOrRecreate", 4)),
 
 	// Under a rate limit, refusals must not take the turns of others.
-	"guarded pods under a rate limit": limited(0.97, grow("Recreate", 4).with(func(w *workload) { w.PDBs = []pdb{{}} }), shrink("Recreate", 4), shrink("InPlace", 3)),
-	"a few guarded pods under a low rate limit": limited(0.13, grow("Recreate", 4).with(func(w *workload) {
+	"guarded pods under a rate limit": limited(0.9731, grow("Recreate", 4).with(func(w *workload) { w.PDBs = []pdb{{}} }), shrink("Recreate", 4), shrink("InPlace", 3)),
+	"a few guarded pods under a low rate limit": limited(0.1319, grow("Recreate", 4).with(func(w *workload) {
 		w.PDBs = []pdb{{}}
 	}), shrink("InPlaceOrRecreate", 3)),
 
