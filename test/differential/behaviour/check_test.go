@@ -497,6 +497,9 @@ var differences = []difference{
 				"TooFewReplicas":  "resize", // until the next resize is tried
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
 			}[o.why().Why.String()]
+			if o.why().Why.String() == "Unanswered" && o.w.Mode == "InPlace" {
+				verb = "resize"
+			}
 			if verb == "" || !isRefusal(o.p.said[verb]) {
 				return false
 			}
