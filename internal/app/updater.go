@@ -115,6 +115,7 @@ type signOfLife interface {
 // updater applies recommendations to running pods, one pass per tick. One goroutine owns it.
 type updater struct {
 	config   UpdaterConfig
+	decided  func([]plan.Decision) // is called with the decisions of each pass; nil in production
 	budget   plan.Budget
 	world    updaterWorld
 	pods     podChanger
@@ -161,6 +162,9 @@ type Updater struct{ u *updater }
 func NewUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, reg *prometheus.Registry, log *slog.Logger) *Updater {
 	return &Updater{newUpdater(c, w, pods, tell, life, newUpdaterMetrics(reg), NewHealth(5*c.Interval), log)}
 }
+
+// Decided has each pass call see with its decisions after they were carried out. They are only valid during the call.
+func (u *Updater) Decided(see func([]plan.Decision)) { u.u.decided = see }
 
 // Pass compares every governed pod with its recommendation at the time now, and carries out what follows.
 func (u *Updater) Pass(ctx context.Context, now time.Time) { u.u.pass(ctx, now) }
@@ -270,6 +274,9 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	r.tellShortages(pass.Shortages())
 	r.execute(ctx)
 	r.explain(decisions)
+	if u.decided != nil {
+		u.decided(decisions)
+	}
 	r.finish()
 	watch.step("EvictPods")
 	if ctx.Err() == nil {

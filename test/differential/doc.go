@@ -4,7 +4,7 @@
 // Package differential compares podfit with upstream's own code: the same random input goes into both, and what comes
 // out must be the same, but for the Differences that are listed by name with their reasons.
 //
-// Each subject has a file or a folder of its own: histogram_test.go, prometheus_test.go, apply, admission, surface. The
+// Each subject has a file or a folder of its own: histogram_test.go, prometheus_test.go, apply, admission, behaviour, surface. The
 // comparisons generate their input with rapid, by way of cases, so that a failure is shrunk to the smallest input that
 // shows it, and its seed is printed:
 //

@@ -42,7 +42,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			continue
 		}
 		g.live++
-		if serves(p) {
+		if serves(p) && !s.w.Ledger.mayBeEvicted(s.now, p) {
 			g.ready++
 		}
 	}

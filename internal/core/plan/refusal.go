@@ -35,6 +35,14 @@ const (
 // carried out, or because an overloaded server should not be asked for the next pod at once.
 func (k RefusalKind) keepsBudget() bool { return k == OutcomeIsUnknown || k == ServerBusy }
 
+// goesBySize reports whether less may be allowed where this was not.
+func (k RefusalKind) goesBySize() bool { return k == DeniedByNode || k == DeniedByQuota }
+
+// mayPass reports whether the next attempt may succeed though nothing in the cluster changes.
+func (k RefusalKind) mayPass() bool {
+	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
+}
+
 // After so many failed resizes in a row, a failure that could have passed counts as a refusal.
 const (
 	lastingAfter  = 5 // about 15 minutes
@@ -46,6 +54,7 @@ type refused struct {
 	Refusal
 	at    time.Time
 	n     int             // attempts in a row that did not succeed
+	brief int             // of them the last in a row that failed for what may pass by itself
 	ready int             // pods of the group that were ready, without those changed in that pass
 	with  []policy.Fitted // what a resize asked for
 }
@@ -65,7 +74,12 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 		r.Text = r.Text[:maxRefusalText] + "…"
 	}
 	key := refusedKey{d.Pod.UID, d.Do}
-	l.refusals[key] = refused{Refusal: r, at: now, n: l.attempts(d.Pod, l.refusals[key]) + 1, ready: ready, with: d.With}
+	before := l.refusals[key]
+	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
+	if r.Kind.mayPass() {
+		next.brief = before.brief + 1
+	}
+	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
 		l.owe(now, d)
 	}
@@ -112,9 +126,9 @@ func (r refused) isLasting() bool {
 	case Denied, DeniedByNode, Unsupported:
 		return true
 	case WebhookFailed:
-		return r.n >= webhookIsDown
+		return r.brief >= webhookIsDown
 	case ServerBusy, OutcomeIsUnknown:
-		return r.n >= lastingAfter
+		return r.brief >= lastingAfter
 	case DeniedByBudget, DeniedByQuota:
 	}
 	return false
@@ -161,13 +175,13 @@ func (t *turn) evictionRefused() (Reason, bool) {
 // resizeRefused stands in the way of a resize that was refused a short while ago.
 func (t *turn) resizeRefused() (Reason, bool) {
 	r, ok := t.w.Ledger.refusal(t.d.Pod, Resize)
-	if !ok || !t.now.Before(r.until(t.b)) || r.Kind == DeniedByNode && t.asksEnoughLess(r) {
+	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.goesBySize() && t.asksEnoughLess(r) {
 		return Reason{}, false
 	}
 	return r.reason(t.b, Resize), true
 }
 
-// asksEnoughLess reports whether a node that refused a resize may be asked again: for less, and when the back-off is not
+// asksEnoughLess reports whether a node or quota that refused a resize may be asked again: for less, and when the back-off is not
 // over for noticeably less.
 func (t *turn) asksEnoughLess(r refused) bool {
 	return asksLessThan(t.d.With, r.with, t.b.Threshold) || asksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))

@@ -6,6 +6,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,7 +111,16 @@ func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 		}).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("evict pod %s: %w", p.Key, refused(err))
+		return fmt.Errorf("evict pod %s: %w", p.Key, refusedEviction(err))
 	}
 	return nil
+}
+
+// refusedEviction adds the reason to an error. A conflict means that there is another pod of this name only when it is about
+// the UID; another one may pass.
+func refusedEviction(err error) error {
+	if errors.Is(reasonOf(err), ErrConflict) && !isOtherPod(err) {
+		return refusal{ErrBusy, err}
+	}
+	return refused(err)
 }

@@ -114,6 +114,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"no such subresource": {404, "404 page not found", ErrUnsupported},
 		"no such subresource, in the server's own words": {404, status(404, "NotFound", "the server could not find the requested resource", `{}`), ErrUnsupported},
 		"another UID in an eviction":                     {409, status(409, "Conflict", "Precondition failed: UID in precondition: u7", `{}`), ErrConflict},
+		"another writer during an eviction":              {409, status(409, "Conflict", "Operation cannot be fulfilled on pods: the object has been modified", `{}`), ErrBusy},
 		"another UID in a patch":                         {422, status(422, "Invalid", `metadata.uid: field is immutable`, `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`), ErrConflict},
 		"another QoS class":                              {422, status(422, "Invalid", `Pod QOS Class may not change as a result of resizing`, `{"causes":[{"reason":"FieldValueInvalid","field":"spec"}]}`), ErrInvalid},
 		"a disruption budget":                            {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), ErrBudget},

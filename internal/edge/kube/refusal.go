@@ -114,6 +114,11 @@ func isUncalledWebhook(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
+// isOtherPod reports whether a conflict is about the UID that an eviction named.
+func isOtherPod(err error) bool {
+	return concernsUID(err) || strings.Contains(err.Error(), "UID in precondition")
+}
+
 // isQuota reports whether a ResourceQuota or a LimitRange forbids a request.
 func isQuota(text string) bool {
 	for _, words := range []string{

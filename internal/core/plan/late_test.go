@@ -1,0 +1,160 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// a workload of ready pods that should shrink.
+func shrinking(replicas int) (World, *cluster.Autoscaler) {
+	top := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	a := &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: "shop", Name: "db"}, Target: top, Mode: cluster.Recreate,
+		Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{
+			Lower: cluster.Amounts(50, 64<<20), Target: cluster.Amounts(100, 128<<20), Upper: cluster.Amounts(200, 256<<20),
+		}}},
+	}
+	g := Governed{Autoscaler: a}
+	for i := range replicas {
+		g.Pods = append(g.Pods, &cluster.Pod{
+			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("db-%d", i)}, UID: fmt.Sprint(i), Controller: top, Top: top, Node: "a",
+			Phase: cluster.Running, Ready: true, Created: noon.Add(-time.Hour), Started: noon.Add(-time.Hour), QoS: cluster.Burstable,
+			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(1000, 1<<30)}},
+		})
+	}
+	return World{
+		Governed: []Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: NewLedger(),
+	}, a
+}
+
+// evictions returns the names of the pods that a pass begins with.
+func evictions(p *Pass) (out []Decision) {
+	for _, d := range p.Decisions() {
+		if d.Do == Evict {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func TestPlan_evictionWithoutAnswer_watchIsLate_takesNoSecondPod(t *testing.T) {
+	w, _ := shrinking(3) // of which one may be missing
+	first := Begin(noon, w, DefaultBudget())
+	ds := evictions(first)
+	if len(ds) != 1 {
+		t.Fatalf("%d evictions, want 1", len(ds))
+	}
+	if more := first.Refused(ds[0], Refusal{Kind: OutcomeIsUnknown}); len(more) > 0 {
+		t.Fatalf("%s is evicted instead", more[0].Pod.Name)
+	}
+	w.Ledger.Learn(noon, w, first.Decisions())
+	for minute := range 5 {
+		now := noon.Add(time.Duration(minute+1)*time.Minute - time.Second)
+		if ds := evictions(Begin(now, w, DefaultBudget())); len(ds) > 0 {
+			t.Fatalf("%s is evicted %d minutes later, and the watch shows the first as it was", ds[0].Pod.Name, minute)
+		}
+	}
+	if ds := evictions(Begin(noon.Add(5*time.Minute), w, DefaultBudget())); len(ds) != 1 {
+		t.Errorf("%d evictions when the watch must have shown the outcome, want 1", len(ds))
+	}
+}
+
+func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
+	w, _ := shrinking(3)
+	b := DefaultBudget()
+	waiting := func(i int, created time.Time, uid string) {
+		p := *w.Governed[0].Pods[i]
+		p.UID, p.Node, p.Phase, p.Ready, p.Created = uid, "", cluster.Pending, false, created
+		w.Governed[0].Pods[i] = &p
+	}
+	waiting(0, noon.Add(-time.Hour), "0")
+	waiting(1, noon.Add(-time.Hour), "1")
+	count := 0
+	for minute := range 60 {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		pass := Begin(now, w, b)
+		w.Ledger.Learn(now, w, pass.Decisions())
+		for _, d := range evictions(pass) {
+			count++
+			pass.Done(d)
+			for i, p := range w.Governed[0].Pods {
+				if p.UID == d.Pod.UID {
+					waiting(i, now, fmt.Sprint("again", count)) // as the template is
+				}
+			}
+		}
+	}
+	if count < 2 || count > 10 {
+		t.Errorf("%d evictions in an hour of pods whose replacements stay as they were", count)
+	}
+}
+
+// A quota refuses a resize many times; that an answer is lost then does not make it a reason to evict.
+func TestPass_quotaRefusesThenAnswerIsLost_podIsNotEvicted(t *testing.T) {
+	w, a := shrinking(3)
+	a.Mode = cluster.InPlaceOrRecreate
+	now := noon
+	for attempt := range 10 {
+		pass := Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+		for _, d := range pass.Decisions() {
+			if d.Do != Resize {
+				continue
+			}
+			kind := DeniedByQuota
+			if attempt == 9 {
+				kind = OutcomeIsUnknown
+			}
+			for _, next := range pass.Refused(d, Refusal{Kind: kind}) {
+				if next.Do == Evict {
+					t.Fatalf("%s is evicted after attempt %d: %s", next.Pod.Name, attempt, next.Reason)
+				}
+			}
+		}
+		now = now.Add(2 * time.Hour)
+	}
+}
+
+// What a quota refused says nothing about a recommendation that asks for less.
+func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
+	w, a := shrinking(3)
+	a.Mode = cluster.InPlaceOrRecreate
+	advise := func(cpu int64) {
+		a.Advice[0].Estimate = cluster.Estimate{
+			Lower: cluster.Amounts(cpu/2, 1<<30), Target: cluster.Amounts(cpu, 1<<30), Upper: cluster.Amounts(cpu*2, 1<<30),
+		}
+	}
+	advise(8000)
+	now := noon
+	for range 8 {
+		pass := Begin(now, w, DefaultBudget())
+		for _, d := range pass.Decisions() {
+			if d.Do == Resize {
+				pass.Refused(d, Refusal{Kind: DeniedByQuota})
+			}
+		}
+		now = now.Add(2 * time.Hour)
+	}
+	now = now.Add(-2*time.Hour + time.Minute) // in the middle of the back-off
+	resizes := func() (n int) {
+		for _, d := range Begin(now, w, DefaultBudget()).Decisions() {
+			if d.Do == Resize {
+				n++
+			}
+		}
+		return n
+	}
+	if n := resizes(); n > 0 {
+		t.Fatalf("%d pods are tried in the middle of their back-off", n)
+	}
+	advise(4000)
+	if resizes() == 0 {
+		t.Error("nothing is tried though less is asked for")
+	}
+}

@@ -1,0 +1,358 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package behaviour
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// errBroken is what a client sees of a connection that breaks.
+var errBroken = errors.New("read tcp 10.0.0.2:41312->10.0.0.1:443: read: connection reset by peer")
+
+// RoundTrip is the API server: it answers what updaters ask of pods.
+func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
+	var body []byte
+	if q.Body != nil {
+		var err error
+		if body, err = io.ReadAll(q.Body); err != nil {
+			return nil, err
+		}
+		_ = q.Body.Close()
+	}
+	parts := strings.Split(strings.Trim(q.URL.Path, "/"), "/") // api v1 namespaces NS pods NAME [SUBRESOURCE]
+	if len(parts) < 6 || parts[4] != "pods" {
+		return nil, fmt.Errorf("the simulation does not know %s %s", q.Method, q.URL)
+	}
+	verb := "annotate"
+	if len(parts) == 7 {
+		verb = map[string]string{"resize": "resize", "eviction": "evict"}[parts[6]]
+	}
+	// Requests that are sent at the same time are answered one by one, in an order that is the same each time.
+	late := wait(q, latency(verb, parts[5]))
+	s.mu.Lock()
+	w, p := s.find(parts[3], parts[5])
+	if p == nil {
+		s.mu.Unlock()
+		return reply(q, refusal(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", parts[5]), parts[5]))
+	}
+	s.requests++
+	what := ""
+	if verb != "annotate" {
+		what = w.fault(verb, p, s.minute(), s.requests)
+	}
+	if what == slowReply && late == nil {
+		s.mu.Unlock()
+		late = wait(q, 5*time.Second)
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	switch {
+	case late != nil:
+		if verb != "annotate" {
+			s.record(w, p, verb, noReply)
+		}
+		return nil, late
+	case what == noReply:
+		s.record(w, p, verb, what)
+		return nil, errors.New("dial tcp 10.0.0.1:443: connect: connection refused")
+	}
+	pod, status := s.answer(w, p, verb, what, q.Header.Get("Content-Type"), body)
+	if verb != "annotate" {
+		said := ""
+		if status != nil {
+			said = status.Message
+		}
+		s.record(w, p, verb, said)
+	}
+	switch {
+	case what == lostReply && status == nil:
+		return nil, errBroken
+	case status != nil:
+		return reply(q, status)
+	}
+	return reply(q, pod)
+}
+
+// record notes a request to change a pod, and what was said to it; "" is that it was carried out.
+func (s *simulation) record(w *simulated, p *replica, verb, said string) {
+	if p.tried == nil {
+		p.tried = map[string]int{}
+	}
+	p.tried[verb]++
+	if old := p.said[verb]; old == "" || old == "done" {
+		p.since[verb] = s.minute()
+	}
+	p.lastAt, p.done = s.minute(), said == ""
+	if p.done {
+		said, p.tried = "done", nil
+	}
+	p.said[verb] = said
+	if verb == "resize" && !isMomentary(said) {
+		p.over = strings.Contains(said, "exceeded quota")
+	}
+	s.note("%s %s: %s", verb, p.pod.Name, said)
+}
+
+// latency is how long a reply takes: some milliseconds, never the same for two requests.
+func latency(verb, pod string) time.Duration {
+	sum := sha256.Sum256([]byte(verb + "/" + pod)) // sums of simpler hashes collide
+	return time.Millisecond + time.Duration(binary.LittleEndian.Uint32(sum[:])%40_000_000)
+}
+
+func wait(q *http.Request, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-q.Context().Done():
+		return q.Context().Err()
+	}
+}
+
+func (s *simulation) find(namespace, name string) (*simulated, *replica) {
+	for _, w := range s.workloads {
+		if w.namespace != namespace {
+			continue
+		}
+		for _, p := range w.pods {
+			if p.pod.Name == name {
+				return w, p
+			}
+		}
+	}
+	return nil, nil
+}
+
+// fault returns what goes wrong with a request, or "".
+func (w *simulated) fault(verb string, p *replica, minute, request int) string {
+	for _, f := range w.Faults {
+		if f.Verb == verb && f.When.open(minute) && (!f.First || p.number == 0) && (f.Every == 0 || request%f.Every == 0) {
+			return f.What
+		}
+	}
+	return ""
+}
+
+// faults are the refusals that do not depend on the state of the cluster.
+var faults = map[string]*metav1.Status{
+	denied403: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "guard.example.com" denied the request: not now`, ""),
+	denied400: refusal(http.StatusBadRequest, "", `admission webhook "guard.example.com" denied the request: not now`, ""),
+	failed500: refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+		`Internal error occurred: failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.example.svc:443/": no endpoints available for service "guard"`, ""),
+	busy429:  refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later", ""),
+	conflict: refusal(http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified; please apply your changes to the latest version and try again", ""),
+	nodeTooBig: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "node didn't have enough allocatable resources: cpu", "",
+		metav1.StatusCause{Type: "NodeCapacity"}),
+}
+
+func refusal(code int32, reason metav1.StatusReason, message, name string, causes ...metav1.StatusCause) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{Name: name, Kind: "pods", Causes: causes},
+	}
+}
+
+// answer carries out a request, or says why not.
+func (s *simulation) answer(w *simulated, p *replica, verb, what, format string, body []byte) (*corev1.Pod, *metav1.Status) {
+	if status := faults[what]; status != nil {
+		if verb == "evict" && s.onEvict != nil {
+			s.onEvict(w, p, status.Message)
+		}
+		return nil, status
+	}
+	if verb == "evict" {
+		status := s.evict(w, p, body)
+		if status != nil && s.onEvict != nil {
+			s.onEvict(w, p, status.Message)
+		}
+		return p.pod, status
+	}
+	next, err := p.patched(format, body)
+	if err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error(), p.pod.Name)
+	}
+	if next.UID != p.pod.UID {
+		return nil, refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed: UID in precondition", p.pod.Name)
+	}
+	if verb == "annotate" {
+		if !maps.Equal(next.Annotations, p.pod.Annotations) {
+			s.change(p, func(q *corev1.Pod) { q.Annotations = next.Annotations })
+		}
+		return p.pod, nil
+	}
+	if status := s.refuses(w, p, next); status != nil {
+		return nil, status
+	}
+	if !equal(next.Spec.Containers[0].Resources, p.pod.Spec.Containers[0].Resources) {
+		s.change(p, func(q *corev1.Pod) { q.Spec.Containers[0].Resources = next.Spec.Containers[0].Resources })
+		p.resized = max(s.minute(), 1)
+		p.resizes++
+	}
+	return p.pod, nil
+}
+
+// refuses says why a resize is refused, or nothing.
+func (s *simulation) refuses(w *simulated, p *replica, next *corev1.Pod) *metav1.Status {
+	has, want := p.pod.Spec.Containers[0].Resources, next.Spec.Containers[0].Resources
+	switch {
+	case p.pod.Status.Phase == corev1.PodPending || p.pod.DeletionTimestamp != nil:
+		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "pod is not running", p.pod.Name)
+	case class(want) != p.pod.Status.QOSClass:
+		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "Pod QOS Class may not change as a result of resizing", p.pod.Name)
+	case w.MostMB > 0 && max(want.Requests.Memory().Value(), want.Limits.Memory().Value()) > w.MostMB<<20:
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "maximum memory usage per Container exceeded", p.pod.Name)
+	case w.hard > 0 && cpu(want) > cpu(has) && w.requested()-cpu(has)+cpu(want) > w.hard:
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("pods %q is forbidden: exceeded quota: compute", p.pod.Name), p.pod.Name)
+	}
+	return nil
+}
+
+func class(r corev1.ResourceRequirements) corev1.PodQOSClass {
+	if r.Requests.Cpu().Cmp(*r.Limits.Cpu()) == 0 && r.Requests.Memory().Cmp(*r.Limits.Memory()) == 0 {
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// evict deletes a pod if the disruption budgets allow it.
+func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status {
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), p.pod.Name)
+	}
+	if o := obj.(*policyv1.Eviction).DeleteOptions; o != nil && o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != p.pod.UID {
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed: UID in precondition", p.pod.Name)
+	}
+	if p.pod.DeletionTimestamp != nil {
+		return nil
+	}
+	if p.pod.Status.Phase != corev1.PodPending {
+		if status := w.guarded(p); status != nil {
+			return status
+		}
+	}
+	if s.onEvict != nil {
+		s.onEvict(w, p, "")
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
+	p.leaves = s.minute() + 1 + w.Grace
+	return nil
+}
+
+// guarded says which disruption budget does not allow an eviction.
+func (w *simulated) guarded(p *replica) *metav1.Status {
+	var of []pdb
+	for _, b := range w.PDBs {
+		if !b.FirstOnly || p.number == 0 {
+			of = append(of, b)
+		}
+	}
+	switch len(of) {
+	case 0:
+		return nil
+	case 1:
+	default:
+		return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			"Internal error occurred: This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", p.pod.Name)
+	}
+	healthy, expected := 0, w.Replicas
+	if of[0].FirstOnly {
+		expected = 1
+	}
+	for _, o := range w.pods {
+		if (!of[0].FirstOnly || o.number == 0) && o.pod.DeletionTimestamp == nil && isReady(o.pod) {
+			healthy++
+		}
+	}
+	desired := of[0].MinAvailable
+	if desired == 0 {
+		desired = max(0, expected-of[0].MaxUnavailable)
+	}
+	if !isReady(p.pod) && healthy >= desired && desired > 0 || healthy > desired {
+		return nil
+	}
+	return refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "Cannot evict pod as it would violate the pod's disruption budget.", p.pod.Name,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget guard does not allow it"})
+}
+
+// patched returns the pod with a patch applied. It remembers some answers: upstream sends the same patch again and again.
+func (p *replica) patched(format string, body []byte) (*corev1.Pod, error) {
+	if p.answered != p.pod || len(p.answers) > 10 {
+		p.answered, p.answers = p.pod, map[string]*corev1.Pod{}
+	}
+	if next := p.answers[string(body)]; next != nil {
+		return next, nil
+	}
+	next, err := patched(p.pod, format, body)
+	if err == nil {
+		p.answers[string(body)] = next
+	}
+	return next, err
+}
+
+// patched returns a pod with a patch applied.
+func patched(p *corev1.Pod, format string, body []byte) (*corev1.Pod, error) {
+	before, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	var after []byte
+	switch types.PatchType(format) {
+	case types.JSONPatchType:
+		var patch jsonpatch.Patch
+		if patch, err = jsonpatch.DecodePatch(body); err == nil {
+			after, err = patch.Apply(before)
+		}
+	case types.StrategicMergePatchType:
+		after, err = strategicpatch.StrategicMergePatch(before, body, corev1.Pod{})
+	default:
+		err = fmt.Errorf("the simulation does not know patches of type %q", format)
+	}
+	if err != nil {
+		return nil, err
+	}
+	next := new(corev1.Pod)
+	return next, json.Unmarshal(after, next)
+}
+
+func reply(q *http.Request, o runtime.Object) (*http.Response, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	code := http.StatusOK
+	if s, ok := o.(*metav1.Status); ok {
+		code = int(s.Code)
+	}
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: q,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)), ContentLength: int64(len(data)),
+	}, nil
+}
+
+// A line is the connection of a client to whichever simulation runs. Clients are expensive, so there is one for all.
+type line struct{ to http.RoundTripper }
+
+func (l *line) RoundTrip(q *http.Request) (*http.Response, error) { return l.to.RoundTrip(q) }

@@ -1,0 +1,259 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package behaviour
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/test/differential/cases"
+)
+
+// usual is how many worlds are simulated, times PODFIT_DIFFERENTIAL.
+const usual = 700
+
+func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
+	var worlds, pods, ours, theirs, minutes int
+	used := map[string]int{}
+	began := time.Now()
+	cases.Check(t, usual, func(rt *rapid.T) {
+		w := draw(cases.Dice{T: rt})
+		r := compare(t, w)
+		worlds++
+		minutes += r.minutes
+		for _, x := range w.Workloads {
+			pods += x.Replicas
+		}
+		ours += r.ours
+		theirs += r.theirs
+		for name, n := range r.used {
+			used[name] += n
+		}
+		if r.violation != "" {
+			rt.Fatalf("%s\n%s\n%s", r.violation, cases.Show(w), r.journal)
+		}
+	})
+	seed := cases.Seed
+	if cases.Factor(t) > 1 {
+		seed = "random; a failure shows its own"
+	}
+	t.Logf("%d worlds with %d pods, %d simulated hours, in %s; seed %s", worlds, pods, minutes/60, time.Since(began).Round(time.Second), seed)
+	t.Logf("in the end %d pods were satisfied, with upstream %d", ours, theirs)
+	if min(ours, theirs) < pods/3 {
+		t.Error("so few are satisfied that the comparison shows little")
+	}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		t.Logf("%6d worlds differ by %q", used[name], name)
+	}
+}
+
+// A failing world is shrunk and shown; that needs each simulation to come out the same each time, though updaters send
+// requests concurrently.
+func TestSimulation_sameWorld_sameJournal(t *testing.T) {
+	cases.Check(t, 30, func(rt *rapid.T) {
+		w := draw(cases.Dice{T: rt})
+		w.Minutes = min(w.Minutes, 30)
+		again := func() (journals [2]string) {
+			prepare()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimulation(w)
+				runUpstream(t.Context(), s)
+				journals[0] = strings.Join(s.journal, "\n")
+			})
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimulation(w)
+				p := newPodfit(s)
+				for minute := range w.Minutes {
+					p.pass(t.Context())
+					s.until(minute + 1)
+				}
+				journals[1] = strings.Join(s.journal, "\n")
+			})
+			return journals
+		}
+		if a, b := again(), again(); a != b {
+			rt.Fatalf("%s\n---- then\n%s", a, b)
+		}
+	})
+}
+
+// An updater that does nothing, or that does what it may not, must be found out.
+func TestChecker_badUpdater_isFound(t *testing.T) {
+	idle := func(context.Context, *simulation, *podfit) {}
+	tests := map[string]struct {
+		world *world
+		pass  func(context.Context, *simulation, *podfit)
+		want  string
+	}{
+		"one that does nothing": {day(grow("Recreate", 3)), idle, "everything has a reason"},
+		"one that evicts all at once": {day(grow("Recreate", 4)), func(_ context.Context, s *simulation, _ *podfit) {
+			for _, p := range s.workloads[0].pods {
+				evictNow(s, p)
+			}
+		}, "it never breaks a budget"},
+		"one that evicts a single pod": {day(grow("Recreate", 1)), func(_ context.Context, s *simulation, _ *podfit) {
+			evictNow(s, s.workloads[0].pods[0])
+		}, "it never breaks a budget"},
+		"one that evicts in mode InPlace": {day(grow("InPlace", 4)), func(_ context.Context, s *simulation, _ *podfit) {
+			evictNow(s, s.workloads[0].pods[0])
+		}, "it keeps to the mode"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if r := compareWith(t, tt.world, tt.pass); !strings.Contains(r.violation, tt.want) {
+				t.Errorf("found %q, want %q", r.violation, tt.want)
+			}
+		})
+	}
+}
+
+// evictNow evicts a pod as an updater without rules would.
+func evictNow(s *simulation, p *replica) {
+	_ = kube.NewActor(podfitClients()).Evict(context.Background(), &cluster.Pod{
+		Key: cluster.Key{Namespace: p.pod.Namespace, Name: p.pod.Name}, UID: string(p.pod.UID),
+	})
+}
+
+// A result is what a comparison found.
+type result struct {
+	violation string
+	journal   string // the last requests of podfit, and what became of them
+	minutes   int
+	ours      int            // pods that were satisfied in the end
+	theirs    int            // with upstream
+	used      map[string]int // 1 for each named difference that explains something in this world
+}
+
+// compare runs a world under upstream's updater, and then under podfit's, and checks the latter.
+func compare(t *testing.T, w *world) result {
+	return compareWith(t, w, func(ctx context.Context, _ *simulation, p *podfit) { p.pass(ctx) })
+}
+
+func compareWith(t *testing.T, w *world, pass func(context.Context, *simulation, *podfit)) (r result) {
+	prepare()
+	var reference [][]count
+	synctest.Test(t, func(t *testing.T) { reference = runUpstream(t.Context(), newSimulation(w)) })
+	synctest.Test(t, func(t *testing.T) { r = runPodfit(t.Context(), newSimulation(w), reference, pass) })
+	return r
+}
+
+// prepare makes what must not be made in a bubble.
+func prepare() {
+	original()
+	upstreamClient()
+	podfitClients()
+}
+
+// After so many minutes without a change, upstream's passes become rare: it remembers nothing, and tries the same again. Only
+// a resize that takes its time is given up after a while, of an hour at most.
+const (
+	quiet         = 10
+	quietResizing = 75
+)
+
+// runUpstream returns how the pods are after each minute.
+func runUpstream(ctx context.Context, s *simulation) [][]count {
+	w, u := s.world, newUpstream(s)
+	var out [][]count
+	changed, revision := 0, s.revision
+	for minute := 0; minute < w.Minutes; minute++ {
+		if s.revision != revision || s.next(minute-1) == minute {
+			changed, revision = minute, s.revision
+		}
+		after := quiet
+		if s.resizing() {
+			after = quietResizing
+		}
+		if minute-changed < after || minute%30 == 0 {
+			pass, cancel := context.WithTimeout(ctx, time.Minute)
+			u.pass(pass)
+			cancel()
+		}
+		s.until(minute + 1)
+		for len(out) <= minute {
+			out = append(out, s.counts())
+		}
+		minute = max(minute, s.minute()-1)
+		for len(out) <= minute {
+			out = append(out, out[len(out)-1])
+		}
+	}
+	return out
+}
+
+func (s *simulation) resizing() bool {
+	for _, w := range s.workloads {
+		for _, p := range w.pods {
+			if condition(p.pod, corev1.PodResizePending) != nil || condition(p.pod, corev1.PodResizeInProgress) != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// until waits for a minute, if it has not passed, and lets the cluster do its work.
+func (s *simulation) until(minute int) {
+	time.Sleep(time.Until(s.started.Add(time.Duration(minute) * time.Minute)))
+	for m := s.stepped + 1; m <= s.minute(); m++ {
+		s.step(m)
+		s.stepped = m
+	}
+}
+
+func (s *simulation) counts() []count {
+	out := make([]count, len(s.workloads))
+	for i, w := range s.workloads {
+		out[i] = w.count()
+	}
+	return out
+}
+
+// runPodfit checks podfit's updater after each minute.
+func runPodfit(ctx context.Context, s *simulation, reference [][]count, pass func(context.Context, *simulation, *podfit)) result {
+	w, p := s.world, newPodfit(s)
+	c := newChecker(s, p, reference)
+	r := result{used: c.used}
+	for minute := 0; minute < w.Minutes && c.violation == ""; minute++ {
+		r.minutes++
+		s.mu.Lock()
+		c.before(minute)
+		s.mu.Unlock()
+		pass(ctx, s, p)
+		s.mu.Lock()
+		c.after(minute)
+		s.mu.Unlock()
+		s.until(minute + 1)
+		done := c.settled(minute)
+		c.compare(min(s.minute(), w.Minutes) - 1)
+		minute = max(minute, s.minute()-1)
+		if done {
+			break
+		}
+	}
+	for i, n := range s.counts() {
+		r.ours += n.satisfied
+		r.theirs += reference[min(s.minute(), w.Minutes)-1][i].satisfied
+	}
+	r.violation = c.violation
+	r.journal = strings.Join(s.journal[max(0, len(s.journal)-60):], "\n")
+	return r
+}
+
+func (c *checker) fail(minute int, property, format string, args ...any) {
+	if c.violation == "" {
+		c.violation = fmt.Sprintf("minute %d: %s: %s", minute, property, fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,644 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package behaviour
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller/resource/pod/recommendation"
+	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
+)
+
+// A simulation is a world while it runs: pods, and the controllers, the scheduler and the kubelets that look after them. Its
+// time is that of the bubble (testing/synctest). Objects in it are replaced, never changed, so that they may be handed out.
+type simulation struct {
+	world   *world
+	started time.Time
+
+	mu        sync.Mutex
+	workloads []*simulated
+	serial    int
+	stepped   int             // the last minute in which the cluster did its work
+	revision  int             // counts changes of the state
+	requests  int             // counts requests, to tell which replies get lost
+	shown     [][]*corev1.Pod // all pods as they were, minute by minute, of the last few minutes
+	journal   []string        // what was asked and what happened, the oldest first
+
+	onEvict func(w *simulated, p *replica, reply string) // is told of every eviction before it is carried out, with "" when it is
+}
+
+// simulated is a workload while the simulation runs.
+type simulated struct {
+	workload
+	index     int
+	namespace string
+	vpa       *vpav1.VerticalPodAutoscaler
+	provider  recommendation.Provider
+	processor vpautil.RecommendationProcessor
+	pods      []*replica // by replica; those that are being deleted too
+	hard      int64      // millicores that the namespace may request; 0 is without limit
+	vacant    []int      // the minute from which a replica is missing, -1 while it is there
+	refused   int        // pods that the quota did not let the controller create, in a row
+	bounds    map[*corev1.Pod]*vpav1.RecommendedPodResources
+}
+
+// A replica is a pod and what only the simulation knows of it.
+type replica struct {
+	pod      *corev1.Pod
+	number   int // which of the replicas it is
+	leaves   int // minute in which a deleted pod goes
+	startsAt int // minute; of a pod with a node
+	readyAt  int
+	resized  int                    // minute of the last resize that was accepted
+	diesAt   int                    // minute of the next kill for memory, when memory is too small
+	wakesAt  int                    // minute of the next start after it
+	answered *corev1.Pod            // the pod that the answers are for
+	answers  map[string]*corev1.Pod // what became of patches
+	resizes  int                    // resizes that were accepted
+	tried    map[string]int         // requests to change this pod since anything about it or its advice changed, by verb
+	said     map[string]string      // the last replies to them, by verb
+	over     bool                   // the last clear answer to a resize was the refusal of a quota
+	done     bool                   // the last request was carried out
+	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
+	lastAt   int                    // minute of the last request
+}
+
+func newSimulation(w *world) *simulation {
+	s := &simulation{world: w, started: time.Now()}
+	for i := range w.Workloads {
+		sw := &simulated{workload: w.Workloads[i], index: i, namespace: fmt.Sprintf("ns-%d", i)}
+		calculator := limits{sw.MostMB}
+		sw.processor = vpautil.NewCappingRecommendationProcessor(calculator)
+		sw.provider = recommendation.NewProvider(calculator, sw.processor)
+		sw.vacant = slices.Repeat([]int{-1}, sw.Replicas)
+		sw.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
+		sw.advise(s.at(-24*60), 0)
+		for n := range sw.Replicas {
+			p := s.make(sw, n)
+			if slices.Contains(sw.Fine, n) {
+				sw.size(p)
+			}
+			s.add(sw, p, n, -24*60)
+		}
+		if sw.Quota != nil {
+			sw.hard = max(sw.requested()+*sw.Quota, 1)
+		}
+		s.workloads = append(s.workloads, sw)
+	}
+	s.step(0)
+	return s
+}
+
+// at returns the time of a minute of the simulation. Times in objects are whole seconds.
+func (s *simulation) at(minute int) metav1.Time {
+	return metav1.NewTime(s.started.Add(time.Duration(minute) * time.Minute).Truncate(time.Second))
+}
+
+func (s *simulation) minute() int { return int(time.Since(s.started) / time.Minute) }
+
+func (s *simulation) note(format string, args ...any) {
+	s.journal = append(s.journal, fmt.Sprintf("%5d ", s.minute())+fmt.Sprintf(format, args...))
+}
+
+func (w *simulated) name() string { return fmt.Sprintf("w%d", w.index) }
+
+func (w *simulated) controller() (kind, name string) {
+	if w.StatefulSet {
+		return "StatefulSet", w.name()
+	}
+	return "ReplicaSet", w.name() + "-rs"
+}
+
+func (w *simulated) target() (kind, name string) {
+	if w.StatefulSet {
+		return "StatefulSet", w.name()
+	}
+	return "Deployment", w.name()
+}
+
+// advise writes what is recommended in a minute into the autoscaler.
+func (w *simulated) advise(created metav1.Time, minute int) {
+	at := 0
+	for i, a := range w.Advice {
+		if a.At <= minute {
+			at = i
+		}
+	}
+	kind, name := w.target()
+	mode := vpav1.UpdateMode(w.Mode)
+	v := &vpav1.VerticalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name(), UID: types.UID(w.name()), CreationTimestamp: created},
+		Spec: vpav1.VerticalPodAutoscalerSpec{
+			TargetRef:    &autoscalingv1.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: kind, Name: name},
+			UpdatePolicy: &vpav1.PodUpdatePolicy{UpdateMode: &mode},
+		},
+	}
+	if w.MinReplicas > 0 {
+		v.Spec.UpdatePolicy.MinReplicas = &w.MinReplicas
+	}
+	t := w.Advice[at].Target
+	v.Status.Recommendation = &vpav1.RecommendedPodResources{ContainerRecommendations: []vpav1.RecommendedContainerResources{{
+		ContainerName: "app", LowerBound: list(size{t.CPU / 2, t.Memory / 2}), Target: list(t), UpperBound: list(size{t.CPU * 2, t.Memory * 2}),
+	}}}
+	w.vpa = v
+	w.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
+}
+
+func list(s size) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(s.CPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(s.Memory<<20, resource.BinarySI),
+	}
+}
+
+// limits is the LimitRange of a namespace for upstream's code: the most memory of a container in MiB, 0 for none.
+type limits struct{ most int64 }
+
+func (l limits) GetContainerLimitRangeItem(string) (*corev1.LimitRangeItem, error) {
+	if l.most == 0 {
+		return nil, nil
+	}
+	return &corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{
+		corev1.ResourceMemory: *resource.NewQuantity(l.most<<20, resource.BinarySI),
+	}}, nil
+}
+
+func (l limits) GetPodLimitRangeItem(string) (*corev1.LimitRangeItem, error) { return nil, nil }
+
+// make returns a new pod of a workload, as its template is.
+func (s *simulation) make(w *simulated, number int) *corev1.Pod {
+	s.serial++
+	kind, owner := w.controller()
+	name := fmt.Sprintf("%s-rs-%d", w.name(), s.serial)
+	if w.StatefulSet {
+		name = fmt.Sprintf("%s-%d", w.name(), number)
+	}
+	yes := true
+	c := corev1.Container{Name: "app"}
+	c.Resources.Requests = list(w.Template)
+	switch w.Limits {
+	case "same":
+		c.Resources.Limits = list(w.Template)
+	case "twice":
+		c.Resources.Limits = list(size{2 * w.Template.CPU, 2 * w.Template.Memory})
+	}
+	if w.Restart {
+		c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+	}
+	qos := corev1.PodQOSBurstable
+	if w.Limits == "same" {
+		qos = corev1.PodQOSGuaranteed
+	}
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace, Name: name, UID: types.UID(fmt.Sprintf("%s-%d", w.name(), s.serial)),
+			Labels:          map[string]string{"app": w.name()},
+			Annotations:     map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, Controller: &yes}},
+		},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{c}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qos},
+	}
+}
+
+// size sets the requests and limits of a new pod as the webhook does.
+func (w *simulated) size(p *corev1.Pod) {
+	got, _, err := w.provider.GetContainersResourcesForPod(p, w.vpa)
+	if err != nil {
+		panic(err)
+	}
+	r := &p.Spec.Containers[0].Resources
+	for name, q := range got[0].Requests {
+		r.Requests[name] = q
+	}
+	for name, q := range got[0].Limits {
+		if r.Limits == nil {
+			r.Limits = corev1.ResourceList{}
+		}
+		r.Limits[name] = q
+	}
+	p.Annotations["vpaObservedContainers"] = "app"
+}
+
+func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
+	p.CreationTimestamp = s.at(minute)
+	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}})
+	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
+	w.vacant[number] = -1
+	s.revision++
+}
+
+// change replaces a pod by a changed copy.
+func (s *simulation) change(p *replica, how func(*corev1.Pod)) {
+	q := p.pod.DeepCopy()
+	how(q)
+	p.pod = q
+	p.tried = nil
+	s.revision++
+}
+
+// step lets the controllers, the scheduler and the kubelets do their work of a minute.
+func (s *simulation) step(minute int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workloads {
+		for _, a := range w.Advice {
+			if a.At == minute && minute > 0 {
+				w.advise(w.vpa.CreationTimestamp, minute)
+				s.revision++
+				for _, p := range w.pods {
+					p.tried = nil
+				}
+			}
+		}
+		s.replace(w, minute)
+		for _, p := range w.pods {
+			s.schedule(p)
+			s.run(w, p, minute)
+		}
+	}
+	if s.world.Lag > 0 {
+		s.shown = append(s.shown, s.all())
+		s.shown = s.shown[max(0, len(s.shown)-1-s.world.Lag):]
+	}
+}
+
+// all returns all pods.
+func (s *simulation) all() []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, w := range s.workloads {
+		for _, p := range w.pods {
+			out = append(out, p.pod)
+		}
+	}
+	return out
+}
+
+// watched returns all pods as updaters see them.
+func (s *simulation) watched() []*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.world.Lag > 0 {
+		return s.shown[0]
+	}
+	return s.all()
+}
+
+// replace removes the pods that have gone, and creates those that are missing.
+func (s *simulation) replace(w *simulated, minute int) {
+	w.pods = slices.DeleteFunc(w.pods, func(p *replica) bool {
+		gone := p.pod.DeletionTimestamp != nil && minute >= p.leaves
+		if gone {
+			s.revision++
+		}
+		return gone
+	})
+	for number := range w.Replicas {
+		taken := slices.ContainsFunc(w.pods, func(p *replica) bool {
+			return p.number == number && (p.pod.DeletionTimestamp == nil || w.StatefulSet)
+		})
+		if taken {
+			continue
+		}
+		if w.vacant[number] < 0 {
+			w.vacant[number] = minute
+		}
+		if minute < w.vacant[number]+w.Delay {
+			continue
+		}
+		p := s.make(w, number)
+		if !w.Unsized.open(minute) {
+			w.size(p)
+		}
+		if w.hard > 0 && w.requested()+cpu(p.Spec.Containers[0].Resources) > w.hard {
+			if w.refused == 0 {
+				s.note("create %s: exceeded quota", p.Name)
+			}
+			w.refused++
+			continue
+		}
+		w.refused = 0
+		s.note("created %s with %s", p.Name, show(p))
+		s.add(w, p, number, minute)
+	}
+}
+
+// requested returns the millicores that the namespace requests.
+func (w *simulated) requested() (sum int64) {
+	for _, p := range w.pods {
+		sum += cpu(p.pod.Spec.Containers[0].Resources)
+	}
+	return sum
+}
+
+func cpu(r corev1.ResourceRequirements) int64 {
+	return r.Requests.Cpu().MilliValue()
+}
+
+// schedule gives a pod the first node with room for it.
+func (s *simulation) schedule(p *replica) {
+	if p.pod.Spec.NodeName != "" || p.pod.DeletionTimestamp != nil {
+		return
+	}
+	node := nodeName(0)
+	if s.world.Nodes > 0 {
+		node = ""
+		for n := range s.world.Nodes {
+			name := nodeName(n)
+			if s.fits(name, nil, p.pod.Spec.Containers[0].Resources) {
+				node = name
+				break
+			}
+		}
+	}
+	status := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}
+	if node == "" {
+		status = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}
+		if condition(p.pod, corev1.PodScheduled) != nil {
+			return
+		}
+	}
+	s.change(p, func(q *corev1.Pod) {
+		q.Spec.NodeName = node
+		set(q, status)
+	})
+}
+
+// fits reports whether a node has room for a pod, beside all others.
+func (s *simulation) fits(node string, except *replica, r corev1.ResourceRequirements) bool {
+	if s.world.Nodes == 0 {
+		return true
+	}
+	used := size{cpu(r), r.Requests.Memory().Value()}
+	for _, w := range s.workloads {
+		for _, p := range w.pods {
+			if p != except && p.pod.Spec.NodeName == node {
+				r := p.pod.Spec.Containers[0].Resources
+				used.CPU += cpu(r)
+				used.Memory += r.Requests.Memory().Value()
+			}
+		}
+	}
+	return used.CPU <= s.world.Node.CPU && used.Memory <= s.world.Node.Memory<<20
+}
+
+// run is what the kubelet does with a pod in a minute.
+func (s *simulation) run(w *simulated, p *replica, minute int) {
+	if p.pod.Spec.NodeName == "" || p.pod.DeletionTimestamp != nil {
+		return
+	}
+	if p.pod.Status.Phase == corev1.PodPending {
+		if p.startsAt < 0 {
+			p.startsAt, p.readyAt = minute, minute+w.Start
+			if minute == 0 { // it has been there since yesterday
+				p.readyAt = 0
+			}
+			p.diesAt = minute + w.OOM.Every
+		}
+		s.change(p, func(q *corev1.Pod) {
+			q.Status.Phase = corev1.PodRunning
+			began := s.at(minute)
+			if minute == 0 {
+				began = q.CreationTimestamp
+			}
+			q.Status.StartTime = &began
+			runs := *q.Spec.Containers[0].Resources.DeepCopy()
+			q.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "app", Resources: &runs, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
+			}}
+			set(q, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: began})
+		})
+	}
+	if c := p.pod.Spec.Containers[0].Resources; w.Undo > 0 && p.resized > 0 && minute >= p.resized+w.Undo && cpu(c) != w.Template.CPU {
+		s.note("somebody set %s back", p.pod.Name)
+		p.resized = 0
+		s.change(p, func(q *corev1.Pod) { q.Spec.Containers[0].Resources = s.make(w, p.number).Spec.Containers[0].Resources })
+	}
+	s.resize(w, p, minute)
+	s.kill(w, p, minute)
+	ready := minute >= p.readyAt && p.wakesAt == 0 && !slices.Contains(w.NeverReady, p.number)
+	if ready != isReady(p.pod) {
+		s.change(p, func(q *corev1.Pod) {
+			status := corev1.ConditionFalse
+			if ready {
+				status = corev1.ConditionTrue
+			}
+			set(q, corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: s.at(minute)})
+		})
+	}
+}
+
+// kill ends a container that needs more memory than it has, and starts it again.
+func (s *simulation) kill(w *simulated, p *replica, minute int) {
+	if w.OOM.NeedMB == 0 {
+		return
+	}
+	has := running(p.pod)
+	enough := has.Requests.Memory().Value() >= w.OOM.NeedMB<<20
+	switch {
+	case p.wakesAt > 0 && minute >= p.wakesAt:
+		p.wakesAt, p.diesAt = 0, minute+w.OOM.Every
+		s.change(p, func(q *corev1.Pod) {
+			began := s.at(minute)
+			q.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
+		})
+	case p.wakesAt == 0 && !enough && minute >= p.diesAt:
+		p.wakesAt = minute + w.OOM.Every
+		s.change(p, func(q *corev1.Pod) {
+			c := &q.Status.ContainerStatuses[0]
+			c.RestartCount++
+			c.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: "OOMKilled", ExitCode: 137, StartedAt: s.at(minute - w.OOM.Every), FinishedAt: s.at(minute),
+			}}
+			c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		})
+	}
+}
+
+// resize carries on with a resize that the API server has accepted.
+func (s *simulation) resize(w *simulated, p *replica, minute int) {
+	want, has := p.pod.Spec.Containers[0].Resources, running(p.pod)
+	if equal(want, has) {
+		if condition(p.pod, corev1.PodResizePending) != nil || condition(p.pod, corev1.PodResizeInProgress) != nil {
+			s.change(p, func(q *corev1.Pod) { drop(q, corev1.PodResizePending, corev1.PodResizeInProgress) })
+		}
+		return
+	}
+	how := w.Resizing
+	over := how.For > 0 && minute >= p.resized+how.For
+	if how.How == "memory in use" && want.Limits.Memory().Cmp(*has.Limits.Memory()) >= 0 {
+		over = true
+	}
+	var c corev1.PodCondition
+	switch {
+	case !s.fits(p.pod.Spec.NodeName, p, want):
+		c = corev1.PodCondition{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred, Message: "node is full"}
+		if s.world.Nodes > 0 && (cpu(want) > s.world.Node.CPU || want.Requests.Memory().Value() > s.world.Node.Memory<<20) {
+			c.Reason = corev1.PodReasonInfeasible
+		}
+	case how.How == "" || over:
+	case how.How == "silent":
+		return
+	case how.How == "deferred":
+		c = corev1.PodCondition{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred, Message: "node is full"}
+	case how.How == "infeasible":
+		c = corev1.PodCondition{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible, Message: "static CPU manager"}
+	case how.How == "in progress":
+		c = corev1.PodCondition{Type: corev1.PodResizeInProgress}
+	case how.How == "error":
+		c = corev1.PodCondition{Type: corev1.PodResizeInProgress, Reason: corev1.PodReasonError, Message: "cgroup not found"}
+	case how.How == "memory in use":
+		c = corev1.PodCondition{Type: corev1.PodResizeInProgress, Reason: corev1.PodReasonError,
+			Message: "attempting to set pod memory limit below current usage; cannot decrease memory limits"}
+	}
+	if c.Type != "" {
+		if old := condition(p.pod, c.Type); old == nil || old.Reason != c.Reason || old.Message != c.Message {
+			c.Status, c.LastTransitionTime = corev1.ConditionTrue, s.at(minute)
+			s.change(p, func(q *corev1.Pod) {
+				drop(q, corev1.PodResizePending, corev1.PodResizeInProgress)
+				set(q, c)
+			})
+		}
+		return
+	}
+	s.note("resized %s to %s", p.pod.Name, show(p.pod))
+	restarts := w.Restart && want.Requests.Memory().Cmp(*has.Requests.Memory()) != 0
+	s.change(p, func(q *corev1.Pod) {
+		drop(q, corev1.PodResizePending, corev1.PodResizeInProgress)
+		r := *q.Spec.Containers[0].Resources.DeepCopy()
+		q.Status.ContainerStatuses[0].Resources = &r
+	})
+	if restarts {
+		p.readyAt = minute + w.Start
+	}
+}
+
+// running returns the requests and limits that a pod's container runs with.
+func running(p *corev1.Pod) corev1.ResourceRequirements {
+	if len(p.Status.ContainerStatuses) == 0 {
+		return p.Spec.Containers[0].Resources
+	}
+	return *p.Status.ContainerStatuses[0].Resources
+}
+
+func equal(a, b corev1.ResourceRequirements) bool {
+	same := func(a, b corev1.ResourceList) bool {
+		return a.Cpu().Cmp(*b.Cpu()) == 0 && a.Memory().Cmp(*b.Memory()) == 0
+	}
+	return same(a.Requests, b.Requests) && same(a.Limits, b.Limits)
+}
+
+func condition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == t {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func set(p *corev1.Pod, c corev1.PodCondition) {
+	if old := condition(p, c.Type); old != nil {
+		*old = c
+		return
+	}
+	p.Status.Conditions = append(p.Status.Conditions, c)
+}
+
+func drop(p *corev1.Pod, ts ...corev1.PodConditionType) {
+	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return slices.Contains(ts, c.Type) })
+}
+
+func isReady(p *corev1.Pod) bool {
+	c := condition(p, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func show(p *corev1.Pod) string {
+	r := p.Spec.Containers[0].Resources.Requests
+	return strings.Join([]string{r.Cpu().String(), r.Memory().String()}, "/")
+}
+
+// satisfied reports whether a pod runs with requests that are within the bounds of what is recommended for it now.
+func (w *simulated) satisfied(p *replica) bool {
+	if p.pod.DeletionTimestamp != nil || p.pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	r, known := w.bounds[p.pod]
+	if !known {
+		var err error
+		if r, _, err = w.processor.Apply(w.vpa, p.pod); err != nil {
+			panic(err)
+		}
+		w.bounds[p.pod] = r
+	}
+	has := running(p.pod).Requests
+	for i := range r.ContainerRecommendations {
+		c := &r.ContainerRecommendations[i]
+		for name, lower := range c.LowerBound {
+			q, upper := has[name], c.UpperBound[name]
+			if q.Cmp(lower) < 0 || q.Cmp(upper) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A count is how the pods of a workload are at the end of a pass.
+type count struct{ satisfied, ready, pods int }
+
+func (w *simulated) count() (c count) {
+	for _, p := range w.pods {
+		if p.pod.DeletionTimestamp != nil {
+			continue
+		}
+		c.pods++
+		if isReady(p.pod) {
+			c.ready++
+		}
+		if w.satisfied(p) {
+			c.satisfied++
+		}
+	}
+	return c
+}
+
+// next returns the first minute after this one in which something happens that no updater causes, or the last minute.
+func (s *simulation) next(minute int) int {
+	next := s.world.Minutes
+	at := func(m int) {
+		if m > minute {
+			next = min(next, m)
+		}
+	}
+	for _, w := range s.workloads {
+		for _, a := range w.Advice {
+			at(a.At)
+		}
+		if w.Unsized != nil {
+			at(w.Unsized.From)
+			at(w.Unsized.To)
+		}
+		for _, f := range w.Faults {
+			at(f.When.From)
+			at(f.When.To)
+		}
+	}
+	return next
+}
+
+func nodeName(n int) string { return fmt.Sprintf("n%d", n) }

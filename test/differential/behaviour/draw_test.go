@@ -1,0 +1,130 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package behaviour
+
+import (
+	"podfit.dev/podfit/test/differential/cases"
+)
+
+// draw makes a random world. What is drawn first of several choices is the simplest: a failing world is shrunk to it.
+func draw(d cases.Dice) *world {
+	w := &world{Minutes: cases.Pick(d, 60, 60, 60, 60, 60, 60, 60, 120, 120, 120, 120, 120, 240, 240, 1440), Min: cases.Pick(d, 2, 2, 2, 1, 3), Tolerance: cases.Pick(d, 0.5, 0.5, 0.5, 0, 0.25, 1)}
+	if d.OneIn(6) {
+		w.Rate = cases.Pick(d, 0.9731, 0.4717, 0.1319, 3.7133) // primes: the ends of a pass and of a wait must not coincide
+	}
+	w.SkipBudget = d.OneIn(6)
+	if d.OneIn(8) {
+		w.Lag = 1 + d.IntN(3)
+	}
+	if d.OneIn(8) {
+		w.Nodes, w.Node = 1+d.IntN(4), size{CPU: cases.Pick[int64](d, 16000, 8000, 2000), Memory: cases.Pick[int64](d, 64<<10, 16<<10, 4<<10)}
+	}
+	w.Workloads = cases.Several(d, 1, 6, drawWorkload)
+	return w
+}
+
+func drawWorkload(d cases.Dice) workload {
+	small, large := size{100, 128}, size{1000, 1024}
+	w := workload{Replicas: 1 + d.IntN(6), Mode: cases.Pick(d, "Recreate", "InPlaceOrRecreate", "InPlaceOrRecreate", "InPlace", "Auto"), Template: small}
+	target := large
+	switch d.IntN(5) {
+	case 1:
+		w.Template, target = large, small
+	case 2:
+		target = size{1000, 128}
+	case 3:
+		target = size{100, 1024}
+	case 4:
+		target = size{1000, 40}
+	}
+	w.Advice = []advice{{Target: target}}
+	for d.OneIn(4) && len(w.Advice) < 3 {
+		w.Advice = append(w.Advice, advice{At: w.Advice[len(w.Advice)-1].At + 5 + d.IntN(60), Target: cases.Pick(d, size{3000, 4096}, small, large, size{300, 300})})
+	}
+	w.StatefulSet = d.OneIn(3)
+	w.Limits = cases.Pick(d, "", "", "twice", "same")
+	w.Restart = d.OneIn(5)
+	if d.OneIn(8) {
+		w.MinReplicas = int32(1 + d.IntN(3))
+	}
+	if d.OneIn(3) {
+		w.Fine = numbers(d, w.Replicas)
+	}
+
+	if d.OneIn(8) {
+		w.Unsized = drawWindow(d)
+	}
+	w.Delay = cases.Pick(d, 0, 0, 0, 0, 1, 5)
+	w.Grace = cases.Pick(d, 0, 0, 0, 1, 5)
+	w.Start = cases.Pick(d, 0, 0, 1, 1, 3, 15)
+	if d.OneIn(8) {
+		w.NeverReady = numbers(d, w.Replicas)
+	}
+
+	if d.OneIn(4) {
+		w.PDBs = cases.Several(d, 1, 2, func(d cases.Dice) pdb {
+			return pdb{FirstOnly: d.OneIn(2), MinAvailable: cases.Pick(d, 0, 0, 1, 2, 6), MaxUnavailable: cases.Pick(d, 0, 1, 1, 2)}
+		})
+	}
+	if d.OneIn(3) {
+		w.Faults = cases.Several(d, 1, 2, drawFault)
+	}
+	if d.OneIn(7) {
+		quota := cases.Pick[int64](d, 0, 100, 500, 1000, 2000)
+		w.Quota = &quota
+	}
+	if d.OneIn(8) {
+		// A LimitRange gives each container a limit, and the pods that there are meet it.
+		w.MostMB = max(cases.Pick[int64](d, 512, 256, 2048), 2*w.Template.Memory)
+		w.Limits = cases.Pick(d, "twice", "same")
+	}
+	if d.OneIn(3) {
+		w.Resizing = resizing{How: cases.Pick(d, "deferred", "infeasible", "in progress", "error", "memory in use", "silent"), For: cases.Pick(d, 0, 0, 1, 3, 10, 90)}
+	}
+	if d.OneIn(8) {
+		w.OOM = outOfMemory{NeedMB: cases.Pick[int64](d, 256, 600, 8192), Every: 1 + d.IntN(6)}
+	}
+	if d.OneIn(12) {
+		w.Undo = cases.Pick(d, 1, 5, 30)
+	}
+	return w
+}
+
+func drawFault(d cases.Dice) fault {
+	f := fault{
+		Verb: cases.Pick(d, "evict", "resize"), First: d.OneIn(2), When: *drawWindow(d),
+		What: cases.Pick(d, denied403, denied400, failed500, busy429, conflict, lostReply, noReply, slowReply),
+	}
+	if f.Verb == "resize" && d.OneIn(4) {
+		f.What, f.When = nodeTooBig, window{} // nodes do not grow
+		return f
+	}
+	if d.OneIn(4) {
+		f.Every = 2 + d.IntN(4)
+	}
+	return f
+}
+
+// drawWindow makes a time that most often lasts from the beginning to the end.
+func drawWindow(d cases.Dice) *window {
+	w := new(window)
+	if d.OneIn(3) {
+		w.From = d.IntN(40)
+	}
+	if d.OneIn(2) {
+		w.To = w.From + 1 + d.IntN(90)
+	}
+	return w
+}
+
+// numbers draws some of the numbers below n.
+func numbers(d cases.Dice, n int) []int {
+	var out []int
+	for i := range n {
+		if d.OneIn(2) {
+			out = append(out, i)
+		}
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package behaviour
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/app"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// podfit is podfit's updater at work on a simulation, with its own client of the API server.
+type podfit struct {
+	updater   *app.Updater
+	view      *view
+	told      map[string][]string // what users were told, by the autoscaler or pod; with its namespace
+	decisions map[string]plan.Decision
+}
+
+// podfitWire is the connection of podfit's client.
+var podfitWire = new(line)
+
+var podfitClients = sync.OnceValue(func() *kube.Clients {
+	return must(kube.ClientsFor(&rest.Config{Host: "http://simulation", Transport: podfitWire, QPS: -1}))
+})
+
+func newPodfit(s *simulation) *podfit {
+	podfitWire.to = s
+	w := s.world
+	c := app.UpdaterDefaults()
+	c.MinReplicas, c.EvictionTolerance, c.SkipDisruptionBudget = w.Min, w.Tolerance, w.SkipBudget
+	if w.Rate > 0 {
+		c.RateLimit = w.Rate / 60
+	}
+	c.UseStatus = false
+	c.Gates = app.Gates{app.InPlaceGate: true}
+	p := &podfit{
+		view: &view{sim: s, in: new(kube.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
+		told: map[string][]string{},
+	}
+	p.updater = app.NewUpdater(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.updater.Decided(p.decided)
+	return p
+}
+
+func (p *podfit) pass(ctx context.Context) {
+	clear(p.decisions)
+	p.updater.Pass(ctx, time.Now())
+}
+
+// decided keeps the decisions of a pass, by UID.
+func (p *podfit) decided(ds []plan.Decision) {
+	if p.decisions == nil {
+		p.decisions = make(map[string]plan.Decision, len(ds))
+	}
+	for _, d := range ds {
+		p.decisions[d.Pod.UID] = d
+	}
+}
+
+func (p *podfit) IsFresh(context.Context, time.Duration, time.Time) (bool, error) { return true, nil }
+
+func (p *podfit) tell(about, what string) {
+	s := p.view.sim
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.told[about] = append(p.told[about], what)
+	s.note("told %s: %s", about, what)
+}
+
+func (p *podfit) Evicted(*cluster.Pod, *cluster.Autoscaler) {}
+func (p *podfit) Resized(*cluster.Pod)                      {}
+func (p *podfit) ResizeSkipped(*cluster.Pod)                {}
+func (p *podfit) Pod(o *cluster.Pod, reason, message string) {
+	p.tell(o.Namespace, reason+" "+o.Name+": "+message)
+}
+func (p *podfit) Autoscaler(a *cluster.Autoscaler, reason, message string) {
+	p.tell(a.Namespace, reason+": "+message)
+}
+
+// A view is what podfit's watches would know of a simulation.
+type view struct {
+	sim  *simulation
+	in   *kube.Interner
+	pods map[*corev1.Pod]*cluster.Pod
+	vpas map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler
+}
+
+func (v *view) Snapshot() *kube.Snapshot {
+	var pods []*cluster.Pod
+	var vpas []*cluster.Autoscaler
+	watched := v.sim.watched()
+	seen := make(map[*corev1.Pod]*cluster.Pod, len(watched))
+	for _, p := range watched {
+		o := v.pods[p]
+		if o == nil {
+			o = kube.ProjectPod(p, v.in)
+			kind, name := v.sim.workload(p.Namespace).target()
+			o.Top = cluster.Workload{Group: "apps", Kind: kind, Namespace: p.Namespace, Name: name}
+		}
+		seen[p] = o
+		pods = append(pods, o)
+	}
+	v.pods = seen
+	for _, w := range v.sim.workloads {
+		a := v.vpas[w.vpa]
+		if a == nil {
+			a = parsed(w.vpa)
+			v.vpas[w.vpa] = a
+		}
+		vpas = append(vpas, a)
+	}
+	return kube.NewSnapshot(pods, vpas)
+}
+
+// parsed reads an autoscaler of upstream's types as podfit does.
+func parsed(o *vpav1.VerticalPodAutoscaler) *cluster.Autoscaler {
+	ours := new(v1.VerticalPodAutoscaler)
+	if err := json.Unmarshal(must(json.Marshal(o)), ours); err != nil {
+		panic(err)
+	}
+	return kube.ParseAutoscaler(ours)
+}
+
+// workload returns the workload of a namespace.
+func (s *simulation) workload(namespace string) *simulated {
+	for _, w := range s.workloads {
+		if w.namespace == namespace {
+			return w
+		}
+	}
+	return nil
+}
+
+func (v *view) Scale(controller cluster.Workload) cluster.Scale {
+	return cluster.Scale{Known: true, Replicas: int32(v.sim.workload(controller.Namespace).Replicas)}
+}
+
+func (v *view) Limits(namespace string) cluster.LimitRange {
+	var l cluster.LimitRange
+	if most := v.sim.workload(namespace).MostMB; most > 0 {
+		l.Container.Max = cluster.Resources{}.Set(cluster.Memory, most<<20)
+	}
+	return l
+}
+
+func (v *view) Nodes() []cluster.Node {
+	w := v.sim.world
+	if w.Nodes == 0 {
+		return []cluster.Node{{Name: "n0", Allocatable: cluster.Amounts(1<<30, 1<<50), Ready: true}}
+	}
+	var out []cluster.Node
+	for n := range w.Nodes {
+		out = append(out, cluster.Node{Name: nodeName(n), Allocatable: w.Node.resources(), Ready: true})
+	}
+	return out
+}
