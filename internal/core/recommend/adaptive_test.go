@@ -177,7 +177,8 @@ func TestTheMarginLearnsFromDaysAbove(t *testing.T) {
 	}
 	b.use(5*time.Minute, func(time.Time) (float64, float64) { return 0.1, 1.5 * b.memory() * mib })
 	b.use(5*time.Minute, func(time.Time) (float64, float64) { return 0.1, 1.5 * b.memory() * mib })
-	want := quiet + Balanced().Memory.Step*(1-Balanced().Memory.Budget)
+	r := Balanced().Memory
+	want := quiet + r.Step*(1-r.aim())
 	if got := b.memo().memory.adjust; math.Abs(got-want) > 1e-12 {
 		t.Errorf("after a day above, however often, the margin has learnt %g, want %g", got, want)
 	}
