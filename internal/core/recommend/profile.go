@@ -17,6 +17,9 @@ type Profile struct {
 	Params
 	Estimator
 
+	// OOMBudget is what the profile promises: the share of days that may see memory above the request. 0: it promises nothing.
+	OOMBudget float64
+
 	// MostOfNode bounds the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
 	// Params.MostMillicores). 0: no bound.
 	MostOfNode float64
@@ -155,13 +158,15 @@ func DefaultProfile(name, about string, p Params) Profile {
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
 	p := extended(name, about, &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}})
-	p.MostOfNode = b.MostOfNode
+	p.MostOfNode, p.OOMBudget = b.MostOfNode, b.Memory.Budget
 	return p
 }
 
 // AdaptiveProfile returns a profile that sizes by Adaptive.
 func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
-	return extended(name, about, &adaptive{a})
+	p := extended(name, about, &adaptive{a})
+	p.OOMBudget = a.Memory.Budget
+	return p
 }
 
 // Balanced is meant for most workloads. How the numbers were found is told in docs/backtest.md.
