@@ -198,8 +198,9 @@ func uncut(v, limit, factor float64) float64 {
 	return v
 }
 
-// ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had.
-func (m *Memo) ObserveOOM(o usage.OOM, _ int64) {
+// ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had. It is given no less than
+// upstream would give it, which is needed.
+func (m *Memo) ObserveOOM(o usage.OOM, needed int64) {
 	now, h, r := o.At.Unix(), &m.memory, &m.p.Memory
 	had := float64(o.Memory)
 	if h.level == 0 || had < 0.95*h.at(now) {
@@ -212,7 +213,7 @@ func (m *Memo) ObserveOOM(o usage.OOM, _ int64) {
 	if peak > had*1.001 {
 		factor = r.Bump // the peak itself was seen
 	}
-	m.exceeded(now, max(peak, had)*factor)
+	m.exceeded(now, max(max(peak, had)*factor, float64(needed)))
 	m.decideMemory(now, true)
 }
 
