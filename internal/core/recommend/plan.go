@@ -26,7 +26,9 @@ func (d *peaksOfDays) read(p *series.Peaks, since, hour, n int) {
 		if i > 0 && from < since {
 			break
 		}
-		from = quietest(p, from)
+		if from >= since {
+			from = max(quietest(p, from), since)
+		}
 		if l := p.Max(from, end); l > 0 {
 			d[k] = l
 			k++

@@ -189,3 +189,35 @@ func TestMemory_stepDown_survivesARestart(t *testing.T) {
 		t.Error("stored again it is something else")
 	}
 }
+
+func TestMemo_storedBeforeThereWereSteps_isRead(t *testing.T) {
+	b := newBench(balanced())
+	b.use(9*day, always(0.1, 300*mib))
+	data, err := b.memo().AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := len((&regime{}).appendBinary(nil))
+	old := append([]byte{2}, data[1:len(data)-none]...) // there is no leak after it
+	again := newBench(balanced())
+	again.use(time.Hour, always(0.1, 300*mib))
+	if err := again.memo().UnmarshalBinary(old); err != nil {
+		t.Fatal(err)
+	}
+	if stored, _ := again.memo().AppendBinary(nil); !bytes.Equal(stored, data) {
+		t.Error("what version 2 has stored is not what was remembered")
+	}
+	leaking := &drip{bench: newBench(bounded()["balanced"])}
+	leaking.live(12, 60)
+	m := leaking.memo()
+	data, _ = m.AppendBinary(nil)
+	tail := len(m.leak.appendBinary(nil))
+	old = append([]byte{2}, data[1:len(data)-tail-len(m.regime.appendBinary(nil))]...)
+	old = append(old, data[len(data)-tail:]...)
+	if err := again.memo().UnmarshalBinary(old); err != nil {
+		t.Fatal(err)
+	}
+	if s, leaks := LeakOf(again.book.Series(cart, "app"), 0, leaking.now); !leaks || s.Most != 0 {
+		t.Errorf("a leak of version 2, whose level was no bound of a profile, is read as %v %+v", leaks, s)
+	}
+}
