@@ -6,6 +6,7 @@ package recommend
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"podfit.dev/podfit/internal/core/series"
 )
@@ -14,12 +15,12 @@ import (
 // the step is not used for sizing, until usage comes back.
 //
 // A step is detected when the peak of each of the last newDays days lies below a share of the peak of each of the oldDays days
-// before them, and the gap between the two groups is at least stepGap times the range of peaks within either. Were the days
-// exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days; the condition on the gap keeps spiky
-// workloads, whose quiet days come and go, from looking like a step. The old days hold every weekday, so a workload that rests on
+// before them, and the means of the two groups are stepGap standard deviations apart (of logarithms, the larger of the groups').
+// Were the days exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days; the condition on the gap keeps
+// spiky workloads, whose quiet days come and go, from looking like a step. The old days hold every weekday, so a workload that rests on
 // some weekdays does not look like one either.
 //
-//	peaks of days:  900 920 880 910 900 890 930 | 290 310 300     step: 310 < 0.7 × 880, ln(880/310) ≥ 2 × ln(310/290)
+//	peaks of days:  900 920 880 910 900 890 930 | 290 310 300     step: 310 < 0.7 × 880, ln(904/300) = 1.1 ≥ 5 × 0.034
 //
 // The zero value is no step.
 type regime struct {
@@ -31,9 +32,8 @@ type regime struct {
 const (
 	newDays   = 3
 	oldDays   = 7
-	stepShare = 0.7 // of the lowest of the old peaks
-	// stepGap is how far the two levels are apart, relative to how far the peaks of either are apart; in logarithms.
-	stepGap = 2
+	stepShare = -0.36 * series.PerNat // 0.7 of the lowest of the old peaks, in levels
+	stepGap   = 5                     // standard deviations
 
 	// relapse is how near usage has to come to the lowest old peak to undo the step.
 	relapse = 0.7
@@ -50,31 +50,35 @@ func (g *regime) observe(p *series.Peaks, hour int) bool {
 	if int(g.since) > first-24*oldDays {
 		return false // the days before are not all of one level
 	}
-	recent := p.Max(first, hour+1)
-	if recent == 0 || p.Max(hour+1-24, hour+1) == 0 {
-		return false
-	}
-	old := series.Level(math.MaxUint16)
-	top, least := series.Level(0), series.Level(math.MaxUint16)
+	var now, before [oldDays]float64 // peaks of days, the newest last
+	top, least := 0.0, math.Inf(1)   // the highest of the new peaks, the lowest of the old ones
 	for d := range newDays {
-		least = min(least, p.Max(hour+1-24*d-24, hour+1-24*d))
+		now[d] = float64(p.Max(first+24*d, first+24*d+24))
+		top = max(top, now[d])
 	}
 	for d := range oldDays {
-		before := first - 24*d
-		peak := p.Max(before-24, before)
-		if peak == 0 {
-			return false
-		}
-		old, top = min(old, peak), max(top, peak)
-		if recent.Amount() >= stepShare*old.Amount() {
-			return false
-		}
+		from := first - 24*(oldDays-d)
+		before[d] = float64(p.Max(from, from+24))
+		least = min(least, before[d])
 	}
-	if gap := float64(old - recent); gap < stepGap*float64(max(top-old, recent-least)) {
+	newMean, newSpread := moments(now[:newDays])
+	oldMean, oldSpread := moments(before[:])
+	if slices.Min(now[:newDays]) == 0 || top > least+stepShare || oldMean-newMean < stepGap*max(newSpread, oldSpread) {
 		return false
 	}
-	g.since, g.old = int32(first), float32(old.Amount())
+	g.since, g.old = int32(first), float32(series.Amount(least))
 	return true
+}
+
+// moments returns the mean and the standard deviation.
+func moments(x []float64) (mean, spread float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		spread += (v - mean) * (v - mean) / float64(len(x)-1)
+	}
+	return mean, math.Sqrt(spread)
 }
 
 // used undoes a step when usage comes back to near the old level.

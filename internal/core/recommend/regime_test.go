@@ -46,6 +46,29 @@ func TestMemory_stepDown_isFollowedWithinFiveDays(t *testing.T) {
 	example(t, fmt.Sprintf("after %d days", told))
 }
 
+// Where days differ by a fifth, as much as a step is told from that.
+func TestMemory_stepDownOfNoisyDays_isFollowedWithinFiveDays(t *testing.T) {
+	levels := []float64{0.82, 1.24, 0.95, 1.1, 0.78, 1.02, 1.3, 0.9, 1.15, 0.86}
+	b := newBench(balanced())
+	d := 0
+	use := func(level float64) {
+		b.use(day, func(at time.Time) (float64, float64) {
+			return 0.1, level * levels[d%len(levels)] * mib * wobble(at, 0.03)
+		})
+		d++
+	}
+	for range 20 {
+		use(1000)
+	}
+	took := 0
+	for ; took < 14 && b.memory() > 700; took++ {
+		use(300)
+	}
+	if took > 5 {
+		t.Errorf("followed after %d days, want at most 5", took)
+	}
+}
+
 func TestMemory_returnAfterStepDown_countsOldHistoryAgain(t *testing.T) {
 	b := newBench(balanced())
 	b.use(20*day, always(0.1, 1000*mib))
