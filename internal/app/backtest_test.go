@@ -348,3 +348,35 @@ func TestAProfileFromAFileIsComparedToo(t *testing.T) {
 		t.Errorf("with a margin of 1 the footprint is %g, with the built-in's %g", b, a)
 	}
 }
+
+func TestBacktest_budget_isTheUsersOrTheLargestPromise(t *testing.T) {
+	trace := writeTrace(t, 1, 10)
+	mine := filepath.Join(t.TempDir(), "mine.yaml")
+	text := "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: bold}\nspec: {memory: {oomBudget: 0.2}}\n"
+	if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		budget float64
+		chosen bool
+	}{
+		"--recommenders=default":                         {0.03, false},
+		"--recommenders=default,critical":                {0.02, false},
+		"--recommenders=default,critical,cost":           {0.06, false},
+		"--recommenders=balanced," + mine:                {0.2, false},
+		"--recommenders=balanced,cost --oom-budget=0.01": {0.01, true},
+		"--recommenders=balanced,cost --oom-budget=0":    {0, true},
+	} {
+		out, _ := runBacktest(t, append(strings.Fields(args), "--trace", trace, "--output", "json")...)
+		var r struct {
+			Budget *float64 `json:"oom_budget"`
+			Chosen bool     `json:"oom_budget_chosen"`
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Budget == nil || *r.Budget != want.budget || r.Chosen != want.chosen {
+			t.Errorf("%s: judged by %v, chosen %v, want %+v", args, r.Budget, r.Chosen, want)
+		}
+	}
+}

@@ -284,3 +284,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestLeakBound_onlyWhereItIsGiven(t *testing.T) {
+	for text, want := range map[string]float64{
+		"{base: balanced}":                           0,
+		"{base: critical, memory: {oomBudget: 0.1}}": 0,
+		"{base: cost, memory: {leakBound: 2}}":       2,
+	} {
+		p, err := Parse([]byte(head + "spec: " + text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("Memory").FieldByName("LeakBound").Float(); got != want {
+			t.Errorf("%s: a leak is bounded at %g times, want %g", text, got, want)
+		}
+	}
+}
