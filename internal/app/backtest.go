@@ -58,7 +58,7 @@ func BacktestDefaults() BacktestConfig {
 		Parallel:     runtime.GOMAXPROCS(0),
 		Workloads:    20,
 		Prices:       replay.Prices{Core: 0.031611, GiB: 0.004237},
-		Tolerance:    replay.DefaultTolerance(),
+		Tolerance:    replay.DefaultTolerance(nil),
 	}
 }
 
@@ -116,7 +116,7 @@ Exit codes:
 	f.IntVar(&c.Workloads, "workloads", c.Workloads, "how many workloads the table and the HTML report show, the worst first; -1 for all")
 	f.Float64Var(&c.Prices.Core, "cpu-price", c.Prices.Core, "what a core costs in an hour")
 	f.Float64Var(&c.Prices.GiB, "memory-price", c.Prices.GiB, "what a GiB costs in an hour")
-	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", c.Tolerance.DaysAbove, "the share of days above the memory request that a winner may have")
+	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "the share of days above the memory request that a winner may have; not given: the largest that one of the recommenders promises")
 	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "the share of CPU usage above the request that a winner may have")
 	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "no progress bar")
 	return cmd
@@ -246,7 +246,7 @@ func (c *BacktestConfig) validateNumbers() error {
 	}{
 		{"cpu-price", c.Prices.Core, 1e6, "a core costs so much in an hour"},
 		{"memory-price", c.Prices.GiB, 1e6, "a GiB costs so much in an hour"},
-		{"oom-budget", c.Tolerance.DaysAbove, 1, "it is a share of days, such as 0.025 for 2.5 %"},
+		{"oom-budget", c.Tolerance.DaysAbove, 1, "it is a share of days, such as 0.03 for 3 %"},
 		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "it is a share of CPU usage, such as 0.01 for 1 %"},
 	} {
 		if !(n.value >= 0 && n.value <= n.most) {
@@ -327,6 +327,9 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 	profiles, err := c.profiles()
 	if err != nil {
 		return err
+	}
+	if !c.given["oom-budget"] {
+		c.Tolerance.DaysAbove = replay.DefaultTolerance(profiles).DaysAbove
 	}
 	workloads, err := c.read(ctx)
 	if err != nil {
@@ -470,10 +473,10 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
 func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
-	r := &trace.Report{Source: c.source(), Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance}
+	r := &trace.Report{Source: c.source(), Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, Chosen: c.given["oom-budget"]}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {
-		r.Recommenders = append(r.Recommenders, trace.Recommender{Name: profiles[k].Name, About: profiles[k].About})
+		r.Recommenders = append(r.Recommenders, trace.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
 		scores[k] = make([][]replay.Score, len(workloads))
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -491,6 +494,9 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 				scores[k][i] = usage.Measure(wl.Changes[k])
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
 				bar.step()
+			}
+			for _, s := range scores[0][i] {
+				wl.Pods = max(wl.Pods, s.Pods)
 			}
 			wl.Best = replay.Best(wl.Outcomes, c.Tolerance)
 			r.Workloads[i] = wl

@@ -188,7 +188,7 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 		"help":                    {[]string{"--help"}, 0, ""},
 		"one namespace":           {[]string{"--trace", usage, "--namespace", "lab"}, 0, ""},
 		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to judge by"},
-		"too short":               {[]string{"--trace", short}, 1, "nothing to judge by: no container has samples from after its first 8 days"},
+		"too short":               {[]string{"--trace", short}, 1, "nothing to judge by: no container has a whole day of samples after its first 8 days"},
 		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to judge by"},
 		"no such trace":           {[]string{"--trace", filepath.Join(dir, "nowhere.csv")}, 1, "nowhere.csv: no such file"},
 		"empty trace":             {[]string{"--trace", file("empty.csv", "")}, 1, "empty.csv: the file is empty"},
@@ -227,7 +227,7 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 		"negative price":          {[]string{"--trace", usage, "--cpu-price", "-1"}, 2, "--cpu-price is -1; it must be between 0 and 1e+06: a core costs so much in an hour"},
 		"price is no number":      {[]string{"--trace", usage, "--memory-price", "NaN"}, 2, "--memory-price is NaN; it must be between 0 and"},
 		"infinite price":          {[]string{"--trace", usage, "--memory-price", "Inf"}, 2, "--memory-price is +Inf; it must be between 0 and"},
-		"budget in percent":       {[]string{"--trace", usage, "--oom-budget", "7"}, 2, "--oom-budget is 7; it must be between 0 and 1: it is a share of days, such as 0.025 for 2.5 %"},
+		"budget in percent":       {[]string{"--trace", usage, "--oom-budget", "7"}, 2, "--oom-budget is 7; it must be between 0 and 1: it is a share of days, such as 0.03 for 3 %"},
 		"negative shortfall":      {[]string{"--trace", usage, "--cpu-shortfall", "-0.1"}, 2, "--cpu-shortfall is -0.1; it must be between 0 and 1: it is a share of CPU usage"},
 		"both sources":            {[]string{"--trace", usage, "--prometheus", "http://localhost"}, 2, "exclude each other"},
 		"flag of Prometheus":      {[]string{"--trace", usage, "--history-length", "3d"}, 2, "--history-length goes with --prometheus and means nothing to a trace"},
@@ -346,5 +346,37 @@ func TestAProfileFromAFileIsComparedToo(t *testing.T) {
 	}
 	if a, b := r.Recommenders[0].Memory.Footprint, r.Recommenders[1].Memory.Footprint; b < 1.5*a {
 		t.Errorf("with a margin of 1 the footprint is %g, with the built-in's %g", b, a)
+	}
+}
+
+func TestBacktest_budget_isTheUsersOrTheLargestPromise(t *testing.T) {
+	trace := writeTrace(t, 1, 10)
+	mine := filepath.Join(t.TempDir(), "mine.yaml")
+	text := "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: bold}\nspec: {memory: {oomBudget: 0.2}}\n"
+	if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		budget float64
+		chosen bool
+	}{
+		"--recommenders=default":                         {0.03, false},
+		"--recommenders=default,critical":                {0.02, false},
+		"--recommenders=default,critical,cost":           {0.06, false},
+		"--recommenders=balanced," + mine:                {0.2, false},
+		"--recommenders=balanced,cost --oom-budget=0.01": {0.01, true},
+		"--recommenders=balanced,cost --oom-budget=0":    {0, true},
+	} {
+		out, _ := runBacktest(t, append(strings.Fields(args), "--trace", trace, "--output", "json")...)
+		var r struct {
+			Budget *float64 `json:"oom_budget"`
+			Chosen bool     `json:"oom_budget_chosen"`
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Budget == nil || *r.Budget != want.budget || r.Chosen != want.chosen {
+			t.Errorf("%s: judged by %v, chosen %v, want %+v", args, r.Budget, r.Chosen, want)
+		}
 	}
 }

@@ -169,7 +169,7 @@ func leakMessage(container string, leak *recommend.Suspicion, what string, bound
 		fmt.Fprintf(&b, "Memory of container %s grew by about %s a day from %s to %s", container, perDay, leak.Since.Format(time.DateOnly), leak.Last.Format(time.DateOnly))
 	}
 	if leak.Most > 0 {
-		fmt.Fprintf(&b, "; no more than %s is recommended for it until two weeks after it has stopped. If it is meant to grow, say how far with minAllowed",
+		fmt.Fprintf(&b, "; leakBound of its profile bounds its recommendation at %s until two weeks after the growth has stopped. If it is meant to grow, raise leakBound or set minAllowed",
 			cluster.Format(cluster.Memory, rounded(leak.Most)))
 	}
 	return b.String() + "."

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -37,7 +38,7 @@ func (b *traced) Samples(context.Context) ([]usage.Sample, error) {
 		s := &w.Samples[b.next]
 		out = append(out, usage.Sample{
 			Pod: cluster.Key{Namespace: w.Key.Namespace, Name: w.Pods[s.Pod]}, Container: w.Containers[s.Container],
-			At: time.Unix(s.At, 0).UTC(), CPU: s.CPU, Memory: s.Memory, Has: s.Has,
+			At: time.Unix(s.At, 0).UTC(), CPU: measured(s.CPU), Memory: s.Memory, Has: s.Has,
 		})
 	}
 	return out, nil
@@ -46,6 +47,11 @@ func (b *traced) Samples(context.Context) ([]usage.Sample, error) {
 func (b *traced) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
 	b.advs[now.Unix()] = adv
 	return b.bench.WriteStatus(ctx, a, adv, now, cs...)
+}
+
+// measured returns cores as the reader of the Metrics API does, which is sent nanocores.
+func measured(cores float64) float64 {
+	return float64(resource.NewScaledQuantity(int64(cores*1e9), resource.Nano).MilliValue()) / 1000
 }
 
 const traceDays = 8

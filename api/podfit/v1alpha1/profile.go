@@ -175,7 +175,7 @@ type Histogram struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.days) || !has(self.longDays) || self.longDays >= self.days",message="longDays must not be less than days"
 type Memory struct {
-	// oomBudget is the risk: the share of days that may see memory above the request.
+	// oomBudget is the promise: the share of days that may see memory above the request.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.001 && self <= 0.5",message="must be between 0.001 and 0.5"
 	OOMBudget *float64 `json:"oomBudget,omitempty"`
@@ -220,6 +220,12 @@ type Memory struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be between 0s and 720h"
 	ShrinkAfter *Duration `json:"shrinkAfter,omitempty"`
+
+	// leakBound bounds the request of a container whose memory grows steadily: leakBound times what it was given when the growth was
+	// first detected. If leakBound is unset, growth is followed and only reported (condition MemoryLeakSuspected).
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 1.1 && self <= 100.0",message="must be between 1.1 and 100"
+	LeakBound *float64 `json:"leakBound,omitempty"`
 
 	// floorMiB is the least memory of a pod.
 	// +optional

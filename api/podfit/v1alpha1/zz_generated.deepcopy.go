@@ -342,6 +342,11 @@ func (in *Memory) DeepCopyInto(out *Memory) {
 		*out = new(Duration)
 		**out = **in
 	}
+	if in.LeakBound != nil {
+		in, out := &in.LeakBound, &out.LeakBound
+		*out = new(float64)
+		**out = **in
+	}
 	if in.FloorMiB != nil {
 		in, out := &in.FloorMiB, &out.FloorMiB
 		*out = new(float64)

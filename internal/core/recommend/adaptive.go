@@ -50,9 +50,10 @@ type MemoryRule struct {
 	Base       float64 // the share of the hours of a week below b
 	Margin     float64
 	Step       float64 // g, how much the margin learns from a day
-	Budget     float64 // the share of days that may see usage above the request
+	Budget     float64 // the promise: the share of days that may see usage above the request
 	Least      float64 // how far the level stays above today's peak
 	Choose     bool    // how far it looks back is chosen per container (choice.go)
+	LeakBound  float64 // of a suspected leak: the most it is given, in times of what it was given when first suspected; 0: no bound
 
 	Grow, Shrink float64       // relative differences smaller than these change nothing
 	Wait         time.Duration // shrink only so long after the last change
@@ -68,6 +69,7 @@ type MemoryRule struct {
 type CPURule struct {
 	Window, Recent time.Duration
 	Overrun        float64 // what a moment above the level costs, in moments at it; 0: the Window is not chosen
+	Bump           float64 // how far above usage that was above the request the next one is
 	Factor         float64 // m
 	Shortfall      float64 // the share of the core-seconds used that may lie above the request; 0: m is not calibrated
 	Scale          float64 // η
@@ -132,7 +134,8 @@ type Memo struct {
 
 	p           *AdaptiveParams
 	cpu, memory held
-	leak        leak // of memory
+	leak        leak   // of memory
+	regime      regime // of memory
 	shortfall   shortfall
 
 	cpuChoice, memoryChoice choice
@@ -195,28 +198,30 @@ func uncut(v, limit, factor float64) float64 {
 	return v
 }
 
-// ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had.
-func (m *Memo) ObserveOOM(o usage.OOM, _ int64) {
+// ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had. It is given no less than
+// upstream would give it, which is needed.
+func (m *Memo) ObserveOOM(o usage.OOM, needed int64) {
 	now, h, r := o.At.Unix(), &m.memory, &m.p.Memory
 	had := float64(o.Memory)
 	if h.level == 0 || had < 0.95*h.at(now) {
 		return // it had less than is given by now
 	}
+	m.regime.used(had, int(now/3600))
 	m.Memory.Observe(int(now/3600), had)
 	peak := m.Memory.At(int(now / 3600)).Amount()
 	factor := r.Kill
 	if peak > had*1.001 {
 		factor = r.Bump // the peak itself was seen
 	}
-	m.exceeded(now, max(peak, had)*factor)
+	m.exceeded(now, max(max(peak, had)*factor, float64(needed)))
 	m.decideMemory(now, true)
 }
 
 // exceeded notes that usage went above the request.
 func (m *Memo) exceeded(now int64, need float64) {
 	h, r := &m.memory, &m.p.Memory
-	if !h.above && h.learns(&m.Memory, now) && m.leak.since == 0 { // it is not the margin's fault
-		h.adjust = min(h.adjust+r.Step*(1-r.Budget), maxAdjust)
+	if !h.above && h.learns(&m.Memory, now) && !m.leak.bounds() { // it is not the margin's fault
+		h.adjust = min(h.adjust+r.Step*(1-r.aim()), maxAdjust)
 	}
 	h.above = true
 	if h.inLow && h.isLow(now) {
@@ -227,6 +232,13 @@ func (m *Memo) exceeded(now int64, need float64) {
 	}
 	h.bumped = now + int64(r.Hold/time.Second)
 }
+
+// generalization is how much more often usage goes above the request on workloads that took no part in tuning than on those that
+// did, as measured (docs/backtest.md). Calibration aims at a budget that is smaller by this factor, so that the promise holds there.
+const generalization = 1.5
+
+// aim returns the share of days above that calibration aims at.
+func (r *MemoryRule) aim() float64 { return r.Budget / generalization }
 
 // The margin learns within these.
 const (
@@ -241,13 +253,14 @@ func (m *Memo) observeMemory(now int64, v, need float64) {
 	h, r := &m.memory, &m.p.Memory
 	if d := now / daySeconds; d > h.day { // samples of several pods may come a little out of order
 		if h.day != 0 && !h.above && h.learns(&m.Memory, now) {
-			h.adjust = max(h.adjust-r.Step*r.Budget, minAdjust)
+			h.adjust = max(h.adjust-r.Step*r.aim(), minAdjust)
 		}
 		h.day, h.above = d, false
 		m.chooseMemory(int(d))
-		m.leak.judge(&m.Memory, h.level, now)
+		m.leak.judge(&m.Memory, h.level*r.LeakBound, leakOver, now)
 	}
 	m.leak.used(v, now)
+	m.regime.used(v, int(now/3600))
 	raised := m.Memory.Observe(int(now/3600), need)
 	had := h.at(now)
 	above := had > 0 && v > had
@@ -264,12 +277,14 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	h.resume(now)
 	var days peaksOfDays
 	hour := int(now / 3600)
-	days.read(&m.Memory, hour, r.Long)
-	base := r.base(&m.Memory, hour)
+	m.regime.observe(&m.Memory, hour)
+	since := m.regime.start(&m.Memory)
+	days.read(&m.Memory, since, hour, r.Long)
+	base := r.base(&m.Memory, since, hour)
 	usual := r.levelOf(m.memoryChoice.arm, days.all(), base)
-	if now-h.planned >= int64(r.Plan.Every/time.Second) && hour-m.Memory.Since() >= r.Plan.Days*24 {
+	if now-h.planned >= int64(r.Plan.Every/time.Second) && hour-since >= r.Plan.Days*24 {
 		h.planned = now
-		h.hours = r.plan(&m.Memory, hour, usual, base)
+		h.hours = r.plan(&m.Memory, since, hour, usual, base)
 	}
 	margin := (r.Margin + h.adjust) * series.PerNat
 	today := float64(days[0]) + r.Least*series.PerNat
@@ -277,7 +292,8 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	if now < h.bumped {
 		least = max(least, h.bump)
 	}
-	want := min(max(series.Amount(max(usual+margin, today)), least), m.leak.most(), maxAmount)
+	want := max(series.Amount(max(usual+margin, today)), m.leak.ahead(days.all(), now), least)
+	want = min(want, m.leak.most(), maxAmount)
 	wasLow := h.inLow
 	h.inLow = h.isLow(now)
 	if h.inLow {

@@ -130,6 +130,19 @@ func TestAdaptiveTakesAKillAsMoreThanWasGiven(t *testing.T) {
 	}
 }
 
+func TestKill_smallContainer_getsNoLessThanUpstreamGives(t *testing.T) {
+	for name, p := range adaptiveProfiles() {
+		b := newBench(p)
+		b.use(9*day, always(0.1, 50*mib))
+		had := b.estimate().Target.Memory
+		b.now = b.now.Add(time.Minute)
+		b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: b.now, Memory: had})
+		if got := b.estimate().Target.Memory; got < had+100*mib {
+			t.Errorf("%s: a kill at %d MiB leaves the request at %d MiB; upstream adds 100 MiB", name, had/mib, got/mib)
+		}
+	}
+}
+
 func TestAdaptiveGivesLowHoursLess(t *testing.T) {
 	b := newBench(balanced())
 	nightly := func(at time.Time) (float64, float64) {
@@ -177,7 +190,8 @@ func TestTheMarginLearnsFromDaysAbove(t *testing.T) {
 	}
 	b.use(5*time.Minute, func(time.Time) (float64, float64) { return 0.1, 1.5 * b.memory() * mib })
 	b.use(5*time.Minute, func(time.Time) (float64, float64) { return 0.1, 1.5 * b.memory() * mib })
-	want := quiet + Balanced().Memory.Step*(1-Balanced().Memory.Budget)
+	r := Balanced().Memory
+	want := quiet + r.Step*(1-r.aim())
 	if got := b.memo().memory.adjust; math.Abs(got-want) > 1e-12 {
 		t.Errorf("after a day above, however often, the margin has learnt %g, want %g", got, want)
 	}

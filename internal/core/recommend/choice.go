@@ -25,7 +25,7 @@ const (
 // and for usage above it:
 //
 //	CPU, a sample v:      (L + w·v·[v > L]) / what was given             w = Overrun
-//	memory, a day:        1 − b/L + w·[peak > L]                         w = 0.06/Budget
+//	memory, a day:        1 − b/L + w·[peak > L]                         w = 0.06/aim
 //
 // (b as in Adaptive). The costs of the periods are averaged with decaying weight. The arm with the least is taken, if it is
 // cheaper than the one that is by a penalty. So what is never missed within a few hours may be forgotten as fast, and what
@@ -110,14 +110,14 @@ const (
 	shortMargin = 0.1
 )
 
-// exceedCost, divided by the budget, is what a day above the request may cost in unused share: halving the days above takes
+// exceedCost, divided by the budget that is aimed at, is what a day above the request may cost in unused share: halving the days above takes
 // about 0.04 of slack, 0.06 for each factor of e, at all budgets.
 const exceedCost = 0.06
 
 // levelOf is level, of an arm: from 12 and 14, or 4 and 10 days, where the rule has 7 and 14.
 func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float64 {
 	s := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
-	margin := 0.0
+	margin, all := 0.0, days
 	switch arm {
 	case 1:
 		s.Days, margin = (5*r.Days+1)/3, longMargin
@@ -125,7 +125,18 @@ func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float
 		s.Days, margin = (r.Days+1)/2, shortMargin
 		days = days[:min(len(days), max(5*r.Long/7, s.Days))]
 	}
-	return s.level(days, base) + margin*series.PerNat
+	level := s.level(days, base) + margin*series.PerNat
+	return max(level, float64(recurring(all)))
+}
+
+// recurring returns the highest peak that was reached on the same day of two weeks in a row, give or take a day, from the peaks of
+// days (newest first). A peak that comes once a week is never the second highest of 7 days, so α would discount it as a single spike.
+func recurring(days []series.Level) series.Level {
+	top := series.Level(0)
+	for i := 7; i < min(len(days), 14); i++ {
+		top = max(top, min(days[i], max(days[i-6], days[i-7])))
+	}
+	return top
 }
 
 // chooseMemory charges the arms for the day before one, and chooses.
@@ -135,21 +146,22 @@ func (m *Memo) chooseMemory(day int) {
 		return
 	}
 	last := 24*day - 1 // the last hour of the day before
-	base := r.base(&m.Memory, last)
+	since := m.regime.start(&m.Memory)
+	base := r.base(&m.Memory, since, last)
 	peak := m.Memory.Max(24*int(c.period), 24*int(c.period)+24)
 	known := m.memory.learns(&m.Memory, int64(last)*3600)
 	if known && c.period > 0 && peak > 0 {
 		for a, level := range c.level {
 			cost := max(0, 1-series.Amount(base)/float64(level))
 			if peak.Amount() > float64(level) {
-				cost += exceedCost / r.Budget
+				cost += exceedCost / r.aim()
 			}
 			c.charge(a, cost)
 		}
 		c.samples = 1
 	}
 	var days peaksOfDays
-	days.read(&m.Memory, last, r.Long)
+	days.read(&m.Memory, since, last, r.Long)
 	var level [arms]float64
 	for a := range level {
 		level[a] = min(series.Amount(r.levelOf(uint8(a), days.all(), base)+(r.Margin+m.memory.adjust)*series.PerNat), maxAmount)

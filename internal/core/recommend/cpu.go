@@ -80,10 +80,13 @@ func (m *Memo) decideCPU(now int64, v float64) {
 	h.resume(now)
 	hour := int(now / 3600)
 	want, peak, least := m.given(hour, r.window(m.cpuChoice.arm))
+	if had := h.at(now); had > 0 && v > had {
+		want = max(want, v*r.Bump)
+	}
 	if r.Plan.Gain > 0 && now-h.planned >= int64(r.Plan.Every/time.Second) && hour-m.CPU.Since() >= r.Plan.Days*24 {
 		h.planned = now
 		rule := MemoryRule{Days: r.Plan.Days, Long: r.Plan.Days, Base: 0.5, Plan: r.Plan}
-		h.hours = rule.plan(&m.CPU, hour, float64(series.LevelOf(peak)), rule.base(&m.CPU, hour))
+		h.hours = rule.plan(&m.CPU, m.CPU.Since(), hour, float64(series.LevelOf(peak)), rule.base(&m.CPU, m.CPU.Since(), hour))
 	}
 	wasLow := h.inLow
 	h.inLow = h.isLow(now)

@@ -102,59 +102,76 @@ type Suspicion struct {
 	Most  float64   // bytes: what the container is given at most because of it; 0 where that is not bounded
 }
 
-// leak is what Adaptive holds on to of a leak. A leak is reported, and not fed for ever: the request grows to leakRoom times
-// what it was when the leak was first suspected, which leaves some days to look into it, and no further. The container
-// then ends at its limit, and starts anew. That goes on until memory has neither grown like a leak nor come near the
-// bound for leakOver. Other algorithms only report it. Times are Unix seconds.
+// leak is what is remembered of steady growth of memory. It is reported, and the request follows it. Only a profile that sets
+// LeakBound bounds the request: at LeakBound times what it was when growth was first detected. The suspicion, and the bound, last until
+// memory has neither grown steadily nor come near the bound for leakOver; other algorithms than Adaptive end it at once. Times are
+// Unix seconds.
 type leak struct {
 	since  int64   // first suspected; 0: not
 	seen   int64   // last suspected
 	last   int64   // last suspected, or last near the bound
-	level  float64 // what was given when it was first suspected; 0: that is not bounded
+	bound  float64 // bytes: what is given at most; 0: no bound
 	perDay float64 // the growth when it was last suspected
 	peak   float64 // the newest peak then
 	from   int64   // since when memory grows
 }
 
 const (
-	leakRoom = 2
 	leakNear = 0.95 // of the bound
-	leakOver = 14 * daySeconds
+	// growthAhead is how many days of growth a request provides for while memory grows steadily.
+	growthAhead = 1.5
+	leakOver    = 14 * daySeconds
 )
 
 // watch looks at the peaks anew when a day begins. The hour of the newest peak is not told yet.
 func (l *leak) watch(p *series.Peaks, now int64) {
 	if newest := int64(p.Newest()); now/daySeconds > newest/24 {
-		l.judge(p, 0, now)
+		l.judge(p, 0, 0, now)
 	}
 }
 
-// judge looks at the peaks anew, once a day, with what is given now.
-func (l *leak) judge(p *series.Peaks, given float64, now int64) {
+// judge looks at the peaks anew, once a day. A new suspicion gets a bound (0: none); one that is over ends after a hold, in seconds.
+func (l *leak) judge(p *series.Peaks, bound float64, hold, now int64) {
+	if bound == 0 { // the profile no longer has one
+		l.bound = 0
+	}
 	if g, suspected := Leak(p, 0, time.Unix(now, 0)); suspected {
 		if l.since == 0 {
-			l.since, l.level, l.from = now, given, now-int64(g.Days)*daySeconds
+			l.since, l.bound, l.from = now, bound, now-int64(g.Days)*daySeconds
 		}
 		l.seen, l.last, l.perDay = now, now, g.PerDay
 		l.peak = p.Max(int(now/3600)-6, int(now/3600)+1).Amount()
 		return
 	}
-	if l.level == 0 || now-l.last > leakOver {
+	if now-l.last > hold {
 		*l = leak{}
 	}
 }
 
 // most returns what is given at most, infinity when no leak is suspected.
 func (l *leak) most() float64 {
-	if l.since == 0 || l.level <= 0 {
+	if !l.bounds() {
 		return math.Inf(1)
 	}
-	return leakRoom * l.level
+	return l.bound
+}
+
+// bounds reports whether a suspicion bounds what is given.
+func (l *leak) bounds() bool { return l.since != 0 && l.bound > 0 }
+
+// ahead returns what steady growth calls for: the peak of the last 24 hours and the growth of some days to come; 0 when memory
+// does not grow. Growth is the slope, or what the last day grew by when that is more, three slopes at most.
+func (l *leak) ahead(days []series.Level, now int64) float64 {
+	if l.since == 0 || now-l.seen > 2*daySeconds || len(days) < 2 {
+		return 0
+	}
+	today, before := days[0].Amount(), days[1].Amount()
+	return today + growthAhead*min(max(today-before, l.perDay), 3*l.perDay)
 }
 
 // used notes what the container uses.
 func (l *leak) used(v float64, now int64) {
-	if l.since != 0 && v >= leakNear*l.most() {
+	if l.bounds() && v >= leakNear*l.bound {
 		l.last = max(l.last, now)
 	}
 }
@@ -163,21 +180,21 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 	if l.since == 0 {
 		return Suspicion{}, false
 	}
-	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Last: time.Unix(l.seen, 0).UTC(), Most: leakRoom * l.level}
+	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Last: time.Unix(l.seen, 0).UTC(), Most: l.bound}
 	s.PerDay, s.Days = l.perDay, int((now.Unix()-l.from)/daySeconds)
 	s.Full = s.full(bound-l.peak, bound, s.Last)
 	return s, true
 }
 
 func (l *leak) whole() []*int64   { return []*int64{&l.since, &l.seen, &l.last, &l.from} }
-func (l *leak) other() []*float64 { return []*float64{&l.level, &l.perDay, &l.peak} }
+func (l *leak) other() []*float64 { return []*float64{&l.bound, &l.perDay, &l.peak} }
 
 // appendBinary appends what is suspected; nothing, when nothing is.
 func (l *leak) appendBinary(b []byte) []byte {
 	if l.since == 0 {
 		return b
 	}
-	return appendNumbers(b, []int64{l.since, l.seen, l.last, l.from}, l.level, l.perDay, l.peak)
+	return appendNumbers(b, []int64{l.since, l.seen, l.last, l.from}, l.bound, l.perDay, l.peak)
 }
 
 func (l *leak) unmarshal(data []byte) ([]byte, error) {
@@ -189,7 +206,7 @@ func (l *leak) unmarshal(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.since <= 0 || l.seen < l.since || l.last < l.seen || l.level < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
+	if l.since <= 0 || l.seen < l.since || l.last < l.seen || l.bound < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
 		return nil, errMemo
 	}
 	return rest, nil

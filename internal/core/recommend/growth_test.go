@@ -27,26 +27,64 @@ func (d *drip) live(days int, perDay float64) {
 	}
 	for range days * 24 * 12 {
 		d.used += perDay / 24 / 12
-		limit := d.memory()
-		p := podOf(cart, "cart-1", "app")
-		p.Containers[0].Limits = cluster.Amounts(1000, int64(limit*mib))
-		d.book.Track(p)
-		if limit > 0 && d.used > limit {
-			d.book.ObserveOOM(usage.OOM{Pod: d.pod, Container: "app", At: d.now, Memory: int64(limit * mib)})
-			d.killed++
+		if d.sample() {
 			d.used = 300
 		}
-		d.use(5*time.Minute, always(0.1, d.used*mib))
-		d.most = max(d.most, d.memory())
 	}
 }
 
-func TestALeakIsNotFedForEver(t *testing.T) {
+// hour is an hour of the same usage.
+func (d *drip) hour() {
+	for range 12 {
+		d.sample()
+	}
+}
+
+// sample is five minutes, and whether there is a kill in them.
+func (d *drip) sample() (killed bool) {
+	limit := d.memory()
+	p := podOf(cart, "cart-1", "app")
+	p.Containers[0].Limits = cluster.Amounts(1000, int64(limit*mib))
+	d.book.Track(p)
+	if limit > 0 && d.used > limit {
+		d.book.ObserveOOM(usage.OOM{Pod: d.pod, Container: "app", At: d.now, Memory: int64(limit * mib)})
+		d.killed++
+		killed = true
+	}
+	d.use(5*time.Minute, always(0.1, d.used*mib))
+	d.most = max(d.most, d.memory())
+	return killed
+}
+
+// bounded returns the profiles that bound a suspected leak at twice what was given when it was first suspected.
+func bounded() map[string]Profile {
+	bound := func(a AdaptiveParams) AdaptiveParams { a.Memory.LeakBound = 2; return a }
+	busy := Busiest()
+	busy.Memory.LeakBound = 2
+	return map[string]Profile{
+		"balanced": AdaptiveProfile("balanced", "", bound(Balanced())), "cost": AdaptiveProfile("cost", "", bound(Cost())),
+		"critical": AdaptiveProfile("critical", "", bound(Critical())), "busy-hours": BusyHoursProfile("busy-hours", "", busy),
+	}
+}
+
+func TestLeak_withoutBound_isFollowedAndReported(t *testing.T) {
+	for name, p := range adaptiveProfiles() {
+		d := &drip{bench: newBench(p)}
+		d.live(12, 60)
+		if s, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now); !leaks || s.Most != 0 {
+			t.Errorf("%s: after 12 days: %v %+v", name, leaks, s)
+		}
+		early := d.killed
+		d.live(60, 60)
+		if d.killed > early || d.memory() < d.used {
+			t.Errorf("%s: killed %d times in 60 days of growth; %.0f MiB are used, %.0f given", name, d.killed-early, d.used, d.memory())
+		}
+	}
+}
+
+func TestLeak_withBound_isNotFedForEver(t *testing.T) {
 	var told []string
-	for name, p := range map[string]Profile{
-		"balanced": balanced(), "cost": AdaptiveProfile("cost", "", Cost()), "critical": AdaptiveProfile("critical", "", Critical()),
-		"busy-hours": BusyHoursProfile("busy-hours", "", Busiest()),
-	} {
+	for name, p := range bounded() {
 		d := &drip{bench: newBench(p)}
 		d.live(6, 60)
 		s, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now)
@@ -76,7 +114,7 @@ func TestALeakIsNotFedForEver(t *testing.T) {
 }
 
 func TestASuspicionOfALeakEnds(t *testing.T) {
-	d := &drip{bench: newBench(balanced())}
+	d := &drip{bench: newBench(bounded()["balanced"])}
 	d.live(6, 60)
 	high := d.used
 	if _, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now); !leaks {
@@ -93,7 +131,7 @@ func TestASuspicionOfALeakEnds(t *testing.T) {
 }
 
 func TestASuspicionOfALeakSurvivesARestart(t *testing.T) {
-	d := &drip{bench: newBench(balanced())}
+	d := &drip{bench: newBench(bounded()["balanced"])}
 	d.live(12, 60)
 	before, leaks := LeakOf(d.book.Series(cart, "app"), 2000*mib, d.now)
 	if !leaks || before.Full.IsZero() {
@@ -107,7 +145,7 @@ func TestASuspicionOfALeakSurvivesARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := newBench(balanced())
+	again := newBench(bounded()["balanced"])
 	again.use(time.Hour, always(0.1, 300*mib))
 	if err := again.memo().UnmarshalBinary(data); err != nil {
 		t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 	"math"
 )
 
-// memoVersion is the format of a stored Memo. One of version 1 has no choices: they then begin anew. One of another
-// version is not read: all begins anew.
-const memoVersion = 2
+// memoVersion is the format of a stored Memo. Version 1 has no choices, version 2 no regime: these then begin anew. In both a leak
+// has the level at which it was first suspected instead of a bound: it is read as no bound. Other versions are not read.
+const memoVersion = 3
 
 // AppendBinary appends all that the Memo knows, so that a restart changes no answer.
 func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
@@ -28,7 +28,8 @@ func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
 		b = r.held.appendBinary(b)
 	}
 	b = m.memoryChoice.appendBinary(m.cpuChoice.appendBinary(b))
-	return m.leak.appendBinary(appendFloats(b, m.shortfall.used, m.shortfall.over)), nil
+	b = m.regime.appendBinary(appendFloats(b, m.shortfall.used, m.shortfall.over))
+	return m.leak.appendBinary(b), nil
 }
 
 var errMemo = errors.New("stored sizes are broken")
@@ -64,8 +65,17 @@ func (m *Memo) UnmarshalBinary(data []byte) error {
 			return err
 		}
 	}
+	n.regime = regime{}
+	if version > 2 {
+		if data, err = n.regime.unmarshal(data); err != nil {
+			return err
+		}
+	}
 	if data, err = n.leak.unmarshal(data); err != nil {
 		return err
+	}
+	if version < 3 {
+		n.leak.bound = 0
 	}
 	if len(data) > 0 {
 		return errMemo

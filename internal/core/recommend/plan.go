@@ -14,22 +14,50 @@ import (
 // maxDays is how many days a rule can look back.
 const maxDays = 28
 
-// peaksOfDays are the highest levels of the last days, 24 hours each, the newest first. 0 ends them.
+// peaksOfDays are the highest levels of the last days, about 24 hours each, the newest first. 0 ends them.
 type peaksOfDays [maxDays]series.Level
 
-// read fills in up to n days that end with an hour. Only the newest may be incomplete; days without samples are left out.
-func (d *peaksOfDays) read(p *series.Peaks, hour, n int) {
-	k := 0
+// read fills in up to n days that end with an hour, none of which begins before the hour since. Only the newest may be
+// incomplete; days without samples are left out.
+func (d *peaksOfDays) read(p *series.Peaks, since, hour, n int) {
+	k, end := 0, hour+1
 	for i := range min(n, maxDays) {
 		from := hour + 1 - 24*(i+1)
-		if i > 0 && from < p.Since() {
+		if i > 0 && from < since {
 			break
 		}
-		if l := p.Max(from, from+24); l > 0 {
+		if from >= since {
+			from = max(quietest(p, from), since)
+		}
+		if l := p.Max(from, end); l > 0 {
 			d[k] = l
 			k++
 		}
+		end = from
 	}
+}
+
+// cutWithin is how many hours a cut between two days may lie before or after the 24 hours.
+const cutWithin = 4
+
+// quiet is how much higher than the lowest peak of an hour another may be to be as good a cut.
+const quiet = series.Step / 8
+
+// quietest returns an hour with nearly the lowest peak near an hour, the nearest of several. Days are cut there: cut in the middle
+// of a peak, the peak would count for both days, and the request would rise and fall again as the cut moves on.
+func quietest(p *series.Peaks, hour int) int {
+	least := p.At(hour)
+	for h := hour - cutWithin; h <= hour+cutWithin; h++ {
+		least = min(least, p.At(h))
+	}
+	for off := range cutWithin + 1 {
+		for _, h := range [...]int{hour - off, hour + off} {
+			if p.At(h) <= least+quiet {
+				return h
+			}
+		}
+	}
+	return hour
 }
 
 func (d *peaksOfDays) all() []series.Level {
@@ -67,10 +95,10 @@ func (r *MemoryRule) level(days []series.Level, base float64) float64 {
 	return x + r.Second*(float64(x2)-x) + r.LongSecond*(float64(y2)-x) + r.Spread*max(0, x-base)
 }
 
-// base returns the level that a share of the last week's hours stayed below.
-func (r *MemoryRule) base(p *series.Peaks, hour int) float64 {
+// base returns the level that a share of the last week's hours, from the hour since on, stayed below.
+func (r *MemoryRule) base(p *series.Peaks, since, hour int) float64 {
 	var room [7 * 24]series.Level
-	hours := p.AppendHours(room[:0], hour+1-len(room), hour+1)
+	hours := p.AppendHours(room[:0], max(hour+1-len(room), min(since, hour)), hour+1)
 	if len(hours) == 0 {
 		return 0
 	}
@@ -115,14 +143,15 @@ const shortest = 4
 //	gain = b/mean(two levels) − b/level
 //
 // is largest, where b is the base as an estimate of what is used. It returns none when the largest gain is less than
-// a day of two changes more has to bring.
-func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHours {
+// a day of two changes more has to bring, and none when the higher level is needed on some weekdays only: a weekly pattern keeps
+// one level, instead of two changes on each day of the week.
+func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64) lowHours {
 	var best lowHours
 	if r.Plan.Gain <= 0 {
 		return best
 	}
 	var room peaksOfDays
-	n := min(r.Long, (hour+1-p.Since())/24, maxDays)
+	n := min(r.Long, (hour+1-since)/24, maxDays)
 	if !wellKnown(p, hour, r.Plan.Days) {
 		return best // it may only seem low
 	}
@@ -156,7 +185,7 @@ func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHou
 			if len(seen) < r.Plan.Days {
 				continue
 			}
-			low := r.level(seen, base) + r.Plan.Extra*series.PerNat
+			low := max(r.level(seen, base), float64(recurring(days[:n]))) + r.Plan.Extra*series.PerNat
 			part := float64(length) / 24
 			mean := part*math.Exp(nats(low-usual)) + 1 - part // relative to the usual level
 			if g := high/mean - high; g > gain {
@@ -165,7 +194,46 @@ func (r *MemoryRule) plan(p *series.Peaks, hour int, usual, base float64) lowHou
 			}
 		}
 	}
+	if !best.any() {
+		return best
+	}
+	var needed [maxDays]bool
+	for d := range n {
+		high := series.Level(0)
+		for h := range 24 {
+			if !best.has(h) {
+				high = max(high, peaks[d][h])
+			}
+		}
+		if float64(high) > float64(best.base)+highShare*(usual-float64(best.base)) {
+			needed[d] = true
+		}
+	}
+	if weekly(needed[:n]) {
+		return lowHours{}
+	}
 	return best
+}
+
+// highShare is how far, on the way from the low level to the usual one, the peak of a day has to be for the day to need the latter.
+const highShare = 0.75
+
+// weekly reports whether the days on which something happened repeat by the week: of the last 7 days there are some without it,
+// and at most one day differs from the same day of the week before. The days are the newest first.
+func weekly(days []bool) bool {
+	if len(days) < 14 {
+		return false
+	}
+	without, differ := 0, 0
+	for d := range 7 {
+		if !days[d] {
+			without++
+		}
+		if days[d] != days[d+7] {
+			differ++
+		}
+	}
+	return without > 0 && differ <= 1
 }
 
 // seen appends those of the first n days that have samples.

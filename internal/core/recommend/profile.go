@@ -17,6 +17,9 @@ type Profile struct {
 	Params
 	Estimator
 
+	// OOMBudget is what the profile promises: the share of days that may see memory above the request. 0: it promises nothing.
+	OOMBudget float64
+
 	// MostOfNode bounds the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
 	// Params.MostMillicores). 0: no bound.
 	MostOfNode float64
@@ -53,13 +56,13 @@ var builtins = []func() Profile{
 		return DefaultProfile("default", "upstream's recommendations, to the unit", DefaultParams())
 	},
 	func() Profile {
-		return AdaptiveProfile("balanced", "about 2 days in 100 above the memory request", Balanced())
+		return AdaptiveProfile("balanced", "at most 3 days in 100 above the memory request", Balanced())
 	},
 	func() Profile {
-		return AdaptiveProfile("cost", "about 6 days in 100 above the memory request, less waste", Cost())
+		return AdaptiveProfile("cost", "at most 6 days in 100 above the memory request, less waste", Cost())
 	},
 	func() Profile {
-		return AdaptiveProfile("critical", "less than 1 day in 100 above the memory request", Critical())
+		return AdaptiveProfile("critical", "at most 2 days in 100 above the memory request", Critical())
 	},
 	func() Profile {
 		return BusyHoursProfile("busy-hours", "CPU by the p99 of the busy hours × 1.3; memory as balanced", Busiest())
@@ -155,13 +158,15 @@ func DefaultProfile(name, about string, p Params) Profile {
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
 	p := extended(name, about, &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}})
-	p.MostOfNode = b.MostOfNode
+	p.MostOfNode, p.OOMBudget = b.MostOfNode, b.Memory.Budget
 	return p
 }
 
 // AdaptiveProfile returns a profile that sizes by Adaptive.
 func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
-	return extended(name, about, &adaptive{a})
+	p := extended(name, about, &adaptive{a})
+	p.OOMBudget = a.Memory.Budget
+	return p
 }
 
 // Balanced is meant for most workloads. How the numbers were found is told in docs/backtest.md.
@@ -169,16 +174,16 @@ func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{
 			Days: 7, Long: 14, Second: 0.3, LongSecond: 0.45, Spread: 0.15, Base: 0.7,
-			Margin: 0.12, Step: 0.05, Budget: 0.02, Least: 0.02, Choose: true,
+			Margin: 0.18, Step: 0.05, Budget: 0.03, Least: 0.02, Choose: true,
 			Grow: 0.08, Shrink: 0.25, Wait: 12 * time.Hour, Bump: 1.1, Kill: 1.2, Hold: 12 * time.Hour,
 			Plan: PlanRule{Gain: 0.15, Days: 7, Every: 24 * time.Hour, Jitter: 1, Extra: 0.1, Recent: 2, Ban: 7 * 24 * time.Hour},
 			Min:  1 << 20,
 		},
 		CPU: CPURule{
 			Window: 24 * time.Hour, Recent: 2 * time.Hour, Overrun: 300,
-			Factor: 0.98, Scale: 0.05, Add: 0.03, Shortfall: 0.001, RecentFactor: 1.05,
-			Shrink: 0.2, Wait: 6 * time.Hour, Min: 0.01,
-			Plan: PlanRule{Gain: 0.1, Days: 3, Every: 24 * time.Hour, Jitter: 1, Ban: 24 * time.Hour},
+			Factor: 0.96, Bump: 1.2, Scale: 0.05, Add: 0.03, Shortfall: 0.001, RecentFactor: 1.05,
+			Grow: 0.1, Shrink: 0.2, Wait: 6 * time.Hour, Min: 0.01,
+			Plan: PlanRule{Gain: 0.2, Days: 3, Every: 24 * time.Hour, Jitter: 1, Ban: 24 * time.Hour},
 		},
 	}
 }
@@ -186,18 +191,18 @@ func Balanced() AdaptiveParams {
 // Cost accepts more risk for less waste.
 func Cost() AdaptiveParams {
 	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = -0.05, 0.06, 0.1
+	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.05, 0.06, 0.1
 	a.Memory.LongSecond, a.Memory.Plan.Gain = 0.3, 0.16
-	a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 0.9, 150, 0.003
+	a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 0.88, 150, 0.003
 	return a
 }
 
 // Critical pays for safety.
 func Critical() AdaptiveParams {
 	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.26, 0.01, 0.2
+	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.28, 0.02, 0.2
 	a.Memory.Shrink, a.Memory.Plan.Gain = 0.2, 0.2
 	a.CPU.Window, a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 48*time.Hour, 1.12, 1000, 0.0003
-	a.CPU.Plan.Gain, a.CPU.Plan.Days = 0.2, 5
+	a.CPU.Plan.Days = 5
 	return a
 }

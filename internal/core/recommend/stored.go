@@ -48,7 +48,7 @@ func latestPeak(ps ...*series.Peaks) int64 {
 
 // Latest returns the time of the newest that is remembered.
 func (m *Memo) Latest() time.Time {
-	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.latest())
+	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.latest(), m.regime.latest())
 	for _, h := range [...]*held{&m.cpu, &m.memory} {
 		latest = max(latest, h.decided, h.changed, h.planned, h.day*daySeconds, h.banned-ahead, h.bumped-ahead)
 	}
@@ -77,6 +77,8 @@ func (m *Window) Latest() time.Time { return unix(max(latestPeak(&m.CPU, &m.Memo
 func (m *Seasons) Latest() time.Time {
 	return unix(max(m.Window.Latest().Unix(), m.checked*daySeconds))
 }
+
+func (g *regime) latest() int64 { return max(int64(g.since)*3600, int64(g.until)*3600-ahead) }
 
 func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
 

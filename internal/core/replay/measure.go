@@ -18,7 +18,8 @@ const Learning = 8
 // A Day is what came of one resource of one container on one of its days.
 type Day struct {
 	Number  int     // days since the container's first sample
-	Mean    float64 // mean request over the time of the day; a time without a request counts as nothing requested
+	Mean    float64 // mean request of a pod over the time of the day; a time without a request counts as nothing requested
+	Pods    float64 // mean number of pods
 	P95     float64 // 95th percentile of the samples
 	Samples int
 	Above   int     // samples above the request
@@ -28,13 +29,15 @@ type Day struct {
 	Changes int     // of the request
 }
 
-// Slack is (mean request − 95th percentile of usage) / mean request: Autopilot's relative slack (Rzadca et al. 2020,
-// 4.1.1). A day without any request has none.
+// Slack is (mean request − 95th percentile of usage) / the larger of the two. Where the request is larger this is Autopilot's
+// relative slack (Rzadca et al. 2020, 4.1.1). That has no lower bound, so that one container with next to no request would decide the
+// mean of all; this one lies between −1 (nothing is requested) and 1 (nothing is used). It is 0 when nothing is requested or used.
 func (d Day) Slack() float64 {
-	if d.Mean <= 0 {
+	most := max(d.Mean, d.P95)
+	if most <= 0 {
 		return 0
 	}
-	return (d.Mean - d.P95) / d.Mean
+	return (d.Mean - d.P95) / most
 }
 
 // usageOf is what is the same whatever the requests are: the samples of one resource of one container, by day.
@@ -43,6 +46,7 @@ type usageOf struct {
 	value []float64
 	first int64 // of the container, not of the resource
 	days  []span
+	pods  *pods // of the container
 }
 
 // span is one day's samples, from one place on and before another.
@@ -61,6 +65,7 @@ type Usage struct {
 // Prepare sorts a workload's samples by container, resource and day.
 func Prepare(w *Workload) *Usage {
 	u := &Usage{w: w, byID: map[[2]int]*usageOf{}}
+	replicas := podsOf(w)
 	first := make([]int64, len(w.Containers))
 	last := make([]int64, len(w.Containers))
 	count := make([][len(cluster.All)]int, len(w.Containers))
@@ -79,7 +84,7 @@ func Prepare(w *Workload) *Usage {
 	for c := range w.Containers {
 		for n := range cluster.All {
 			if k := count[c][n]; k > 0 {
-				u.byID[[2]int{c, n}] = &usageOf{at: make([]int64, 0, k), value: make([]float64, 0, k), first: first[c]}
+				u.byID[[2]int{c, n}] = &usageOf{at: make([]int64, 0, k), value: make([]float64, 0, k), first: first[c], pods: &replicas[c]}
 			}
 		}
 	}
@@ -104,7 +109,11 @@ func Prepare(w *Workload) *Usage {
 	return u
 }
 
-// split finds the days. The last one counts as long as there are samples of the container.
+// wholeDay is how much of a day has to be before the container's last sample for the day to count. A trace of whole days ends before
+// midnight by the time between two samples.
+const wholeDay = daySeconds - 3600
+
+// split finds the days. The last one does not count if the samples of the container end before it does.
 func (o *usageOf) split(last int64) {
 	var sorted []float64
 	for from := 0; from < len(o.at); {
@@ -113,6 +122,9 @@ func (o *usageOf) split(last int64) {
 		to := from
 		for to < len(o.at) && o.at[to] < start+daySeconds {
 			to++
+		}
+		if last-start+1 < wholeDay {
+			return
 		}
 		sorted = append(sorted[:0], o.value[from:to]...)
 		slices.Sort(sorted)
@@ -139,7 +151,8 @@ type Score struct {
 	Container int16
 	Resource  cluster.Resource
 	Days      []Day   // after the learning days
-	Footprint float64 // mean request over the days measured: cores or bytes
+	Footprint float64 // mean over the days measured of what all pods request: cores or bytes
+	Pods      float64 // mean number of pods over the days measured
 }
 
 // Measure returns how requests did against the usage: one Score for each container and resource that has samples, in
@@ -159,14 +172,15 @@ func (u *Usage) Measure(changes []Change) []Score {
 				}
 			}
 			s := Score{Container: int16(c), Resource: r}
-			s.Days, s.Footprint = o.measure(mine, r)
+			s.Days, s.Footprint, s.Pods = o.measure(mine, r)
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-func (o *usageOf) measure(changes []Change, r cluster.Resource) ([]Day, float64) {
+// measure returns the days, and the means over them of what all pods request and of the number of pods.
+func (o *usageOf) measure(changes []Change, r cluster.Resource) (days []Day, footprint, pods float64) {
 	unit := 1.0
 	if r == cluster.CPU {
 		unit = 0.001
@@ -177,8 +191,7 @@ func (o *usageOf) measure(changes []Change, r cluster.Resource) ([]Day, float64)
 		}
 		return float64(changes[i-1].Request) * unit
 	}
-	var days []Day
-	var area, length float64
+	var area, podSeconds, length float64
 	k := 0 // changes that hold
 	for _, sp := range o.days {
 		if sp.number < Learning {
@@ -191,11 +204,15 @@ func (o *usageOf) measure(changes []Change, r cluster.Resource) ([]Day, float64)
 		}
 		d := Day{Number: sp.number, P95: sp.p95, Samples: sp.to - sp.from}
 		i, from, sum := k, start, 0.0
+		until := func(to int64) { // the request stays until then
+			sum += request(i) * float64(to-from)
+			area += request(i) * o.pods.seconds(from, to)
+			from = to
+		}
 		above := false
 		for j := sp.from; j < sp.to; j++ {
 			for i < len(changes) && changes[i].At <= o.at[j] {
-				sum += request(i) * float64(changes[i].At-from)
-				from = changes[i].At
+				until(changes[i].At)
 				i++
 				d.Changes++
 			}
@@ -213,19 +230,20 @@ func (o *usageOf) measure(changes []Change, r cluster.Resource) ([]Day, float64)
 			}
 		}
 		for i < len(changes) && changes[i].At < end {
-			sum += request(i) * float64(changes[i].At-from)
-			from = changes[i].At
+			until(changes[i].At)
 			i++
 			d.Changes++
 		}
-		sum += request(i) * float64(end-from)
+		until(end)
 		d.Mean = sum / float64(sp.length)
-		area += sum
+		present := o.pods.seconds(start, end)
+		d.Pods = present / float64(sp.length)
+		podSeconds += present
 		length += float64(sp.length)
 		days = append(days, d)
 	}
 	if length == 0 {
-		return days, 0
+		return days, 0, 0
 	}
-	return days, area / length
+	return days, area / length, podSeconds / length
 }

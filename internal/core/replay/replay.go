@@ -5,6 +5,7 @@ package replay
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -148,13 +149,19 @@ func (r *run) observe(s *Sample) {
 		r.track(key, at)
 	}
 	name := r.w.Containers[s.Container]
-	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: s.CPU, Memory: s.Memory, Has: s.Has})
+	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(s.CPU), Memory: s.Memory, Has: s.Has})
 	if !s.Has.Has(cluster.Memory) {
 		return
 	}
 	if had, ok := r.pod.Container(name).Requests.Get(cluster.Memory); ok && s.Memory > float64(had) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: had})
 	}
+}
+
+// wholeMillicores rounds cores up to millicores, as the reader of the Metrics API does (edge/metrics). What is measured is not rounded.
+func wholeMillicores(cores float64) float64 {
+	const precision = 1e-12 // of the product: 16.1 cores are 16100.000000000002 millicores
+	return math.Ceil(cores*1000*(1-precision)) / 1000
 }
 
 // track tells the history of a pod, which runs with the requests of now.

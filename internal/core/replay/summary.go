@@ -10,7 +10,7 @@ type Summary struct {
 	Containers int
 	Days       int // container-days measured
 
-	MeanSlack      float64 // mean of the days' relative slack
+	MeanSlack      float64 // mean of the days' slack
 	MedianSlack    float64
 	AggregateSlack float64 // 1 − Σ p95 / Σ mean request: what a cluster sees, where large containers count more
 
@@ -19,8 +19,9 @@ type Summary struct {
 	Events     float64 // runs of such samples a day; of memory: kills
 	Shortfall  float64 // share of the usage that lay above the request
 	Changes    float64 // of the request a day
-	Footprint  float64 // Σ over containers of the mean request
-	UsedMean   float64 // Σ over containers of the mean usage
+	Footprint  float64 // Σ over containers of what all their pods request in the mean
+	UsedMean   float64 // Σ over containers of what all their pods use in the mean
+	Pods       float64 // Σ over containers of the mean number of pods
 	WorstDays  int     // days above of the container with the most
 	NeverAbove int     // containers without any day above
 }
@@ -38,13 +39,14 @@ func Summarize(scores []Score) Summary {
 		}
 		s.Containers++
 		s.Footprint += sc.Footprint
+		s.Pods += sc.Pods
 		bad, samples, mine := 0, 0, 0.0
 		for _, d := range sc.Days {
 			slack := d.Slack()
 			slacks = append(slacks, slack)
 			sumSlack += slack
-			sumP95 += d.P95
-			sumMean += d.Mean
+			sumP95 += d.P95 * d.Pods
+			sumMean += d.Mean * d.Pods
 			over += d.Over
 			mine += d.Used
 			samples += d.Samples
@@ -59,7 +61,7 @@ func Summarize(scores []Score) Summary {
 		}
 		used += mine
 		if samples > 0 {
-			s.UsedMean += mine / float64(samples)
+			s.UsedMean += mine / float64(samples) * sc.Pods
 		}
 		s.WorstDays = max(s.WorstDays, bad)
 		if bad == 0 {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // Prices are what resources cost in an hour.
@@ -31,8 +32,18 @@ type Tolerance struct {
 	Shortfall float64 // share of CPU usage that may lie above the request
 }
 
-// DefaultTolerance accepts what the balanced profile aims at.
-func DefaultTolerance() Tolerance { return Tolerance{DaysAbove: 0.025, Shortfall: 0.01} }
+// DefaultTolerance accepts as many days above the memory request as any of the profiles compared promises, so that none of them is
+// judged by less than it promises; where none promises anything, as many as the balanced profile does.
+func DefaultTolerance(compared []recommend.Profile) Tolerance {
+	t := Tolerance{Shortfall: 0.01}
+	for _, p := range compared {
+		t.DaysAbove = max(t.DaysAbove, p.OOMBudget)
+	}
+	if t.DaysAbove == 0 {
+		t.DaysAbove = recommend.Balanced().Memory.Budget
+	}
+	return t
+}
 
 // An Outcome is what came of a workload, or of all, under one algorithm.
 type Outcome struct {
@@ -57,6 +68,11 @@ func OutcomeOf(scores []Score, p Prices) Outcome {
 
 // Measured reports whether there were days to judge by.
 func (o Outcome) Measured() bool { return o.CPU.Days+o.Memory.Days > 0 }
+
+// Keeps reports whether an outcome keeps the promise of a share of days above the memory request, as far as memory was measured.
+func (o Outcome) Keeps(promised float64) bool {
+	return o.Memory.Days == 0 || 1-o.Memory.FreeDays <= promised
+}
 
 // Within reports whether an outcome does no more harm than is tolerated.
 func (o Outcome) Within(t Tolerance) bool { return o.harm(t) == 0 }

@@ -270,6 +270,7 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	}
 	c.number("memory.growBy", m.GrowBy, 0.06, 1, &r.Grow)
 	c.number("memory.shrinkBy", m.ShrinkBy, 0.08, 0.95, &r.Shrink)
+	c.number("memory.leakBound", m.LeakBound, 1.1, 100, &r.LeakBound)
 	c.duration("memory.shrinkAfter", m.ShrinkAfter, 0, 30*day, &r.Wait)
 }
 

@@ -171,8 +171,8 @@ func TestAShortfallBringsItsFactorAlongUnlessThatIsGiven(t *testing.T) {
 	for text, want := range map[string]struct{ factor, overrun float64 }{
 		"{base: balanced, cpu: {shortfall: 0.0003}}":               {1.12, 1000}, // of critical
 		"{base: critical, cpu: {shortfall: 0.003, factor: 1.05}}":  {1.05, 150},  // of cost
-		"{base: balanced, cpu: {shortfall: 0.003, choose: false}}": {0.9, 0},
-		"{base: cost, cpu: {window: 36h}}":                         {0.9, 150},
+		"{base: balanced, cpu: {shortfall: 0.003, choose: false}}": {0.88, 0},
+		"{base: cost, cpu: {window: 36h}}":                         {0.88, 150},
 	} {
 		p, err := Parse([]byte(head + "spec: " + text))
 		if err != nil {
@@ -283,4 +283,21 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("accepted %+v", p)
 		}
 	})
+}
+
+func TestLeakBound_onlyWhereItIsGiven(t *testing.T) {
+	for text, want := range map[string]float64{
+		"{base: balanced}":                           0,
+		"{base: critical, memory: {oomBudget: 0.1}}": 0,
+		"{base: cost, memory: {leakBound: 2}}":       2,
+	} {
+		p, err := Parse([]byte(head + "spec: " + text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("Memory").FieldByName("LeakBound").Float(); got != want {
+			t.Errorf("%s: a leak is bounded at %g times, want %g", text, got, want)
+		}
+	}
 }

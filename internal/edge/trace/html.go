@@ -27,6 +27,7 @@ type pageData struct {
 	Learning         int
 	Legend           []legend
 	Verdict          string
+	Promises         []string
 	Judged           bool
 	Tables           []pageTable
 	Frontiers        []template.HTML
@@ -60,6 +61,7 @@ type pageMoney struct {
 // card is one workload.
 type card struct {
 	Name   string
+	Pods   string
 	Rows   []pageRow
 	Charts []chart
 }
@@ -75,6 +77,9 @@ func WriteHTML(w io.Writer, r *Report, workloads int) error {
 	d := pageData{
 		Source: r.Source, From: r.From.Format(time.DateOnly), To: r.To.Format(time.DateOnly),
 		Workloads: len(r.Workloads), Learning: replay.Learning, Verdict: r.verdict(), Judged: r.Judged(),
+	}
+	if d.Judged {
+		d.Promises = r.promises()
 	}
 	if d.Judged && len(r.Recommenders) > 1 {
 		d.Verdict += " " + r.wins()
@@ -118,6 +123,9 @@ func (r *Report) table(res cluster.Resource) pageTable {
 
 func (r *Report) card(w *Workload) card {
 	c := card{Name: w.Key.String()}
+	if w.Pods > 0 {
+		c.Pods = w.pods()
+	}
 	for i, o := range w.Outcomes {
 		row := pageRow{Name: r.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: slices.Contains(w.Best, i)}
 		cell := func(measured bool, text string) {

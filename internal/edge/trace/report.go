@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -29,16 +30,21 @@ type Report struct {
 	Best         []int            // of all; several tie, and none when nothing was measured
 	Prices       replay.Prices
 	Tolerance    replay.Tolerance
+	Chosen       bool // the user chose Tolerance.DaysAbove; else it is the largest that a recommender promises
 }
 
 // A Recommender is one algorithm of a Report.
-type Recommender struct{ Name, About string }
+type Recommender struct {
+	Name, About string
+	OOMBudget   float64 // the share of days above the memory request that it promises; 0: none
+}
 
 // A Workload is one of a Report.
 type Workload struct {
 	*replay.Workload
 	Outcomes []replay.Outcome  // one for each recommender
 	Changes  [][]replay.Change // one for each recommender
+	Pods     float64           // mean number, of the container with the most
 	Best     []int             // none when it was too short to judge
 }
 
@@ -183,6 +189,9 @@ func WriteTable(w io.Writer, r *Report, workloads int) error {
 		fmt.Fprintf(&b, "\nmoney a month: %s\n", strings.Join(all, ", "))
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.verdict())
+	for _, p := range r.promises() {
+		fmt.Fprintln(&b, p)
+	}
 	if r.Judged() && len(r.Recommenders) > 1 {
 		fmt.Fprintln(&b, r.wins())
 	}
@@ -230,7 +239,7 @@ func (r *Report) money(res cluster.Resource, s replay.Summary) float64 {
 // perWorkload writes one line for each workload: what the best for it would have done.
 func (r *Report) perWorkload(w io.Writer, most int) {
 	fmt.Fprintln(w, "\nworkloads, the worst first: by the most harm under any of the recommenders; the figures are those of the best")
-	fmt.Fprint(w, "workload\tbest\tmemory slack\tdays without exceed\tmemory\tCPU slack\tsamples above/day\tCPU")
+	fmt.Fprint(w, "workload\tpods\tbest\tmemory slack\tdays without exceed\tmemory\tCPU slack\tsamples above/day\tCPU")
 	if r.Prices.Given() {
 		fmt.Fprint(w, "\tmoney a month")
 	}
@@ -242,11 +251,11 @@ func (r *Report) perWorkload(w io.Writer, most int) {
 		}
 		wl := &r.Workloads[k]
 		if len(wl.Best) == 0 {
-			fmt.Fprintf(w, "%s\ttoo short to judge\n", wl.Key)
+			fmt.Fprintf(w, "%s\t\ttoo short to judge\n", wl.Key)
 			continue
 		}
 		o := wl.Outcomes[wl.Best[0]]
-		fmt.Fprintf(w, "%s\t%s\t", wl.Key, r.bestOf(wl))
+		fmt.Fprintf(w, "%s\t%s\t%s\t", wl.Key, wl.pods(), r.bestOf(wl))
 		if o.Memory.Days > 0 {
 			fmt.Fprintf(w, "%.3f\t%.2f %%\t%s\t", o.Memory.MeanSlack, 100*o.Memory.FreeDays, amount(cluster.Memory, o.Memory.Footprint))
 		} else {
@@ -262,6 +271,11 @@ func (r *Report) perWorkload(w io.Writer, most int) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// pods returns the mean number of pods, of the container with the most.
+func (w *Workload) pods() string {
+	return strconv.FormatFloat(math.Round(10*w.Pods)/10, 'f', -1, 64)
 }
 
 // bestOf names the best for a workload.
@@ -294,8 +308,9 @@ type jsonSummary struct {
 	Kills          *float64 `json:"oom_kills_per_day,omitempty"`
 	Shortfall      float64  `json:"usage_above"`
 	Changes        float64  `json:"changes_per_day"`
-	Footprint      float64  `json:"footprint"` // cores or bytes
+	Footprint      float64  `json:"footprint"` // of all pods: cores or bytes
 	MeanUsage      float64  `json:"mean_usage"`
+	MeanPods       float64  `json:"mean_pods"` // summed over containers
 	NeverAbove     int      `json:"containers_never_above"`
 	MostDaysAbove  int      `json:"most_days_above_of_a_container"`
 }
@@ -305,6 +320,8 @@ type jsonOutcome struct {
 	CPU         *jsonSummary `json:"cpu,omitempty"`
 	Memory      *jsonSummary `json:"memory,omitempty"`
 	Money       *float64     `json:"money_per_month,omitempty"`
+	Promised    *float64     `json:"promised_days_above,omitempty"` // only of all workloads together
+	Keeps       *bool        `json:"keeps_promise,omitempty"`
 }
 
 type jsonWorkload struct {
@@ -321,7 +338,10 @@ type jsonReport struct {
 	From      time.Time      `json:"from"`
 	To        time.Time      `json:"to"`
 	Learning  int            `json:"learning_days"`
-	Judged    bool           `json:"judged"` // false: no container has samples from after its first days
+	Judged    bool           `json:"judged"`            // false: no container has samples from after its first days
+	Budget    float64        `json:"oom_budget"`        // that the winner is within: share of days above the memory request
+	Chosen    bool           `json:"oom_budget_chosen"` // by --oom-budget; false: the largest that a recommender promises
+	Shortfall float64        `json:"cpu_shortfall"`     // likewise, share of CPU usage above its request
 	Best      string         `json:"best,omitempty"`
 	Tied      []string       `json:"tied,omitempty"`
 	Total     []jsonOutcome  `json:"recommenders"`
@@ -335,7 +355,7 @@ func jsonOf(s replay.Summary, res cluster.Resource) *jsonSummary {
 	j := &jsonSummary{
 		Containers: s.Containers, Days: s.Days, MeanSlack: s.MeanSlack, MedianSlack: s.MedianSlack, AggregateSlack: s.AggregateSlack,
 		FreeDays: s.FreeDays, Above: s.Above, Shortfall: s.Shortfall, Changes: s.Changes, Footprint: s.Footprint,
-		MeanUsage: s.UsedMean, NeverAbove: s.NeverAbove, MostDaysAbove: s.WorstDays,
+		MeanUsage: s.UsedMean, MeanPods: s.Pods, NeverAbove: s.NeverAbove, MostDaysAbove: s.WorstDays,
 	}
 	if res == cluster.Memory {
 		j.Kills = &s.Events
@@ -362,7 +382,14 @@ func WriteJSON(w io.Writer, r *Report) error {
 	j := jsonReport{
 		Source: r.Source, From: r.From, To: r.To, Learning: replay.Learning,
 		Judged: r.Judged(), Best: r.winner(r.Best), Tied: r.tied(r.Best),
+		Budget: r.Tolerance.DaysAbove, Chosen: r.Chosen, Shortfall: r.Tolerance.Shortfall,
 		Total: r.outcomes(r.Total), Workloads: make([]jsonWorkload, len(r.Workloads)),
+	}
+	for i, o := range r.Total {
+		if rec := r.Recommenders[i]; rec.OOMBudget > 0 && o.Memory.Days > 0 {
+			keeps := o.Keeps(rec.OOMBudget)
+			j.Total[i].Promised, j.Total[i].Keeps = &r.Recommenders[i].OOMBudget, &keeps
+		}
 	}
 	for i, wl := range r.Workloads {
 		j.Workloads[i] = jsonWorkload{
@@ -382,7 +409,7 @@ func WriteCSV(w io.Writer, r *Report) error {
 	for _, f := range figures {
 		head = append(head, f.name)
 	}
-	c.Write(append(head, "footprint", "money_per_month"))
+	c.Write(append(head, "footprint", "money_per_month", "mean_pods"))
 	row := func(key cluster.Workload, os []replay.Outcome) {
 		for i, o := range os {
 			for _, res := range cluster.All {
@@ -398,7 +425,7 @@ func WriteCSV(w io.Writer, r *Report) error {
 					}
 					rec = append(rec, text)
 				}
-				c.Write(append(rec, strconv.FormatFloat(s.Footprint, 'f', -1, 64), strconv.FormatFloat(r.money(res, s), 'f', 4, 64)))
+				c.Write(append(rec, strconv.FormatFloat(s.Footprint, 'f', -1, 64), strconv.FormatFloat(r.money(res, s), 'f', 4, 64), strconv.FormatFloat(s.Pods, 'g', 6, 64)))
 			}
 		}
 	}

@@ -28,14 +28,14 @@ func report(t *testing.T, days int) *Report {
 	t.Helper()
 	const start = 1_372_629_804
 	r := &Report{
-		Source: "a<b>.csv", Prices: replay.Prices{Core: 1, GiB: 1}, Tolerance: replay.DefaultTolerance(),
+		Source: "a<b>.csv", Prices: replay.Prices{Core: 1, GiB: 1}, Tolerance: replay.DefaultTolerance(nil), Chosen: true,
 		From: time.Unix(start, 0).UTC(), To: time.Unix(start+int64(days)*86400, 0).UTC(),
 	}
 	profiles := []recommend.Profile{}
 	for _, name := range []string{"default", "balanced"} {
 		p, _ := recommend.Builtin(name)
 		profiles = append(profiles, p)
-		r.Recommenders = append(r.Recommenders, Recommender{p.Name, p.About})
+		r.Recommenders = append(r.Recommenders, Recommender{Name: p.Name, About: p.About, OOMBudget: p.OOMBudget})
 	}
 	all := make([][]replay.Score, len(profiles))
 	for _, name := range []string{"cart", `<web>,"x"`} {
@@ -204,7 +204,7 @@ func TestAReportOfTooShortATraceSaysSo(t *testing.T) {
 		if err := to(&b, r, 5); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(b.String(), "Nothing to judge by: no container has samples from after its first 8 days") {
+		if !strings.Contains(b.String(), "Nothing to judge by: no container has a whole day of samples after its first 8 days") {
 			t.Errorf("the %s says\n%s", name, b.String())
 		}
 		for _, judged := range []string{"wins", "oney a month:", "Money a month", "Waste against risk", "tie", "0.00<"} {
@@ -233,7 +233,7 @@ func TestTheVerdictSaysWhoWinsAndWhy(t *testing.T) {
 	outcome := func(free, money float64) replay.Outcome {
 		return replay.Outcome{Memory: replay.Summary{Days: 100, FreeDays: free}, Money: money}
 	}
-	const limits = "within 2.5 % of days above the memory request and 1 % of CPU usage above its request"
+	const limits = "within 3 % of days above the memory request and 1 % of CPU usage above its request"
 	for want, of := range map[string][]replay.Outcome{
 		"a wins: the cheapest of those " + limits + ".":                                    {outcome(1, 3), outcome(1, 4)},
 		"b wins: the only one " + limits + ".":                                             {outcome(0.9, 3), outcome(1, 4)},
@@ -244,13 +244,67 @@ func TestTheVerdictSaysWhoWinsAndWhy(t *testing.T) {
 		"a is " + limits + ".":                                                             {outcome(1, 3)},
 		"a is not " + limits + ".":                                                         {outcome(0.9, 3)},
 	} {
-		r := &Report{Total: of, Tolerance: replay.DefaultTolerance(), Best: replay.Best(of, replay.DefaultTolerance())}
+		r := &Report{Total: of, Tolerance: replay.DefaultTolerance(nil), Chosen: true, Best: replay.Best(of, replay.DefaultTolerance(nil))}
 		for i := range of {
 			r.Recommenders = append(r.Recommenders, Recommender{Name: string(rune('a' + i))})
 		}
 		if got := r.verdict(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestVerdict_budgetNotChosen_namesWhoseItIs(t *testing.T) {
+	outcome := func(above, money float64) replay.Outcome {
+		return replay.Outcome{Memory: replay.Summary{Days: 100, FreeDays: 1 - above}, Money: money}
+	}
+	r := &Report{
+		Recommenders: []Recommender{{Name: "default"}, {Name: "cost", OOMBudget: 0.06}, {Name: "critical", OOMBudget: 0.02}},
+		Total:        []replay.Outcome{outcome(0.07, 4), outcome(0.05, 2), outcome(0.025, 3)},
+	}
+	judge := func(budget float64, chosen bool) string {
+		r.Tolerance, r.Chosen = replay.Tolerance{DaysAbove: budget, Shortfall: 0.01}, chosen
+		r.Best = replay.Best(r.Total, r.Tolerance)
+		return r.verdict()
+	}
+	const rest = " % of days above the memory request and 1 % of CPU usage above its request."
+	for want, got := range map[string]string{
+		"cost wins: the cheapest of those within 6" + rest + " The share of days is the largest that is promised, by cost; --oom-budget chooses another.": judge(0.06, false),
+		"critical wins: the only one within 3" + rest: judge(0.03, true),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	want := []string{
+		"cost keeps its promise of at most 6 % of days above the memory request: 5.00 %.",
+		"critical does not keep its promise of at most 2 % of days above the memory request: 2.50 %.",
+	}
+	if got := r.promises(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for i := range r.Workloads {
+		r.Workloads[i].Pods = 3
+	}
+	var table, js, page bytes.Buffer
+	for _, err := range []error{WriteTable(&table, r, 0), WriteJSON(&js, r), WriteHTML(&page, r, 0)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"table": table.String(), "page": page.String()} {
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("the %s lacks %q:\n%s", name, w, text)
+			}
+		}
+	}
+	var j jsonReport
+	if err := json.Unmarshal(js.Bytes(), &j); err != nil {
+		t.Fatal(err)
+	}
+	if j.Budget != 0.03 || !j.Chosen || j.Total[0].Keeps != nil || !*j.Total[1].Keeps || *j.Total[2].Keeps || *j.Total[2].Promised != 0.02 {
+		t.Errorf("json: %s", js.String())
 	}
 }
 

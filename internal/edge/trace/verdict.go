@@ -12,13 +12,54 @@ import (
 )
 
 // Unjudged says why nothing is judged, and what helps.
-var Unjudged = fmt.Sprintf("nothing to judge by: no container has samples from after its first %d days, which are for learning; give a longer history", replay.Learning)
+var Unjudged = fmt.Sprintf("nothing to judge by: no container has a whole day of samples after its first %d days, which are for learning; give a longer history", replay.Learning)
 
 // Judged reports whether there was anything to judge by.
 func (r *Report) Judged() bool { return len(r.Best) > 0 }
 
-// verdict says in a sentence which recommender wins.
+// verdict says which recommender wins, and within which budget.
 func (r *Report) verdict() string {
+	said := r.winning()
+	if r.Judged() && !r.Chosen {
+		said += " " + r.budget()
+	}
+	return said
+}
+
+// budget says where the budget is from, when the user has not chosen it.
+func (r *Report) budget() string {
+	var from []string
+	for _, rec := range r.Recommenders {
+		if rec.OOMBudget == r.Tolerance.DaysAbove {
+			from = append(from, rec.Name)
+		}
+	}
+	if len(from) == 0 {
+		return "None of them promises a share of days; --oom-budget chooses another."
+	}
+	return "The share of days is the largest that is promised, by " + strings.Join(from, ", ") + "; --oom-budget chooses another."
+}
+
+// promises says of each recommender that promises a share of days above the memory request whether it keeps that.
+func (r *Report) promises() []string {
+	var out []string
+	for i, o := range r.Total {
+		rec := r.Recommenders[i]
+		if rec.OOMBudget == 0 || o.Memory.Days == 0 {
+			continue
+		}
+		verb := "keeps"
+		if !o.Keeps(rec.OOMBudget) {
+			verb = "does not keep"
+		}
+		out = append(out, fmt.Sprintf("%s %s its promise of at most %s %% of days above the memory request: %.2f %%.",
+			rec.Name, verb, share(rec.OOMBudget), 100*(1-o.Memory.FreeDays)))
+	}
+	return out
+}
+
+// winning says in a sentence which recommender wins.
+func (r *Report) winning() string {
 	limits := fmt.Sprintf("within %s %% of days above the memory request and %s %% of CPU usage above its request",
 		share(r.Tolerance.DaysAbove), share(r.Tolerance.Shortfall))
 	if !r.Judged() {

@@ -1,0 +1,110 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/series"
+)
+
+// regime is what is remembered of a step down of memory: usage that has moved to a lower level for good. History from before
+// the step is not used for sizing, until usage comes back.
+//
+// A step is detected when the peak of each of the last newDays days lies below a share of the peak of each of the oldDays days
+// before them, and the means of the two groups are stepGap standard deviations apart (of logarithms, the larger of the groups').
+// Were the days exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days; the condition on the gap keeps
+// spiky workloads, whose quiet days come and go, from looking like a step. The old days hold every weekday, so a workload that rests on
+// some weekdays does not look like one either.
+//
+//	peaks of days:  900 920 880 910 900 890 930 | 290 310 300     step: 310 < 0.7 × 880, ln(904/300) = 1.1 ≥ 5 × 0.034
+//
+// The zero value is no step.
+type regime struct {
+	since int32   // the first hour of the lower level; 0: no step
+	until int32   // no new step is detected before this hour
+	old   float32 // bytes: the lowest peak of a day before the step
+}
+
+const (
+	newDays   = 3
+	oldDays   = 7
+	stepShare = -0.36 * series.PerNat // 0.7 of the lowest of the old peaks, in levels
+	stepGap   = 5                     // standard deviations
+
+	// relapse is how near usage has to come to the lowest old peak to undo the step.
+	relapse = 0.7
+	// stepHold is how many hours after an undone step no other is detected.
+	stepHold = 14 * 24
+)
+
+// observe looks for a step at an hour. It returns whether there is a new one.
+func (g *regime) observe(p *series.Peaks, hour int) bool {
+	if hour < int(g.until) || hour+1-p.Since() < 24*(newDays+oldDays) {
+		return false
+	}
+	first := hour + 1 - 24*newDays
+	if int(g.since) > first-24*oldDays {
+		return false // the days before are not all of one level
+	}
+	var now, before [oldDays]float64 // peaks of days, the newest last
+	top, least := 0.0, math.Inf(1)   // the highest of the new peaks, the lowest of the old ones
+	for d := range newDays {
+		now[d] = float64(p.Max(first+24*d, first+24*d+24))
+		top = max(top, now[d])
+	}
+	for d := range oldDays {
+		from := first - 24*(oldDays-d)
+		before[d] = float64(p.Max(from, from+24))
+		least = min(least, before[d])
+	}
+	newMean, newSpread := moments(now[:newDays])
+	oldMean, oldSpread := moments(before[:])
+	if slices.Min(now[:newDays]) == 0 || top > least+stepShare || oldMean-newMean < stepGap*max(newSpread, oldSpread) {
+		return false
+	}
+	g.since, g.old = int32(first), float32(series.Amount(least))
+	return true
+}
+
+// moments returns the mean and the standard deviation.
+func moments(x []float64) (mean, spread float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		spread += (v - mean) * (v - mean) / float64(len(x)-1)
+	}
+	return mean, math.Sqrt(spread)
+}
+
+// used undoes a step when usage comes back to near the old level.
+func (g *regime) used(v float64, hour int) {
+	if g.since != 0 && v >= relapse*float64(g.old) {
+		*g = regime{until: int32(hour + stepHold)}
+	}
+}
+
+// start returns the first hour of history that counts.
+func (g *regime) start(p *series.Peaks) int { return max(p.Since(), int(g.since)) }
+
+func (g *regime) appendBinary(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(g.since))
+	b = binary.AppendUvarint(b, uint64(g.until))
+	return appendFloats(b, g.old)
+}
+
+func (g *regime) unmarshal(data []byte) ([]byte, error) {
+	*g = regime{}
+	for _, to := range [...]*int32{&g.since, &g.until} {
+		v, n := binary.Uvarint(data)
+		if n <= 0 || v > math.MaxInt32/2 {
+			return nil, errMemo
+		}
+		*to, data = int32(v), data[n:]
+	}
+	return readFloats(data, &g.old)
+}
