@@ -85,10 +85,7 @@ func CheckQuantities(object []byte) error {
 			}
 			named = false
 		case c == '-' || c >= '0' && c <= '9':
-			end := i + 1
-			for end < len(object) && !delimiter(object[end]) {
-				end++
-			}
+			end := numberEnd(object, i)
 			if named || within > 0 {
 				if err := CheckQuantity(object[i:end]); err != nil {
 					return err
@@ -114,6 +111,13 @@ func stringAt(object []byte, i int) (text []byte, end int) {
 		}
 	}
 	return nil, len(object)
+}
+
+// numberEnd returns where the JSON number that begins at i ends.
+func numberEnd(object []byte, i int) int {
+	for i++; i < len(object) && !delimiter(object[i]); i++ {
+	}
+	return i
 }
 
 // isKey reports whether a colon follows.

@@ -115,29 +115,29 @@ func TestOOMLoop_IsToldAtOnceAndEnds(t *testing.T) {
 		said := func(name string) string { return b.condition(name, v1alpha1.ConditionOOMKillLoop).Status }
 		writes := 0
 		b.during(2*time.Hour, func(after time.Duration) {
-			switch minute := after / time.Minute; {
-			case minute == 10 || minute == 11:
+			switch after / time.Minute {
+			case 10, 11:
 				b.kill(b.pods[0])
-			case minute == 12: // the pass after the second kill has told it
+			case 12: // the pass after the second kill has told it
 				if said("web") != kube.True || said("second") != kube.Removed {
 					t.Errorf("after two kills it says %q, and the one that does not govern %q", said("web"), said("second"))
 				}
 				writes = len(b.condition("web", v1alpha1.ConditionOOMKillLoop).Message)
-			case minute == 20:
+			case 20:
 				if got := len(b.condition("web", v1alpha1.ConditionOOMKillLoop).Message); got != writes {
 					t.Error("the message changes while nothing happens")
 				}
 				b.pods[0].Containers[0].Requests = b.advice("web", "app").Target // resized in place
-			case minute == 22:
+			case 22:
 				if said("web") != kube.Removed {
 					t.Errorf("after the resize it says %q", said("web"))
 				}
 				b.pods[0].Containers[0].Requests = cluster.Amounts(100, 50<<20)
-			case minute == 24:
+			case 24:
 				if said("web") != kube.True {
 					t.Errorf("after the resize was taken back it says %q", said("web"))
 				}
-			case minute == 60:
+			case 60:
 				if said("web") != kube.Removed {
 					t.Errorf("half an hour after the last kill it says %q", said("web"))
 				}

@@ -221,6 +221,15 @@ func (r Reason) sentence() string {
 		return said("the kubelet does not lower a memory limit below what is used", r.Text)
 	case NotSmallerThanRefused:
 		return "the node refused a resize to no more than this"
+	case ReplacementRefused:
+		return said("the API server would refuse the pod with the new size", r.Text)
+	}
+	return r.outcome()
+}
+
+// outcome says what became of a change that was tried, or why it was not tried.
+func (r Reason) outcome() string {
+	switch r.Why {
 	case EvictionRefused:
 		return again(said("the API server refused the eviction", r.Text), r.Until)
 	case DisruptionBudget:
@@ -244,8 +253,6 @@ func (r Reason) sentence() string {
 		return "was evicted and is still shown as running"
 	case AlreadyGone:
 		return "was deleted or replaced before its turn"
-	case ReplacementRefused:
-		return said("the API server would refuse the pod with the new size", r.Text)
 	}
 	return r.Why.String()
 }
