@@ -96,28 +96,41 @@ func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
 }
 
 // A quota refuses a resize many times; that an answer is lost then does not make it a reason to evict.
-func TestPass_quotaRefusesThenAnswerIsLost_podIsNotEvicted(t *testing.T) {
-	w, a := shrinking(3)
-	a.Mode = cluster.InPlaceOrRecreate
-	now := noon
-	for attempt := range 10 {
-		pass := Begin(now, w, DefaultBudget())
-		w.Ledger.Learn(now, w, pass.Decisions())
-		for _, d := range pass.Decisions() {
-			if d.Do != Resize {
-				continue
-			}
-			kind := DeniedByQuota
-			if attempt == 9 {
-				kind = OutcomeIsUnknown
-			}
-			for _, next := range pass.Refused(d, Refusal{Kind: kind}) {
-				if next.Do == Evict {
-					t.Fatalf("%s is evicted after attempt %d: %s", next.Pod.Name, attempt, next.Reason)
+func TestPass_quotaRefusesThenAnotherRefusal_podIsNotEvicted(t *testing.T) {
+	for name, kind := range map[string]RefusalKind{"lost": OutcomeIsUnknown, "webhook denies": Denied, "webhook fails": WebhookFailed} {
+		t.Run(name, func(t *testing.T) {
+			w, a := shrinking(3)
+			a.Mode = cluster.InPlaceOrRecreate
+			now, evicted := noon, false
+			attempt := func(kind RefusalKind) {
+				pass := Begin(now, w, DefaultBudget())
+				w.Ledger.Learn(now, w, pass.Decisions())
+				for _, d := range pass.Decisions() {
+					evicted = evicted || d.Do == Evict
+					if d.Do == Resize {
+						for _, next := range pass.Refused(d, Refusal{Kind: kind}) {
+							evicted = evicted || next.Do == Evict
+						}
+					}
 				}
+				now = now.Add(2 * time.Hour)
 			}
-		}
-		now = now.Add(2 * time.Hour)
+			for range 9 {
+				attempt(DeniedByQuota)
+			}
+			for range 6 {
+				attempt(kind)
+			}
+			if evicted {
+				t.Fatal("a pod is evicted whose resize a quota refused within the last day")
+			}
+			for range 12 {
+				attempt(kind)
+			}
+			if !evicted {
+				t.Error("no pod is evicted more than a day after the quota refused the resize")
+			}
+		})
 	}
 }
 

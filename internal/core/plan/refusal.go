@@ -57,6 +57,10 @@ type refused struct {
 	brief int             // of them the last in a row that failed for what may pass by itself
 	ready int             // pods of the group that were ready, without those changed in that pass
 	with  []policy.Fitted // what a resize asked for
+
+	// What a quota refused last, and when. A webhook that answers before the quota is asked says nothing about it.
+	overQuota   []policy.Fitted
+	overQuotaAt time.Time
 }
 
 // A refusedKey names what was refused: evicting or resizing one pod.
@@ -78,6 +82,10 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
 	if r.Kind.mayPass() {
 		next.brief = before.brief + 1
+	}
+	next.overQuota, next.overQuotaAt = before.overQuota, before.overQuotaAt
+	if r.Kind == DeniedByQuota {
+		next.overQuota, next.overQuotaAt = d.With, now
 	}
 	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
@@ -120,8 +128,12 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 }
 
 // isLasting reports whether a resize that failed like this counts as refused for good, so that an eviction is the way
-// where the mode allows it. A quota never does: it would refuse the replacement, too.
+// where the mode allows it. A quota never does: it would refuse the replacement, too. Neither does what came after a quota
+// had refused no more than this, for as long as the ledger remembers.
 func (r refused) isLasting() bool {
+	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < remember && !asksLessThan(r.with, r.overQuota, 0) {
+		return false
+	}
 	switch r.Kind {
 	case Denied, DeniedByNode, Unsupported:
 		return true

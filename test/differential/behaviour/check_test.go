@@ -504,7 +504,8 @@ var differences = []difference{
 				return false
 			}
 			few := o.why().Why == plan.TooFewReplicas
-			if verb == "resize" && o.w.Mode != "InPlace" && !few && !isRefusal(o.p.said["evict"]) {
+			evictable := o.w.scheduled() >= o.w.least(o.sim.world)
+			if verb == "resize" && o.w.Mode != "InPlace" && !few && evictable && !isRefusal(o.p.said["evict"]) {
 				return false // it should have been evicted
 			}
 			// The wait is about as long as the refusals have lasted.
