@@ -228,6 +228,8 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	switch {
 	case err == nil:
 		return r.done(&d)
+	case errors.Is(err, kube.ErrNotSent):
+		return r.settle(func() []plan.Decision { return r.pass.Skipped(d, plan.OutOfTime) })
 	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
 		r.logger(&d).Debug("A pod was gone before it could be changed", "error", err)
 		return r.settle(func() []plan.Decision {
@@ -237,7 +239,7 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	}
 	r.failed(&d, failureOf(&d, err))
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
-	r.logger(&d).Info("A pod could not be changed", "error", err)
+	r.logger(&d).Info("A pod could not be changed", "error", refusal.Text)
 	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
 	if len(next) > 0 && next[0].Pod == d.Pod {
 		r.tellFallback(&d, refusal.Text)
@@ -328,13 +330,29 @@ func (r *round) afford(ctx context.Context, d *plan.Decision) bool {
 	if r.hasEnded(d.Do, false) {
 		return false
 	}
-	err := limiter.Wait(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if limiter.Allow() {
+		return true
+	}
+	// What is allowed just before the pass ends could not be used any more.
+	patience := ctx
+	if end, ends := ctx.Deadline(); ends {
+		var cancel context.CancelFunc
+		patience, cancel = context.WithDeadline(ctx, end.Add(-timeToAct))
+		defer cancel()
+	}
+	err := limiter.Wait(patience)
 	if err != nil && !r.hasEnded(d.Do, true) {
 		r.failed(d, failure)
 		r.log.Debug("The rate limit allows no more in this pass", "do", d.Do.String(), "error", err)
 	}
 	return err == nil
 }
+
+// timeToAct is how long before its end a pass waits for the rate limit no more.
+const timeToAct = 10 * time.Second
 
 // hasEnded reports whether the rate limit allows no more of an act in this pass, and notes that it does not when now.
 func (r *round) hasEnded(do plan.Act, now bool) bool {
@@ -357,8 +375,14 @@ func (r *round) do(ctx context.Context, d *plan.Decision) error {
 	for _, c := range d.Unboost {
 		over = append(over, policy.BoostAnnotation+c)
 	}
-	if err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...); err != nil && !errors.Is(err, kube.ErrNotFound) {
-		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", err)
+	err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...)
+	switch {
+	case err == nil, errors.Is(err, kube.ErrNotFound):
+	case len(over) > 0:
+		// The boost would end again in each pass. The pod was resized, so its budget is spent: the error is no refusal.
+		return errors.New("resized, but the annotation of the startup boost cannot be removed: " + kube.Answer(err))
+	default:
+		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", kube.Answer(err))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -62,7 +63,7 @@ const maxRefusalText = 300
 // Refused notes that an action was refused. ready is the number of pods of its group that were ready then.
 func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if len(r.Text) > maxRefusalText {
-		r.Text = r.Text[:maxRefusalText] + "…"
+		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
 	}
 	key := refusedKey{d.Pod.UID, d.Do}
 	l.refusals[key] = refused{Refusal: r, at: now, n: l.attempts(d.Pod, l.refusals[key]) + 1, ready: ready, with: d.With}
