@@ -193,6 +193,7 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 		Scales:   map[cluster.Workload]cluster.Scale{},
 		Nodes:    u.world.Nodes(),
 		Ledger:   u.ledger,
+		Failed:   u.undecided,
 	}
 	for i := range w.Governed {
 		g := &w.Governed[i]
@@ -275,6 +276,11 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
 	}
+}
+
+// undecided counts and logs that an internal error kept the pods of an autoscaler from being decided on.
+func (u *updater) undecided(a *cluster.Autoscaler, cause any) {
+	skipped(u.log, u.health, a.Key.String(), cause)
 }
 
 // ready reports whether pods may be changed: only while what is known of the cluster is up to date, and new pods get their

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
@@ -139,4 +140,26 @@ func TestUpdater_clientRateLimitEndsPass_unsentIsNoFailedAttempt(t *testing.T) {
 			t.Errorf("%d controllers are said to owe replacements", n)
 		}
 	})
+}
+
+// What goes wrong with one autoscaler is counted and logged, and stops none of the others.
+func TestUpdater_oneAutoscalerPanics_isCountedAndLoggedWithItsStack(t *testing.T) {
+	var text bytes.Buffer
+	y := newYard(cluster.Recreate)
+	y.log = slog.New(slog.NewTextHandler(&text, nil))
+	other := *y.autoscalers[0]
+	other.Name, other.Target.Name = "other", "other"
+	y.autoscalers = append(y.autoscalers, &other)
+	h := NewHealth(time.Hour)
+	h.failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"})
+	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), h, y.log)
+	w := u.gather(y.Snapshot(), y.autoscalers)
+	w.Governed[0].Pods = append(w.Governed[0].Pods, nil)
+	w.Governed[1].Pods = y.pods
+	if ds := plan.Begin(time.Now(), w, u.budget).Decisions(); len(ds) != 3 || ds[0].Do != plan.Evict {
+		t.Errorf("decisions on the other: %v", ds)
+	}
+	if n := testutil.ToFloat64(h.failures); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {
+		t.Errorf("%v failures, log: %s", n, text.String())
+	}
 }

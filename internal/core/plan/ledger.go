@@ -29,6 +29,7 @@ type Ledger struct {
 // An eviction is the last one of a workload's pods.
 type eviction struct {
 	at     time.Time
+	newest time.Time       // when the newest pod of the workload was created then, by the API server's clock
 	with   []policy.Fitted // what its replacement should get
 	futile int             // evictions in a row that did not help, without this one
 	judged bool            // this one is counted
@@ -61,7 +62,11 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 		e := l.evictions[workloadOf(d.Pod)]
-		l.evictions[workloadOf(d.Pod)] = eviction{at: now, with: d.With, futile: e.futile}
+		next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
+		if d.scope != nil {
+			next.newest = d.scope.newest
+		}
+		l.evictions[workloadOf(d.Pod)] = next
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, futile: l.undone(d.Pod)}
 	}
@@ -80,9 +85,12 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 			l.evictions[workload] = e
 		}
 	}
-	_, settled := l.shortages(now, w, Budget{})
-	for _, controller := range settled {
-		delete(l.owed, controller)
+	for _, c := range l.claims(now, w) {
+		if c.isSettled(now) {
+			delete(l.owed, c.controller)
+			continue
+		}
+		l.owed[c.controller] = c.unpaid()
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > remember })
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > remember })
@@ -109,8 +117,8 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 		d := &ds[i]
 		w := workloadOf(d.Pod)
 		e, ok := l.evictions[w]
-		// The API server writes times of creation in whole seconds.
-		if !ok || d.Pod.Created.Before(e.at.Truncate(time.Second)) {
+		// Times of creation are compared with each other only: the API server's clock may be another.
+		if !ok || !d.Pod.Created.After(e.newest) {
 			continue
 		}
 		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if

@@ -27,17 +27,32 @@ func (s *pass) decide() []Decision {
 	}
 	ds := make([]Decision, 0, n)
 	for _, g := range s.w.Governed {
-		from := len(ds)
-		for _, p := range g.Pods {
-			if p.Live() {
-				ds = append(ds, s.judge(g.Autoscaler, p))
-			}
-		}
-		mine := ds[from:]
-		slices.SortFunc(mine, pressing)
-		s.takeTurns(g, mine)
+		ds = s.decideOn(g, ds)
 	}
 	slices.SortFunc(ds, executable)
+	return ds
+}
+
+// decideOn appends the decisions on the pods of one autoscaler. When that panics and World.Failed is there to be told, none
+// is appended and the others go on.
+func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
+	if s.w.Failed != nil {
+		defer func() {
+			if cause := recover(); cause != nil {
+				s.w.Failed(g.Autoscaler, cause)
+				ds = before
+			}
+		}()
+	}
+	ds = before
+	for _, p := range g.Pods {
+		if p.Live() {
+			ds = append(ds, s.judge(g.Autoscaler, p))
+		}
+	}
+	mine := ds[len(before):]
+	slices.SortFunc(mine, pressing)
+	s.takeTurns(g, mine)
 	return ds
 }
 
@@ -47,6 +62,11 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 		return
 	}
 	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), helped: s.w.Ledger.helped(ds)}
+	for _, p := range g.Pods {
+		if p.Created.After(sc.newest) {
+			sc.newest = p.Created
+		}
+	}
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Why != Fits {
 			d.scope = sc
@@ -65,15 +85,16 @@ type pass struct {
 	w      World
 	b      Budget
 	places places
-	short  []Shortage
+	short  map[cluster.Workload]Shortage
 
-	settled []cluster.Workload // controllers that have replaced all evicted pods since the last pass
+	settled map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 }
 
 // A scope is what the turns of the pods of one autoscaler share.
 type scope struct {
 	groups map[cluster.Workload]*group
 	helped map[cluster.Workload]bool
+	newest time.Time          // when the newest of the pods was created
 	queues map[queueKey][]int // decisions that wait for the budget of their group, the most pressing first
 }
 
