@@ -163,3 +163,39 @@ func TestUpdater_oneAutoscalerPanics_isCountedAndLoggedWithItsStack(t *testing.T
 		t.Errorf("%v failures, log: %s", n, text.String())
 	}
 }
+
+// One tenant's pods whose evictions are refused, slowly and again and again, do not keep another tenant's from their turn.
+func TestUpdater_tenantIsRefused_othersGetTheirTurn(t *testing.T) {
+	for name, limit := range map[string]float64{"slow answers": -1, "rate limit": 1.0 / 60} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newAPIServer(cluster.Recreate, 1500)
+				s.config.RateLimit = limit
+				a := *s.autoscalers[0]
+				a.Namespace, a.Target.Namespace = "bank", "bank"
+				a.Advice = slices.Clone(a.Advice)
+				a.Advice[0].Target = cluster.Amounts(340, 240<<20) // a little less pressing
+				for i := range 3 {
+					q := *s.pods[i]
+					q.Containers = slices.Clone(q.Containers)
+					q.Namespace, q.Top.Namespace, q.Controller.Namespace = "bank", "bank", "bank"
+					q.Name, q.UID = fmt.Sprint("bank-", i), fmt.Sprint("bank-", i)
+					s.pods = append(s.pods, &q)
+				}
+				s.autoscalers = append(s.autoscalers, &a)
+				s.wanted = 3
+				s.answer = func(_ string, p *cluster.Pod) (int, string) {
+					if p.Namespace == "bank" {
+						return 0, ""
+					}
+					time.Sleep(5 * time.Second)
+					return guarded()
+				}
+				s.work(t, 8*time.Minute)
+				if n := s.count("evict bank-"); n != 3 {
+					t.Errorf("%d of the neighbour's 3 pods were evicted in 8 minutes, others were tried %d times", n, len(s.attempts))
+				}
+			})
+		})
+	}
+}

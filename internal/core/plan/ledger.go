@@ -24,6 +24,7 @@ type Ledger struct {
 	owed      map[cluster.Workload]debt      // by direct controller
 	evicted   map[string]time.Time           // when a pod was evicted that may still be shown as running, by UID
 	progress  map[cluster.Workload]time.Time // when a pod was evicted last
+	served    map[string]time.Time           // when an action was tried last, by namespace
 }
 
 // An eviction is the last one of a workload's pods.
@@ -50,11 +51,13 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		owed: map[cluster.Workload]debt{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
+		served: map[string]time.Time{},
 	}
 }
 
 // Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
+	l.serve(now, d)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict:
@@ -93,6 +96,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 		l.owed[c.controller] = c.unpaid()
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > remember })
+	l.forgetServed(now)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > remember })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > lateFor })
 	if len(l.resizes)+len(l.refusals) == 0 {

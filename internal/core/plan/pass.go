@@ -102,7 +102,10 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 
 // Gone reports that a pod had been deleted or replaced before the decision was carried out. Its budget stays spent, as
 // the pod is down.
-func (p *Pass) Gone(d Decision) { p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGone}) }
+func (p *Pass) Gone(d Decision) {
+	p.w.Ledger.serve(p.now, d)
+	p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGone})
+}
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns what can be done instead.
 func (p *Pass) Skipped(d Decision, why Why) []Decision {

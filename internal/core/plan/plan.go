@@ -14,7 +14,7 @@ import (
 )
 
 // Plan returns a decision for every governed pod that lives, in the order in which they are to be executed: first those
-// that change something, the most pressing before the others, then the pods that are left, by name. It takes for granted
+// that change something, of each namespace in turn the most pressing, then the pods that are left, by name. It takes for granted
 // that each is carried out; Begin is for those who can tell what became of them.
 func Plan(now time.Time, w World, b Budget) []Decision { return Begin(now, w, b).Decisions() }
 
@@ -29,6 +29,7 @@ func (s *pass) decide() []Decision {
 	for _, g := range s.w.Governed {
 		ds = s.decideOn(g, ds)
 	}
+	s.share(ds)
 	slices.SortFunc(ds, executable)
 	return ds
 }
@@ -116,6 +117,9 @@ func pressing(a, b Decision) int {
 func executable(a, b Decision) int {
 	switch {
 	case a.Do != Leave && b.Do != Leave:
+		if c := a.place.compare(b.place); c != 0 {
+			return c
+		}
 		return pressing(a, b)
 	case a.Do != Leave:
 		return -1

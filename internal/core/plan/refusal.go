@@ -65,6 +65,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if len(r.Text) > maxRefusalText {
 		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
 	}
+	l.serve(now, d)
 	key := refusedKey{d.Pod.UID, d.Do}
 	l.refusals[key] = refused{Refusal: r, at: now, n: l.attempts(d.Pod, l.refusals[key]) + 1, ready: ready, with: d.With}
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
