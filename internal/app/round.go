@@ -126,10 +126,13 @@ func (r *round) leave(d *plan.Decision, now remark) {
 	}
 	r.log.Info("Left a pod as it is", "do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(),
 		"reason", d.Reason.String(), "wanted", d.Wanted.String())
-	if !hindrances[now.why] && !now.often || r.held[d.Autoscaler.Key] == now.why {
+	if !hindrances[now.why] && !now.often || r.held[d.Autoscaler.Key][now.why] {
 		return
 	}
-	r.held[d.Autoscaler.Key] = now.why
+	if r.held[d.Autoscaler.Key] == nil {
+		r.held[d.Autoscaler.Key] = map[plan.Why]bool{}
+	}
+	r.held[d.Autoscaler.Key][now.why] = true
 	r.tell.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+d.Reason.String())
 }
 
@@ -160,33 +163,35 @@ func (r *round) tellShortages(shortages []plan.Shortage) {
 	r.short = short
 }
 
-// execute carries out what is to be done, in order, a few pods at a time. Evictions, resizes and ends of startup boosts do
-// not wait for each other, so that the rate limit of one does not stop the others.
+// execute carries out what is to be done, in order, a few pods at a time.
 func (r *round) execute(ctx context.Context) {
 	r.evicted, r.resized = map[cluster.Key]plan.Decision{}, map[cluster.Key]plan.Decision{}
 	r.ended = map[plan.Act]bool{}
-	lanes := map[lane][]plan.Decision{}
+	todo := newLanes()
+	var first []plan.Decision
 	for _, d := range r.pass.Decisions() {
 		switch {
 		case d.Do == plan.Leave:
 		case r.config.DryRun:
 			r.pretend(&d)
 		default:
-			lanes[laneOf(&d)] = append(lanes[laneOf(&d)], d)
+			first = append(first, d)
 		}
 	}
+	todo.add(first)
 	var all errgroup.Group
-	for l, ds := range lanes {
+	for _, l := range everyLane {
 		all.Go(func() error {
 			var workers errgroup.Group
 			workers.SetLimit(updaterWorkers)
 			if l.boost {
 				workers.SetLimit(max(r.config.BoostSyncs, 1))
 			}
-			for _, d := range ds {
+			for d, more := todo.next(l); more; d, more = todo.next(l) {
 				paid := r.afford(ctx, &d)
 				workers.Go(func() error {
-					attempt(r.log, r.health, d.Pod.Key.String(), func() { r.carryOut(ctx, d, paid) })
+					defer todo.done()
+					attempt(r.log, r.health, d.Pod.Key.String(), func() { todo.add(r.try(ctx, d, paid)) })
 					r.health.Active(time.Now())
 					return nil
 				})
@@ -195,24 +200,6 @@ func (r *round) execute(ctx context.Context) {
 		})
 	}
 	_ = all.Wait() // what went wrong was counted and logged where it happened
-}
-
-// A lane is a kind of actions that are carried out in order.
-type lane struct {
-	do    plan.Act
-	boost bool // they end a startup boost
-}
-
-func laneOf(d *plan.Decision) lane { return lane{d.Do, len(d.Unboost) > 0} }
-
-// carryOut carries out a decision that its rate limit allows, or not when that is not paid, and then what the pass says is
-// to be done instead of what was not.
-func (r *round) carryOut(ctx context.Context, d plan.Decision, paid bool) {
-	todo := r.try(ctx, d, paid)
-	for len(todo) > 0 {
-		d, todo = todo[0], todo[1:]
-		todo = append(r.try(ctx, d, r.afford(ctx, &d)), todo...)
-	}
 }
 
 // try carries out one decision and returns what is to be done instead, if it was not done.
@@ -439,5 +426,5 @@ func (r *round) finish() {
 	withResized.publish(false)
 	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
-	maps.DeleteFunc(r.held, func(key cluster.Key, _ plan.Why) bool { _, governed := r.size[key]; return !governed })
+	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[plan.Why]bool) bool { _, governed := r.size[key]; return !governed })
 }

@@ -126,13 +126,13 @@ type updater struct {
 	metrics  *updaterMetrics
 	health   *Health
 	log      *slog.Logger
-	would    map[string]intent         // what a dry run would have done last with each pod, by UID
-	paused   bool                      // the last pass was left out because the admission controller does not work
-	left     map[string]remark         // why each pod that should change was left in the last pass, by UID
-	held     map[cluster.Key]plan.Why  // what each autoscaler was last told about pods that are left
-	fallback map[cluster.Key]bool      // autoscalers whose users were told that pods are evicted because they cannot be resized
-	short    map[cluster.Workload]bool // controllers without replacements of evicted pods that users were told of
-	orphans  map[string]bool           // pods without an owner that have been told so, by UID
+	would    map[string]intent                 // what a dry run would have done last with each pod, by UID
+	paused   bool                              // the last pass was left out because the admission controller does not work
+	left     map[string]remark                 // why each pod that should change was left in the last pass, by UID
+	held     map[cluster.Key]map[plan.Why]bool // what each autoscaler was told about pods that are left, since one was changed
+	fallback map[cluster.Key]bool              // autoscalers whose users were told that pods are evicted because they cannot be resized
+	short    map[cluster.Workload]bool         // controllers without replacements of evicted pods that users were told of
+	orphans  map[string]bool                   // pods without an owner that have been told so, by UID
 
 	stale    func(now time.Time) []string // the watched resources that are not up to date; nil: all are
 	outdated bool                         // the last pass was left out because some were not
@@ -149,7 +149,7 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]plan.Why{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
+		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]map[plan.Why]bool{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
 	}
 }
 

@@ -199,3 +199,47 @@ func TestUpdater_tenantIsRefused_othersGetTheirTurn(t *testing.T) {
 		})
 	}
 }
+
+// What is tried instead of what was refused waits for its turn like everything else.
+func TestUpdater_wholeGroupIsRefused_neighboursDoNotWaitForItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(cluster.Recreate, 400)
+		bank := *s.autoscalers[0]
+		bank.Namespace, bank.Target.Namespace = "bank", "bank"
+		s.autoscalers = append(s.autoscalers, &bank)
+		for i := range 60 {
+			q := *s.pods[i]
+			q.Containers = slices.Clone(q.Containers)
+			q.Namespace, q.Top.Namespace, q.Controller.Namespace = "bank", "bank", "bank"
+			q.Name, q.UID = fmt.Sprint("bank-", i), fmt.Sprint("bank-", i)
+			s.pods = append(s.pods, &q)
+		}
+		s.config.EvictionTolerance = 0.5
+		s.wanted = 400
+		s.wantedOf = map[string]int32{"bank": 60}
+		s.answer = func(_ string, p *cluster.Pod) (int, string) {
+			if p.Namespace == "bank" {
+				return 0, ""
+			}
+			time.Sleep(5 * time.Second)
+			return guarded()
+		}
+		s.work(t, time.Minute)
+		if n := s.count("evict bank-"); n != 30 {
+			t.Errorf("%d of the 30 pods that the neighbour can spare were evicted", n)
+		}
+	})
+}
+
+// A pod that is left now for this reason and now for that is spoken of once for each.
+func TestUpdater_reasonsAlternate_usersAreToldOnceOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(cluster.InPlaceOrRecreate, 1)
+		s.config.SkipDisruptionBudget = true // so that a single pod is resized
+		s.answer = func(string, *cluster.Pod) (int, string) { return denied() }
+		s.work(t, 24*time.Hour)
+		if got := s.events("UpdateHeld"); len(got) < 1 || len(got) > 2 {
+			t.Errorf("users were told %d times: %q", len(got), got)
+		}
+	})
+}

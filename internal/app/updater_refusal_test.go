@@ -28,6 +28,7 @@ type apiserver struct {
 	answer   func(verb string, p *cluster.Pod) (code int, status string) // code 0 means that the request is carried out
 	attempts map[string]int                                              // by verb and pod
 	wanted   int32                                                       // replicas of every controller
+	wantedOf map[string]int32                                            // the same, of the controllers of some namespaces
 	barren   bool                                                        // evicted pods are not replaced
 	unread   bool                                                        // no scale has been read yet
 	qps      float32                                                     // limit of the client; 0 means none
@@ -46,11 +47,11 @@ func newAPIServer(mode cluster.Mode, pods int) *apiserver {
 	return s
 }
 
-func (s *apiserver) Scale(cluster.Workload) cluster.Scale {
+func (s *apiserver) Scale(w cluster.Workload) cluster.Scale {
 	if s.unread {
 		return cluster.Scale{}
 	}
-	return cluster.Scale{Known: true, Replicas: s.wanted}
+	return cluster.Scale{Known: true, Replicas: cmp.Or(s.wantedOf[w.Namespace], s.wanted)}
 }
 
 // RoundTrip answers one request.
