@@ -104,15 +104,15 @@ func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subre
 func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 	uid := types.UID(p.UID)
 	ctx, sent := noteSending(ctx)
-	err := a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+	err := sent.orNot(a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		MaxRetries(0).
 		Body(&policyv1.Eviction{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
 			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
-		}).Do(ctx).Error()
+		}).Do(ctx).Error())
 	if err != nil {
-		return fmt.Errorf("evict pod %s: %w", p.Key, sent.orNot(refused(err)))
+		return fmt.Errorf("evict pod %s: %w", p.Key, refused(err))
 	}
 	return nil
 }
