@@ -12,14 +12,17 @@ import (
 // left as it is, and the others are not affected.
 func attempt(log *slog.Logger, h *Health, object string, do func()) {
 	defer func() {
-		cause := recover()
-		if cause == nil {
-			return
+		if cause := recover(); cause != nil {
+			skipped(log, h, object, cause)
 		}
-		if h.failures != nil {
-			h.failures.Inc()
-		}
-		log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
 	}()
 	do()
+}
+
+// skipped counts and logs that an object was skipped because of a panic. It is called while the stack still shows where.
+func skipped(log *slog.Logger, h *Health, object string, cause any) {
+	if h.failures != nil {
+		h.failures.Inc()
+	}
+	log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
 }

@@ -126,10 +126,13 @@ func (r *round) leave(d *plan.Decision, now remark) {
 	}
 	r.log.Info("Left a pod as it is", "do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(),
 		"reason", d.Reason.String(), "wanted", d.Wanted.String())
-	if !hindrances[now.why] && !now.often || r.held[d.Autoscaler.Key] == now.why {
+	if !hindrances[now.why] && !now.often || r.held[d.Autoscaler.Key][now.why] {
 		return
 	}
-	r.held[d.Autoscaler.Key] = now.why
+	if r.held[d.Autoscaler.Key] == nil {
+		r.held[d.Autoscaler.Key] = map[plan.Why]bool{}
+	}
+	r.held[d.Autoscaler.Key][now.why] = true
 	r.tell.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+d.Reason.String())
 }
 
@@ -160,33 +163,35 @@ func (r *round) tellShortages(shortages []plan.Shortage) {
 	r.short = short
 }
 
-// execute carries out what is to be done, in order, a few pods at a time. Evictions, resizes and ends of startup boosts do
-// not wait for each other, so that the rate limit of one does not stop the others.
+// execute carries out what is to be done, in order, a few pods at a time.
 func (r *round) execute(ctx context.Context) {
 	r.evicted, r.resized = map[cluster.Key]plan.Decision{}, map[cluster.Key]plan.Decision{}
 	r.ended = map[plan.Act]bool{}
-	lanes := map[lane][]plan.Decision{}
+	todo := newLanes()
+	var first []plan.Decision
 	for _, d := range r.pass.Decisions() {
 		switch {
 		case d.Do == plan.Leave:
 		case r.config.DryRun:
 			r.pretend(&d)
 		default:
-			lanes[laneOf(&d)] = append(lanes[laneOf(&d)], d)
+			first = append(first, d)
 		}
 	}
+	todo.add(first)
 	var all errgroup.Group
-	for l, ds := range lanes {
+	for _, l := range everyLane {
 		all.Go(func() error {
 			var workers errgroup.Group
 			workers.SetLimit(updaterWorkers)
 			if l.boost {
 				workers.SetLimit(max(r.config.BoostSyncs, 1))
 			}
-			for _, d := range ds {
+			for d, more := todo.next(l); more; d, more = todo.next(l) {
 				paid := r.afford(ctx, &d)
 				workers.Go(func() error {
-					attempt(r.log, r.health, d.Pod.Key.String(), func() { r.carryOut(ctx, d, paid) })
+					defer todo.done()
+					attempt(r.log, r.health, d.Pod.Key.String(), func() { todo.add(r.try(ctx, d, paid)) })
 					r.health.Active(time.Now())
 					return nil
 				})
@@ -195,24 +200,6 @@ func (r *round) execute(ctx context.Context) {
 		})
 	}
 	_ = all.Wait() // what went wrong was counted and logged where it happened
-}
-
-// A lane is a kind of actions that are carried out in order.
-type lane struct {
-	do    plan.Act
-	boost bool // they end a startup boost
-}
-
-func laneOf(d *plan.Decision) lane { return lane{d.Do, len(d.Unboost) > 0} }
-
-// carryOut carries out a decision that its rate limit allows, or not when that is not paid, and then what the pass says is
-// to be done instead of what was not.
-func (r *round) carryOut(ctx context.Context, d plan.Decision, paid bool) {
-	todo := r.try(ctx, d, paid)
-	for len(todo) > 0 {
-		d, todo = todo[0], todo[1:]
-		todo = append(r.try(ctx, d, r.afford(ctx, &d)), todo...)
-	}
 }
 
 // try carries out one decision and returns what is to be done instead, if it was not done.
@@ -228,6 +215,8 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	switch {
 	case err == nil:
 		return r.done(&d)
+	case errors.Is(err, kube.ErrNotSent):
+		return r.settle(func() []plan.Decision { return r.pass.Skipped(d, plan.OutOfTime) })
 	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
 		r.logger(&d).Debug("A pod was gone before it could be changed", "error", err)
 		return r.settle(func() []plan.Decision {
@@ -237,7 +226,7 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	}
 	r.failed(&d, failureOf(&d, err))
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
-	r.logger(&d).Info("A pod could not be changed", "error", err)
+	r.logger(&d).Info("A pod could not be changed", "error", refusal.Text)
 	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
 	if len(next) > 0 && next[0].Pod == d.Pod {
 		r.tellFallback(&d, refusal.Text)
@@ -328,13 +317,29 @@ func (r *round) afford(ctx context.Context, d *plan.Decision) bool {
 	if r.hasEnded(d.Do, false) {
 		return false
 	}
-	err := limiter.Wait(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if limiter.Allow() {
+		return true
+	}
+	// What is allowed just before the pass ends could not be used any more.
+	patience := ctx
+	if end, ends := ctx.Deadline(); ends {
+		var cancel context.CancelFunc
+		patience, cancel = context.WithDeadline(ctx, end.Add(-timeToAct))
+		defer cancel()
+	}
+	err := limiter.Wait(patience)
 	if err != nil && !r.hasEnded(d.Do, true) {
 		r.failed(d, failure)
 		r.log.Debug("The rate limit allows no more in this pass", "do", d.Do.String(), "error", err)
 	}
 	return err == nil
 }
+
+// timeToAct is how long before its end a pass waits for the rate limit no more.
+const timeToAct = 10 * time.Second
 
 // hasEnded reports whether the rate limit allows no more of an act in this pass, and notes that it does not when now.
 func (r *round) hasEnded(do plan.Act, now bool) bool {
@@ -357,8 +362,14 @@ func (r *round) do(ctx context.Context, d *plan.Decision) error {
 	for _, c := range d.Unboost {
 		over = append(over, policy.BoostAnnotation+c)
 	}
-	if err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...); err != nil && !errors.Is(err, kube.ErrNotFound) {
-		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", err)
+	err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...)
+	switch {
+	case err == nil, errors.Is(err, kube.ErrNotFound):
+	case len(over) > 0:
+		// The boost would end again in each pass. The pod was resized, so its budget is spent: the error is no refusal.
+		return errors.New("resized, but the annotation of the startup boost cannot be removed: " + kube.Answer(err))
+	default:
+		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", kube.Answer(err))
 	}
 	return nil
 }
@@ -415,5 +426,5 @@ func (r *round) finish() {
 	withResized.publish(false)
 	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
-	maps.DeleteFunc(r.held, func(key cluster.Key, _ plan.Why) bool { _, governed := r.size[key]; return !governed })
+	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[plan.Why]bool) bool { _, governed := r.size[key]; return !governed })
 }

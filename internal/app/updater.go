@@ -127,13 +127,13 @@ type updater struct {
 	metrics  *updaterMetrics
 	health   *Health
 	log      *slog.Logger
-	would    map[string]intent         // what a dry run would have done last with each pod, by UID
-	paused   bool                      // the last pass was left out because the admission controller does not work
-	left     map[string]remark         // why each pod that should change was left in the last pass, by UID
-	held     map[cluster.Key]plan.Why  // what each autoscaler was last told about pods that are left
-	fallback map[cluster.Key]bool      // autoscalers whose users were told that pods are evicted because they cannot be resized
-	short    map[cluster.Workload]bool // controllers without replacements of evicted pods that users were told of
-	orphans  map[string]bool           // pods without an owner that have been told so, by UID
+	would    map[string]intent                 // what a dry run would have done last with each pod, by UID
+	paused   bool                              // the last pass was left out because the admission controller does not work
+	left     map[string]remark                 // why each pod that should change was left in the last pass, by UID
+	held     map[cluster.Key]map[plan.Why]bool // what each autoscaler was told about pods that are left, since one was changed
+	fallback map[cluster.Key]bool              // autoscalers whose users were told that pods are evicted because they cannot be resized
+	short    map[cluster.Workload]bool         // controllers without replacements of evicted pods that users were told of
+	orphans  map[string]bool                   // pods without an owner that have been told so, by UID
 
 	stale    func(now time.Time) []string // the watched resources that are not up to date; nil: all are
 	outdated bool                         // the last pass was left out because some were not
@@ -150,7 +150,7 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]plan.Why{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
+		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]map[plan.Why]bool{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
 	}
 }
 
@@ -197,6 +197,7 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 		Scales:   map[cluster.Workload]cluster.Scale{},
 		Nodes:    u.world.Nodes(),
 		Ledger:   u.ledger,
+		Failed:   u.undecided,
 	}
 	for i := range w.Governed {
 		g := &w.Governed[i]
@@ -282,6 +283,11 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
 	}
+}
+
+// undecided counts and logs that an internal error kept the pods of an autoscaler from being decided on.
+func (u *updater) undecided(a *cluster.Autoscaler, cause any) {
+	skipped(u.log, u.health, a.Key.String(), cause)
 }
 
 // ready reports whether pods may be changed: only while what is known of the cluster is up to date, and new pods get their

@@ -4,10 +4,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,8 +28,10 @@ type apiserver struct {
 	answer   func(verb string, p *cluster.Pod) (code int, status string) // code 0 means that the request is carried out
 	attempts map[string]int                                              // by verb and pod
 	wanted   int32                                                       // replicas of every controller
+	wantedOf map[string]int32                                            // the same, of the controllers of some namespaces
 	barren   bool                                                        // evicted pods are not replaced
 	unread   bool                                                        // no scale has been read yet
+	qps      float32                                                     // limit of the client; 0 means none
 }
 
 func newAPIServer(mode cluster.Mode, pods int) *apiserver {
@@ -45,18 +47,22 @@ func newAPIServer(mode cluster.Mode, pods int) *apiserver {
 	return s
 }
 
-func (s *apiserver) Scale(cluster.Workload) cluster.Scale {
+func (s *apiserver) Scale(w cluster.Workload) cluster.Scale {
 	if s.unread {
 		return cluster.Scale{}
 	}
-	return cluster.Scale{Known: true, Replicas: s.wanted}
+	return cluster.Scale{Known: true, Replicas: cmp.Or(s.wantedOf[w.Namespace], s.wanted)}
 }
 
 // RoundTrip answers one request.
 func (s *apiserver) RoundTrip(r *http.Request) (*http.Response, error) {
 	code, body := s.serve(r.Context(), strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusTooManyRequests {
+		header.Set("Retry-After", "5")
+	}
 	return &http.Response{
-		StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: code, Request: r, Header: header,
 		Body: io.NopCloser(strings.NewReader(body)),
 	}, nil
 }
@@ -119,11 +125,11 @@ func overQuota() (int, string) {
 // work runs an updater against the API server for a time.
 func (s *apiserver) work(t *testing.T, d time.Duration) *updater {
 	t.Helper()
-	clients, err := kube.ClientsFor(&rest.Config{Host: "http://api", Transport: s, QPS: -1})
+	clients, err := kube.ClientsFor(&rest.Config{Host: "http://api", Transport: s, QPS: cmp.Or(s.qps, -1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUpdater(s.config, s, kube.NewActor(clients), s, s, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	u := newUpdater(s.config, s, kube.NewActor(clients), s, s, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), s.log)
 	for range int(d / s.config.Interval) {
 		u.pass(t.Context(), time.Now())
 		time.Sleep(s.config.Interval)

@@ -298,6 +298,13 @@ var Differences = []Difference{
 		Test:     "TestUpdater_onlyThePrimaryIsGuarded_othersAreUpdatedAndItsAttemptsAreFew",
 	},
 	{
+		Name:     "order between namespaces",
+		Upstream: "serves one autoscaler after the other",
+		Podfit:   "namespaces take turns, the one served least recently first",
+		Reason:   "one tenant's pods must not take the requests and the rate limit of the others",
+		Test:     "TestUpdater_tenantIsRefused_othersGetTheirTurn",
+	},
+	{
 		Name:     "lost answers",
 		Upstream: "takes an eviction without an answer for one that was not done",
 		Podfit:   "keeps it in the budget until the watch shows what happened",

@@ -53,6 +53,7 @@ type Decision struct {
 
 	Priority Priority
 
+	place   place     // in the order of execution
 	refused time.Time // when an action on the pod was refused last; zero when none was
 	scope   *scope
 	taken   bool // it is counted in the budget of its group

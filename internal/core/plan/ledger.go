@@ -24,11 +24,13 @@ type Ledger struct {
 	owed      map[cluster.Workload]debt      // by direct controller
 	evicted   map[string]time.Time           // when a pod was evicted that may still be shown as running, by UID
 	progress  map[cluster.Workload]time.Time // when a pod was evicted last
+	served    map[string]time.Time           // when an action was tried last, by namespace
 }
 
 // An eviction is the last one of a workload's pods.
 type eviction struct {
 	at     time.Time
+	newest time.Time       // when the newest pod of the workload was created then, by the API server's clock
 	with   []policy.Fitted // what its replacement should get
 	futile int             // evictions in a row that did not help, without this one
 	judged bool            // this one is counted
@@ -49,11 +51,13 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		owed: map[cluster.Workload]debt{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
+		served: map[string]time.Time{},
 	}
 }
 
 // Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
+	l.serve(now, d)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict:
@@ -61,7 +65,11 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 		e := l.evictions[workloadOf(d.Pod)]
-		l.evictions[workloadOf(d.Pod)] = eviction{at: now, with: d.With, futile: e.futile}
+		next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
+		if d.scope != nil {
+			next.newest = d.scope.newest
+		}
+		l.evictions[workloadOf(d.Pod)] = next
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, futile: l.undone(d.Pod)}
 	}
@@ -80,11 +88,15 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 			l.evictions[workload] = e
 		}
 	}
-	_, settled := l.shortages(now, w, Budget{})
-	for _, controller := range settled {
-		delete(l.owed, controller)
+	for _, c := range l.claims(now, w) {
+		if c.isSettled(now) {
+			delete(l.owed, c.controller)
+			continue
+		}
+		l.owed[c.controller] = c.unpaid()
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > remember })
+	l.forgetServed(now)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > remember })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > lateFor })
 	if len(l.resizes)+len(l.refusals) == 0 {
@@ -109,8 +121,8 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 		d := &ds[i]
 		w := workloadOf(d.Pod)
 		e, ok := l.evictions[w]
-		// The API server writes times of creation in whole seconds.
-		if !ok || d.Pod.Created.Before(e.at.Truncate(time.Second)) {
+		// Times of creation are compared with each other only: the API server's clock may be another.
+		if !ok || !d.Pod.Created.After(e.newest) {
 			continue
 		}
 		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -44,8 +45,10 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 // left, by name. After an outcome was reported they say what became of each. The caller must not change them.
 func (p *Pass) Decisions() []Decision { return p.ds }
 
-// Shortages returns the controllers of which no pod is evicted because evicted pods have no replacement.
-func (p *Pass) Shortages() []Shortage { return p.short }
+// Shortages returns the controllers of which no pod is evicted because evicted pods have no replacement, sorted.
+func (p *Pass) Shortages() []Shortage {
+	return slices.SortedFunc(maps.Values(p.short), func(a, b Shortage) int { return a.Controller.Compare(b.Controller) })
+}
 
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d Decision) {
@@ -81,7 +84,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		}
 		return []Decision{*own}
 	}
-	if own.Do == Evict && own.Reason.Because == ResizeRefused {
+	if own.Do == Evict && own.Reason.Because == ResizeRefused && r.Kind != OutcomeIsUnknown {
 		p.group(own).trial = false
 	}
 	p.leave(own, last.reason(p.b, d.Do))
@@ -99,7 +102,10 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 
 // Gone reports that a pod had been deleted or replaced before the decision was carried out. Its budget stays spent, as
 // the pod is down.
-func (p *Pass) Gone(d Decision) { p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGone}) }
+func (p *Pass) Gone(d Decision) {
+	p.w.Ledger.serve(p.now, d)
+	p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGone})
+}
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns what can be done instead.
 func (p *Pass) Skipped(d Decision, why Why) []Decision {

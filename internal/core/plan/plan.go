@@ -14,7 +14,7 @@ import (
 )
 
 // Plan returns a decision for every governed pod that lives, in the order in which they are to be executed: first those
-// that change something, the most pressing before the others, then the pods that are left, by name. It takes for granted
+// that change something, of each namespace in turn the most pressing, then the pods that are left, by name. It takes for granted
 // that each is carried out; Begin is for those who can tell what became of them.
 func Plan(now time.Time, w World, b Budget) []Decision { return Begin(now, w, b).Decisions() }
 
@@ -27,17 +27,33 @@ func (s *pass) decide() []Decision {
 	}
 	ds := make([]Decision, 0, n)
 	for _, g := range s.w.Governed {
-		from := len(ds)
-		for _, p := range g.Pods {
-			if p.Live() {
-				ds = append(ds, s.judge(g.Autoscaler, p))
-			}
-		}
-		mine := ds[from:]
-		slices.SortFunc(mine, pressing)
-		s.takeTurns(g, mine)
+		ds = s.decideOn(g, ds)
 	}
+	s.share(ds)
 	slices.SortFunc(ds, executable)
+	return ds
+}
+
+// decideOn appends the decisions on the pods of one autoscaler. When that panics and World.Failed is there to be told, none
+// is appended and the others go on.
+func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
+	if s.w.Failed != nil {
+		defer func() {
+			if cause := recover(); cause != nil {
+				s.w.Failed(g.Autoscaler, cause)
+				ds = before
+			}
+		}()
+	}
+	ds = before
+	for _, p := range g.Pods {
+		if p.Live() {
+			ds = append(ds, s.judge(g.Autoscaler, p))
+		}
+	}
+	mine := ds[len(before):]
+	slices.SortFunc(mine, pressing)
+	s.takeTurns(g, mine)
 	return ds
 }
 
@@ -47,6 +63,11 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 		return
 	}
 	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), helped: s.w.Ledger.helped(ds)}
+	for _, p := range g.Pods {
+		if p.Created.After(sc.newest) {
+			sc.newest = p.Created
+		}
+	}
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Why != Fits {
 			d.scope = sc
@@ -65,15 +86,16 @@ type pass struct {
 	w      World
 	b      Budget
 	places places
-	short  []Shortage
+	short  map[cluster.Workload]Shortage
 
-	settled []cluster.Workload // controllers that have replaced all evicted pods since the last pass
+	settled map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 }
 
 // A scope is what the turns of the pods of one autoscaler share.
 type scope struct {
 	groups map[cluster.Workload]*group
 	helped map[cluster.Workload]bool
+	newest time.Time          // when the newest of the pods was created
 	queues map[queueKey][]int // decisions that wait for the budget of their group, the most pressing first
 }
 
@@ -95,6 +117,9 @@ func pressing(a, b Decision) int {
 func executable(a, b Decision) int {
 	switch {
 	case a.Do != Leave && b.Do != Leave:
+		if c := a.place.compare(b.place); c != 0 {
+			return c
+		}
 		return pressing(a, b)
 	case a.Do != Leave:
 		return -1

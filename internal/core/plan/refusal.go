@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -75,8 +76,9 @@ const maxRefusalText = 300
 // Refused notes that an action was refused. ready is the number of pods of its group that were ready then.
 func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if len(r.Text) > maxRefusalText {
-		r.Text = r.Text[:maxRefusalText] + "…"
+		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
 	}
+	l.serve(now, d)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}

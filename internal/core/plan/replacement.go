@@ -13,9 +13,11 @@ import (
 // A debt is what a controller owes: replacements of pods that were evicted, and that have not been seen yet.
 type debt struct {
 	autoscaler cluster.Key
-	since      time.Time // of the first eviction
-	n          int       // evicted pods
+	evictions  []time.Time // oldest first
 }
+
+// mostOwed bounds the evictions of one controller that are remembered for want of a replacement.
+const mostOwed = 1000
 
 // lateFor is how long an evicted pod that the watch still shows as running counts as gone.
 const lateFor = 5 * time.Minute
@@ -27,9 +29,9 @@ func (l *Ledger) owe(now time.Time, d Decision) {
 	}
 	o, ok := l.owed[d.Pod.Controller]
 	if !ok {
-		o = debt{autoscaler: d.Autoscaler.Key, since: now}
+		o.autoscaler = d.Autoscaler.Key
 	}
-	o.n++
+	o.evictions = append(slices.Clone(last(o.evictions, mostOwed-1)), now)
 	l.owed[d.Pod.Controller] = o
 }
 
@@ -68,11 +70,21 @@ type Shortage struct {
 	Since           time.Time
 }
 
-// shortages returns the controllers that have had fewer pods than they want since one was evicted a while ago, sorted.
-// It also returns those that have all their pods again, or of which there is nothing to evict any more.
-func (l *Ledger) shortages(now time.Time, w World, b Budget) (short []Shortage, settled []cluster.Workload) {
+// A claim is what a controller owes, held against the pods that it has.
+type claim struct {
+	debt
+	controller     cluster.Workload
+	governor       *cluster.Autoscaler // nil when its autoscaler governs nothing any more
+	there, leaving int
+	wanted         int
+	known          bool // wanted could be found out
+	none           bool // the controller is known to want none
+}
+
+// claims returns what all controllers owe, sorted by controller.
+func (l *Ledger) claims(now time.Time, w World) []claim {
 	if l == nil || len(l.owed) == 0 {
-		return nil, nil
+		return nil
 	}
 	type count struct{ there, leaving int }
 	counts := map[cluster.Workload]count{}
@@ -92,19 +104,58 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short []Shortage, 
 			counts[p.Controller] = c
 		}
 	}
+	out := make([]claim, 0, len(l.owed))
 	for _, controller := range l.Owing() {
-		o, c := l.owed[controller], counts[controller]
-		wanted, known := replicas(controller, w.Scales[controller], c.there)
-		switch {
-		case as[o.autoscaler] == nil, c == count{} && now.Sub(o.since) > remember:
-			settled = append(settled, controller) // nothing of it would be evicted
-		case wanted <= c.there && (known || w.Scales[controller].Known):
-			settled = append(settled, controller)
-		case known && c.there+c.leaving < wanted && !now.Before(o.since.Add(b.ReplacementFor)):
-			short = append(short, Shortage{
-				Controller: controller, Autoscaler: as[o.autoscaler], Evicted: o.n,
-				Present: c.there + c.leaving, Wanted: wanted, Since: o.since,
-			})
+		o, n := l.owed[controller], counts[controller]
+		c := claim{debt: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving}
+		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
+		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
+		out = append(out, c)
+	}
+	return out
+}
+
+// isSettled reports whether the controller has all its pods again, or there is nothing of it to evict any more.
+func (c *claim) isSettled(now time.Time) bool {
+	gone := c.there+c.leaving == 0 && now.Sub(c.evictions[len(c.evictions)-1]) > remember
+	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted
+}
+
+// unpaid returns the debt without the evictions that must have been replaced, going by how many pods there are.
+func (c *claim) unpaid() debt {
+	if !c.known {
+		return c.debt
+	}
+	return debt{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
+}
+
+// missingSince returns since when so many pods have been missing as are now, at the least: it takes the last evictions for
+// those that have not been replaced yet. It returns false when none is missing.
+func (c *claim) missingSince() (time.Time, bool) {
+	missing := c.wanted - c.there - c.leaving
+	if !c.known || missing <= 0 {
+		return time.Time{}, false
+	}
+	return last(c.evictions, missing)[0], true
+}
+
+// last returns the last n times, or all when there are fewer.
+func last(times []time.Time, n int) []time.Time { return times[max(0, len(times)-n):] }
+
+// shortages returns the controllers that have had fewer pods than they want since one was evicted a while ago. It also
+// returns those that have settled.
+func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.Workload]Shortage, settled map[cluster.Workload]bool) {
+	short, settled = map[cluster.Workload]Shortage{}, map[cluster.Workload]bool{}
+	for _, c := range l.claims(now, w) {
+		if c.isSettled(now) {
+			settled[c.controller] = true
+			continue
+		}
+		if since, missing := c.missingSince(); missing && !now.Before(since.Add(b.ReplacementFor)) {
+			short[c.controller] = Shortage{
+				Controller: c.controller, Autoscaler: c.governor, Evicted: len(c.evictions),
+				Present: c.there + c.leaving, Wanted: c.wanted, Since: since,
+			}
 		}
 	}
 	return short, settled
@@ -114,15 +165,13 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short []Shortage, 
 // find out whether it gets one.
 func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
 	_, owes := s.w.Ledger.owed[controller]
-	return g.trial || owes && !slices.Contains(s.settled, controller)
+	return g.trial || owes && !s.settled[controller]
 }
 
 // replacementMissing stands in the way of evictions while the pods that were evicted before have no replacement.
 func (t *turn) replacementMissing() (Reason, bool) {
-	for _, s := range t.short {
-		if s.Controller == t.d.Pod.Controller {
-			return Reason{Why: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
-		}
+	if s, short := t.short[t.d.Pod.Controller]; short {
+		return Reason{Why: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
 	}
 	return Reason{}, false
 }

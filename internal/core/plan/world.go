@@ -35,6 +35,10 @@ type World struct {
 
 	// Ledger is what was tried before. Nil when nothing was.
 	Ledger *Ledger
+
+	// Failed, if set, is called when an error in this program keeps Begin from deciding on the pods of an autoscaler, while
+	// the stack still shows where: the other autoscalers are not affected. When it is nil, Begin panics.
+	Failed func(a *cluster.Autoscaler, cause any)
 }
 
 // Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted

@@ -20,7 +20,7 @@ import (
 )
 
 // Actor changes pods. Each change names the pod's UID, so that it cannot hit another pod of the same name. An error is
-// one of the refusals, or something that may pass.
+// one of the refusals, or something that may pass. Nothing is tried again here: when to try again is the caller's to say.
 type Actor struct{ core rest.Interface }
 
 // NewActor returns an Actor.
@@ -95,21 +95,23 @@ func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subre
 	if err != nil {
 		return err
 	}
-	return refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
-		SubResource(subresource...).Body(data).Do(ctx).Error())
+	ctx, sent := noteSending(ctx)
+	return sent.orNot(refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
+		SubResource(subresource...).MaxRetries(0).Body(data).Do(ctx).Error()))
 }
 
 // Evict asks for a pod to be evicted. Disruption budgets are the API server's to keep: ErrBudget says that one does not
-// allow it now. It is not tried again here.
+// allow it now.
 func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 	uid := types.UID(p.UID)
-	err := a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+	ctx, sent := noteSending(ctx)
+	err := sent.orNot(a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		MaxRetries(0).
 		Body(&policyv1.Eviction{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
 			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
-		}).Do(ctx).Error()
+		}).Do(ctx).Error())
 	if err != nil {
 		return fmt.Errorf("evict pod %s: %w", p.Key, refusedEviction(err))
 	}

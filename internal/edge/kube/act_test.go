@@ -4,13 +4,16 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
@@ -150,5 +153,39 @@ func TestRefusalsAreToldApart(t *testing.T) {
 				t.Errorf("asked %d times", n)
 			}
 		})
+	}
+}
+
+func TestActor_timeEndsBeforeRequestIsSent_saysSo(t *testing.T) {
+	clients, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, p := NewActor(clients), &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
+	closed := NewFence()
+	closed.Close()
+	for what, guard := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"time": context.WithCancel, "lease": closed.Guard,
+	} {
+		ctx, cancel := guard(t.Context())
+		cancel()
+		with := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(1, 1)}}
+		for act, err := range map[string]error{"evict": a.Evict(ctx, p), "resize": a.Resize(ctx, p, with), "annotate": a.Annotate(ctx, p, nil, "x")} {
+			if !errors.Is(err, ErrNotSent) {
+				t.Errorf("%s, %s: %v", what, act, err)
+			}
+		}
+	}
+	if err := a.Evict(t.Context(), p); err == nil || errors.Is(err, ErrNotSent) {
+		t.Errorf("a request without an answer: %v", err)
+	}
+}
+
+func TestAnswer_hugeText_isCutBetweenCharacters(t *testing.T) {
+	if got := Answer(errors.New(strings.Repeat("ü", 1<<20))); len(got) > maxAnswer+3 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes, valid: %t", len(got), utf8.ValidString(got))
+	}
+	if got := Answer(errors.New("x" + strings.Repeat("ü", 1<<20))); len(got) > maxAnswer+3 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes, valid: %t", len(got), utf8.ValidString(got))
 	}
 }

@@ -110,6 +110,9 @@ type fenced struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	if f := FenceOf(q.Context()); f == nil || f.isOpen() {
+		if s := sendingOf(q.Context()); s != nil {
+			s.begun.Store(true)
+		}
 		return t.next.RoundTrip(q)
 	}
 	if q.Body != nil {

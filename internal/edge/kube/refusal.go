@@ -133,8 +133,19 @@ func isQuota(text string) bool {
 }
 
 // Answer returns what the API server said about a request that failed, with the disruption budget that did not allow an
-// eviction; the text of any other error.
+// eviction; the text of any other error. A webhook may say as much as it likes; what is returned is short.
 func Answer(err error) string {
+	text := answer(err)
+	if len(text) > maxAnswer {
+		text = text[:maxAnswer] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// maxAnswer is how many bytes of an answer are shown.
+const maxAnswer = 512
+
+func answer(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Message == "" {
 		return err.Error()

@@ -1,0 +1,152 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// oneWorkload is a workload of replicas that should grow.
+func oneWorkload(mode cluster.Mode, replicas int) (World, *Governed) {
+	w := fleet(1)
+	g := &w.Governed[0]
+	g.Autoscaler.Mode = mode
+	first := *g.Pods[0]
+	g.Pods = nil
+	for i := range replicas {
+		p := first
+		p.Name, p.UID = fmt.Sprint("w0-", i), fmt.Sprint("uid-", i)
+		g.Pods = append(g.Pods, &p)
+	}
+	w.Scales[first.Controller] = cluster.Scale{Known: true, Replicas: int32(replicas)}
+	return w, g
+}
+
+func actions(p *Pass) (out []Decision) {
+	for _, d := range p.Decisions() {
+		if d.Do != Leave {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// The API server's clock and this one differ: the times of creation are the API server's.
+func TestLedger_clocksDiffer_futileEvictionsAreFew(t *testing.T) {
+	for _, skew := range []time.Duration{0, -time.Minute, -time.Hour, time.Minute, time.Hour} {
+		w, g := oneWorkload(cluster.Recreate, 4)
+		for i := range g.Pods {
+			g.Pods[i].Created = noon.Add(skew - time.Hour - time.Duration(i)*time.Minute)
+		}
+		evictions := 0
+		for minute := range 24 * 60 {
+			now := noon.Add(time.Duration(minute) * time.Minute)
+			p := Begin(now, w, DefaultBudget())
+			w.Ledger.Learn(now, w, p.Decisions())
+			for _, d := range actions(p) {
+				evictions++
+				p.Done(d)
+				for i := range g.Pods {
+					if g.Pods[i] == d.Pod { // the replacement is not sized
+						q := *d.Pod
+						q.UID, q.Created = fmt.Sprint("again-", evictions), now.Add(skew+time.Second)
+						g.Pods[i] = &q
+					}
+				}
+			}
+		}
+		if evictions > 30 {
+			t.Errorf("clock of the API server %v ahead: %d evictions in a day that did not help", skew, evictions)
+		}
+	}
+}
+
+// Pods are replaced some time after each eviction, so some are missing at any time: not those that were evicted long ago.
+func TestPass_replacementsComeLate_isNoShortage(t *testing.T) {
+	w, g := oneWorkload(cluster.Recreate, 20)
+	b := DefaultBudget()
+	type absent struct {
+		pod *cluster.Pod
+		at  time.Time
+	}
+	var away []absent
+	evicted := 0
+	for minute := range 20 {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		for len(away) > 0 && !now.Before(away[0].at.Add(2*time.Minute)) {
+			q := *away[0].pod
+			q.UID, q.Created = q.UID+"'", away[0].at.Add(90*time.Second)
+			q.Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30), Limits: cluster.Amounts(1000, 2<<30)}}
+			g.Pods, away = append(g.Pods, &q), away[1:]
+		}
+		p := Begin(now, w, b)
+		if s := p.Shortages(); len(s) > 0 {
+			t.Fatalf("minute %d: %d of %d pods, none missing for more than 2 minutes, and a shortage since %v", minute, s[0].Present, s[0].Wanted, now.Sub(s[0].Since))
+		}
+		w.Ledger.Learn(now, w, p.Decisions())
+		if ds := actions(p); len(ds) > 0 { // the rate limit allows one
+			d := ds[0]
+			p.Done(d)
+			evicted++
+			for i := range g.Pods {
+				if g.Pods[i] == d.Pod {
+					g.Pods = append(g.Pods[:i:i], g.Pods[i+1:]...)
+					break
+				}
+			}
+			away = append(away, absent{d.Pod, now})
+		}
+	}
+	if evicted < 18 {
+		t.Errorf("%d evictions in 20 minutes", evicted)
+	}
+}
+
+// One pod is enough to find out whether a replacement is refused, too, even when it is not known whether it was evicted.
+func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
+	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
+	w.Ledger.owed[g.Pods[0].Controller] = debt{g.Autoscaler.Key, []time.Time{noon.Add(-time.Hour)}} // all replaced since
+	p := Begin(noon, w, DefaultBudget())
+	evictions := 0
+	for _, d := range actions(p) {
+		for todo := p.Refused(d, Refusal{Kind: Denied, Text: "no"}); len(todo) > 0; todo = todo[1:] {
+			if todo[0].Do == Evict {
+				evictions++
+				p.Refused(todo[0], Refusal{Kind: OutcomeIsUnknown, Text: "lost"})
+			}
+		}
+	}
+	if evictions != 1 {
+		t.Errorf("%d pods are evicted to find out", evictions)
+	}
+}
+
+// What goes wrong with one autoscaler stops none of the others.
+func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
+	w := fleet(20)
+	bad := &w.Governed[0]
+	bad.Pods = append(bad.Pods, nil)
+	for i := range w.Governed {
+		w.Governed[i].Autoscaler.Mode = cluster.Recreate
+	}
+	var failed []*cluster.Autoscaler
+	w.Failed = func(a *cluster.Autoscaler, _ any) { failed = append(failed, a) }
+	p := Begin(noon, w, DefaultBudget())
+	w.Ledger.Learn(noon, w, p.Decisions())
+	if len(actions(p)) == 0 {
+		t.Error("nothing is done")
+	}
+	for _, d := range p.Decisions() {
+		if d.Autoscaler == bad.Autoscaler {
+			t.Errorf("%s of the bad autoscaler: %s", d.Pod.Key, d.Do)
+		}
+	}
+	if len(failed) != 1 || failed[0] != bad.Autoscaler {
+		t.Errorf("failed: %v", failed)
+	}
+}
