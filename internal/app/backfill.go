@@ -52,7 +52,7 @@ type backfill struct {
 	// The recommender's loop owns these.
 	missing  map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
 	first    time.Time         // when the first term began
-	learntTo time.Time         // until when the last term has learnt from live usage
+	learntTo time.Time         // until when usage is known, or missing has what is not; no monotonic clock, which stops while a machine is suspended
 	asked    map[cluster.Workload]bool
 	state    map[string]backfillState // by namespace
 	failedAt time.Time
@@ -142,6 +142,7 @@ type job struct {
 
 // plan returns what is to be read in a term that begins now.
 func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
+	now = now.Round(0)
 	oldest := now.Add(-f.source.Length())
 	if f.first.IsZero() {
 		f.first = now
@@ -162,6 +163,7 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 		}
 		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
 	}
+	f.learntTo = now
 	clear(f.state)
 	clear(f.asked)
 	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
@@ -341,13 +343,20 @@ func (r *reader) end() {
 	}
 }
 
+// learnt notes that the pass that began at a time has learnt from live usage, if it has. What is not known because the Metrics
+// API was away is for the next term to read.
+func (r *recommender) learnt(ctx context.Context, now time.Time) {
+	if r.backfill != nil && r.outage == nil && ctx.Err() == nil {
+		r.backfill.learntTo = now.Round(0)
+	}
+}
+
 // mergeHistory adds the history that has arrived since the last pass.
 func (r *recommender) mergeHistory(now time.Time) {
 	f := r.backfill
 	if f == nil {
 		return
 	}
-	f.learntTo = now
 	f.mu.Lock()
 	arrived := f.arrived
 	f.arrived = nil

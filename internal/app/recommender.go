@@ -114,7 +114,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			return ended(ctx, err)
 		}
 		if kept != nil {
-			kept.lead(ctx, kept.pass)
+			kept.term(ctx, p)
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
@@ -136,9 +136,14 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		r.lead(ctx, p.recovering("recommender", r.pass))
+		r.term(ctx, p)
 		return nil
 	}, nil
+}
+
+// term leads until ctx ends. A pass that panics does not end it.
+func (r *recommender) term(ctx context.Context, p *process) {
+	r.lead(ctx, p.recovering("recommender", r.pass))
 }
 
 // lead makes passes until ctx ends, while history is read beside them. The first pass waits a moment for it: a Prometheus that is
@@ -255,6 +260,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch.step("LoadPods")
 
 	r.observe(ctx, snapshot)
+	r.learnt(ctx, now)
 	watch.step("LoadMetrics")
 
 	if now.Sub(r.prunedAt) >= time.Hour {
