@@ -363,10 +363,16 @@ func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, 
 // forget says that history was forgotten: what is stored of it is not needed any more.
 func (k *keeper) forget(refs []usage.Ref) {
 	for _, r := range refs {
-		k.gone[r] = true
+		if !k.config.dryRun { // which deletes nothing
+			k.gone[r] = true
+		}
 		delete(k.saved, r)
 	}
 }
+
+// collectTimeout is how long a pass may delete what is stored: some thousand objects at 50 requests a second. The next pass
+// continues.
+const collectTimeout = time.Minute
 
 // collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
 // whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
@@ -374,7 +380,10 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.dryRun {
 		return
 	}
+	before := k.collected
 	k.collected = now
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
 	targets, own := make(map[cluster.Key]*cluster.Autoscaler, len(all)), make(map[cluster.Key]bool, len(ours))
 	for _, a := range all {
 		targets[a.Key] = a
@@ -391,12 +400,23 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
 		return !k.gone[ref] || k.book.Series(a.Target, key.Container) != nil
 	})
+	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
 	m, historiesErr := k.store.histories.Collect(ctx, func(w cluster.Workload) bool {
 		k.health.Active(time.Now())
 		return needed(w)
 	})
-	if err := errors.Join(err, historiesErr); err != nil && ctx.Err() == nil {
+	k.forgetGone(targets)
+	err = errors.Join(err, historiesErr)
+	switch {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && n+m > 0:
+		k.collected = before
+		k.log.Info("Deleted some of the stored usage history that is not needed; the next pass continues", "checkpoints", n, "histories", m)
+		return
+	case errors.Is(ctx.Err(), context.Canceled):
+		return
+	default:
 		k.log.Warn("Cannot remove stored usage history that nobody needs", "error", err)
 		return
 	}
@@ -419,6 +439,19 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 			delete(k.remembered, w)
 		}
 	}
+}
+
+// forgetGone forgets the forgotten history of workloads that no autoscaler names: collect deletes the checkpoints of those by
+// themselves, however often deleting fails.
+func (k *keeper) forgetGone(all map[cluster.Key]*cluster.Autoscaler) {
+	if len(k.gone) == 0 {
+		return
+	}
+	named := make(map[cluster.Workload]bool, len(all))
+	for _, a := range all {
+		named[a.Target] = true
+	}
+	maps.DeleteFunc(k.gone, func(r usage.Ref, _ bool) bool { return !named[r.Workload] })
 }
 
 // needed returns which workloads' histories are needed. An autoscaler of another recommender may need what is stored of the

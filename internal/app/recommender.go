@@ -23,6 +23,7 @@ import (
 // recommenderWorld is what the recommender reads of the cluster, and where it writes its advice.
 type recommenderWorld interface {
 	Snapshot() *kube.Snapshot
+	Stale(time.Time) []string
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
@@ -278,7 +279,9 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.keeper.save(ctx, now, ours)
 	watch.step("MaintainCheckpoints")
 
-	r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
+	if !slices.Contains(r.world.Stale(now), kube.AutoscalersFeed) { // else an autoscaler may exist that is not known
+		r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
+	}
 	watch.step("GarbageCollect")
 
 	_, series := r.book.Size()
