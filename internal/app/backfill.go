@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -106,7 +107,7 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 		close(done)
 		return done
 	}
-	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string][]target{}}
+	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string]*targets{}}
 	for _, pod := range snapshot.Pods {
 		p.pods[pod.Key] = pod
 	}
@@ -206,10 +207,8 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 		f.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", "error", err)
 		err = nil
 	}
-	for _, a := range targets {
-		if ctx.Err() == nil && err == nil {
-			p.targets[a.Namespace] = append(p.targets[a.Namespace], f.target(ctx, a))
-		}
+	if err == nil {
+		f.targets(ctx, p, targets)
 	}
 	for i := range jobs {
 		j := &jobs[i]
@@ -220,7 +219,11 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 			f.arrive(arrival{namespace: j.namespace, missing: j.missing, err: err})
 			continue
 		}
-		jobErr := f.read(ctx, p, j)
+		before := slices.Clone(j.missing)
+		jobErr := f.guarded(j.namespace, func() error { return f.read(ctx, p, j) })
+		if errors.Is(jobErr, errInternal) {
+			j.book, j.missing = nil, before
+		}
 		f.arrive(arrival{j.namespace, j.book, j.missing, jobErr})
 		if prom.IsTimeout(jobErr) {
 			err = jobErr
@@ -228,14 +231,44 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 	}
 }
 
-func (f *backfill) target(ctx context.Context, a *cluster.Autoscaler) target {
-	selector, err := f.selectors.Selector(ctx, a.Target)
-	if err != nil {
-		f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
-			"autoscaler", a.Key.String(), "error", err)
-		selector = labels.Nothing()
+var errInternal = errors.New("internal error")
+
+// guarded does something for one object. A panic is a defect of podfit: it is logged, and becomes an error.
+func (f *backfill) guarded(object string, do func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %v", errInternal, cause)
+		}
+	}()
+	return do()
+}
+
+// targets reads how the pods of the autoscalers' workloads can be known. After a request that timed out no other is sent.
+func (f *backfill) targets(ctx context.Context, p *past, as []*cluster.Autoscaler) {
+	answers := true
+	for _, a := range as {
+		if ctx.Err() != nil {
+			return
+		}
+		selector := labels.Nothing()
+		if answers {
+			_ = f.guarded(a.Key.String(), func() error { // logged there
+				asked, cancel := context.WithTimeout(ctx, requestTimeout)
+				defer cancel()
+				s, err := f.selectors.Selector(asked, a.Target)
+				if err != nil {
+					answers = asked.Err() == nil
+					f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
+						"autoscaler", a.Key.String(), "error", err)
+					return nil
+				}
+				selector = s
+				return nil
+			})
+		}
+		p.add(target{a.Target, selector, podName(a.Target)})
 	}
-	return target{a.Target, selector, podName(a.Target)}
 }
 
 func (f *backfill) arrive(a arrival) {
