@@ -141,3 +141,31 @@ func TestAbsorb_Extension_IsTheOneThatKnowsThePast(t *testing.T) {
 		t.Error("workloads were forked that were not asked for")
 	}
 }
+
+// tagged is a diary of a profile with a parameter.
+type tagged struct {
+	diary
+	parameter int
+}
+
+// The parameters of a profile change while the past is read.
+func TestAbsorb_extensionAskedForAnew_hasTheNewParameters(t *testing.T) {
+	b := newBook()
+	b.Tick(noon)
+	with := func(parameter int) func() Extension {
+		return func() Extension { return &tagged{parameter: parameter} }
+	}
+	b.Extend(cart, with(1))
+	p := podOf(cart, "cart-1", "app")
+	b.Track(p)
+	fork := b.Fork(func(cluster.Workload) bool { return true })
+	fork.Track(p)
+	fork.Observe(sample(p, "app", noon.Add(10*time.Second), 0.1, 200*mib))
+	b.Replace(cart, with(2))
+	b.Absorb(fork)
+	live(b, 40)
+	e, ok := b.Series(cart, "app").Extension().(*tagged)
+	if !ok || e.parameter != 2 || !slices.Equal(e.seconds, []int{10, 40}) {
+		t.Errorf("the extension is %+v", e)
+	}
+}

@@ -69,6 +69,7 @@ type workload struct {
 	series   []*Series // sorted by container
 	policies []cluster.ContainerPolicy
 	extend   func() Extension // nil unless asked for
+	edition  uint32           // how often it was asked for
 	pods     int32            // tracked
 	live     int32            // of these, live
 	governed bool             // an autoscaler sizes it
@@ -286,6 +287,7 @@ func (b *Book) Release(w cluster.Workload) {
 func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
 	wl := b.workload(w)
 	wl.extend = extension
+	wl.edition++
 	for _, s := range wl.series {
 		if extension == nil {
 			s.extension = nil
