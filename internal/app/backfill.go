@@ -23,11 +23,17 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// backfillBudget is how long a term of leadership may read history. The first query that times out ends the backfill before.
+// backfillBudget is how long a term of leadership may read history. Two namespaces in a row of which a query times out end the
+// backfill before: one alone may be too large, and must not keep others from their history.
 const backfillBudget = 30 * time.Minute
 
 // backfillGrace is how long the first pass of a term waits for history.
 const backfillGrace = 15 * time.Second
+
+// backfillSlow is how many namespaces in a row may be too slow to read until the others are not asked for.
+const backfillSlow = 2
+
+var errOthersSlow = errors.New("it was not asked for, because queries of other namespaces timed out")
 
 // backfillTries is how often a namespace is read, where Prometheus answers at once that it cannot.
 const backfillTries = 3
@@ -35,7 +41,7 @@ const backfillTries = 3
 // backfill reads usage history from Prometheus beside the recommender's passes. It lives as long as the process: what one term of
 // leadership has read, the next one does not read again.
 //
-//	              start          history of a namespace arrives        or a query times out, or the budget is spent
+//	              start          history of a namespace arrives        or queries time out, or the budget is spent
 //	(not begun) ────────▶ pending ─────────────────────────────▶ done
 //	                         │                                                    │
 //	                         └──────────────────────────────────────▶ incomplete ◀┘   until the next term, or as long as
@@ -55,9 +61,8 @@ type backfill struct {
 	first    time.Time         // when the first term began
 	learntTo time.Time         // until when usage is known, or missing has what is not; no monotonic clock, which stops while a machine is suspended
 	asked    map[cluster.Workload]bool
-	state    map[string]backfillState // by namespace
-	failedAt time.Time
-	cause    string // why it is incomplete
+	state    map[string]backfillState  // by namespace
+	failed   map[string]incompleteness // of the namespaces that are incomplete
 
 	mu      sync.Mutex // guards what the goroutine that reads hands over
 	arrived []arrival
@@ -65,6 +70,13 @@ type backfill struct {
 
 // A span is a time of which history is to be read.
 type span struct{ from, to time.Time }
+
+// An incompleteness is why, and since when, the history of a namespace is incomplete. Each namespace is told its own: an error may name
+// the namespace that was asked for.
+type incompleteness struct {
+	at    time.Time
+	cause string
+}
 
 type backfillState int
 
@@ -88,6 +100,7 @@ func newBackfill(source history, selectors selecting, m *recommenderMetrics, log
 	return &backfill{
 		source: source, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
 		missing: map[string][]span{}, asked: map[cluster.Workload]bool{}, state: map[string]backfillState{},
+		failed: map[string]incompleteness{},
 	}
 }
 
@@ -167,7 +180,8 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 	f.learntTo = now
 	clear(f.state)
 	clear(f.asked)
-	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
+	clear(f.failed)
+	f.arrived = nil
 	var jobs []job
 	for _, ns := range namespacesOf(ours) {
 		f.state[ns] = backfillDone
@@ -210,12 +224,13 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 	if err == nil {
 		f.targets(ctx, p, targets)
 	}
+	slow := 0 // namespaces in a row
 	for i := range jobs {
 		j := &jobs[i]
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil { // the first time-out ends it for all that is left
+		if err != nil { // it has ended for all that is left
 			f.arrive(arrival{namespace: j.namespace, missing: j.missing, err: err})
 			continue
 		}
@@ -225,8 +240,10 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 			j.book, j.missing = nil, before
 		}
 		f.arrive(arrival{j.namespace, j.book, j.missing, jobErr})
-		if prom.IsTimeout(jobErr) {
-			err = jobErr
+		if !prom.IsTimeout(jobErr) {
+			slow = 0
+		} else if slow++; slow == backfillSlow {
+			err = errOthersSlow
 		}
 	}
 }
@@ -401,7 +418,7 @@ func (r *recommender) mergeHistory(now time.Time) {
 		f.missing[a.namespace], f.state[a.namespace] = a.missing, backfillDone
 		if a.err != nil {
 			f.state[a.namespace] = backfillIncomplete
-			f.fail(now, a.err)
+			f.fail(now, a.namespace, a.err)
 			continue
 		}
 		for w := range r.profiles.held {
@@ -415,17 +432,20 @@ func (r *recommender) mergeHistory(now time.Time) {
 	}
 }
 
-// fail notes why history is incomplete. The first reason is the one that is told.
-func (f *backfill) fail(now time.Time, err error) {
-	if f.cause != "" || errors.Is(err, context.Canceled) {
+// fail notes why the history of a namespace is incomplete. The first failure of a term is logged.
+func (f *backfill) fail(now time.Time, namespace string, err error) {
+	if errors.Is(err, context.Canceled) {
 		return
 	}
-	f.failedAt, f.cause = now, err.Error()
+	cause := err.Error()
 	if prom.IsTimeout(err) {
-		f.cause = "a query timed out, or the time for all of them was over: " + f.cause
+		cause = "a query timed out, or the time for all of them was over: " + cause
 	}
-	f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", "cause", f.cause,
-		"remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller")
+	if len(f.failed) == 0 {
+		f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", "namespace", namespace,
+			"cause", cause, "remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller")
+	}
+	f.failed[namespace] = incompleteness{now, shortened(cause)}
 }
 
 // publish says how many namespaces there are in each state.
@@ -445,7 +465,7 @@ func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
 		return backfillDone
 	}
 	s := f.state[a.Namespace]
-	if s == backfillIncomplete && now.Sub(f.failedAt) >= f.source.Length() {
+	if s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) >= f.source.Length() {
 		return backfillDone // live usage covers all that history would have told
 	}
 	return s
@@ -454,7 +474,7 @@ func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
 // holds reports whether a recommendation must not decrease because history is missing.
 func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
 	s := f.of(a, now)
-	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failedAt) < startAnew
+	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < startAnew
 }
 
 // sayHistory says whether history is missing that a recommendation should be based on.
@@ -467,7 +487,7 @@ func (r *recommender) sayHistory(adv *advice, now time.Time) {
 		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
 			"Usage history could not be read from Prometheus: %s. The recommendation is based on what was used since %s; it does not decrease for a day. "+
 				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
-			shortened(r.backfill.cause), r.backfill.first.UTC().Format(time.RFC3339)))
+			r.backfill.failed[adv.to.Namespace].cause, r.backfill.first.UTC().Format(time.RFC3339)))
 	default:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.Removed, "", "")
 	}

@@ -7,14 +7,17 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
@@ -121,12 +124,16 @@ func TestPast_selectorNotKnown_podWithLabelsIsKnownByItsName(t *testing.T) {
 type broken struct {
 	*archive
 	at    string
+	slow  []string // namespaces of which a query times out
 	asked int
 }
 
 func (b *broken) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
 	if namespace == b.at {
 		panic("a defect")
+	}
+	if slices.Contains(b.slow, namespace) {
+		return fmt.Errorf("read the history of namespace %s: %w", namespace, context.DeadlineExceeded)
 	}
 	return b.archive.HistorySince(ctx, namespace, from, now, each)
 }
@@ -161,4 +168,37 @@ func TestBackfill_selectorsCannotBeRead_historyIsReadAllTheSame(t *testing.T) {
 			t.Errorf("after five minutes %d of 20 namespaces are done; %d selectors were asked for", n, a.asked)
 		}
 	})
+}
+
+func TestBackfill_largeNamespaceTimesOut_othersAreReadAndToldNothingOfIt(t *testing.T) {
+	tests := map[string]struct {
+		slow []string
+		done int
+	}{
+		"one":          {[]string{"ns-1"}, 5},
+		"two apart":    {[]string{"ns-1", "ns-3"}, 4},
+		"two in a row": {[]string{"ns-1", "ns-2"}, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := manyNamespaces(t, 6)
+				a := &broken{archive: &archive{}, slow: tt.slow}
+				r := b.from(a.archive)
+				r.backfill.source = a
+				b.term(r, 5*time.Minute, func(time.Duration) {})
+				if n := backfilled(r, "done"); n != tt.done {
+					t.Errorf("%d of 6 namespaces are done, want %d", n, tt.done)
+				}
+				for i, of := range b.autoscalers {
+					for j := range b.autoscalers {
+						told := kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}
+						if i != j && says(b.written[of.Key], told, fmt.Sprint("ns-", j)) {
+							t.Errorf("the autoscaler of ns-%d is told of ns-%d", i, j)
+						}
+					}
+				}
+			})
+		})
+	}
 }
