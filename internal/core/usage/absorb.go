@@ -10,7 +10,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 // comes back with Absorb.
 func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
 	f := NewBook(b.cfg)
-	f.now = b.now
+	f.now, f.latest = b.now, b.latest
 	for key, wl := range b.workloads {
 		if !of(key) {
 			continue

@@ -59,6 +59,7 @@ type Book struct {
 	pods      map[cluster.Key]*pod
 	workloads map[cluster.Workload]*workload
 	now       int64 // Unix nanoseconds; 0 until the first Tick
+	latest    int64 // the latest of what now has been since times were last drawn to it
 	rejected  [rejections]uint64
 	steps     uint64 // how many series and instances were looked at, ever: a test holds that it grows linearly
 }
@@ -113,9 +114,9 @@ func (b *Book) Tick(now time.Time) {
 	if !ok {
 		return
 	}
-	back := b.now - at
-	b.now = at
-	if back > int64(b.cfg.MaxAhead) {
+	b.now, b.latest = at, max(b.latest, at)
+	if b.latest-at > int64(b.cfg.MaxAhead) { // in one step or several
+		b.latest = at
 		b.rewind()
 	}
 }
