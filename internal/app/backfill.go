@@ -57,12 +57,13 @@ type backfill struct {
 	metrics   *recommenderMetrics
 
 	// The recommender's loop owns these.
-	missing  map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
-	first    time.Time         // when the first term began
-	learntTo time.Time         // until when usage is known, or missing has what is not; no monotonic clock, which stops while a machine is suspended
-	asked    map[cluster.Workload]bool
-	state    map[string]backfillState  // by namespace
-	failed   map[string]incompleteness // of the namespaces that are incomplete
+	missing   map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
+	first     time.Time         // when the first term began
+	learntTo  time.Time         // until when usage is known, or missing has what is not; no monotonic clock, which stops while a machine is suspended
+	asked     map[cluster.Workload]bool
+	state     map[string]backfillState  // by namespace
+	abandoned bool                      // no history is read in this term
+	failed    map[string]incompleteness // of the namespaces that are incomplete
 
 	mu      sync.Mutex // guards what the goroutine that reads hands over
 	arrived []arrival
@@ -181,7 +182,7 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 	clear(f.state)
 	clear(f.asked)
 	clear(f.failed)
-	f.arrived = nil
+	f.arrived, f.abandoned = nil, false
 	var jobs []job
 	for _, ns := range namespacesOf(ours) {
 		f.state[ns] = backfillDone
@@ -195,6 +196,20 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 	}
 	f.publish()
 	return jobs
+}
+
+// abandon notes that no history is read in a term, because of a defect of podfit, and returns a closed channel.
+func (f *backfill) abandon(now time.Time, namespaces []string) <-chan struct{} {
+	f.abandoned = true
+	clear(f.state)
+	for _, ns := range namespaces {
+		f.state[ns] = backfillIncomplete
+		f.fail(now, ns, errInternal)
+	}
+	f.publish()
+	done := make(chan struct{})
+	close(done)
+	return done
 }
 
 // backfillGap is the shortest time without samples that is worth a query. Who loses the lease for a moment does not ask.
@@ -461,10 +476,13 @@ func (f *backfill) publish() {
 
 // of returns the state of the history of an autoscaler's target. Of what has come since the term began there is none to wait for.
 func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
-	if f == nil || !f.asked[a.Target] {
+	if f == nil || !f.asked[a.Target] && !f.abandoned {
 		return backfillDone
 	}
-	s := f.state[a.Namespace]
+	s, known := f.state[a.Namespace]
+	if !known {
+		return backfillDone // it has come since
+	}
 	if s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) >= f.source.Length() {
 		return backfillDone // live usage covers all that history would have told
 	}

@@ -152,7 +152,11 @@ func (r *recommender) term(ctx context.Context, p *process) {
 func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
-		done := r.startBackfill(ctx, time.Now())
+		var done <-chan struct{}
+		attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
+		if done == nil {
+			done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
+		}
 		defer func() { <-done }()
 		select {
 		case <-done:

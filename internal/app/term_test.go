@@ -14,8 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 type panicking struct{}
@@ -101,4 +103,47 @@ func TestBackfill_learntTo_isWallClockTime(t *testing.T) {
 	if got := r.backfill.learntTo; got != now.Round(0) {
 		t.Errorf("after a pass it is %v", got)
 	}
+}
+
+// panicsOnce is a cluster of which the first snapshot cannot be taken.
+type panicsOnce struct {
+	*bench
+	left int
+}
+
+func (p *panicsOnce) Snapshot() *kube.Snapshot {
+	if p.left--; p.left >= 0 {
+		panic("a defect")
+	}
+	return p.bench.Snapshot()
+}
+
+func TestTerm_backfillPanicsAtItsStart_passesGoOnAndNothingDecreases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 2)
+		r := b.from(&archive{})
+		r.world = &panicsOnce{b, 1}
+		b.autoscale("late", b.deployment("late", 1, "app")) // in a namespace of its own
+		late := b.autoscalers[len(b.autoscalers)-1]
+		b.autoscalers = b.autoscalers[:len(b.autoscalers)-1]
+		b.term(r, 10*time.Minute, func(after time.Duration) {
+			if after < time.Minute {
+				b.autoscalers = append(b.autoscalers, late)
+			}
+		})
+		if b.advice("late", "app") == nil {
+			t.Error("nothing is recommended in a namespace that has come since")
+		}
+		if got := b.autoscalers[0].AdviceFor("app"); got == nil || got.Target != cluster.Amounts(900, 800<<20) {
+			t.Errorf("the recommendation is %+v", got)
+		}
+		told := kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}
+		if c := b.written[b.autoscalers[1].Key]; !says(c, told, "internal error") {
+			t.Errorf("it says %+v", c)
+		}
+		b.term(r, 10*time.Minute, func(time.Duration) {})
+		if n := backfilled(r, "done"); n != 3 {
+			t.Errorf("in the next term %d of 3 namespaces are done", n)
+		}
+	})
 }
