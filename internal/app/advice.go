@@ -41,7 +41,7 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 				adv.say(v1.VerticalPodAutoscalerConditionType(c), kube.Removed, "", "")
 			}
 			g.Go(func() error {
-				r.write(ctx, now, adv)
+				attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
 				return nil
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -22,11 +23,17 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// backfillBudget is how long a term of leadership may read history. The first query that times out ends the backfill before.
+// backfillBudget is how long a term of leadership may read history. Two namespaces in a row of which a query times out end the
+// backfill before: one alone may be too large, and must not keep others from their history.
 const backfillBudget = 30 * time.Minute
 
 // backfillGrace is how long the first pass of a term waits for history.
 const backfillGrace = 15 * time.Second
+
+// backfillSlow is how many namespaces in a row may be too slow to read until the others are not asked for.
+const backfillSlow = 2
+
+var errOthersSlow = errors.New("it was not asked for, because queries of other namespaces timed out")
 
 // backfillTries is how often a namespace is read, where Prometheus answers at once that it cannot.
 const backfillTries = 3
@@ -34,7 +41,7 @@ const backfillTries = 3
 // backfill reads usage history from Prometheus beside the recommender's passes. It lives as long as the process: what one term of
 // leadership has read, the next one does not read again.
 //
-//	              start          history of a namespace arrives        or a query times out, or the budget is spent
+//	              start          history of a namespace arrives        or queries time out, or the budget is spent
 //	(not begun) ────────▶ pending ─────────────────────────────▶ done
 //	                         │                                                    │
 //	                         └──────────────────────────────────────▶ incomplete ◀┘   until the next term, or as long as
@@ -50,13 +57,13 @@ type backfill struct {
 	metrics   *recommenderMetrics
 
 	// The recommender's loop owns these.
-	missing  map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
-	first    time.Time         // when the first term began
-	learntTo time.Time         // until when the last term has learnt from live usage
-	asked    map[cluster.Workload]bool
-	state    map[string]backfillState // by namespace
-	failedAt time.Time
-	cause    string // why it is incomplete
+	missing   map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
+	first     time.Time         // when the first term began
+	learntTo  time.Time         // until when usage is known, or missing has what is not; no monotonic clock, which stops while a machine is suspended
+	asked     map[cluster.Workload]bool
+	state     map[string]backfillState  // by namespace
+	abandoned bool                      // no history is read in this term
+	failed    map[string]incompleteness // of the namespaces that are incomplete
 
 	mu      sync.Mutex // guards what the goroutine that reads hands over
 	arrived []arrival
@@ -64,6 +71,13 @@ type backfill struct {
 
 // A span is a time of which history is to be read.
 type span struct{ from, to time.Time }
+
+// An incompleteness is why, and since when, the history of a namespace is incomplete. Each namespace is told its own: an error may name
+// the namespace that was asked for.
+type incompleteness struct {
+	at    time.Time
+	cause string
+}
 
 type backfillState int
 
@@ -87,6 +101,7 @@ func newBackfill(source history, selectors selecting, m *recommenderMetrics, log
 	return &backfill{
 		source: source, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
 		missing: map[string][]span{}, asked: map[cluster.Workload]bool{}, state: map[string]backfillState{},
+		failed: map[string]incompleteness{},
 	}
 }
 
@@ -106,7 +121,7 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 		close(done)
 		return done
 	}
-	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string][]target{}}
+	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string]*targets{}}
 	for _, pod := range snapshot.Pods {
 		p.pods[pod.Key] = pod
 	}
@@ -142,6 +157,7 @@ type job struct {
 
 // plan returns what is to be read in a term that begins now.
 func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
+	now = now.Round(0)
 	oldest := now.Add(-f.source.Length())
 	if f.first.IsZero() {
 		f.first = now
@@ -162,9 +178,11 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 		}
 		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
 	}
+	f.learntTo = now
 	clear(f.state)
 	clear(f.asked)
-	f.arrived, f.cause, f.failedAt = nil, "", time.Time{}
+	clear(f.failed)
+	f.arrived, f.abandoned = nil, false
 	var jobs []job
 	for _, ns := range namespacesOf(ours) {
 		f.state[ns] = backfillDone
@@ -178,6 +196,20 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 	}
 	f.publish()
 	return jobs
+}
+
+// abandon notes that no history is read in a term, because of a defect of podfit, and returns a closed channel.
+func (f *backfill) abandon(now time.Time, namespaces []string) <-chan struct{} {
+	f.abandoned = true
+	clear(f.state)
+	for _, ns := range namespaces {
+		f.state[ns] = backfillIncomplete
+		f.fail(now, ns, errInternal)
+	}
+	f.publish()
+	done := make(chan struct{})
+	close(done)
+	return done
 }
 
 // backfillGap is the shortest time without samples that is worth a query. Who loses the lease for a moment does not ask.
@@ -204,36 +236,71 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 		f.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", "error", err)
 		err = nil
 	}
-	for _, a := range targets {
-		if ctx.Err() == nil && err == nil {
-			p.targets[a.Namespace] = append(p.targets[a.Namespace], f.target(ctx, a))
-		}
+	if err == nil {
+		f.targets(ctx, p, targets)
 	}
+	slow := 0 // namespaces in a row
 	for i := range jobs {
 		j := &jobs[i]
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil { // the first time-out ends it for all that is left
+		if err != nil { // it has ended for all that is left
 			f.arrive(arrival{namespace: j.namespace, missing: j.missing, err: err})
 			continue
 		}
-		jobErr := f.read(ctx, p, j)
+		before := slices.Clone(j.missing)
+		jobErr := f.guarded(j.namespace, func() error { return f.read(ctx, p, j) })
+		if errors.Is(jobErr, errInternal) {
+			j.book, j.missing = nil, before
+		}
 		f.arrive(arrival{j.namespace, j.book, j.missing, jobErr})
-		if prom.IsTimeout(jobErr) {
-			err = jobErr
+		if !prom.IsTimeout(jobErr) {
+			slow = 0
+		} else if slow++; slow == backfillSlow {
+			err = errOthersSlow
 		}
 	}
 }
 
-func (f *backfill) target(ctx context.Context, a *cluster.Autoscaler) target {
-	selector, err := f.selectors.Selector(ctx, a.Target)
-	if err != nil {
-		f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
-			"autoscaler", a.Key.String(), "error", err)
-		selector = labels.Nothing()
+var errInternal = errors.New("internal error")
+
+// guarded does something for one object. A panic is a defect of podfit: it is logged, and becomes an error.
+func (f *backfill) guarded(object string, do func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %v", errInternal, cause)
+		}
+	}()
+	return do()
+}
+
+// targets reads how the pods of the autoscalers' workloads can be known. After a request that timed out no other is sent.
+func (f *backfill) targets(ctx context.Context, p *past, as []*cluster.Autoscaler) {
+	answers := true
+	for _, a := range as {
+		if ctx.Err() != nil {
+			return
+		}
+		selector := labels.Nothing()
+		if answers {
+			_ = f.guarded(a.Key.String(), func() error { // logged there
+				asked, cancel := context.WithTimeout(ctx, requestTimeout)
+				defer cancel()
+				s, err := f.selectors.Selector(asked, a.Target)
+				if err != nil {
+					answers = asked.Err() == nil
+					f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
+						"autoscaler", a.Key.String(), "error", err)
+					return nil
+				}
+				selector = s
+				return nil
+			})
+		}
+		p.add(target{a.Target, selector, podName(a.Target)})
 	}
-	return target{a.Target, selector, podName(a.Target)}
 }
 
 func (f *backfill) arrive(a arrival) {
@@ -341,13 +408,20 @@ func (r *reader) end() {
 	}
 }
 
+// learnt notes that the pass that began at a time has learnt from live usage, if it has. What is not known because the Metrics
+// API was away is for the next term to read.
+func (r *recommender) learnt(ctx context.Context, now time.Time) {
+	if r.backfill != nil && r.outage == nil && ctx.Err() == nil {
+		r.backfill.learntTo = now.Round(0)
+	}
+}
+
 // mergeHistory adds the history that has arrived since the last pass.
 func (r *recommender) mergeHistory(now time.Time) {
 	f := r.backfill
 	if f == nil {
 		return
 	}
-	f.learntTo = now
 	f.mu.Lock()
 	arrived := f.arrived
 	f.arrived = nil
@@ -359,7 +433,7 @@ func (r *recommender) mergeHistory(now time.Time) {
 		f.missing[a.namespace], f.state[a.namespace] = a.missing, backfillDone
 		if a.err != nil {
 			f.state[a.namespace] = backfillIncomplete
-			f.fail(now, a.err)
+			f.fail(now, a.namespace, a.err)
 			continue
 		}
 		for w := range r.profiles.held {
@@ -373,17 +447,20 @@ func (r *recommender) mergeHistory(now time.Time) {
 	}
 }
 
-// fail notes why history is incomplete. The first reason is the one that is told.
-func (f *backfill) fail(now time.Time, err error) {
-	if f.cause != "" || errors.Is(err, context.Canceled) {
+// fail notes why the history of a namespace is incomplete. The first failure of a term is logged.
+func (f *backfill) fail(now time.Time, namespace string, err error) {
+	if errors.Is(err, context.Canceled) {
 		return
 	}
-	f.failedAt, f.cause = now, err.Error()
+	cause := err.Error()
 	if prom.IsTimeout(err) {
-		f.cause = "a query timed out, or the time for all of them was over: " + f.cause
+		cause = "a query timed out, or the time for all of them was over: " + cause
 	}
-	f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", "cause", f.cause,
-		"remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller")
+	if len(f.failed) == 0 {
+		f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", "namespace", namespace,
+			"cause", cause, "remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller")
+	}
+	f.failed[namespace] = incompleteness{now, shortened(cause)}
 }
 
 // publish says how many namespaces there are in each state.
@@ -399,11 +476,14 @@ func (f *backfill) publish() {
 
 // of returns the state of the history of an autoscaler's target. Of what has come since the term began there is none to wait for.
 func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
-	if f == nil || !f.asked[a.Target] {
+	if f == nil || !f.asked[a.Target] && !f.abandoned {
 		return backfillDone
 	}
-	s := f.state[a.Namespace]
-	if s == backfillIncomplete && now.Sub(f.failedAt) >= f.source.Length() {
+	s, known := f.state[a.Namespace]
+	if !known {
+		return backfillDone // it has come since
+	}
+	if s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) >= f.source.Length() {
 		return backfillDone // live usage covers all that history would have told
 	}
 	return s
@@ -412,7 +492,7 @@ func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
 // holds reports whether a recommendation must not decrease because history is missing.
 func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
 	s := f.of(a, now)
-	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failedAt) < startAnew
+	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < startAnew
 }
 
 // sayHistory says whether history is missing that a recommendation should be based on.
@@ -425,7 +505,7 @@ func (r *recommender) sayHistory(adv *advice, now time.Time) {
 		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
 			"Usage history could not be read from Prometheus: %s. The recommendation is based on what was used since %s; it does not decrease for a day. "+
 				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
-			shortened(r.backfill.cause), r.backfill.first.UTC().Format(time.RFC3339)))
+			r.backfill.failed[adv.to.Namespace].cause, r.backfill.first.UTC().Format(time.RFC3339)))
 	default:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.Removed, "", "")
 	}

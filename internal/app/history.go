@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
@@ -58,7 +59,92 @@ func (h *HistoryConfig) client(m *recommenderMetrics) (*prom.Client, error) {
 type past struct {
 	pods    map[cluster.Key]*cluster.Pod
 	labels  map[cluster.Key]prom.Labels
-	targets map[string][]target // by namespace
+	targets map[string]*targets // by namespace
+}
+
+// selects reports whether the selector is known, and says anything.
+func (t *target) selects() bool {
+	requirements, known := t.selector.Requirements()
+	return known && len(requirements) > 0
+}
+
+func (p *past) add(t target) {
+	ns := t.workload.Namespace
+	if p.targets[ns] == nil {
+		p.targets[ns] = &targets{byName: map[string][]int{}, byLabel: map[string]map[string][]int{}}
+	}
+	p.targets[ns].add(t)
+}
+
+// targets are those of a namespace. Of a pod not all are looked at, but those that its name or one of its labels may belong to.
+type targets struct {
+	all     []target
+	byName  map[string][]int            // numbers in all, by the name of the workload
+	byLabel map[string]map[string][]int // numbers in all, by a label and its value, one of which the selector asks for
+	other   []int                       // numbers in all of those whose selector asks for no value
+}
+
+func (ts *targets) add(t target) {
+	i := len(ts.all)
+	ts.all = append(ts.all, t)
+	ts.byName[t.workload.Name] = append(ts.byName[t.workload.Name], i)
+	requirements, _ := t.selector.Requirements()
+	for _, q := range requirements {
+		switch q.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			values := ts.byLabel[q.Key()]
+			if values == nil {
+				values = map[string][]int{}
+				ts.byLabel[q.Key()] = values
+			}
+			for v := range q.Values() {
+				values[v] = append(values[v], i)
+			}
+			return
+		}
+	}
+	if len(requirements) > 0 {
+		ts.other = append(ts.other, i)
+	}
+}
+
+// first returns the first of some targets for which a condition holds, or what was found before if that comes first.
+func (ts *targets) first(found int, of []int, holds func(*target) bool) int {
+	for _, i := range of {
+		if found >= 0 && i >= found {
+			break
+		}
+		if holds(&ts.all[i]) {
+			return i
+		}
+	}
+	return found
+}
+
+// labelled returns the number of the first target that selects a pod with these labels, or -1.
+func (ts *targets) labelled(l prom.Labels) int {
+	matches := func(t *target) bool { return t.selector.Matches(l) }
+	found := ts.first(-1, ts.other, matches)
+	for label, values := range ts.byLabel {
+		if v, ok := l.Lookup(label); ok {
+			found = ts.first(found, values[v], matches)
+		}
+	}
+	return found
+}
+
+// named returns the number of the first target that may have made a pod of this name, or -1.
+func (ts *targets) named(pod string, labelled bool) int {
+	found := -1
+	for end := range len(pod) {
+		if pod[end] != '-' {
+			continue
+		}
+		found = ts.first(found, ts.byName[pod[:end]], func(t *target) bool {
+			return t.name.MatchString(pod) && !(labelled && t.selects()) // labels that were looked at know better
+		})
+	}
+	return found
 }
 
 type target struct {
@@ -77,18 +163,22 @@ func (p *past) workload(key cluster.Key) cluster.Workload {
 	if pod := p.pods[key]; pod != nil {
 		return pod.Top
 	}
+	ts := p.targets[key.Namespace]
+	if ts == nil {
+		return cluster.Workload{}
+	}
 	l, labelled := p.labels[key]
-	for _, t := range p.targets[key.Namespace] {
-		if labelled && !t.selector.Empty() && t.selector.Matches(l) {
-			return t.workload
-		}
+	i := -1
+	if labelled {
+		i = ts.labelled(l)
 	}
-	for _, t := range p.targets[key.Namespace] {
-		if t.name.MatchString(key.Name) && !(labelled && !t.selector.Empty()) { // labels that were looked at know better
-			return t.workload
-		}
+	if i < 0 {
+		i = ts.named(key.Name, labelled)
 	}
-	return cluster.Workload{}
+	if i < 0 {
+		return cluster.Workload{}
+	}
+	return ts.all[i].workload
 }
 
 // podName returns the form that the names of a workload's pods have. Kubernetes makes random parts from an alphabet

@@ -66,6 +66,9 @@ type keeper struct {
 	gone       map[usage.Ref]bool                      // forgotten history, whose checkpoints are not needed any more
 	storedOf   map[cluster.Key]cluster.Workload        // whose history the newest checkpoint of each autoscaler was, as read; where that is known
 	collected  time.Time
+
+	mu   sync.Mutex                // guards next
+	next map[usage.Ref]cluster.Key // at which autoscaler to continue where the time was over before all had the history
 }
 
 func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommenderMetrics, h *Health, log *slog.Logger) *keeper {
@@ -73,6 +76,7 @@ func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommender
 		config: c, book: b, store: store, metrics: m, health: h, log: log,
 		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
 		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
+		next: map[usage.Ref]cluster.Key{},
 	}
 }
 
@@ -250,30 +254,26 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
-		hs := k.book.Histories(w, now)
-		cs := make([]usage.Checkpoint, 0, len(refs))
-		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-			c, ok := k.book.Checkpoint(w, r.Container, now)
-			if ok {
-				cs = append(cs, c)
-			}
-			return !ok
-		})
-		g.Go(func() error {
-			defer func() { k.health.Active(time.Now()) }()
-			apart := k.storeHistories(ctx, w, hs)
-			for i, ref := range refs {
-				c := cs[i]
-				if c.History = (usage.History{}); !apart {
-					c = cs[i].Carry()
+		attempt(k.log, k.health, w.String(), func() {
+			hs := k.book.Histories(w, now)
+			cs := make([]usage.Checkpoint, 0, len(refs))
+			refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
+				c, ok := k.book.Checkpoint(w, r.Container, now)
+				if ok {
+					cs = append(cs, c)
 				}
-				if k.store1(ctx, ref, c, owners[w]) {
-					mu.Lock()
-					stored[ref] = cs[i]
-					mu.Unlock()
-				}
-			}
-			return nil
+				return !ok
+			})
+			g.Go(func() error {
+				attempt(k.log, k.health, w.String(), func() {
+					k.storeWorkload(ctx, hs, refs, cs, owners[w], func(i int) {
+						mu.Lock()
+						defer mu.Unlock()
+						stored[refs[i]] = cs[i]
+					})
+				})
+				return nil
+			})
 		})
 	}
 	_ = g.Wait() // what went wrong was logged where it happened
@@ -282,6 +282,24 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 		k.saved[ref] = now
 		for _, a := range owners[ref.Workload] {
 			delete(k.waiting, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // it has been stored over
+		}
+	}
+}
+
+// storeWorkload stores what is known of containers of a workload, and calls stored with the number of each that was.
+func (k *keeper) storeWorkload(ctx context.Context, hs []usage.History, refs []usage.Ref, cs []usage.Checkpoint, owners []*cluster.Autoscaler, stored func(int)) {
+	defer func() { k.health.Active(time.Now()) }()
+	if len(refs) == 0 {
+		return
+	}
+	apart := k.storeHistories(ctx, refs[0].Workload, hs)
+	for i, ref := range refs {
+		c := cs[i]
+		if c.History = (usage.History{}); !apart {
+			c = cs[i].Carry()
+		}
+		if k.store1(ctx, ref, c, owners) {
+			stored(i)
 		}
 	}
 }
@@ -336,37 +354,76 @@ func wanted(container string, owners []*cluster.Autoscaler) bool {
 	})
 }
 
-// store1 writes one container's history for every autoscaler of ours that names its workload.
+// store1 writes one container's history for every autoscaler of ours that names its workload, and returns whether any has it
+// and all were tried. One that cannot be written does not keep it from the others. Where the time is over, the next pass
+// continues with the autoscaler that was not reached.
 func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, owners []*cluster.Autoscaler) bool {
 	wrote := false
+	from, continued := k.reached(ref)
 	for _, a := range owners {
+		if continued && a.Key.Compare(from) < 0 {
+			wrote = true
+			continue
+		}
 		if p := a.Policy(ref.Container); p != nil && p.Off {
 			continue
 		}
 		err := k.store.checkpoints.Write(ctx, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:
+			k.health.Active(time.Now())
 			k.metrics.checkpoint.WithLabelValues("written").Inc()
 			wrote = true
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || nearlyOver(ctx):
 			k.metrics.checkpoint.WithLabelValues("postponed").Inc()
+			if wrote {
+				k.stop(ref, a.Key)
+			}
 			return false
 		default:
 			k.metrics.checkpoint.WithLabelValues("failed").Inc()
 			k.log.Warn("Cannot store usage history; the next pass tries again", "autoscaler", a.Key.String(), "container", ref.Container, "error", err)
-			return false
 		}
 	}
 	return wrote
 }
 
+// nearlyOver reports whether the rate limit refuses requests because the deadline would come first.
+func nearlyOver(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < time.Second
+}
+
+// reached returns the autoscaler at which the storing of a container continues; none where the last time all were reached.
+func (k *keeper) reached(ref usage.Ref) (cluster.Key, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, ok := k.next[ref]
+	delete(k.next, ref)
+	return key, ok
+}
+
+// stop notes the autoscaler that was not reached.
+func (k *keeper) stop(ref usage.Ref, at cluster.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.next[ref] = at
+}
+
 // forget says that history was forgotten: what is stored of it is not needed any more.
 func (k *keeper) forget(refs []usage.Ref) {
 	for _, r := range refs {
-		k.gone[r] = true
+		if !k.config.dryRun { // which deletes nothing
+			k.gone[r] = true
+		}
 		delete(k.saved, r)
+		delete(k.next, r)
 	}
 }
+
+// collectTimeout is how long a pass may delete what is stored: some thousand objects at 50 requests a second. The next pass
+// continues.
+const collectTimeout = time.Minute
 
 // collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
 // whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
@@ -374,7 +431,10 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.dryRun {
 		return
 	}
+	before := k.collected
 	k.collected = now
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
 	targets, own := make(map[cluster.Key]*cluster.Autoscaler, len(all)), make(map[cluster.Key]bool, len(ours))
 	for _, a := range all {
 		targets[a.Key] = a
@@ -391,12 +451,23 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
 		return !k.gone[ref] || k.book.Series(a.Target, key.Container) != nil
 	})
+	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
 	m, historiesErr := k.store.histories.Collect(ctx, func(w cluster.Workload) bool {
 		k.health.Active(time.Now())
 		return needed(w)
 	})
-	if err := errors.Join(err, historiesErr); err != nil && ctx.Err() == nil {
+	k.forgetGone(targets)
+	err = errors.Join(err, historiesErr)
+	switch {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && n+m > 0:
+		k.collected = before
+		k.log.Info("Deleted some of the stored usage history that is not needed; the next pass continues", "checkpoints", n, "histories", m)
+		return
+	case errors.Is(ctx.Err(), context.Canceled):
+		return
+	default:
 		k.log.Warn("Cannot remove stored usage history that nobody needs", "error", err)
 		return
 	}
@@ -419,6 +490,19 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 			delete(k.remembered, w)
 		}
 	}
+}
+
+// forgetGone forgets the forgotten history of workloads that no autoscaler names: collect deletes the checkpoints of those by
+// themselves, however often deleting fails.
+func (k *keeper) forgetGone(all map[cluster.Key]*cluster.Autoscaler) {
+	if len(k.gone) == 0 {
+		return
+	}
+	named := make(map[cluster.Workload]bool, len(all))
+	for _, a := range all {
+		named[a.Target] = true
+	}
+	maps.DeleteFunc(k.gone, func(r usage.Ref, _ bool) bool { return !named[r.Workload] })
 }
 
 // needed returns which workloads' histories are needed. An autoscaler of another recommender may need what is stored of the

@@ -134,7 +134,10 @@ func loopOf(a *cluster.Autoscaler, recommended []cluster.Advice, p *cluster.Pod,
 func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 	target := cluster.Format(cluster.Memory, l.target)
 	where := fmt.Sprintf("pod %s", l.pod.Name)
-	if l.pods > 1 {
+	switch {
+	case l.pods >= maxLooping:
+		where = fmt.Sprintf("%d or more pods, such as %s", maxLooping, l.pod.Name)
+	case l.pods > 1:
 		where = fmt.Sprintf("%d pods, such as %s", l.pods, l.pod.Name)
 	}
 	has := "no memory request"

@@ -162,3 +162,12 @@ func TestOOMLoop_ConditionsOfOthersStay(t *testing.T) {
 		}
 	})
 }
+
+func TestOOMLoop_moreThanAreLookedAt_saysAtLeastHowMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, said := loop(t, maxLooping+50, func(a *cluster.Autoscaler) { a.Mode = cluster.Off })
+		if !strings.Contains(said.Message, "in 100 or more pods, such as web-") {
+			t.Errorf("it says %q", said.Message)
+		}
+	})
+}

@@ -23,6 +23,7 @@ import (
 // recommenderWorld is what the recommender reads of the cluster, and where it writes its advice.
 type recommenderWorld interface {
 	Snapshot() *kube.Snapshot
+	Stale(time.Time) []string
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
@@ -114,7 +115,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			return ended(ctx, err)
 		}
 		if kept != nil {
-			kept.lead(ctx, kept.pass)
+			kept.term(ctx, p)
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
@@ -136,9 +137,14 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		} else if err := r.keeper.load(ctx); err != nil {
 			return ended(ctx, err)
 		}
-		r.lead(ctx, p.recovering("recommender", r.pass))
+		r.term(ctx, p)
 		return nil
 	}, nil
+}
+
+// term leads until ctx ends. A pass that panics does not end it.
+func (r *recommender) term(ctx context.Context, p *process) {
+	r.lead(ctx, p.recovering("recommender", r.pass))
 }
 
 // lead makes passes until ctx ends, while history is read beside them. The first pass waits a moment for it: a Prometheus that is
@@ -146,7 +152,11 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
-		done := r.startBackfill(ctx, time.Now())
+		var done <-chan struct{}
+		attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
+		if done == nil {
+			done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
+		}
 		defer func() { <-done }()
 		select {
 		case <-done:
@@ -255,6 +265,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch.step("LoadPods")
 
 	r.observe(ctx, snapshot)
+	r.learnt(ctx, now)
 	watch.step("LoadMetrics")
 
 	if now.Sub(r.prunedAt) >= time.Hour {
@@ -272,7 +283,9 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.keeper.save(ctx, now, ours)
 	watch.step("MaintainCheckpoints")
 
-	r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
+	if !slices.Contains(r.world.Stale(now), kube.AutoscalersFeed) { // else an autoscaler may exist that is not known
+		r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
+	}
 	watch.step("GarbageCollect")
 
 	_, series := r.book.Size()

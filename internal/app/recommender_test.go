@@ -46,6 +46,7 @@ type bench struct {
 	profilesErr error
 	nodes       []cluster.Node
 	limits      cluster.LimitRange
+	stale       []string   // watches that are out of date
 	leaks       int64      // bytes a day, with leak
 	leaked      time.Time  // until when
 	mu          sync.Mutex // several writers work at a time
@@ -77,6 +78,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) Snapshot() *kube.Snapshot                         { return kube.NewSnapshot(b.pods, b.autoscalers) }
+func (b *bench) Stale(time.Time) []string                         { return b.stale }
 func (b *bench) Limits(string) cluster.LimitRange                 { return b.limits }
 func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
 func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }

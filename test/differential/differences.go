@@ -174,7 +174,7 @@ var Differences = []Difference{
 	{
 		Name:     "a Prometheus that hangs",
 		Upstream: "makes no recommendation before its queries have ended or timed out",
-		Podfit:   "recommends meanwhile, never less than what stands; reads within one budget, and ends at the first query that times out",
+		Podfit:   "recommends meanwhile, never less than what stands; reads within one budget, and ends when queries of two namespaces in a row time out",
 		Reason:   "a slow history must not stop sizing",
 		Test:     "TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce",
 	},

@@ -10,13 +10,13 @@ import "podfit.dev/podfit/internal/core/cluster"
 // comes back with Absorb.
 func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
 	f := NewBook(b.cfg)
-	f.now = b.now
+	f.now, f.latest = b.now, b.latest
 	for key, wl := range b.workloads {
 		if !of(key) {
 			continue
 		}
 		fork := f.workload(key)
-		fork.governed, fork.policies, fork.extend = wl.governed, wl.policies, wl.extend
+		fork.governed, fork.policies, fork.extend, fork.edition = wl.governed, wl.policies, wl.extend, wl.edition
 		for _, s := range wl.series {
 			if s.extension == nil {
 				continue
@@ -70,6 +70,14 @@ func (b *Book) absorb(s, from *Series, forked int64) {
 func (s *Series) absorbExtension(from *Series, forked int64) {
 	if s.load.extend == nil || from.extension == nil || formOf(s.load.extend()) != formOf(from.extension) {
 		return // its profile has changed meanwhile
+	}
+	if s.load.edition != from.load.edition { // the parameters of its profile have
+		e := s.load.extend()
+		data, err := from.extension.AppendBinary(nil)
+		if err != nil || e.UnmarshalBinary(data) != nil {
+			return
+		}
+		from.extension = e
 	}
 	s.extension = from.extension
 	if s.oomAt > forked {

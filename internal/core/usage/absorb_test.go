@@ -141,3 +141,58 @@ func TestAbsorb_Extension_IsTheOneThatKnowsThePast(t *testing.T) {
 		t.Error("workloads were forked that were not asked for")
 	}
 }
+
+// tagged is a diary of a profile with a parameter.
+type tagged struct {
+	diary
+	parameter int
+}
+
+// The parameters of a profile change while the past is read.
+func TestAbsorb_extensionAskedForAnew_hasTheNewParameters(t *testing.T) {
+	b := newBook()
+	b.Tick(noon)
+	with := func(parameter int) func() Extension {
+		return func() Extension { return &tagged{parameter: parameter} }
+	}
+	b.Extend(cart, with(1))
+	p := podOf(cart, "cart-1", "app")
+	b.Track(p)
+	fork := b.Fork(func(cluster.Workload) bool { return true })
+	fork.Track(p)
+	fork.Observe(sample(p, "app", noon.Add(10*time.Second), 0.1, 200*mib))
+	b.Replace(cart, with(2))
+	b.Absorb(fork)
+	live(b, 40)
+	e, ok := b.Series(cart, "app").Extension().(*tagged)
+	if !ok || e.parameter != 2 || !slices.Equal(e.seconds, []int{10, 40}) {
+		t.Errorf("the extension is %+v", e)
+	}
+}
+
+// The memory interval of a workload changes while the past is read: each peak stays in the histogram once.
+func TestAbsorb_memoryIntervalChangesMeanwhile_keepsEachPeakOnce(t *testing.T) {
+	for _, after := range []time.Duration{time.Hour, 6 * time.Hour, 48 * time.Hour} {
+		b := newBook()
+		b.Tick(noon)
+		b.Configure(cart, nil)
+		p := podOf(cart, "cart-1", "app")
+		b.Track(p)
+		fork := b.Fork(func(cluster.Workload) bool { return true })
+		fork.Track(p)
+		for h := range 48 {
+			fork.Observe(sample(p, "app", noon.Add(time.Duration(h-48)*time.Hour), 0.1, 200*mib))
+		}
+		b.Observe(sample(p, "app", noon.Add(time.Minute), 0.1, 100*mib))
+		b.Configure(cart, []cluster.ContainerPolicy{{Container: "app", MemoryInterval: after}})
+		b.Absorb(fork)
+		b.Observe(sample(p, "app", noon.Add(2*time.Minute), 0.1, 150*mib))
+		buckets := 0
+		for range b.Series(cart, "app").Memory.All() {
+			buckets++
+		}
+		if got := b.Series(cart, "app").Memory.Percentile(0.9); got < 200*mib || got > 220*mib || buckets > 2 {
+			t.Errorf("interval %v: the percentile is %v, of %d buckets", after, got/mib, buckets)
+		}
+	}
+}

@@ -59,6 +59,7 @@ type Book struct {
 	pods      map[cluster.Key]*pod
 	workloads map[cluster.Workload]*workload
 	now       int64 // Unix nanoseconds; 0 until the first Tick
+	latest    int64 // the latest of what now has been since times were last drawn to it
 	rejected  [rejections]uint64
 	steps     uint64 // how many series and instances were looked at, ever: a test holds that it grows linearly
 }
@@ -69,6 +70,7 @@ type workload struct {
 	series   []*Series // sorted by container
 	policies []cluster.ContainerPolicy
 	extend   func() Extension // nil unless asked for
+	edition  uint32           // how often it was asked for
 	pods     int32            // tracked
 	live     int32            // of these, live
 	governed bool             // an autoscaler sizes it
@@ -112,9 +114,9 @@ func (b *Book) Tick(now time.Time) {
 	if !ok {
 		return
 	}
-	back := b.now - at
-	b.now = at
-	if back > int64(b.cfg.MaxAhead) {
+	b.now, b.latest = at, max(b.latest, at)
+	if b.latest-at > int64(b.cfg.MaxAhead) { // in one step or several
+		b.latest = at
 		b.rewind()
 	}
 }
@@ -286,6 +288,7 @@ func (b *Book) Release(w cluster.Workload) {
 func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
 	wl := b.workload(w)
 	wl.extend = extension
+	wl.edition++
 	for _, s := range wl.series {
 		if extension == nil {
 			s.extension = nil

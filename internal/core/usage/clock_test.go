@@ -147,3 +147,22 @@ func TestRestore_HistoryOfAClockThatWasAhead_IsKept(t *testing.T) {
 		})
 	}
 }
+
+// The clock is set back again and again, each time by less than a sample may be ahead.
+func TestTick_setBackInSmallSteps_newSamplesAreTaken(t *testing.T) {
+	b := newBook()
+	p := podOf(cart, "cart-1", "app")
+	b.Tick(noon)
+	b.Track(p)
+	b.Observe(sample(p, "app", noon, 0.1, 200*mib))
+	now := noon
+	for range 4 {
+		now = now.Add(-9 * time.Minute)
+		b.Tick(now)
+	}
+	now = now.Add(time.Minute)
+	b.Tick(now)
+	if taken := b.Observe(sample(p, "app", now, 0.1, 200*mib)); taken != cluster.Both {
+		t.Errorf("36 minutes back, %v of a sample was taken", taken)
+	}
+}

@@ -10,6 +10,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []string) {
 	wl := b.workload(w)
 	wl.extend = create
+	wl.edition++
 	for _, s := range wl.series {
 		if !s.replace(create) {
 			anew = append(anew, s.container)

@@ -49,10 +49,13 @@ func (e *autoscalerEntry) isOlder(than *autoscalerEntry) bool {
 	return err == nil && order < 0
 }
 
+// AutoscalersFeed is what Stale and Health call the watch of autoscalers.
+const AutoscalersFeed = "verticalpodautoscalers"
+
 func (w *World) addAutoscalers() {
 	c, ns := w.clients.Autoscalers, w.o.Namespace
 	addFeed(w, source[*autoscalerEntry]{
-		name: "verticalpodautoscalers",
+		name: AutoscalersFeed,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return listAutoscalers(ctx, c, ns, o)
 		},

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -206,7 +207,7 @@ func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool
 	if err == nil {
 		c.retain(listed)
 	}
-	errs := []error{err}
+	errs := fewErrors{all: []error{err}}
 	deleted := 0
 	for i := range orphans {
 		switch err := c.delete(ctx, &orphans[i]); {
@@ -214,13 +215,13 @@ func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool
 			deleted++
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		default:
-			errs = append(errs, fmt.Errorf("delete checkpoint %s/%s: %w", orphans[i].Metadata.Namespace, orphans[i].Metadata.Name, refused(err)))
+			errs.add(fmt.Errorf("delete checkpoint %s/%s: %w", orphans[i].Metadata.Namespace, orphans[i].Metadata.Name, refused(err)))
 			if ctx.Err() != nil {
-				return deleted, errors.Join(errs...)
+				return deleted, errs.join()
 			}
 		}
 	}
-	return deleted, errors.Join(errs...)
+	return deleted, errs.join()
 }
 
 func (c *Checkpoints) delete(ctx context.Context, o *checkpointObject) error {
@@ -256,8 +257,8 @@ func (c *Checkpoints) Delete(ctx context.Context, key CheckpointKey) error {
 func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) error {
 	o := metav1.ListOptions{Limit: pageSize}
 	for {
-		raw, err := body(c.client.Get().Namespace(c.namespace).Resource(v1.ResourceCheckpoints).
-			VersionedParams(&o, listParameters).Do(ctx))
+		raw, err := readPage(ctx, c.client.Get().Namespace(c.namespace).Resource(v1.ResourceCheckpoints).
+			VersionedParams(&o, listParameters))
 		if err != nil {
 			return fmt.Errorf("list checkpoints: %w", refused(err))
 		}
@@ -277,6 +278,16 @@ func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) er
 			return nil
 		}
 	}
+}
+
+// pageTimeout bounds the reading of one page of a list: an API server that does not answer must not hold who reads for ever.
+const pageTimeout = time.Minute
+
+// readPage sends a request for one page of a list.
+func readPage(ctx context.Context, r *rest.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return body(r.Do(ctx))
 }
 
 func (c *Checkpoints) learn(o *checkpointObject) checkpointAt {

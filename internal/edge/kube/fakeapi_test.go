@@ -25,6 +25,8 @@ import (
 // fakeAPI is as much of an API server as the tests of this package need: lists in pages, watches, JSON patches with
 // resource versions, in JSON only. What it has no handler for it stores.
 type fakeAPI struct {
+	prune func(object map[string]any) // takes away what the CRD does not have
+
 	t   testing.TB
 	srv *httptest.Server
 
@@ -341,6 +343,9 @@ func (f *fakeAPI) update(w http.ResponseWriter, p place, o map[string]any) {
 	case metaOf(o)["resourceVersion"] != metaOf(have)["resourceVersion"]:
 		f.fail(w, http.StatusConflict, "Conflict", "the object has been modified")
 	default:
+		if f.prune != nil {
+			f.prune(o)
+		}
 		f.store(p.collection, o)
 		f.say(w, o, p)
 	}

@@ -255,7 +255,7 @@ func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) boo
 	if err == nil {
 		h.retain(listed)
 	}
-	errs := []error{err}
+	errs := fewErrors{all: []error{err}}
 	deleted := 0
 	for i := range orphans {
 		o := &orphans[i]
@@ -264,13 +264,13 @@ func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) boo
 			deleted++
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		default:
-			errs = append(errs, fmt.Errorf("delete usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, refused(err)))
+			errs.add(fmt.Errorf("delete usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, refused(err)))
 			if ctx.Err() != nil {
-				return deleted, errors.Join(errs...)
+				return deleted, errs.join()
 			}
 		}
 	}
-	return deleted, errors.Join(errs...)
+	return deleted, errs.join()
 }
 
 func (h *Histories) delete(ctx context.Context, o *historyObject) error {
@@ -295,8 +295,8 @@ func (h *Histories) delete(ctx context.Context, o *historyObject) error {
 func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.Workload)) error {
 	o := metav1.ListOptions{Limit: historyPageSize}
 	for {
-		raw, err := body(h.client.Get().Namespace(h.namespace).Resource(v1alpha1.ResourceUsageHistories).
-			VersionedParams(&o, h.parameters).Do(ctx))
+		raw, err := readPage(ctx, h.client.Get().Namespace(h.namespace).Resource(v1alpha1.ResourceUsageHistories).
+			VersionedParams(&o, h.parameters))
 		if err != nil {
 			if err = refused(err); errors.Is(err, ErrUnsupported) || errors.Is(err, ErrForbidden) {
 				h.missing(err)

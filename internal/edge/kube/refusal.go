@@ -5,6 +5,7 @@ package kube
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -192,4 +193,28 @@ func body(r rest.Result) ([]byte, error) {
 		return nil, err
 	}
 	return r.Raw()
+}
+
+// fewErrors are the errors of many attempts. Of more than maxErrors only the number is kept.
+type fewErrors struct {
+	all  []error
+	more int
+}
+
+const maxErrors = 10
+
+func (e *fewErrors) add(err error) {
+	if len(e.all) > maxErrors {
+		e.more++
+		return
+	}
+	e.all = append(e.all, err)
+}
+
+// join returns all errors as one, nil where there is none.
+func (e *fewErrors) join() error {
+	if e.more == 0 {
+		return errors.Join(e.all...)
+	}
+	return errors.Join(append(e.all, fmt.Errorf("%d more attempts failed", e.more))...)
 }

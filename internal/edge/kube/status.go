@@ -50,12 +50,17 @@ type patchOp struct {
 func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
 	w.mu.Lock()
 	e, ok := w.autoscalers.get(a.Key)
+	pruned := w.generationPruned
 	w.mu.Unlock()
 	if !ok || e.UID != a.UID {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, ErrNotFound)
 	}
 	status := nextStatus(&e.status, a.Generation, advice, now, say)
-	if equality.Semantic.DeepEqual(e.status, status) {
+	seen := e.status
+	if pruned {
+		seen.ObservedGeneration = status.ObservedGeneration
+	}
+	if equality.Semantic.DeepEqual(seen, status) {
 		return false, nil
 	}
 	if w.o.DryRun {
@@ -78,6 +83,9 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	after := projectAutoscaler(written)
 	after.ours = true
 	w.wrote(e, after)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.generationPruned = written.Status.ObservedGeneration == nil
 	return true, nil
 }
 

@@ -208,3 +208,24 @@ func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
 		}
 	}
 }
+
+// Upstream's older CRDs have no status.observedGeneration: the API server drops it from what is written.
+func TestWriteStatus_CRDWithoutObservedGeneration_writesOnce(t *testing.T) {
+	f := newFakeAPI(t)
+	f.prune = func(o map[string]any) {
+		if status, ok := o["status"].(map[string]any); ok {
+			delete(status, "observedGeneration")
+		}
+	}
+	w, a := worldWithAutoscaler(t, f, `{}`)
+	now := at(t, "2026-03-01T12:00:00Z")
+	for i := range 3 {
+		wrote, err := w.WriteStatus(t.Context(), a, someAdvice, now, provided)
+		if err != nil || wrote != (i == 0) {
+			t.Errorf("pass %d: wrote %t, error %v", i, wrote, err)
+		}
+	}
+	if wrote, err := w.WriteStatus(t.Context(), a, nil, now, provided); err != nil || !wrote {
+		t.Errorf("what changed was written: %t, error %v", wrote, err)
+	}
+}

@@ -62,6 +62,8 @@ type World struct {
 	waiting     int           // reviews that wait for an owner
 	waitingIn   map[string]int
 	targetKinds map[groupKind]int // how many autoscalers have a target of the kind
+
+	generationPruned bool // the CRD is one without status.observedGeneration, as of the last status that was written
 }
 
 // NewWorld returns a world that knows nothing yet. It sends no request before Start.
