@@ -184,13 +184,17 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    8 << 10,
 		ConnState:         s.connections.note,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, c)
 		},
-		// What a body may send ahead before the handler has counted it.
-		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 100, // a client with more requests opens another connection
+			// What a body may send ahead before the handler has counted it.
+			MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10,
+			WriteByteTimeout: 5 * time.Second, // for a client that does not read at all
+		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
 	}
 	failed := make(chan error, 1)
