@@ -402,13 +402,17 @@ func (s *Server) register(ctx context.Context, id identity) error {
 
 // Ready returns nil when the API server may send reviews here: the webhook has a certificate, it has answered a review sent
 // the way the API server sends it, and it has been registered, if it is podfit that registers it. An API server that is away
-// does not end that, because the webhook goes on to work; being told to stop does, although reviews are answered for a while.
+// does not end that, because the webhook goes on to work; a certificate that has expired does, and being told to stop, although
+// reviews are answered for a while.
 func (s *Server) Ready() error {
+	id := s.serving.Load()
 	switch {
 	case s.ending.Load():
 		return errors.New("the webhook is shutting down")
-	case s.serving.Load() == nil:
+	case id == nil:
 		return errNoCertificate
+	case id.leaf.Leaf != nil && s.now().After(id.leaf.Leaf.NotAfter):
+		return fmt.Errorf("the webhook's certificate expired at %s", id.leaf.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	case !s.works.Load():
 		return errors.New("the webhook has not answered its own review yet")
 	case s.registrar != nil && !s.trusted.Load():
