@@ -161,7 +161,7 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	}
 	at := "/spec/containers/" + strconv.Itoa(i) + "/resources"
 	r := &c.Resources
-	// Where there are claims there is an object already, and replacing it would lose them.
+	// Where there are claims, or what is not known here, there is an object already, and replacing it would lose them.
 	if r.Requests == nil && r.Limits == nil && len(r.Claims) == 0 {
 		o.add(at, emptyObject)
 	}

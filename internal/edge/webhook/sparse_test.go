@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,6 +135,25 @@ func TestQuantityText_everyFormThatKubernetesParses_isRead(t *testing.T) {
 		var got quantityText
 		if err := json.Unmarshal([]byte(text), &got); err != nil || want.Cmp(resource.Quantity(got)) != 0 {
 			t.Errorf("%s is read as %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+func TestHandler_unknownMembersOfResources_areKept(t *testing.T) {
+	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	for resources, replaced := range map[string]bool{
+		`{}`:                               true,
+		`{"claims":[{"name":"gpu"}]}`:      false,
+		`{"future":{"cpu":"1"}}`:           false,
+		`{"requests":{}}`:                  false,
+		`{"limits":{"hugepages-2Mi":"1"}}`: false,
+	} {
+		response := ask(t, h, creation(cart("", `"containers":[{"name":"app","resources":`+resources+`}]`)))
+		if got := strings.Contains(string(response.Patch), `{"op":"add","path":"/spec/containers/0/resources","value":{}}`); got != replaced {
+			t.Errorf("%s is replaced: %t, want %t\n%s", resources, got, replaced, response.Patch)
+		}
+		if !strings.Contains(string(response.Patch), `"/spec/containers/0/resources/requests/cpu","value":"100m"`) {
+			t.Errorf("%s: not sized: %s", resources, response.Patch)
 		}
 	}
 }
