@@ -102,10 +102,10 @@ func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted
 	around := h.world.Limits(p.Namespace)
 	refusal := func(fits []policy.Fitted) policy.Refusal {
 		r := policy.Refused(around, p, fits)
-		if r.Refused() && policy.Refused(around, p, nil).Refused() {
-			return policy.Refusal{}
+		if !r.Kind.OfLimitRange() || !policy.Refused(around, p, nil).Refused() {
+			return r
 		}
-		return r
+		return policy.Refusal{} // the LimitRange may have changed by now
 	}
 	var fits []policy.Fitted
 	if a.Mode != cluster.Off {
