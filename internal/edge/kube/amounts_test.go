@@ -20,8 +20,8 @@ func TestProjectPod_fractionOfAByte_staysWithinItsLimit(t *testing.T) {
 	if app := p.Containers[0]; app.Limits.Memory != below || app.Requests.Memory != below {
 		t.Errorf("request %d, limit %d, want %d for both", app.Requests.Memory, app.Limits.Memory, below)
 	}
-	if first := p.Containers[1]; first.Requests.Memory != below+1 {
-		t.Errorf("the request of the init container counts as %d, want %d", first.Requests.Memory, below+1)
+	if first := p.Containers[1]; first.Requests.Memory != below+1 || first.Limits.Memory != below+1 {
+		t.Errorf("the init container counts with %d and %d, want %d", first.Requests.Memory, first.Limits.Memory, below+1)
 	}
 	few := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0001"), corev1.ResourceMemory: resource.MustParse("0.1")}
 	if got := amountsBelow(few); got != cluster.Amounts(1, 1) {

@@ -153,9 +153,8 @@ func containers(p *corev1.Pod, in *Interner) []cluster.Container {
 			if i > math.MaxUint8 {
 				return // Container.Index cannot name it; no such pod has been seen
 			}
-			kind := role(&specs[i])
-			c := container(&specs[i], statusOf(specs[i].Name, statuses), kind != cluster.Regular || p.Spec.Resources != nil, in)
-			c.Index, c.Role = uint8(i), kind
+			c := container(&specs[i], statusOf(specs[i].Name, statuses), role(&specs[i]), p.Spec.Resources != nil, in)
+			c.Index = uint8(i)
 			c.Boosted = boosted(p.Annotations, c.Name)
 			out = append(out, c)
 		}
@@ -181,11 +180,16 @@ func statusOf(name string, statuses []corev1.ContainerStatus) *corev1.ContainerS
 	return nil
 }
 
-// container projects a container. Summed says that its request counts only as a part of a sum, which must not be too low.
-func container(spec *corev1.Container, status *corev1.ContainerStatus, summed bool, in *Interner) cluster.Container {
-	c := cluster.Container{Name: in.String(spec.Name)}
-	if c.Requests, c.Limits = sizeOf(&spec.Resources); summed {
+func container(
+	spec *corev1.Container, status *corev1.ContainerStatus, role cluster.ContainerRole, podLevel bool, in *Interner,
+) cluster.Container {
+	c := cluster.Container{Name: in.String(spec.Name), Role: role}
+	c.Requests, c.Limits = sizeOf(&spec.Resources)
+	if role != cluster.Regular || podLevel { // its request counts as a part of a sum, which must not be too low
 		c.Requests = amounts(spec.Resources.Requests)
+	}
+	if role != cluster.Regular { // it is never sized, so its limit need not bound a new request
+		c.Limits = amounts(spec.Resources.Limits)
 	}
 	for _, p := range spec.ResizePolicy {
 		if r, ok := cluster.ParseResource(string(p.ResourceName)); ok && p.RestartPolicy == corev1.RestartContainer {
