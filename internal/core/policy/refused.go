@@ -38,6 +38,15 @@ const (
 // Refused reports whether the API server would refuse the pod.
 func (r Refusal) Refused() bool { return r.Kind != NotRefused }
 
+// OfLimitRange reports whether it is a LimitRange that refuses the pod. Else the pod contradicts itself.
+func (k RefusalKind) OfLimitRange() bool {
+	switch k {
+	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel:
+		return false
+	}
+	return true
+}
+
 // String returns the refusal as a sentence without its full stop.
 func (r Refusal) String() string {
 	who := "the pod"

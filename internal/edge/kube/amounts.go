@@ -26,6 +26,36 @@ func amounts(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
+// amountsBelow is amounts for what the API server takes as a maximum, such as limits: amounts are rounded down, though not to
+// zero. The memory 0.1Gi is a fraction of a byte above a whole number, and one byte more would be refused.
+func amountsBelow(list corev1.ResourceList) cluster.Resources {
+	r := amounts(list)
+	for _, res := range cluster.All {
+		v, ok := r.Get(res)
+		if !ok || v <= 1 {
+			continue
+		}
+		exact, rounded := list[corev1.ResourceName(res.String())], quantity(res, v)
+		if rounded.Cmp(exact) > 0 {
+			r = r.Set(res, v-1)
+		}
+	}
+	return r
+}
+
+// sizeOf returns requests and limits. A request that is not above its limit stays so when both are rounded.
+func sizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources) {
+	requests, limits = amounts(r.Requests), amountsBelow(r.Limits)
+	for _, res := range cluster.All {
+		name := corev1.ResourceName(res.String())
+		request, limit := r.Requests[name], r.Limits[name]
+		if v, ok := limits.Get(res); ok && requests.Amount(res) > v && request.Cmp(limit) <= 0 {
+			requests = requests.Set(res, v)
+		}
+	}
+	return requests, limits
+}
+
 func bounded(v int64) int64 { return min(max(v, 0), mostAmount) }
 
 // quantities returns the resource list that says r, in the forms upstream writes: CPU as decimal millicores, memory in

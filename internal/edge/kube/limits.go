@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -31,8 +32,8 @@ func projectLimitRange(l *corev1.LimitRange) []limitItem {
 		out = append(out, limitItem{
 			pod:      it.Type == corev1.LimitTypePod,
 			min:      amounts(it.Min),
-			max:      amounts(it.Max),
-			dflt:     amounts(it.Default),
+			max:      amountsBelow(it.Max),
+			dflt:     amountsBelow(it.Default),
 			request:  amounts(it.DefaultRequest),
 			ratio:    thousandths(it.MaxLimitRequestRatio),
 			defaults: it.Default != nil,
@@ -41,12 +42,16 @@ func projectLimitRange(l *corev1.LimitRange) []limitItem {
 	return out
 }
 
-// thousandths returns the CPU and memory of a list of ratios, each in thousandths.
+// thousandths returns the CPU and memory of a list of ratios, each in thousandths, rounded down.
 func thousandths(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	for _, res := range cluster.All {
 		if q, ok := list[corev1.ResourceName(res.String())]; ok {
-			r = r.Set(res, bounded(q.MilliValue()))
+			v := bounded(q.MilliValue())
+			if v > 1 && resource.NewMilliQuantity(v, resource.DecimalSI).Cmp(q) > 0 {
+				v--
+			}
+			r = r.Set(res, v)
 		}
 	}
 	return r

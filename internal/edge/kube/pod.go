@@ -35,7 +35,8 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Containers: containers(p, in),
 	}
 	if r := p.Spec.Resources; r != nil {
-		out.PodLevel = &cluster.PodResources{Requests: amounts(r.Requests), Limits: amounts(r.Limits)}
+		out.PodLevel = new(cluster.PodResources)
+		out.PodLevel.Requests, out.PodLevel.Limits = sizeOf(r)
 	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()
@@ -152,8 +153,8 @@ func containers(p *corev1.Pod, in *Interner) []cluster.Container {
 			if i > math.MaxUint8 {
 				return // Container.Index cannot name it; no such pod has been seen
 			}
-			c := container(&specs[i], statusOf(specs[i].Name, statuses), in)
-			c.Index, c.Role = uint8(i), role(&specs[i])
+			c := container(&specs[i], statusOf(specs[i].Name, statuses), role(&specs[i]), p.Spec.Resources != nil, in)
+			c.Index = uint8(i)
 			c.Boosted = boosted(p.Annotations, c.Name)
 			out = append(out, c)
 		}
@@ -179,11 +180,16 @@ func statusOf(name string, statuses []corev1.ContainerStatus) *corev1.ContainerS
 	return nil
 }
 
-func container(spec *corev1.Container, status *corev1.ContainerStatus, in *Interner) cluster.Container {
-	c := cluster.Container{
-		Name:     in.String(spec.Name),
-		Requests: amounts(spec.Resources.Requests),
-		Limits:   amounts(spec.Resources.Limits),
+func container(
+	spec *corev1.Container, status *corev1.ContainerStatus, role cluster.ContainerRole, podLevel bool, in *Interner,
+) cluster.Container {
+	c := cluster.Container{Name: in.String(spec.Name), Role: role}
+	c.Requests, c.Limits = sizeOf(&spec.Resources)
+	if role != cluster.Regular || podLevel { // its request counts as a part of a sum, which must not be too low
+		c.Requests = amounts(spec.Resources.Requests)
+	}
+	if role != cluster.Regular { // it is never sized, so its limit need not bound a new request
+		c.Limits = amounts(spec.Resources.Limits)
 	}
 	for _, p := range spec.ResizePolicy {
 		if r, ok := cluster.ParseResource(string(p.ResourceName)); ok && p.RestartPolicy == corev1.RestartContainer {
@@ -197,7 +203,8 @@ func container(spec *corev1.Container, status *corev1.ContainerStatus, in *Inter
 	c.Exit = exitOf(status)
 	c.Reported = status.Resources != nil
 	if r := status.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
-		runs := cluster.Applied{Requests: amounts(r.Requests), Limits: amounts(r.Limits)}
+		var runs cluster.Applied
+		runs.Requests, runs.Limits = sizeOf(r)
 		if runs.Requests != c.Requests || runs.Limits != c.Limits {
 			c.Applied = &runs
 		}
@@ -232,12 +239,10 @@ func boosted(annotations map[string]string, container string) *cluster.Applied {
 	if !ok {
 		return nil
 	}
-	var before struct {
-		Requests corev1.ResourceList `json:"requests"`
-		Limits   corev1.ResourceList `json:"limits"`
+	var before corev1.ResourceRequirements
+	var out cluster.Applied // if unreadable, boosted from something unknown
+	if json.Unmarshal([]byte(text), &before) == nil {
+		out.Requests, out.Limits = sizeOf(&before)
 	}
-	if json.Unmarshal([]byte(text), &before) != nil {
-		return &cluster.Applied{} // boosted from something unknown
-	}
-	return &cluster.Applied{Requests: amounts(before.Requests), Limits: amounts(before.Limits)}
+	return &out
 }

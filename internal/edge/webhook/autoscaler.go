@@ -4,13 +4,16 @@
 package webhook
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -24,6 +27,10 @@ func (h *Handler) decodeAutoscalers(out *asked, object, old []byte) {
 		return
 	}
 	if out.now, out.err = decodeAutoscaler(object); create || errors.As(out.err, new(unboundedError)) {
+		return
+	}
+	if out.err != nil && excusedUnread(object, old) {
+		out.now, out.err = nil, nil
 		return
 	}
 	before, err := decodeAutoscaler(old)
@@ -72,6 +79,21 @@ func (h *Handler) autoscaler(asked *asked, response *admissionv1.AdmissionRespon
 // an object that is being deleted. Finalizers and labels of an object that was never valid can still be changed.
 func excused(a, old *autoscalerReview) bool {
 	return old != nil && (a.Metadata.DeletionTimestamp != nil || equality.Semantic.DeepEqual(a.Spec, old.Spec))
+}
+
+// excusedUnread is excused for an object that cannot be decoded, such as one with a quantity that is out of bounds.
+func excusedUnread(object, old []byte) bool {
+	type unread struct {
+		Metadata struct {
+			DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		} `json:"metadata"`
+		Spec shared `json:"spec"`
+	}
+	var now, before unread
+	if kjson.Unmarshal(object, &now) != nil || kjson.Unmarshal(old, &before) != nil {
+		return false
+	}
+	return now.Metadata.DeletionTimestamp != nil || bytes.Equal(now.Spec, before.Spec)
 }
 
 func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, errs field.ErrorList) {

@@ -193,6 +193,31 @@ func TestAnAutoscalerThatIsBeingDeletedCanLoseItsFinalizers(t *testing.T) {
 	}
 }
 
+// An API server without the webhook stores quantities that podfit does not parse.
+func TestHandler_unreadableAutoscaler_canLoseItsFinalizers(t *testing.T) {
+	h := handler(remember(), Options{})
+	stored := vpa(container(`"minAllowed":{"cpu":"1e-999999999"}`))
+	finalizer := func(object, name string) string {
+		return strings.Replace(object, `"metadata":{`, `"metadata":{"finalizers":["`+name+`"],`, 1)
+	}
+	deleted := strings.Replace(stored, `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`, 1)
+	for name, c := range map[string]struct {
+		object, old string
+		allowed     bool
+	}{
+		"finalizer removed while it is being deleted": {deleted, finalizer(deleted, "a"), true},
+		"finalizer changed, same spec":                {finalizer(stored, "b"), finalizer(stored, "a"), true},
+		"another spec that cannot be read":            {vpa(container(`"minAllowed":{"cpu":"1e-99999999"}`)), stored, false},
+		"made unreadable":                             {stored, vpa(container("")), false},
+		"mended":                                      {vpa(container("")), stored, true},
+		"created":                                     {stored, "", false},
+	} {
+		if got := verdict(t, h, c.object, c.old); got.Allowed != c.allowed || len(got.Patch) > 0 {
+			t.Errorf("%s: allowed is %t, want %t; %v", name, got.Allowed, c.allowed, got.Result)
+		}
+	}
+}
+
 func TestWarningsComeWithTheVerdict(t *testing.T) {
 	h := handler(remember(), Options{})
 	auto := verdict(t, h, vpa(target+`,"updatePolicy":{"updateMode":"Auto"}`), "")

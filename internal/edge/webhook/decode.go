@@ -180,31 +180,30 @@ func checkNames(names ...string) error {
 	return nil
 }
 
-// requirements are requests and limits of CPU and memory, and whether there are claims.
+// requirements are requests and limits of CPU and memory, and whether there is anything else.
 type requirements struct {
-	Requests resourceList `json:"requests"`
-	Limits   resourceList `json:"limits"`
-	Claims   filled       `json:"claims"`
+	requests, limits resourceList
+	members          bool
 }
 
+func (r *requirements) UnmarshalJSON(text []byte) error {
+	var from struct {
+		Requests resourceList `json:"requests"`
+		Limits   resourceList `json:"limits"`
+	}
+	err := kjson.Unmarshal(text, &from)
+	*r = requirements{requests: from.Requests, limits: from.Limits, members: bytes.IndexByte(text, '"') >= 0}
+	return err
+}
+
+// resources returns the requirements. A claim without a name stands for all that is not decoded, in this version of Kubernetes
+// or a later one.
 func (r *requirements) resources() corev1.ResourceRequirements {
-	out := corev1.ResourceRequirements{Requests: r.Requests.list, Limits: r.Limits.list}
-	if r.Claims {
+	out := corev1.ResourceRequirements{Requests: r.requests.list, Limits: r.limits.list}
+	if r.members && r.requests.list == nil && r.limits.list == nil {
 		out.Claims = []corev1.ResourceClaim{{}}
 	}
 	return out
-}
-
-// filled says whether there is a list with something in it.
-type filled bool
-
-func (f *filled) UnmarshalJSON(text []byte) error {
-	*f = false
-	err := elements(text, 0, "", func([]byte) error { return nil })
-	if errors.As(err, new(unboundedError)) {
-		*f, err = true, nil
-	}
-	return err
 }
 
 // resourceList is the CPU and memory of a resource list. An empty list is told from none.

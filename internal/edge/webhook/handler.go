@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"log/slog"
 	"mime"
+	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,19 +85,19 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	result, about := resultError, aboutUnknown
 	defer func() { clock.done(result, about) }()
 
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
-		return false
-	}
-	ticket := h.intake.enter(func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
+	ticket := h.intake.enter(func() { _ = http.NewResponseController(w).SetReadDeadline(longAgo) })
 	if ticket == nil {
-		h.refuse(w, errBusy)
+		h.refuse(nil, w, r, errBusy)
 		return false
 	}
 	defer ticket.leave()
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		_ = send(ticket, w, r, http.StatusUnsupportedMediaType, "text/plain; charset=utf-8", []byte("the content type must be application/json\n"))
+		return false
+	}
 	asked, err := h.receive(ticket, r, &clock)
 	if err != nil {
-		h.refuse(w, err)
+		h.refuse(ticket, w, r, err)
 		return false
 	}
 	is = asked.err == nil && asked.about != aboutUnknown
@@ -110,13 +112,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	if err != nil {
 		result = resultError
 		h.log.Error("Cannot write the answer to an admission review", "error", err)
-		http.Error(w, "cannot write the answer", http.StatusInternalServerError)
+		_ = send(ticket, w, r, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("cannot write the answer\n"))
 		return is
 	}
 	clock.step(m.build)
 
-	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(reply); err != nil {
+	if err := send(ticket, w, r, http.StatusOK, "application/json", reply); err != nil {
 		result = resultError
 		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", "error", err) })
 		return is
@@ -125,8 +126,38 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	return is
 }
 
+var longAgo = time.Unix(1, 0)
+
+// uncounted is how long an answer may take for which the intake has no room.
+const uncounted = time.Second
+
+// send sends an answer and waits until it is sent, because a sender of requests that does not take the answers holds as much
+// memory as one that sends its bodies slowly. The connection of one that has to give way is closed.
+func send(t *ticket, w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) error {
+	control := http.NewResponseController(w)
+	abort := func() { _ = control.SetWriteDeadline(longAgo) }
+	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); ok {
+		abort = func() { hangUp(conn) }
+	}
+	if t == nil || !t.answers(abort) {
+		_ = control.SetWriteDeadline(time.Now().Add(uncounted))
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	if _, err := w.Write(body); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	err := control.Flush()
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("send the answer: %w", err)
+	}
+	return nil
+}
+
 // refuse answers a request that is no review that podfit can take. What becomes of the object is up to the failure policy.
-func (h *Handler) refuse(w http.ResponseWriter, err error) {
+func (h *Handler) refuse(t *ticket, w http.ResponseWriter, r *http.Request, err error) {
 	status, reason, text := http.StatusBadRequest, refusedUnreadable, "cannot read the review"
 	switch {
 	case errors.Is(err, errTooBig):
@@ -139,7 +170,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.refusals.Do(func() {
 		h.log.Warn("Refused an admission review; its object passes, or is refused, as the failure policy says", "status", status, "error", err)
 	})
-	http.Error(w, text, status)
+	_ = send(t, w, r, status, "text/plain; charset=utf-8", []byte(text+"\n"))
 }
 
 // receive reads and decodes a review. The body is garbage when it returns.

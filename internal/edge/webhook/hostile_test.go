@@ -316,3 +316,76 @@ func TestConnections_tooManyFromManyAddresses_closesThoseOfTheGreatest(t *testin
 		t.Errorf("%d connections of %d addresses are kept", cs.all, len(cs.byIP))
 	}
 }
+
+func TestConnections_oneFromEachOfManyAddresses_keepTheAPIServerNotOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cs connections
+		for ip := range maxConnections {
+			cs.note(&conn{from: fmt.Sprintf("10.1.%d.%d", ip/250, ip%250)}, http.StateNew)
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 3 {
+			api := &conn{from: "10.0.0.1"}
+			cs.note(api, http.StateNew)
+			if api.closed {
+				t.Fatalf("connection %d of the API server is closed", i)
+			}
+		}
+		if cs.all != maxConnections {
+			t.Errorf("there are %d connections, want %d", cs.all, maxConnections)
+		}
+	})
+}
+
+func TestConnections_manySlowFirstRequests_keepTheAPIServerNotOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cs connections
+		for range 3 * maxConnections {
+			c := &conn{from: "10.1.0.1"}
+			cs.note(c, http.StateNew)
+			cs.note(c, http.StateActive)
+		}
+		if most := 2 * maxConnections; cs.all > most {
+			t.Errorf("there are %d connections, want at most %d", cs.all, most)
+		}
+		for _, from := range []string{"10.0.0.1", "10.1.0.1"} { // its own address, and the same
+			api := &conn{from: from}
+			cs.note(api, http.StateNew)
+			if api.closed {
+				t.Errorf("the connection of the API server from %s is closed", from)
+			}
+			cs.note(api, http.StateActive)
+			cs.prove(api)
+			time.Sleep(slowRequest)
+			for range 3 * maxConnections {
+				c := &conn{from: "10.1.0.1"}
+				cs.note(c, http.StateNew)
+				cs.note(c, http.StateActive)
+			}
+			if api.closed {
+				t.Errorf("the busy connection of the API server from %s is closed", from)
+			}
+		}
+		if cs.all > 2*maxConnections {
+			t.Errorf("there are %d connections", cs.all)
+		}
+	})
+}
+
+func TestConnections_manyFirstRequestsAtATime_areNotClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cs connections
+		var all []*conn
+		for range 3 * maxConnectionsOfIP { // API servers behind one address that speak HTTP/1.1
+			c := &conn{from: "10.0.0.1"}
+			all = append(all, c)
+			cs.note(c, http.StateNew)
+			cs.note(c, http.StateActive)
+		}
+		for i, c := range all {
+			if c.closed {
+				t.Errorf("connection %d is closed with a request under way", i)
+			}
+		}
+	})
+}

@@ -32,8 +32,9 @@ var (
 )
 
 // An intake bounds the memory of the reviews that are being answered. Small and large bodies are counted apart, so that
-// large ones cannot keep the usual ones out. When there is no room, the body that has been arriving for the longest time
-// gives way: bodies that were sent to be held back are older than any that the API server sends.
+// large ones cannot keep the usual ones out. When there is no room, the review that has been waiting for its sender for the
+// longest time gives way: its body arrives slowly, or its answer is not taken. Reviews that were sent to be held back have
+// waited longer than any that the API server sends.
 type intake struct {
 	mu           sync.Mutex
 	small, large lane
@@ -43,7 +44,7 @@ type intake struct {
 // A lane counts the bytes of some reviews.
 type lane struct {
 	limit, held int
-	arriving    list.List // of *ticket, the one that began first in front
+	arriving    list.List // of *ticket that wait for their sender, the one that began first in front
 }
 
 // A ticket is what one review holds.
@@ -51,9 +52,9 @@ type ticket struct {
 	intake  *intake
 	lane    *lane
 	held    int
-	place   *list.Element // among those arriving, nil when the body has arrived
+	place   *list.Element // among those arriving, nil when it does not wait for its sender
 	evicted bool          // it had to give way; it holds nothing any more
-	abort   func()        // ends the reading of the body; called with the mutex held
+	abort   func()        // ends the wait for the sender; called with the mutex held
 }
 
 func newIntake() *intake {
@@ -144,6 +145,20 @@ func (t *ticket) decoded() {
 		t.release()
 		t.hold(&t.intake.small, reviewCost) // if there is no room for so little, it is not counted
 	}
+}
+
+// answers says that the answer is being sent: until leave the ticket gives way again, and abort ends the sending. It reports
+// false if there is no room for that. Abort is called with the mutex held.
+func (t *ticket) answers(abort func()) bool {
+	t.intake.mu.Lock()
+	defer t.intake.mu.Unlock()
+	t.release()
+	if !t.hold(&t.intake.small, reviewCost) {
+		return false
+	}
+	t.evicted, t.abort = false, abort
+	t.place = t.lane.arriving.PushBack(t)
+	return true
 }
 
 // leave ends the review.

@@ -102,10 +102,10 @@ func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted
 	around := h.world.Limits(p.Namespace)
 	refusal := func(fits []policy.Fitted) policy.Refusal {
 		r := policy.Refused(around, p, fits)
-		if r.Refused() && policy.Refused(around, p, nil).Refused() {
-			return policy.Refusal{}
+		if !r.Kind.OfLimitRange() || !policy.Refused(around, p, nil).Refused() {
+			return r
 		}
-		return r
+		return policy.Refusal{} // the LimitRange may have changed by now
 	}
 	var fits []policy.Fitted
 	if a.Mode != cluster.Off {
@@ -161,7 +161,7 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	}
 	at := "/spec/containers/" + strconv.Itoa(i) + "/resources"
 	r := &c.Resources
-	// Where there are claims there is an object already, and replacing it would lose them.
+	// Where there are claims, or what is not known here, there is an object already, and replacing it would lose them.
 	if r.Requests == nil && r.Limits == nil && len(r.Claims) == 0 {
 		o.add(at, emptyObject)
 	}

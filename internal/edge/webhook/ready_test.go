@@ -63,6 +63,16 @@ func TestServer_certificateForAnotherName_isNotReady(t *testing.T) {
 	}
 }
 
+func TestServer_expiredCertificate_isNotReady(t *testing.T) {
+	files := write(t, t.TempDir(), made(t, service)) // nobody reads them again
+	r := run(t, Config{Files: files, Register: true, Registration: usual})
+	eventually(t, "ready", func() bool { return r.Ready() == nil })
+	r.clock.Store(r.serving.Load().leaf.Leaf.NotAfter.Unix() + 1)
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "expired at") {
+		t.Errorf("ready with a certificate that no API server takes: %v", err)
+	}
+}
+
 func TestMetrics_servingAndRegistered_sayWhenTheCertificateExpires(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	m := r.handler.metrics

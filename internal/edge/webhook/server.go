@@ -184,13 +184,17 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    8 << 10,
 		ConnState:         s.connections.note,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, c)
 		},
-		// What a body may send ahead before the handler has counted it.
-		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 100, // a client with more requests opens another connection
+			// What a body may send ahead before the handler has counted it.
+			MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10,
+			WriteByteTimeout: 5 * time.Second, // for a client that does not read at all
+		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
 	}
 	failed := make(chan error, 1)
@@ -398,13 +402,17 @@ func (s *Server) register(ctx context.Context, id identity) error {
 
 // Ready returns nil when the API server may send reviews here: the webhook has a certificate, it has answered a review sent
 // the way the API server sends it, and it has been registered, if it is podfit that registers it. An API server that is away
-// does not end that, because the webhook goes on to work; being told to stop does, although reviews are answered for a while.
+// does not end that, because the webhook goes on to work; a certificate that has expired does, and being told to stop, although
+// reviews are answered for a while.
 func (s *Server) Ready() error {
+	id := s.serving.Load()
 	switch {
 	case s.ending.Load():
 		return errors.New("the webhook is shutting down")
-	case s.serving.Load() == nil:
+	case id == nil:
 		return errNoCertificate
+	case id.leaf.Leaf != nil && s.now().After(id.leaf.Leaf.NotAfter):
+		return fmt.Errorf("the webhook's certificate expired at %s", id.leaf.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	case !s.works.Load():
 		return errors.New("the webhook has not answered its own review yet")
 	case s.registrar != nil && !s.trusted.Load():

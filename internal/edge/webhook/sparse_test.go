@@ -1,0 +1,159 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// drawPod returns a random pod with every field that decides how it is sized, and some that do not.
+func drawPod(r *rand.Rand) *corev1.Pod {
+	coin := func() bool { return r.IntN(2) == 0 }
+	quantities := []string{"1", "100m", "0.5", "1e3", "1E3", "2E", "+1", "0.5Gi", "1500M", "0", "12345678901", "1m", "64Mi"}
+	list := func() corev1.ResourceList {
+		if r.IntN(4) == 0 {
+			return nil
+		}
+		out := corev1.ResourceList{}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, "hugepages-2Mi", "example.com/gpu"} {
+			if coin() {
+				out[name] = resource.MustParse(quantities[r.IntN(len(quantities))])
+			}
+		}
+		return out
+	}
+	requirements := func() corev1.ResourceRequirements {
+		out := corev1.ResourceRequirements{Requests: list(), Limits: list()}
+		for range r.IntN(3) {
+			out.Claims = append(out.Claims, corev1.ResourceClaim{Name: "claim", Request: "r"})
+		}
+		return out
+	}
+	container := func(name string) corev1.Container {
+		c := corev1.Container{Name: name, Image: "i\"\\[{", Resources: requirements()}
+		if coin() {
+			c.Env = []corev1.EnvVar{{Name: "A", Value: "]},{\"name\":\"b\"}\\"}}
+			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+		}
+		return c
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-<1>", GenerateName: "cart-"}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cart", Controller: new(true)}}
+	if coin() {
+		p.OwnerReferences = append([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x"}}, p.OwnerReferences...)
+	}
+	if coin() {
+		p.Annotations = map[string]string{"a": "b", policy.ObservedAnnotation: "x, y", "vpaCpuStartupBoost/c0": `{"requests":{"cpu":"1"},"limits":{}}`}
+	}
+	if coin() {
+		p.Spec.Resources = new(requirements())
+		p.Spec.Resources.Claims = nil
+	}
+	for i := range 1 + r.IntN(4) {
+		p.Spec.Containers = append(p.Spec.Containers, container(fmt.Sprintf("c%d", i)))
+	}
+	for i := range r.IntN(3) {
+		c := container(fmt.Sprintf("i%d", i))
+		if coin() {
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+	return p
+}
+
+// TestDecodePod_randomPods_areSizedAsWhenWhole holds the few fields that a pod is decoded into against the whole pod.
+func TestDecodePod_randomPods_areSizedAsWhenWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 2026))
+	for i := range 3000 {
+		text, err := json.Marshal(drawPod(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := new(corev1.Pod)
+		if err := json.Unmarshal(text, whole); err != nil {
+			t.Fatal(err)
+		}
+		if r.IntN(2) == 0 {
+			var indented bytes.Buffer
+			if err := json.Indent(&indented, text, "\t", " \r\n"); err != nil {
+				t.Fatal(err)
+			}
+			text = indented.Bytes()
+		}
+		sparse, err := decodePod(text)
+		if err != nil {
+			t.Fatalf("pod %d: %v\n%s", i, err, text)
+		}
+		sparse.Namespace = whole.Namespace
+		a := sizing("cart", map[string]cluster.Resources{"c0": cluster.Amounts(100, mi(200)), "c2": cluster.Amounts(int64(r.IntN(5000)), mi(3))})
+		a.Boost = &cluster.Boost{Factor: 2}
+		if r.IntN(2) == 0 {
+			a.Policies = []cluster.ContainerPolicy{{Container: "c0", RequestsOnly: true}}
+		}
+		world := remember(a)
+		h := handler(world, Options{Gates: allGates})
+		got, err := h.fit(a, sparse, world.Project(sparse))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := h.fit(a, whole, world.Project(whole))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("pod %d:\nsparse %s\nwhole  %s\n%s", i, got, want, text)
+		}
+		if g, w := metav1.GetControllerOf(sparse), metav1.GetControllerOf(whole); g == nil || g.Kind != w.Kind || g.Name != w.Name || g.APIVersion != w.APIVersion {
+			t.Fatalf("pod %d: controller %v, want %v", i, g, w)
+		}
+	}
+}
+
+func TestQuantityText_everyFormThatKubernetesParses_isRead(t *testing.T) {
+	for _, text := range []string{
+		`"1e3"`, `"1E3"`, `"1e-3"`, `"1E+3"`, `"100m"`, `"0.5Gi"`, `"1E"`, `"1Ei"`, `"+1"`, `"  1"`, `" 1 "`, `1`, `0.5`, `1e3`, `"-1"`, `".5"`, `"1."`, `"1n"`, `"1u"`,
+		`"0.000000001"`, `"1e10"`,
+	} {
+		var want resource.Quantity
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatal(err)
+		}
+		var got quantityText
+		if err := json.Unmarshal([]byte(text), &got); err != nil || want.Cmp(resource.Quantity(got)) != 0 {
+			t.Errorf("%s is read as %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+func TestHandler_unknownMembersOfResources_areKept(t *testing.T) {
+	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	for resources, replaced := range map[string]bool{
+		`{}`:                               true,
+		`{"claims":[{"name":"gpu"}]}`:      false,
+		`{"future":{"cpu":"1"}}`:           false,
+		`{"requests":{}}`:                  false,
+		`{"limits":{"hugepages-2Mi":"1"}}`: false,
+	} {
+		response := ask(t, h, creation(cart("", `"containers":[{"name":"app","resources":`+resources+`}]`)))
+		if got := strings.Contains(string(response.Patch), `{"op":"add","path":"/spec/containers/0/resources","value":{}}`); got != replaced {
+			t.Errorf("%s is replaced: %t, want %t\n%s", resources, got, replaced, response.Patch)
+		}
+		if !strings.Contains(string(response.Patch), `"/spec/containers/0/resources/requests/cpu","value":"100m"`) {
+			t.Errorf("%s: not sized: %s", resources, response.Patch)
+		}
+	}
+}
