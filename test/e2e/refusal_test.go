@@ -375,11 +375,11 @@ func replacementMayNotFit(t *testing.T, name string) {
 	const huge = `  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "9"}}]}`
 	replaced, fallback := steady("replaced"), steady("fallback")
 	replaced.Replicas, fallback.Replicas = 4, 4
-	p.apply(replaced.manifest(), autoscaler("replaced", "", "replaced", "Recreate", huge),
-		fallback.manifest(), autoscaler("fallback", "", "fallback", "InPlaceOrRecreate", huge))
+	p.apply(replaced.manifest(), fallback.manifest())
 	for _, w := range []spec{replaced, fallback} {
-		p.start(w.Name, 4)
+		p.start(w.Name, 4) // before there is advice: a pod that has not started yet may be replaced at once
 	}
+	p.apply(autoscaler("replaced", "", "replaced", "Recreate", huge), autoscaler("fallback", "", "fallback", "InPlaceOrRecreate", huge))
 	for _, w := range []spec{replaced, fallback} {
 		p.eventually("pods of "+w.Name+" are pending", measured+resized, func(ctx context.Context) error {
 			pods, err := p.pods(ctx, w.Name)

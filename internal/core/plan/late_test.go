@@ -171,3 +171,21 @@ func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
 		t.Error("nothing is tried though less is asked for")
 	}
 }
+
+func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {
+	w, _ := shrinking(3)
+	pods := w.Governed[0].Pods
+	pass := Begin(noon, w, DefaultBudget())
+	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
+	for minute := 1; minute <= 6; minute++ {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		if minute == 3 { // the watch shows that the pod is gone; nothing replaces it
+			w.Governed[0].Pods = pods[1:]
+		}
+		pass = Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+	}
+	if len(pass.Shortages()) != 1 {
+		t.Error("nobody is told that the pod has no replacement")
+	}
+}

@@ -96,7 +96,7 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 				continue
 			}
 			c := counts[p.Controller]
-			if p.Deleting || l.isEvicted(now, p) {
+			if p.Deleting || l.isEvicted(now, p) || l.mayBeEvicted(now, p) {
 				c.leaving++
 			} else {
 				c.there++

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -296,12 +298,26 @@ func (p *Podfit) Healthy(ctx context.Context) error {
 	return err
 }
 
+// The kernel takes the near ends of outgoing connections from port 32768 on: a port there may be taken between the time it is
+// chosen and the time it is listened on. The local cluster chooses its own ports below firstPort.
+const (
+	firstPort = 32000
+	lastPort  = 32767
+)
+
+// nextPort is the last port that FreePort has looked at, so that it returns none twice in a row.
+var nextPort atomic.Int32
+
 // FreePort returns a TCP port of the loopback interface that nobody listens on.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	nextPort.CompareAndSwap(0, int32(rand.IntN(lastPort-firstPort)))
+	var err error
+	for range lastPort - firstPort {
+		port := firstPort + int(nextPort.Add(1))%(lastPort-firstPort)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", err)
 }
