@@ -35,8 +35,8 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 		passes := 0.0
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-			defer cancel()
 			r.term(ctx, p)
+			cancel()
 			passes += 2
 			if n := testutil.ToFloat64(p.metrics.failures.WithLabelValues("recommender")); n != passes {
 				t.Errorf("%v failed passes were counted, want %v", n, passes)

@@ -50,7 +50,7 @@ func unread(t *testing.T, r *running, streams int, contentType string) io.Closer
 		t.Fatal(err)
 	}
 	out := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	out = append(out, frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // SETTINGS_INITIAL_WINDOW_SIZE = 0
+	out = append(out, frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // SETTINGS: an initial window of 0 bytes
 	ask := headers(":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/", "content-type", contentType, "x", strings.Repeat("x", 7000))
 	body := []byte(`{"request":{"uid":"u"}}`)
 	for i := range streams {
@@ -82,7 +82,7 @@ func TestServer_answersThatAreNotTaken_holdBoundedMemoryAndKeepNobodyOut(t *test
 			before := runtime.NumGoroutine()
 			for range 25 {
 				c := unread(t, r, 250, contentType)
-				defer func() { _ = c.Close() }()
+				t.Cleanup(func() { _ = c.Close() })
 			}
 			const most = smallBytes/reviewCost + 500
 			eventually(t, "only as many requests are under way as the intake counts", func() bool {
