@@ -135,15 +135,22 @@ func (d draw) pod() *corev1.Pod {
 	return p
 }
 
-// roundUp makes all amounts of a pod whole millicores and bytes. Pods with pod-level resources and fractions of a byte are not
-// covered: the sums of rounded amounts can be off by a byte.
+// roundUp makes all amounts of a pod whole millicores and bytes. Fractions of a byte are covered only in pods without
+// pod-level resources and in namespaces without LimitRanges: sums and ratios of rounded amounts can be off by a byte.
 func roundUp(p *corev1.Pod) {
-	lists := []corev1.ResourceList{p.Spec.Resources.Requests, p.Spec.Resources.Limits}
+	var lists []corev1.ResourceList
+	if r := p.Spec.Resources; r != nil {
+		lists = append(lists, r.Requests, r.Limits)
+	}
 	for _, containers := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {
 			lists = append(lists, containers[i].Resources.Requests, containers[i].Resources.Limits)
 		}
 	}
+	roundUpAll(lists)
+}
+
+func roundUpAll(lists []corev1.ResourceList) {
 	for _, list := range lists {
 		for name, q := range list {
 			scale := resource.Scale(0)
@@ -210,10 +217,10 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 		Type: kind, Min: corev1.ResourceList{}, Max: corev1.ResourceList{}, MaxLimitRequestRatio: corev1.ResourceList{},
 	}
 	low := map[corev1.ResourceName][]string{
-		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M", "0.1Gi"},
+		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M"},
 	}
 	high := map[corev1.ResourceName][]string{
-		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321", "1.1Gi"},
+		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321"},
 	}
 	for _, name := range sized {
 		if d.oneIn(3, "min") {
@@ -232,6 +239,7 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 			}
 		}
 	}
+	roundUpAll([]corev1.ResourceList{it.Min, it.Max, it.Default, it.DefaultRequest})
 	return it
 }
 

@@ -131,6 +131,7 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 		d := draw{t}
 		template := d.pod()
 		api := &apiServer{limitRanges: d.limitRanges("LimitRanges", 2), quotas: d.quotas()}
+		roundUp(template) // LimitRanges may come later
 		tried++
 		stored, err := api.create(template)
 		if err != nil {
