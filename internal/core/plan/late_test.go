@@ -170,6 +170,16 @@ func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
 	if resizes() == 0 {
 		t.Error("nothing is tried though less is asked for")
 	}
+	pass := Begin(now, w, DefaultBudget())
+	for _, d := range pass.Decisions() {
+		if d.Do == Resize {
+			pass.Refused(d, Refusal{Kind: DeniedByQuota})
+		}
+	}
+	now = now.Add(2 * time.Minute)
+	if resizes() == 0 {
+		t.Error("the back-off for less goes on where that for more was")
+	}
 }
 
 func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {

@@ -73,6 +73,10 @@ type refusedKey struct {
 // maxRefusalText is how many bytes of the API server's text are kept.
 const maxRefusalText = 300
 
+// noticeablyLess is by which part a resize must ask for less than the one before for its back-off to begin anew. It bounds how
+// often a recommendation that falls step by step does that.
+const noticeablyLess = 0.1
+
 // Refused notes that an action was refused. ready is the number of pods of its group that were ready then.
 func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if len(r.Text) > maxRefusalText {
@@ -82,6 +86,9 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
+	if r.Kind.goesBySize() && asksLessThan(d.With, before.with, noticeablyLess) {
+		next.n = 1 // the attempts before were about something else
+	}
 	if r.Kind.mayPass() {
 		next.brief = before.brief + 1
 	}
