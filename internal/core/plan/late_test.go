@@ -199,3 +199,28 @@ func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {
 		t.Error("nobody is told that the pod has no replacement")
 	}
 }
+
+// W-13, where the API server carries out each eviction and its answers are lost.
+func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
+	w, _ := shrinking(4)
+	count := 0
+	for minute := range 120 {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		pass := Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+		for _, d := range evictions(pass) {
+			count++
+			pass.Refused(d, Refusal{Kind: OutcomeIsUnknown})
+			for i, p := range w.Governed[0].Pods {
+				if p.UID == d.Pod.UID { // its replacement is as the template is
+					next := *p
+					next.UID, next.Created, next.Started = fmt.Sprint("again", count), now.Add(time.Second), now.Add(time.Second)
+					w.Governed[0].Pods[i] = &next
+				}
+			}
+		}
+	}
+	if count < 2 || count > 20 {
+		t.Errorf("%d evictions in two hours of pods whose replacements stay as they were", count)
+	}
+}

@@ -62,17 +62,22 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	switch d.Do {
 	case Evict:
 		l.owe(now, d)
+		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
-		e := l.evictions[workloadOf(d.Pod)]
-		next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
-		if d.scope != nil {
-			next.newest = d.scope.newest
-		}
-		l.evictions[workloadOf(d.Pod)] = next
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, futile: l.undone(d.Pod)}
 	}
+}
+
+// expect notes that a pod was evicted, or may have been, and that its replacement should get what was decided.
+func (l *Ledger) expect(now time.Time, d Decision) {
+	e := l.evictions[workloadOf(d.Pod)]
+	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
+	if d.scope != nil {
+		next.newest = d.scope.newest
+	}
+	l.evictions[workloadOf(d.Pod)] = next
 }
 
 // Learn notes what a pass saw: whether evicted pods have replacements, and whether those are what they should be. It is
