@@ -116,7 +116,8 @@ func (c *checker) after(minute int) {
 		if st.unreplaced >= 0 && minute-st.unreplaced > silence && st.evictions > 0 && len(c.podfit.told[w.namespace]) == 0 {
 			c.fail(minute, "somebody is told", "the quota of %s has not let an evicted pod be replaced for %d minutes", w.namespace, minute-st.unreplaced)
 		}
-		if most := w.Replicas*len(w.Advice)*2 + 40; st.evictions > most {
+		// Each recommendation may cost two of each pod, and what does not help is tried about ten times a day.
+		if most := w.Replicas*(len(w.Advice)*2+10) + 10; st.evictions > most {
 			c.fail(minute, "it ends", "%d evictions from a workload of %d pods", st.evictions, w.Replicas)
 		}
 	}
@@ -151,7 +152,9 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		}
 	}
 	for _, verb := range []string{"evict", "resize"} {
-		if since := c.since(w, p, minute, verb); isRefusal(p.said[verb]) && minute-since > silence && len(c.podfit.told[w.namespace]) == 0 {
+		since := c.since(w, p, minute, verb)
+		again := p.lastAt-since > 7 // what has no answer is told when it was tried three times
+		if isRefusal(p.said[verb]) && again && minute-since > silence && len(c.podfit.told[w.namespace]) == 0 {
 			c.fail(minute, "somebody is told", "%s: %s is refused since minute %d, with %q", p.pod.Name, verb, since, p.said[verb])
 		}
 	}
@@ -514,6 +517,15 @@ var differences = []difference{
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
 			return until-o.p.lastAt <= o.p.lastAt-o.p.since[verb]+2
+		},
+	},
+	{
+		name: "lost answers", reason: "for five minutes after an eviction without an answer podfit takes the pod for gone, and evicts no other in its place",
+		explains: func(o observation) bool {
+			why := o.why().Why
+			return (why == plan.NotReady || why == plan.BudgetSpent) && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+				return p.lastAt >= o.minute-5 && isMomentary(p.said["evict"])
+			})
 		},
 	},
 	{
