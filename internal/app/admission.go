@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -268,3 +269,5 @@ func (v *admissionView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
 func (v *admissionView) Limits(namespace string) policy.Limits {
 	return policy.Limits{Range: v.world.Limits(namespace)}
 }
+
+var errNotSynced = errors.New("the cluster has not been read yet")

@@ -94,7 +94,7 @@ Exit codes:
 			if len(args) == 0 {
 				return nil
 			}
-			return usageError{c.stray(args[0])}
+			return usageError{Err: c.stray(args[0])}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = map[string]bool{}
@@ -322,7 +322,7 @@ var reporters = map[string]func(io.Writer, *trace.Report, int) error{
 // backtest reads, replays and reports.
 func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error {
 	if err := c.Validate(); err != nil {
-		return usageError{err}
+		return usageError{Err: err}
 	}
 	profiles, err := c.profiles()
 	if err != nil {

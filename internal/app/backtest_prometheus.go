@@ -84,7 +84,7 @@ func (h *BacktestHistory) read(ctx context.Context, namespaces []string, since, 
 	}
 	if since > 0 {
 		if length = model.Duration(time.Duration(until-since) * time.Second); length <= 0 {
-			return nil, usageError{errors.New("--since is not in the past")}
+			return nil, usageError{Err: errors.New("--since is not in the past")}
 		}
 	}
 	resolution, err := model.ParseDuration(h.Resolution)

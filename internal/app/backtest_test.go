@@ -5,13 +5,9 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,144 +150,6 @@ func TestSinceAndUntilLeaveOutSamples(t *testing.T) {
 	}
 	if !strings.HasPrefix(r.From, "2013-07-02T00:0") || !strings.HasPrefix(r.To, "2013-07-11T23:5") {
 		t.Errorf("replayed %s to %s", r.From, r.To)
-	}
-}
-
-func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
-	usage, short := writeTrace(t, 1, 10), writeTrace(t, 1, 1)
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	const head = "time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n"
-	const profile = "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n"
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	lacking := httptest.NewServer(http.NotFoundHandler())
-	defer lacking.Close()
-	prometheus := func(args ...string) []string {
-		return append([]string{"--prometheus", gone.URL, "--namespace", "shop"}, args...)
-	}
-	for name, tt := range map[string]struct {
-		args []string
-		code int
-		want string
-	}{
-		"done":                    {[]string{"--trace", usage}, 0, ""},
-		"help":                    {[]string{"--help"}, 0, ""},
-		"one namespace":           {[]string{"--trace", usage, "--namespace", "lab"}, 0, ""},
-		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to judge by"},
-		"too short":               {[]string{"--trace", short}, 1, "nothing to judge by: no container has a whole day of samples after its first 8 days"},
-		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to judge by"},
-		"no such trace":           {[]string{"--trace", filepath.Join(dir, "nowhere.csv")}, 1, "nowhere.csv: no such file"},
-		"empty trace":             {[]string{"--trace", file("empty.csv", "")}, 1, "empty.csv: the file is empty"},
-		"empty folder":            {[]string{"--trace", t.TempDir()}, 1, "no *.csv or *.csv.gz in this folder"},
-		"damaged trace":           {[]string{"--trace", file("damaged.csv", head+"x\n")}, 1, "damaged.csv:2: 1 fields"},
-		"garbage, compressed":     {[]string{"--trace", file("garbage.csv.gz", "garbage")}, 1, "not compressed by gzip"},
-		"no workloads":            {[]string{"--trace", file("none.csv", head)}, 1, "none.csv: no samples in it"},
-		"no such time":            {[]string{"--trace", usage, "--since", "2020-01-01"}, 1, "no samples in the time asked for; there are some from 2013-06-30T22:03:24Z to 2013-07-10T21:58:24Z"},
-		"no such namespace":       {[]string{"--trace", usage, "--namespace", "lab,shop"}, 1, "no samples of namespace shop; there are some of lab"},
-		"no such folder":          {[]string{"--trace", usage, "--timeline", filepath.Join(dir, "no", "such.csv")}, 1, "write timeline: open "},
-		"timeline is a folder":    {[]string{"--trace", usage, "--timeline", dir}, 1, "write timeline: open "},
-		"no such profile file":    {[]string{"--trace", usage, "--recommenders", filepath.Join(dir, "mine.yaml")}, 1, "read profile: open "},
-		"empty profile":           {[]string{"--trace", usage, "--recommenders", file("empty.yaml", "")}, 1, "empty.yaml: it is empty; it should have a SizingProfile"},
-		"unknown field":           {[]string{"--trace", usage, "--recommenders", file("odd.yaml", profile+"metadata: {name: odd}\nspec: {oomBudget: 0.1}\n")}, 1, `odd.yaml: unknown field "oomBudget" in spec (it belongs to spec.memory.oomBudget)`},
-		"nonsense budget":         {[]string{"--trace", usage, "--recommenders", file("odd2.yaml", profile+"metadata: {name: odd}\nspec: {memory: {oomBudget: 7}}\n")}, 1, "odd2.yaml: spec.memory.oomBudget is 7; it must be between 0.001 and 0.5; 7 % is 0.07"},
-		"Prometheus is away":      {prometheus(), 1, "read the cpu history of namespace shop"},
-		"it is no Prometheus":     {[]string{"--prometheus", lacking.URL, "--namespace", "shop"}, 1, "read the cpu history of namespace shop"},
-		"no token":                {prometheus("--prometheus-token-file", filepath.Join(dir, "token")), 1, "read the bearer token for Prometheus"},
-		"nothing":                 {nil, 2, "--trace says which"},
-		"unknown flag":            {[]string{"--trase", usage}, 2, "unknown flag: --trase"},
-		"a path":                  {[]string{"traces/"}, 2, "backtest takes no arguments; give the trace with --trace traces/"},
-		"a URL":                   {[]string{"http://localhost:9090"}, 2, "give the Prometheus with --prometheus http://localhost:9090"},
-		"two paths":               {[]string{"--trace", usage, "b.csv"}, 2, `but there is "b.csv"; --trace takes one file or one folder`},
-		"blanks between names":    {[]string{"--trace", usage, "--recommenders", "default,", "cost"}, 2, `separated by commas without blanks, not "cost"`},
-		"two traces":              {[]string{"--trace", usage, "--trace", short}, 2, "it is given twice; put the files into one folder"},
-		"unknown recommender":     {[]string{"--trace", usage, "--recommenders", "default,magic"}, 2, `there is no "magic"; there are default,`},
-		"mistyped recommender":    {[]string{"--trace", usage, "--recommenders", "balancd"}, 2, `there is no "balancd" (did you mean balanced?)`},
-		"recommender twice":       {[]string{"--trace", usage, "--recommenders", "default,default"}, 2, "names default twice"},
-		"no recommender":          {[]string{"--trace", usage, "--recommenders", ""}, 2, "--recommenders names none"},
-		"unknown format":          {[]string{"--trace", usage, "--output", "pdf"}, 2, `--output "pdf" is not`},
-		"nobody works":            {[]string{"--trace", usage, "--parallel", "0"}, 2, "--parallel is 0"},
-		"no number":               {[]string{"--trace", usage, "--parallel", "many"}, 2, `invalid argument "many" for "--parallel"`},
-		"no time":                 {[]string{"--trace", usage, "--since", "noon"}, 2, `--since "noon" is neither`},
-		"ends before it begins":   {[]string{"--trace", usage, "--since", "2013-07-02", "--until", "2013-07-01"}, 2, "--since is not before --until"},
-		"unknown mode":            {[]string{"--trace", usage, "--mode", "Sometimes"}, 2, `--mode "Sometimes" is not`},
-		"negative price":          {[]string{"--trace", usage, "--cpu-price", "-1"}, 2, "--cpu-price is -1; it must be between 0 and 1e+06: a core costs so much in an hour"},
-		"price is no number":      {[]string{"--trace", usage, "--memory-price", "NaN"}, 2, "--memory-price is NaN; it must be between 0 and"},
-		"infinite price":          {[]string{"--trace", usage, "--memory-price", "Inf"}, 2, "--memory-price is +Inf; it must be between 0 and"},
-		"budget in percent":       {[]string{"--trace", usage, "--oom-budget", "7"}, 2, "--oom-budget is 7; it must be between 0 and 1: it is a share of days, such as 0.03 for 3 %"},
-		"negative shortfall":      {[]string{"--trace", usage, "--cpu-shortfall", "-0.1"}, 2, "--cpu-shortfall is -0.1; it must be between 0 and 1: it is a share of CPU usage"},
-		"both sources":            {[]string{"--trace", usage, "--prometheus", "http://localhost"}, 2, "exclude each other"},
-		"flag of Prometheus":      {[]string{"--trace", usage, "--history-length", "3d"}, 2, "--history-length goes with --prometheus and means nothing to a trace"},
-		"label with a trace":      {[]string{"--trace", usage, "--pod-label", "pod"}, 2, "--pod-label goes with --prometheus"},
-		"empty namespace":         {[]string{"--trace", usage, "--namespace", "lab,"}, 2, `--namespace: "" is no name of a namespace`},
-		"namespace twice":         {prometheus("--namespace", "shop"), 2, "--namespace names shop twice"},
-		"no namespace":            {[]string{"--prometheus", "http://localhost"}, 2, "--prometheus needs --namespace"},
-		"no scheme":               {[]string{"--prometheus", "localhost:9090", "--namespace", "shop"}, 2, `--prometheus is "localhost:9090"; give a URL such as http://localhost:9090`},
-		"no duration":             {prometheus("--history-length", "long"), 2, `--history-length is "long": give`},
-		"no label":                {prometheus("--pod-label", "a b"), 2, `--pod-label is "a b", which is no name of a label`},
-		"two beginnings":          {prometheus("--history-length", "3d", "--since", "2026-01-01"), 2, "--since and --history-length both say where to begin"},
-		"begins in the future":    {prometheus("--since", "2199-01-01"), 2, "--since is not in the past"},
-		"timeline over the trace": {[]string{"--trace", usage, "--timeline", usage}, 2, "is the trace; write it elsewhere"},
-		"timeline beside traces":  {[]string{"--trace", filepath.Dir(usage), "--timeline", filepath.Join(filepath.Dir(usage), "out.csv")}, 2, "is in the folder of the trace"},
-		"timeline without a name": {[]string{"--trace", usage, "--timeline", ""}, 2, "--timeline names no file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			code := Main(t.Context(), append([]string{"podfit", "backtest"}, tt.args...), Streams{Out: &out, Err: &errs})
-			if code != tt.code || !strings.Contains(errs.String(), tt.want) || tt.want == "" && errs.Len() > 0 {
-				t.Errorf("ends with %d and %q, want %d and %q", code, errs.String(), tt.code, tt.want)
-			}
-			if judged := strings.Contains(tt.want, "nothing to judge by"); tt.code != 0 && !judged && out.Len() > 0 {
-				t.Errorf("reported %s", out.String())
-			}
-		})
-	}
-	if data, err := os.ReadFile(usage); err != nil || !strings.HasPrefix(string(data), head) {
-		t.Errorf("the trace is not what it was: %v", err)
-	}
-}
-
-func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	trace := writeTrace(t, 1, 10)
-	for format := range reporters {
-		var errs bytes.Buffer
-		code := Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--output", format}, Streams{Out: closed{}, Err: &errs})
-		if code != 1 || !strings.Contains(errs.String(), "write report: ") {
-			t.Errorf("%s: %d, %q", format, code, errs.String())
-		}
-	}
-}
-
-// closed is a pipe that nobody reads.
-type closed struct{}
-
-func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
-func TestAnInterruptedBacktestLeavesTheTimelineOfBefore(t *testing.T) {
-	trace := writeTrace(t, 1, 10)
-	path := filepath.Join(t.TempDir(), "timeline.csv")
-	if err := os.WriteFile(path, []byte("of before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var errs bytes.Buffer
-	code := Main(ctx, []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, Streams{Out: io.Discard, Err: &errs})
-	if data, err := os.ReadFile(path); code != 1 || errs.String() != "podfit: interrupted\n" || err != nil || string(data) != "of before" {
-		t.Errorf("%d, %q; the timeline is %q, %v", code, errs.String(), data, err)
-	}
-	code = Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, Streams{Out: io.Discard, Err: &errs})
-	if data, err := os.ReadFile(path); code != 0 || err != nil || !strings.HasPrefix(string(data), "time,namespace,") || strings.Contains(string(data), "of before") {
-		t.Errorf("%d; the timeline is %q, %v", code, data, err)
 	}
 }
 

@@ -10,16 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 )
-
-// settings is a configuration that reads itself from flags.
-type settings interface {
-	Flags(*pflag.FlagSet)
-	Validate() error
-}
 
 // A process is what a long-running command works with: its log, its one registry, and the checks of its loops.
 type process struct {
@@ -67,42 +59,6 @@ func (p *process) recovering(loop string, do func(context.Context, time.Time)) f
 	}
 }
 
-// longRunning is a command that runs until it is told to end.
-type longRunning struct {
-	use, short, long string
-	config           settings
-	common           func() *Common
-	address          func() string
-	// prepare builds the work before anything is served, so that its checks are known.
-	prepare func(*process) (work func(context.Context) error, err error)
-}
-
-func (l longRunning) command(s Streams) *cobra.Command {
-	c := &cobra.Command{Use: l.use, Short: l.short, Long: l.long, Args: cobra.NoArgs}
-	l.config.Flags(c.Flags())
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := l.config.Validate(); err != nil {
-			return usageError{err}
-		}
-		common := l.common()
-		log, closer, err := common.Log.Open(s.Err)
-		if err != nil {
-			return usageError{err}
-		}
-		defer closer.Close()
-		p := newProcess(log, newRegistry())
-		log.Info("Starting", "command", "podfit "+l.use, "version", buildVersion())
-		warnOfDeprecated(log, c.Flags())
-		work, err := l.prepare(p)
-		if err != nil {
-			return err
-		}
-		defer context.AfterFunc(c.Context(), func() { log.Info("Ending: waiting for what is under way", "because", context.Cause(c.Context())) })()
-		return p.run(c.Context(), l.address(), common.Profiling, work)
-	}
-	return c
-}
-
 // run serves metrics and health and does the work, until the context ends or one of the two fails. Metrics and health are
 // served until the work has wound up, so that others see that the process is no longer ready.
 func (p *process) run(ctx context.Context, address string, profiling bool, work func(context.Context) error) error {
@@ -143,3 +99,6 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context,
 		}
 	}
 }
+
+// usageTimeout bounds one reading of the Metrics API, which may take several pages.
+const usageTimeout = 2 * time.Minute

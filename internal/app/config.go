@@ -124,6 +124,9 @@ func (e *Election) Validate() error {
 	return errors.Join(errs...)
 }
 
+// defaultMinReplicas is how many replicas a controller must have for the updater to disrupt its pods, unless a flag says otherwise.
+const defaultMinReplicas = 2
+
 // The feature gates, with upstream's names. All are alpha and off unless asked for.
 const (
 	CPUStartupBoost = "CPUStartupBoost"

@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math"
 
@@ -13,8 +12,6 @@ import (
 
 	"podfit.dev/podfit/internal/edge/kube"
 )
-
-var errNotSynced = errors.New("the cluster has not been read yet")
 
 // connect returns clients of the API server. It sends no request.
 func (c *Common) connect(log *slog.Logger, component string) (*kube.Clients, error) {
@@ -59,5 +56,13 @@ func withWorld(ctx context.Context, world *kube.World, work ...func(context.Cont
 	err := g.Wait()
 	stop()
 	world.Wait()
+	return err
+}
+
+// ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -225,26 +224,4 @@ func metricsPage() string {
 		r.MustRegister(newWatchMetrics(nil))
 	})
 	return b.String()
-}
-
-func TestKlogFlagsWithoutEffectAreAnsweredWithAWarning(t *testing.T) {
-	var out bytes.Buffer
-	c := LogDefaults()
-	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
-	c.Flags(fs)
-	if err := fs.Parse([]string{"--skip_headers", "--stderrthreshold=error"}); err != nil {
-		t.Fatal(err)
-	}
-	_, closer, err := c.Open(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closer.Close()
-	for _, name := range []string{"--skip-headers", "--stderrthreshold"} {
-		if !strings.Contains(out.String(), "flag="+name) {
-			t.Errorf("no warning about %s in %q", name, out.String())
-		}
-	}
-	slog.SetDefault(slog.Default())
 }

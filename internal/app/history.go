@@ -35,7 +35,7 @@ func (h *HistoryConfig) client(m *recommenderMetrics) (*prom.Client, error) {
 	} {
 		d, err := model.ParseDuration(f.value)
 		if err != nil || d <= 0 {
-			return nil, usageError{fmt.Errorf("--%s is %q: give a duration such as 5m, 1h or 8d", f.flag, f.value)}
+			return nil, usageError{Err: fmt.Errorf("--%s is %q: give a duration such as 5m, 1h or 8d", f.flag, f.value)}
 		}
 		spans[i] = time.Duration(d)
 	}
@@ -49,7 +49,7 @@ func (h *HistoryConfig) client(m *recommenderMetrics) (*prom.Client, error) {
 		},
 	})
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--storage=prometheus: %w", err)}
+		return nil, usageError{Err: fmt.Errorf("--storage=prometheus: %w", err)}
 	}
 	return c, nil
 }

@@ -47,7 +47,7 @@ func TestALostLeaseIsStoodForAgain(t *testing.T) {
 		defer cancel()
 		terms := 0
 		p := quietProcess()
-		err := lead(ctx, p, recommenderGiven(t, "--leader-elect").Election, api, func(leading context.Context) error {
+		err := lead(ctx, p, electionGiven(t, "--leader-elect"), api, func(leading context.Context) error {
 			if testutil.ToFloat64(p.metrics.leading) != 1 {
 				t.Error("podfit_leader is not 1 while it leads")
 			}
@@ -231,7 +231,7 @@ func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := recommenderGiven(t, flags...).Election
+				e := electionGiven(t, flags...)
 				s, connect := serveLeases(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				var both sync.WaitGroup
@@ -272,7 +272,7 @@ func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) 
 // Somebody deletes the lease, and another process takes it before the leader notices.
 func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := recommenderGiven(t, "--leader-elect").Election
+		e := electionGiven(t, "--leader-elect")
 		s, connect := serveLeases(t)
 		clients := connect("one")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -298,7 +298,7 @@ func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
 // A process that is told to end keeps the lease while it winds up, and lets the next one lead at once.
 func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := recommenderGiven(t, "--leader-elect").Election
+		e := electionGiven(t, "--leader-elect")
 		s, connect := serveLeases(t)
 		first, endFirst := context.WithCancel(t.Context())
 		second, endSecond := context.WithCancel(t.Context())
@@ -332,7 +332,7 @@ func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
 // A release that hangs delays neither the end of the work nor the end of the process for long.
 func TestLead_releaseHangs_workEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := recommenderGiven(t, "--leader-elect").Election
+		e := electionGiven(t, "--leader-elect")
 		s, connect := serveLeases(t)
 		clients := connect("one")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -366,5 +366,34 @@ func TestElection_leaseOfLessThanASecond_isRefused(t *testing.T) {
 	e.LeaseDuration = time.Second
 	if err := e.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
+	api := fake.NewClientset()
+	e := electionGiven(t, "--leader-elect", "--leader-elect-resource-name=mine", "--leader-elect-resource-namespace=infra",
+		"--leader-elect-lease-duration=44s", "--leader-elect-renew-deadline=33s", "--leader-elect-retry-period=50ms", "--leader-elect-resource-lock=leases")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	worked := false
+	if err := lead(ctx, quietProcess(), e, api, func(ctx context.Context) error {
+		worked = true
+		l, err := api.CoordinationV1().Leases("infra").Get(ctx, "mine", metav1.GetOptions{})
+		if err != nil {
+			t.Error(err)
+		} else if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || *l.Spec.LeaseDurationSeconds != 44 {
+			t.Errorf("the lease is %+v", l.Spec)
+		}
+		cancel()
+		return nil
+	}); err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	if !worked {
+		t.Error("nobody was elected")
+	}
+	api = fake.NewClientset()
+	if err := lead(t.Context(), quietProcess(), electionGiven(t), api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
+		t.Errorf("without election: %v, %v", err, api.Actions())
 	}
 }

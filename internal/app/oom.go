@@ -154,7 +154,7 @@ func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string {
 	least := int(a.MinReplicas)
 	if least == 0 {
-		least = UpdaterDefaults().MinReplicas
+		least = defaultMinReplicas
 	}
 	switch {
 	case l.reason == v1alpha1.ReasonLimitFixed:

@@ -181,17 +181,9 @@ func (c *RecommenderConfig) source(clients *kube.Clients, world *kube.World, m *
 		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
 	}, hooks)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
+		return nil, usageError{Err: fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return &externalUsage{reader: reader, world: world, selectors: world, serves: c.Serves, known: map[cluster.Workload]knownSelector{}}, nil
-}
-
-// ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // end stores what the last pass did not.
@@ -395,9 +387,6 @@ func (r *recommender) track(s *kube.Snapshot) {
 		}
 	}
 }
-
-// usageTimeout bounds one reading of the Metrics API, which may take several pages.
-const usageTimeout = 2 * time.Minute
 
 // samples reads usage in bounded time. External metrics bound each of their requests, of which there is one for each pod.
 func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {

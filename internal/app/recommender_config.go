@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -260,35 +258,3 @@ func (c *RecommenderConfig) MaxAllowed() cluster.Resources {
 	}
 	return r
 }
-
-// quantity is a flag that holds a Kubernetes quantity; an empty text means unset.
-type quantity struct {
-	resource.Quantity
-	set bool
-}
-
-func (q *quantity) Set(text string) error {
-	if strings.TrimSpace(text) == "" {
-		*q = quantity{}
-		return nil
-	}
-	v, err := resource.ParseQuantity(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a quantity such as 500m or 2Gi: %w", text, err)
-	}
-	if v.Sign() < 0 {
-		return fmt.Errorf("%q is negative", text)
-	}
-	*q = quantity{Quantity: v, set: true}
-	return nil
-}
-
-func (q *quantity) String() string {
-	if !q.set {
-		return ""
-	}
-	return q.Quantity.String()
-}
-
-// Type names the flag's type in help texts.
-func (q *quantity) Type() string { return "quantity" }

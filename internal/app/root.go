@@ -7,23 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
-
-// Streams are where a command reads and writes.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
-
-// Version is what this binary calls itself. The build sets it.
-var Version = "dev"
 
 // The exit codes of podfit.
 const (
@@ -31,11 +20,6 @@ const (
 	exitError = 1 // the command could not do its work
 	exitUsage = 2 // the command was called wrongly
 )
-
-// usageError is a mistake in how a command was called.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
@@ -87,7 +71,7 @@ Three jobs, each alone or all in one process with "podfit run":
 	root.SetErr(s.Err)
 	root.SetGlobalNormalizationFunc(dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+		return usageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 	})
 	for _, c := range commands(s) {
 		c.Flags().SetNormalizeFunc(dashes)
@@ -117,14 +101,4 @@ func newVersionCommand(s Streams) *cobra.Command {
 			return err
 		},
 	}
-}
-
-func buildVersion() string {
-	if Version != "dev" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return Version
 }

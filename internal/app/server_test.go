@@ -4,6 +4,7 @@
 package app
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -11,9 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"podfit.dev/podfit/internal/core/cluster"
 )
 
 func TestHealthFailsWhenALoopStops(t *testing.T) {
@@ -53,35 +51,13 @@ func TestSizeClasses(t *testing.T) {
 	}
 }
 
-// Dashboards and alerts meet the series that upstream has, those too that are zero.
-func TestFiguresThatAreZeroAreThere(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	m := newRecommenderMetrics(reg)
-	m.publishObjects(map[objectKey]int{{mode: "Off", matches: true}: 3})
-	for api, want := range map[string]float64{"v1": 3, "v1beta1": 0, "v1beta2": 0} {
-		if got := testutil.ToFloat64(m.objects.WithLabelValues("Off", "false", api, "true", "false")); got != want {
-			t.Errorf("%s: %v objects", api, got)
+func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
+	for flag, want := range map[string]int{"--profiling": http.StatusOK, "--profiling=false": http.StatusNotFound} {
+		h := observation(prometheus.NewRegistry(), commonGiven(t, flag).Profiling)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", nil))
+		if w.Code != want {
+			t.Errorf("%s: %d", flag, w.Code)
 		}
-	}
-	if n := testutil.CollectAndCount(m.objects); n != 6*8*3 {
-		t.Errorf("%d classes of objects", n)
-	}
-	m.read(&cluster.Pod{Containers: []cluster.Container{{Reported: true}, {}, {Role: cluster.Sidecar, Reported: true}, {Role: cluster.Init}, {Role: cluster.Init}}})
-	for source, want := range map[string]float64{
-		"Pod.Status.ContainerStatuses": 1, "Pod.Spec.Containers": 1, "Pod.Status.InitContainerStatuses": 1, "Pod.Spec.InitContainers": 2,
-	} {
-		if got := testutil.ToFloat64(m.sources.WithLabelValues(source)); got != want {
-			t.Errorf("%s: %v", source, got)
-		}
-	}
-	u := newUpdaterMetrics(reg)
-	resizable := newTally(u.resizable)
-	resizable.add("2", "", 5)
-	resizable.publish(false)
-	if n := testutil.CollectAndCount(u.resizable); n != 20 {
-		t.Errorf("%d classes of sizes", n)
-	}
-	if got := testutil.ToFloat64(u.resizable.WithLabelValues("2")); got != 5 {
-		t.Errorf("%v pods", got)
 	}
 }

@@ -14,10 +14,15 @@ import (
 	"podfit.dev/podfit/internal/edge/profile"
 )
 
+// profileSource lists the SizingProfiles of the cluster.
+type profileSource interface {
+	List(context.Context) ([]kube.SizingProfile, error)
+}
+
 // slips finds the names of recommenders that are probably meant to be those of profiles. Reviews of several objects ask it at
 // a time.
 type slips struct {
-	source profileLister
+	source profileSource
 	ctx    context.Context // ends with the process
 
 	mu    sync.Mutex

@@ -13,15 +13,23 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// listed counts how often profiles are listed.
+// listed are the profiles of a cluster. It counts how often they are listed.
 type listed struct {
-	*bench
-	times int
+	profiles []string
+	err      error
+	times    int
 }
 
-func (l *listed) List(ctx context.Context) ([]kube.SizingProfile, error) {
+func (l *listed) List(context.Context) ([]kube.SizingProfile, error) {
 	l.times++
-	return l.bench.List(ctx)
+	if l.err != nil {
+		return nil, l.err
+	}
+	var out []kube.SizingProfile
+	for _, name := range l.profiles {
+		out = append(out, kube.SizingProfile{Name: name})
+	}
+	return out, nil
 }
 
 func TestASlipOfAProfileIsFoundWhereProfilesAreKnown(t *testing.T) {
@@ -35,10 +43,9 @@ func TestASlipOfAProfileIsFoundWhereProfilesAreKnown(t *testing.T) {
 		"the API server is away": {errors.New("it is away"), map[string]string{"ballanced": "", "frugal": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.profiles, b.profilesErr = map[string]string{"nightly": tight, "balanced2": tight}, tt.err
+			l := &listed{profiles: []string{"nightly", "balanced2"}, err: tt.err}
 			for recommender, want := range tt.want {
-				s := &slips{source: b, ctx: t.Context()}
+				s := &slips{source: l, ctx: t.Context()}
 				if got := s.meant(recommender); got != want {
 					t.Errorf("%s: %q, want %q", recommender, got, want)
 				}
@@ -49,8 +56,7 @@ func TestASlipOfAProfileIsFoundWhereProfilesAreKnown(t *testing.T) {
 
 func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listed{bench: newBench(t)}
-		l.profiles = map[string]string{}
+		l := &listed{}
 		s := &slips{source: l, ctx: t.Context()}
 		for range 100 {
 			if got := s.meant("frugal"); got != "" {
@@ -60,7 +66,7 @@ func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 		if l.times != 1 {
 			t.Errorf("listed %d times", l.times)
 		}
-		l.profiles["balance"] = tight // applied together with the autoscaler that names it
+		l.profiles = []string{"balance"} // applied together with the autoscaler that names it
 		if got := s.meant("balance"); got != "" {
 			t.Errorf("a profile that has just come is taken for a slip of %q", got)
 		}
@@ -68,7 +74,7 @@ func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 		if s.meant("frugal"); l.times != 3 {
 			t.Errorf("after a minute it was listed %d times", l.times)
 		}
-		l.profilesErr = errors.New("away")
+		l.err = errors.New("away")
 		time.Sleep(time.Minute)
 		for range 100 {
 			if got := s.meant("ballanced"); got != "" {
@@ -83,7 +89,7 @@ func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 
 func TestSlips_manyMistypedNames_listProfilesInBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listed{bench: newBench(t)}
+		l := &listed{}
 		s := &slips{source: l, ctx: t.Context()}
 		for range 1000 {
 			if got := s.meant("ballanced"); got != "balanced" {

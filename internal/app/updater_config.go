@@ -39,7 +39,7 @@ type UpdaterConfig struct {
 func UpdaterDefaults() UpdaterConfig {
 	return UpdaterConfig{
 		Common: CommonDefaults(), Election: ElectionDefaults("vpa-updater"),
-		Interval: time.Minute, MinReplicas: 2, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
+		Interval: time.Minute, MinReplicas: defaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 	}

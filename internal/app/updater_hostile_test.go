@@ -150,16 +150,15 @@ func TestUpdater_oneAutoscalerPanics_isCountedAndLoggedWithItsStack(t *testing.T
 	other := *y.autoscalers[0]
 	other.Name, other.Target.Name = "other", "other"
 	y.autoscalers = append(y.autoscalers, &other)
-	h := NewHealth(time.Hour)
-	h.failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"})
-	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), h, y.log)
+	p := quietProcess()
+	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), p.healthFor("updater", time.Minute), y.log)
 	w := u.gather(y.Snapshot(), y.autoscalers)
 	w.Governed[0].Pods = append(w.Governed[0].Pods, nil)
 	w.Governed[1].Pods = y.pods
 	if ds := plan.Begin(time.Now(), w, u.budget).Decisions(); len(ds) != 3 || ds[0].Do != plan.Evict {
 		t.Errorf("decisions on the other: %v", ds)
 	}
-	if n := testutil.ToFloat64(h.failures); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {
+	if n := testutil.ToFloat64(p.metrics.failures.WithLabelValues("updater")); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {
 		t.Errorf("%v failures, log: %s", n, text.String())
 	}
 }
