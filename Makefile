@@ -32,7 +32,7 @@ help: ## Print this list
 build: ## Build bin/podfit: one static binary, and bin/THIRD-PARTY-LICENSES.txt: the licences of what is linked into it
 	@mkdir -p bin
 	@tools/licenses bin/THIRD-PARTY-LICENSES.txt
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app.Version=$(VERSION)' -o bin/podfit .
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app/process.Version=$(VERSION)' -o bin/podfit .
 
 .PHONY: test
 test: build localcluster ## Run all tests of all modules, in the end those on the local cluster

@@ -6,10 +6,14 @@ package app
 import (
 	"strings"
 	"testing"
+
+	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 )
 
 func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
-	r, u, a := RecommenderDefaults(), UpdaterDefaults(), AdmissionDefaults()
+	r, u, a := recommender.Defaults(), updater.Defaults(), admission.Defaults()
 	r.Sizing.TargetCPU, r.Interval, r.Storage, r.Workers = 90, 0, "etcd", 0
 	r.Namespace, r.IgnoredNamespaces = "a", []string{"b"}
 	u.EvictionTolerance, u.RateLimit, u.RateBurst = 2, 1, 0

@@ -17,6 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/contract"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -30,14 +33,14 @@ var components = []struct {
 	metrics func() []contract.Metric
 	own     func(prometheus.Registerer)
 }{
-	{"recommender", contract.RecommenderFlags, contract.RecommenderMetrics, func(r prometheus.Registerer) { newRecommenderMetrics(r) }},
-	{"updater", contract.UpdaterFlags, contract.UpdaterMetrics, func(r prometheus.Registerer) { newUpdaterMetrics(r) }},
+	{"recommender", contract.RecommenderFlags, contract.RecommenderMetrics, func(r prometheus.Registerer) { recommender.NewMetrics(r) }},
+	{"updater", contract.UpdaterFlags, contract.UpdaterMetrics, func(r prometheus.Registerer) { updater.NewMetrics(r) }},
 	{"admission-controller", contract.AdmissionFlags, contract.AdmissionMetrics, func(r prometheus.Registerer) { webhook.NewMetrics(r) }},
 }
 
 func command(t *testing.T, name string) *cobra.Command {
 	t.Helper()
-	c, _, err := Root(Streams{Out: io.Discard, Err: io.Discard}).Find([]string{name})
+	c, _, err := Root(process.Streams{Out: io.Discard, Err: io.Discard}).Find([]string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +223,8 @@ func metricsPage() string {
 		section("podfit "+c.name, c.own)
 	}
 	section("Every command", func(r prometheus.Registerer) {
-		newProcessMetrics(r)
-		r.MustRegister(newWatchMetrics(nil))
+		process.NewMetrics(r)
+		r.MustRegister(process.NewWatchMetrics(nil))
 	})
 	return b.String()
 }

@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
 func runGiven(t *testing.T, flags ...string) *runConfig {
 	t.Helper()
 	c := runDefaults()
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(process.Dashes)
 	c.Flags(fs)
 	if err := fs.Parse(flags); err != nil {
 		t.Fatal(err)
@@ -29,7 +31,7 @@ func runGiven(t *testing.T, flags ...string) *runConfig {
 func TestADryRunIsOneForAllThreeJobs(t *testing.T) {
 	dry := runGiven(t, "--dry-run", "--leader-elect", "--register-by-url", "--webhook-address=10.0.0.1")
 	for name, is := range map[string]bool{
-		"the connection": dry.dryRun, "recommender": dry.Recommender.dryRun, "updater": dry.Updater.dryRun && dry.Updater.DryRun, "webhook": dry.Admission.dryRun,
+		"the connection": dry.ReadOnly, "recommender": dry.Recommender.ReadOnly, "updater": dry.Updater.ReadOnly && dry.Updater.DryRun, "webhook": dry.Admission.ReadOnly,
 	} {
 		if !is {
 			t.Errorf("%s does not know of it", name)
@@ -39,7 +41,7 @@ func TestADryRunIsOneForAllThreeJobs(t *testing.T) {
 		t.Errorf("it elects %t, registers %t, waits for the webhook %t", dry.Election.Enabled, dry.Admission.Register, dry.Updater.UseStatus)
 	}
 	wet := runGiven(t, "--leader-elect")
-	if wet.dryRun || wet.Recommender.dryRun || wet.Admission.dryRun || !wet.Election.Enabled || !wet.Admission.Register || !wet.Updater.UseStatus {
+	if wet.ReadOnly || wet.Recommender.ReadOnly || wet.Admission.ReadOnly || !wet.Election.Enabled || !wet.Admission.Register || !wet.Updater.UseStatus {
 		t.Error("without the flag it is a dry run")
 	}
 }

@@ -6,13 +6,17 @@ package app
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
 func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
@@ -104,7 +108,7 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := Main(t.Context(), append([]string{"podfit", "backtest"}, tt.args...), Streams{Out: &out, Err: &errs})
+			code := Main(t.Context(), append([]string{"podfit", "backtest"}, tt.args...), process.Streams{Out: &out, Err: &errs})
 			if code != tt.code || !strings.Contains(errs.String(), tt.want) || tt.want == "" && errs.Len() > 0 {
 				t.Errorf("ends with %d and %q, want %d and %q", code, errs.String(), tt.code, tt.want)
 			}
@@ -122,7 +126,7 @@ func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
 	trace := writeTrace(t, 1, 10)
 	for _, format := range []string{"table", "json", "csv", "html"} {
 		var errs bytes.Buffer
-		code := Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--output", format}, Streams{Out: closed{}, Err: &errs})
+		code := Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--output", format}, process.Streams{Out: closed{}, Err: &errs})
 		if code != 1 || !strings.Contains(errs.String(), "write report: ") {
 			t.Errorf("%s: %d, %q", format, code, errs.String())
 		}
@@ -143,12 +147,35 @@ func TestAnInterruptedBacktestLeavesTheTimelineOfBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var errs bytes.Buffer
-	code := Main(ctx, []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, Streams{Out: io.Discard, Err: &errs})
+	code := Main(ctx, []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, process.Streams{Out: io.Discard, Err: &errs})
 	if data, err := os.ReadFile(path); code != 1 || errs.String() != "podfit: interrupted\n" || err != nil || string(data) != "of before" {
 		t.Errorf("%d, %q; the timeline is %q, %v", code, errs.String(), data, err)
 	}
-	code = Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, Streams{Out: io.Discard, Err: &errs})
+	code = Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--timeline", path}, process.Streams{Out: io.Discard, Err: &errs})
 	if data, err := os.ReadFile(path); code != 0 || err != nil || !strings.HasPrefix(string(data), "time,namespace,") || strings.Contains(string(data), "of before") {
 		t.Errorf("%d; the timeline is %q, %v", code, data, err)
 	}
+}
+
+// writeTrace writes a trace of some machines with days and nights and a spike now and then.
+func writeTrace(t *testing.T, machines, days int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n")
+	for m := range machines {
+		for i := range days * 288 {
+			day := math.Sin(2*math.Pi*float64(i+40*m)/288) + 1.2
+			spike := 1.0
+			if (i*7+m*131)%1009 == 0 {
+				spike = 3
+			}
+			fmt.Fprintf(&b, "%d,lab,Deployment,vm-%d,vm-%d-0,main,%.4f,%.0f\n",
+				1372629804+i*300, m, m, 0.1*day*spike*float64(m+1), 2e8*day*spike*float64(m+1))
+		}
+	}
+	path := filepath.Join(t.TempDir(), "trace.csv")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -9,6 +9,11 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 )
 
 // probes are values, other than the default, by the type of a flag.
@@ -38,10 +43,10 @@ func leaves(path string, v reflect.Value, out map[string]string) {
 }
 
 func TestEveryFlagSetsAFieldOfItsOwn(t *testing.T) {
-	for name, fresh := range map[string]func() settings{
-		"recommender":          func() settings { c := RecommenderDefaults(); return &c },
-		"updater":              func() settings { c := UpdaterDefaults(); return &c },
-		"admission-controller": func() settings { c := AdmissionDefaults(); return &c },
+	for name, fresh := range map[string]func() process.Settings{
+		"recommender":          func() process.Settings { c := recommender.Defaults(); return &c },
+		"updater":              func() process.Settings { c := updater.Defaults(); return &c },
+		"admission-controller": func() process.Settings { c := admission.Defaults(); return &c },
 	} {
 		owner := map[string]string{}
 		command(t, name).Flags().VisitAll(func(f *pflag.Flag) {

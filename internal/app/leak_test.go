@@ -23,6 +23,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
 // emptyCluster is an API server without objects but leases. Watches stay open until the client ends them, and what is
@@ -158,7 +160,7 @@ contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {ser
 				defer cancel()
 				var out bytes.Buffer
 				ended := make(chan error, 1)
-				root := Root(Streams{Out: &out, Err: &out})
+				root := Root(process.Streams{Out: &out, Err: &out})
 				root.SetArgs(append(slices.Clone(tt.args), "--kubeconfig="+kubeconfig, "--address=127.0.0.1:0"))
 				go func() { ended <- root.ExecuteContext(ctx) }()
 				for ctx.Err() == nil && len(ended) == 0 && !c.has(tt.does) {

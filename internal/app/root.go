@@ -12,7 +12,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/backtest"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 )
+
+// Streams are where a command reads and writes.
+type Streams = process.Streams
 
 // The exit codes of podfit.
 const (
@@ -29,7 +38,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(process.UsageError)):
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
 		return exitUsage
 	default:
@@ -69,12 +78,12 @@ Three jobs, each alone or all in one process with "podfit run":
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	root.SetGlobalNormalizationFunc(dashes)
+	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+		return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 	})
 	for _, c := range commands(s) {
-		c.Flags().SetNormalizeFunc(dashes)
+		c.Flags().SetNormalizeFunc(process.Dashes)
 		root.AddCommand(c)
 	}
 	return root
@@ -83,11 +92,11 @@ Three jobs, each alone or all in one process with "podfit run":
 // commands lists the commands in the order in which help shows them.
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
-		newRecommenderCommand(s),
-		newUpdaterCommand(s),
-		newAdmissionCommand(s),
+		recommender.NewCommand(s),
+		updater.NewCommand(s),
+		admission.NewCommand(s),
 		newRunCommand(s),
-		NewBacktestCommand(),
+		backtest.NewCommand(),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	}
@@ -97,7 +106,7 @@ func newVersionCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", process.BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

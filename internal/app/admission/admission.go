@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package admission
 
 import (
 	"context"
@@ -17,44 +17,46 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
-func newAdmissionCommand(s Streams) *cobra.Command {
-	c := AdmissionDefaults()
-	return longRunning{
-		use: "admission-controller", short: "Give new pods their recommended size, and check VPA objects",
-		long: `Serves a webhook that the API server asks for each new pod and each VerticalPodAutoscaler. New pods get the
+// NewCommand returns "podfit admission-controller".
+func NewCommand(s process.Streams) *cobra.Command {
+	c := Defaults()
+	return process.LongRunning{
+		Use: "admission-controller", Short: "Give new pods their recommended size, and check VPA objects",
+		Long: `Serves a webhook that the API server asks for each new pod and each VerticalPodAutoscaler. New pods get the
 requests, and in proportion the limits, that their autoscaler recommends. The webhook registers itself, and makes and
 renews its own certificates unless it finds some. A pod is never refused because of it.`,
-		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
-		prepare: func(p *process) (func(context.Context) error, error) {
-			clients, err := c.Common.connect(p.log, "admission-controller")
+		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
+		Prepare: func(p *process.Process) (func(context.Context) error, error) {
+			clients, err := c.Common.Connect(p.Log, "admission-controller")
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Limits: true, Log: p.log}))
-			p.reg.MustRegister(newWatchMetrics(world))
-			admit, err := admission(&c, p, clients, world)
+			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Limits: true, Log: p.Log}))
+			p.Registry.MustRegister(process.NewWatchMetrics(world))
+			admit, err := Work(&c, p, clients, world)
 			if err != nil {
 				return nil, err
 			}
-			return func(ctx context.Context) error { return withWorld(ctx, world, admit) }, nil
+			return func(ctx context.Context) error { return process.WithWorld(ctx, world, admit) }, nil
 		},
-	}.command(s)
+	}.Command(s)
 }
 
-// admission returns the work of the admission controller. It serves at once: while the world is not known yet, pods pass
+// Work returns the work of the admission controller. It serves at once: while the world is not known yet, pods pass
 // unchanged, and the status lease, by which the updater knows that evicted pods will be sized, is not renewed.
-func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
 	labels, err := c.labels()
 	if err != nil {
 		return nil, err
 	}
-	namespace := ownNamespace(c.ServiceNamespace)
+	namespace := process.OwnNamespace(c.ServiceNamespace)
 	reg := webhook.Registration{
 		Service: cluster.Key{Namespace: namespace, Name: c.Service}, Labels: labels, Fail: c.FailurePolicyFail,
 		Timeout: int32(c.TimeoutSeconds), Namespace: c.Namespace, Ignored: c.IgnoredNamespaces,
@@ -66,7 +68,7 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		}
 		reg.URL = webhook.URL(c.WebhookAddress, port)
 	}
-	view := &admissionView{world: world, serves: c.Serves}
+	view := &clusterView{world: world, serves: c.Serves}
 	profiles, err := kube.NewProfiles(clients)
 	if err != nil {
 		return nil, err
@@ -74,15 +76,15 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 	typed := &slips{source: profiles}
 	options := webhook.Options{
 		Gates: webhook.Gates{
-			InPlace: c.Gates.On(InPlaceGate), CPUStartupBoost: c.Gates.On(CPUStartupBoost), PerVPAConfig: c.Gates.On(PerVPAConfig),
+			InPlace: c.Gates.On(process.InPlaceGate), CPUStartupBoost: c.Gates.On(process.CPUStartupBoost), PerVPAConfig: c.Gates.On(process.PerVPAConfig),
 		},
-		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.dryRun,
+		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.ReadOnly,
 	}
-	if !c.noProfiles {
+	if !c.NoProfiles {
 		options.Meant = typed.meant
 	}
-	metrics := webhook.NewMetrics(p.reg)
-	handler := webhook.NewHandler(view, options, metrics, p.log)
+	metrics := webhook.NewMetrics(p.Registry)
+	handler := webhook.NewHandler(view, options, metrics, p.Log)
 	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
 	alone, err := c.alone(files)
 	if err != nil {
@@ -92,27 +94,27 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		Files: files, Private: alone,
 		Secret: cluster.Key{Namespace: namespace, Name: webhook.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
 		Register: c.Register, Registration: reg, TakeBack: c.takesBack(), Linger: c.linger(alone),
-	}, clients.Core, handler, p.log)
+	}, clients.Core, handler, p.Log)
 	if err != nil {
 		return nil, err
 	}
-	c.explain(p.log, alone)
+	c.explain(p.Log, alone)
 	ready := func() error {
 		if !world.Synced() || !world.Discovered() {
 			return errNotSynced
 		}
 		return server.Ready()
 	}
-	p.readiness = append(p.readiness, ready)
+	p.Readiness = append(p.Readiness, ready)
 	metrics.ReadyWhen(ready)
-	lease := kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName)
+	lease := kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName)
 	return func(ctx context.Context) error {
 		serving := context.WithoutCancel(ctx) // reviews are answered for a while after the process was told to end
 		view.ctx, typed.ctx = serving, serving
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
 		if err != nil && alone {
-			p.log.Info("The webhook is not served: its port cannot be had, and nobody would call it", "error", err)
+			p.Log.Info("The webhook is not served: its port cannot be had, and nobody would call it", "error", err)
 			<-ctx.Done()
 			return nil
 		}
@@ -127,7 +129,7 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 			return g.Wait()
 		}
 		g.Go(func() error {
-			publishStatus(ctx, p.log, lease, c.StatusInterval, func(ctx context.Context) error {
+			publishStatus(ctx, p.Log, lease, c.StatusInterval, func(ctx context.Context) error {
 				if err := ready(); err != nil {
 					return err
 				}
@@ -142,11 +144,11 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 // alone reports whether the webhook must leave no trace in the cluster, neither certificates nor a sign of life: in a dry run,
 // and where nobody can call it. That is so when podfit does not register it, nobody has made certificates for it that a
 // registration of theirs could trust, and this process is not in the cluster, behind the service that others may have registered.
-func (c *AdmissionConfig) alone(files webhook.Files) (bool, error) {
-	if c.dryRun {
+func (c *Config) alone(files webhook.Files) (bool, error) {
+	if c.ReadOnly {
 		return true, nil
 	}
-	if c.Register || !c.outside() {
+	if c.Register || !c.Outside() {
 		return false, nil
 	}
 	found, err := files.Exist()
@@ -155,29 +157,29 @@ func (c *AdmissionConfig) alone(files webhook.Files) (bool, error) {
 
 // takesBack reports whether the registration goes with the process. In a pod there are other replicas, or there will be; and
 // who refuses pods that cannot be sized wants none of them to pass meanwhile.
-func (c *AdmissionConfig) takesBack() bool {
+func (c *Config) takesBack() bool {
 	return c.Register && c.ByURL && !c.FailurePolicyFail && !kube.InCluster()
 }
 
 // linger is how long the webhook answers after it was told to end: where it is one of several behind an address, that one
 // takes a moment to hear of it.
-func (c *AdmissionConfig) linger(alone bool) time.Duration {
+func (c *Config) linger(alone bool) time.Duration {
 	switch {
 	case alone:
 		return 0
 	case c.takesBack():
 		return 250 * time.Millisecond // the API server hears at once
 	}
-	if c.outside() {
+	if c.Outside() {
 		return 3 * time.Second
 	}
 	return 10 * time.Second // until every node knows that the pod is no longer behind the service
 }
 
 // explain says what the reader of the log might not expect.
-func (c *AdmissionConfig) explain(log *slog.Logger, alone bool) {
+func (c *Config) explain(log *slog.Logger, alone bool) {
 	switch {
-	case alone && !c.dryRun:
+	case alone && !c.ReadOnly:
 		log.Info("Nobody calls this webhook: it is not registered, there are no certificate files, and this process is outside of the cluster. "+
 			"So it keeps no certificates in the cluster, and does not renew the status lease", "file", c.CertFile)
 	case c.Register && !c.ByURL && !kube.InCluster():
@@ -234,8 +236,8 @@ func renew(ctx context.Context, lease statusLease, holder string, timeout time.D
 // moment before the pod.
 const ownerWait = time.Second
 
-// admissionView is the cluster as the webhook sees it.
-type admissionView struct {
+// clusterView is the cluster as the webhook sees it.
+type clusterView struct {
 	world  *kube.World
 	serves func(namespace string) bool
 	ctx    context.Context // does not end while reviews are answered
@@ -243,7 +245,7 @@ type admissionView struct {
 
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
 // could be concerned.
-func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
+func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
 	q := kube.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
 	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
 		return q
@@ -255,7 +257,7 @@ func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
 }
 
 // Autoscalers returns the autoscaler that governs a workload, and none of the others, however many name it.
-func (v *admissionView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
+func (v *clusterView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
 	if !v.serves(w.Namespace) {
 		return nil
 	}
@@ -266,7 +268,7 @@ func (v *admissionView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
 }
 
 // Limits returns what bounds the pods of a namespace.
-func (v *admissionView) Limits(namespace string) policy.Limits {
+func (v *clusterView) Limits(namespace string) policy.Limits {
 	return policy.Limits{Range: v.world.Limits(namespace)}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package admission
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -48,9 +49,9 @@ func TestAWebhookThatNobodyCallsLeavesNoTrace(t *testing.T) {
 				t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 				t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 			}
-			a := admissionGiven(t, c.flags...)
+			a := given(t, c.flags...)
 			if c.dry { // as podfit run settles it
-				a.dryRun, a.Register = true, false
+				a.ReadOnly, a.Register = true, false
 			}
 			alone, err := a.alone(webhook.Files{CA: a.ClientCAFile, Cert: a.CertFile, Key: a.KeyFile})
 			if err != nil || alone != c.alone {
@@ -63,11 +64,11 @@ func TestAWebhookThatNobodyCallsLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func admissionGiven(t *testing.T, args ...string) AdmissionConfig {
+func given(t *testing.T, args ...string) Config {
 	t.Helper()
-	c := AdmissionDefaults()
+	c := Defaults()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(process.Dashes)
 	c.Flags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)

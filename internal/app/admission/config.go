@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package admission
 
 import (
 	"errors"
@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
-// AdmissionConfig is the admission controller's configuration.
-type AdmissionConfig struct {
-	Common
+// Config is the admission controller's configuration.
+type Config struct {
+	process.Common
 
 	ClientCAFile, CertFile, KeyFile string
 	ReloadCert                      bool
@@ -30,15 +32,15 @@ type AdmissionConfig struct {
 	Labels                          string
 	StatusName, StatusNamespace     string
 	StatusInterval                  time.Duration
-	MaxCPUBoost                     quantity
+	MaxCPUBoost                     process.Quantity
 
-	noProfiles bool // the recommender of this process serves no profiles
+	NoProfiles bool // the recommender of this process serves no profiles
 }
 
-// AdmissionDefaults returns upstream's defaults.
-func AdmissionDefaults() AdmissionConfig {
-	return AdmissionConfig{
-		Common:       CommonDefaults(),
+// Defaults returns upstream's defaults.
+func Defaults() Config {
+	return Config{
+		Common:       process.CommonDefaults(),
 		ClientCAFile: "/etc/tls-certs/caCert.pem", CertFile: "/etc/tls-certs/serverCert.pem", KeyFile: "/etc/tls-certs/serverKey.pem",
 		MinTLSVersion: "tls1_2", Port: 8000, Address: ":8944", Service: "vpa-webhook", Register: true, TimeoutSeconds: 30,
 		StatusName: "vpa-admission-controller", StatusInterval: 10 * time.Second,
@@ -46,14 +48,14 @@ func AdmissionDefaults() AdmissionConfig {
 }
 
 // Flags binds the configuration to flags, with upstream's names.
-func (c *AdmissionConfig) Flags(fs *pflag.FlagSet) {
+func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
-	c.own(fs)
+	c.OwnFlags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address of /metrics and /health-check.")
 }
 
-// own binds what only the admission controller has.
-func (c *AdmissionConfig) own(fs *pflag.FlagSet) {
+// OwnFlags binds what only the admission controller has.
+func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile, "File with the CA that the API server trusts the webhook by.")
 	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile, "File with the webhook's certificate. When it does not exist, podfit makes and renews its own.")
 	fs.StringVar(&c.KeyFile, "tls-private-key", c.KeyFile, "File with the key of the webhook's certificate.")
@@ -76,9 +78,10 @@ func (c *AdmissionConfig) own(fs *pflag.FlagSet) {
 }
 
 // Validate says what is wrong with the configuration, naming the flag and the remedy.
-func (c *AdmissionConfig) Validate() error { return errors.Join(c.Common.Validate(), c.validateOwn()) }
+func (c *Config) Validate() error { return errors.Join(c.Common.Validate(), c.ValidateOwn()) }
 
-func (c *AdmissionConfig) validateOwn() error {
+// ValidateOwn says what is wrong with what only the admission controller has.
+func (c *Config) ValidateOwn() error {
 	var errs []error
 	if c.Port < 0 || c.Port > 65535 {
 		errs = append(errs, fmt.Errorf("--port is %d: give a port from 0 to 65535", c.Port))
@@ -101,7 +104,7 @@ func (c *AdmissionConfig) validateOwn() error {
 	return errors.Join(errs...)
 }
 
-func (c *AdmissionConfig) labels() (map[string]string, error) {
+func (c *Config) labels() (map[string]string, error) {
 	out := map[string]string{}
 	for item := range strings.SplitSeq(c.Labels, ",") {
 		if item == "" {

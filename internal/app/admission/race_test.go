@@ -3,6 +3,6 @@
 
 //go:build race
 
-package app
+package admission
 
 const raceDetector = true

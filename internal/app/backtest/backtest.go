@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package backtest
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
@@ -29,10 +30,10 @@ import (
 	"podfit.dev/podfit/internal/edge/trace"
 )
 
-// BacktestConfig says what to replay, how, and what to write.
-type BacktestConfig struct {
+// Config says what to replay, how, and what to write.
+type Config struct {
 	Trace        string
-	History      BacktestHistory // used when it has an address
+	History      History // used when it has an address
 	Namespaces   []string
 	Recommenders []string
 	Timeline     string
@@ -48,10 +49,10 @@ type BacktestConfig struct {
 	given map[string]bool // the flags that were given
 }
 
-// BacktestDefaults returns the defaults. The prices are those of a general-purpose machine at a large cloud, on demand;
+// Defaults returns the defaults. The prices are those of a general-purpose machine at a large cloud, on demand;
 // what matters is their ratio.
-func BacktestDefaults() BacktestConfig {
-	return BacktestConfig{
+func Defaults() Config {
+	return Config{
 		Recommenders: []string{"default", "balanced"},
 		Output:       "table",
 		Mode:         "profile",
@@ -62,9 +63,9 @@ func BacktestDefaults() BacktestConfig {
 	}
 }
 
-// NewBacktestCommand returns "podfit backtest".
-func NewBacktestCommand() *cobra.Command {
-	c := BacktestDefaults()
+// NewCommand returns "podfit backtest".
+func NewCommand() *cobra.Command {
+	c := Defaults()
 	var names []string
 	for _, p := range recommend.Builtins() {
 		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
@@ -94,12 +95,12 @@ Exit codes:
 			if len(args) == 0 {
 				return nil
 			}
-			return usageError{Err: c.stray(args[0])}
+			return process.UsageError{Err: c.stray(args[0])}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = map[string]bool{}
 			cmd.Flags().Visit(func(f *pflag.Flag) { c.given[f.Name] = true })
-			return backtest(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return run(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -141,7 +142,7 @@ func (o *once) Set(s string) error {
 }
 
 // stray says what is wrong with an argument that is no flag.
-func (c *BacktestConfig) stray(arg string) error {
+func (c *Config) stray(arg string) error {
 	_, builtin := recommend.Builtin(arg)
 	switch {
 	case builtin || isFile(arg):
@@ -157,7 +158,7 @@ func (c *BacktestConfig) stray(arg string) error {
 }
 
 // Validate returns what is wrong with the configuration.
-func (c *BacktestConfig) Validate() error {
+func (c *Config) Validate() error {
 	for _, problem := range [...]error{c.validateSource(), c.validateRecommenders(), c.validateNumbers()} {
 		if problem != nil {
 			return problem
@@ -182,7 +183,7 @@ func (c *BacktestConfig) Validate() error {
 }
 
 // validateSource returns what is wrong with where to read from.
-func (c *BacktestConfig) validateSource() error {
+func (c *Config) validateSource() error {
 	switch {
 	case c.Trace == "" && c.History.Address == "":
 		return errors.New("--trace says which trace to replay, or --prometheus where usage is stored; one of them is required")
@@ -215,7 +216,7 @@ func (c *BacktestConfig) validateSource() error {
 }
 
 // validateRecommenders returns what is wrong with what to compare.
-func (c *BacktestConfig) validateRecommenders() error {
+func (c *Config) validateRecommenders() error {
 	if len(c.Recommenders) == 0 {
 		return errors.New("--recommenders names none")
 	}
@@ -237,7 +238,7 @@ func (c *BacktestConfig) validateRecommenders() error {
 }
 
 // validateNumbers returns which number is out of its range. What is not a number is in none.
-func (c *BacktestConfig) validateNumbers() error {
+func (c *Config) validateNumbers() error {
 	for _, n := range [...]struct {
 		flag  string
 		value float64
@@ -289,7 +290,7 @@ func isFile(name string) bool {
 }
 
 // profiles returns what to compare.
-func (c *BacktestConfig) profiles() ([]recommend.Profile, error) {
+func (c *Config) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
 	for _, n := range c.Recommenders {
@@ -319,10 +320,10 @@ var reporters = map[string]func(io.Writer, *trace.Report, int) error{
 	"html":  trace.WriteHTML,
 }
 
-// backtest reads, replays and reports.
-func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error {
+// run reads, replays and reports.
+func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	if err := c.Validate(); err != nil {
-		return usageError{Err: err}
+		return process.UsageError{Err: err}
 	}
 	profiles, err := c.profiles()
 	if err != nil {
@@ -374,7 +375,7 @@ func emptied(f *os.File) error {
 }
 
 // times returns from when on and until when samples count, in Unix seconds.
-func (c *BacktestConfig) times() (since, until int64, err error) {
+func (c *Config) times() (since, until int64, err error) {
 	if since, err = boundary("--since", c.Since, 0); err != nil {
 		return 0, 0, err
 	}
@@ -388,7 +389,7 @@ func (c *BacktestConfig) times() (since, until int64, err error) {
 }
 
 // read reads the usage, and leaves out what is of other namespaces, and before or after the times asked for.
-func (c *BacktestConfig) read(ctx context.Context) ([]replay.Workload, error) {
+func (c *Config) read(ctx context.Context) ([]replay.Workload, error) {
 	since, until, err := c.times()
 	if err != nil {
 		return nil, err
@@ -420,7 +421,7 @@ func (c *BacktestConfig) read(ctx context.Context) ([]replay.Workload, error) {
 
 // inNamespaces returns the workloads of the namespaces asked for. A namespace without any is an error: its name is
 // mistyped, or nothing is recorded of it, and neither should look like a result.
-func (c *BacktestConfig) inNamespaces(all []replay.Workload) ([]replay.Workload, error) {
+func (c *Config) inNamespaces(all []replay.Workload) ([]replay.Workload, error) {
 	if len(c.Namespaces) == 0 {
 		return all, nil
 	}
@@ -448,7 +449,7 @@ func (c *BacktestConfig) inNamespaces(all []replay.Workload) ([]replay.Workload,
 }
 
 // source names where the usage is from.
-func (c *BacktestConfig) source() string {
+func (c *Config) source() string {
 	if c.History.Address == "" {
 		return c.Trace
 	}
@@ -472,7 +473,7 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
-func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
+func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
 	r := &trace.Report{Source: c.source(), Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, Chosen: c.given["oom-budget"]}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package backtest
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func writeTrace(t *testing.T, machines, days int) string {
 func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "timeline.csv")
-	cmd := NewBacktestCommand()
+	cmd := NewCommand()
 	var o, e bytes.Buffer
 	cmd.SetOut(&o)
 	cmd.SetErr(&e)

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package backtest
 
 import (
 	"context"
@@ -16,14 +16,15 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// BacktestHistory says what to read from Prometheus instead of a file.
-type BacktestHistory struct {
+// History says what to read from Prometheus instead of a file.
+type History struct {
 	Address            string
 	Length, Resolution string
 	Job                string
@@ -39,7 +40,7 @@ var historyFlags = []string{
 }
 
 // flags binds the history to flags.
-func (h *BacktestHistory) flags(f *pflag.FlagSet) {
+func (h *History) flags(f *pflag.FlagSet) {
 	h.Length, h.Resolution = "30d", "5m"
 	h.Labels = [3]string{"namespace", "pod", "container"}
 	f.StringVar(&h.Address, "prometheus", h.Address, "read the usage from this Prometheus, instead of a trace")
@@ -59,7 +60,7 @@ func isURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-func (h *BacktestHistory) validate() error {
+func (h *History) validate() error {
 	if !isURL(h.Address) {
 		return fmt.Errorf("--prometheus is %q; give a URL such as http://localhost:9090", h.Address)
 	}
@@ -77,14 +78,14 @@ func (h *BacktestHistory) validate() error {
 }
 
 // read reads the workloads of the namespaces up to a time, in Unix seconds, and from another on if there is one.
-func (h *BacktestHistory) read(ctx context.Context, namespaces []string, since, until int64) ([]replay.Workload, error) {
+func (h *History) read(ctx context.Context, namespaces []string, since, until int64) ([]replay.Workload, error) {
 	length, err := model.ParseDuration(h.Length)
 	if err != nil {
 		return nil, fmt.Errorf("--history-length: %w", err)
 	}
 	if since > 0 {
 		if length = model.Duration(time.Duration(until-since) * time.Second); length <= 0 {
-			return nil, usageError{Err: errors.New("--since is not in the past")}
+			return nil, process.UsageError{Err: errors.New("--since is not in the past")}
 		}
 	}
 	resolution, err := model.ParseDuration(h.Resolution)

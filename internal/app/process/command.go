@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -11,44 +11,45 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settings is a configuration that reads itself from flags.
-type settings interface {
+// Settings is a configuration that reads itself from flags.
+type Settings interface {
 	Flags(*pflag.FlagSet)
 	Validate() error
 }
 
-// longRunning is a command that runs until it is told to end.
-type longRunning struct {
-	use, short, long string
-	config           settings
-	common           func() *Common
-	address          func() string
-	// prepare builds the work before anything is served, so that its checks are known.
-	prepare func(*process) (work func(context.Context) error, err error)
+// LongRunning is a command that runs until it is told to end.
+type LongRunning struct {
+	Use, Short, Long string
+	Config           Settings
+	Common           func() *Common
+	Address          func() string
+	// Prepare builds the work before anything is served, so that its checks are known.
+	Prepare func(*Process) (work func(context.Context) error, err error)
 }
 
-func (l longRunning) command(s Streams) *cobra.Command {
-	c := &cobra.Command{Use: l.use, Short: l.short, Long: l.long, Args: cobra.NoArgs}
-	l.config.Flags(c.Flags())
+// Command returns the command.
+func (l LongRunning) Command(s Streams) *cobra.Command {
+	c := &cobra.Command{Use: l.Use, Short: l.Short, Long: l.Long, Args: cobra.NoArgs}
+	l.Config.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := l.config.Validate(); err != nil {
-			return usageError{Err: err}
+		if err := l.Config.Validate(); err != nil {
+			return UsageError{Err: err}
 		}
-		common := l.common()
+		common := l.Common()
 		log, closer, err := common.Log.Open(s.Err)
 		if err != nil {
-			return usageError{Err: err}
+			return UsageError{Err: err}
 		}
 		defer closer.Close()
-		p := newProcess(log, newRegistry())
-		log.Info("Starting", "command", "podfit "+l.use, "version", buildVersion())
+		p := New(log, newRegistry())
+		log.Info("Starting", "command", "podfit "+l.Use, "version", BuildVersion())
 		warnOfDeprecated(log, c.Flags())
-		work, err := l.prepare(p)
+		work, err := l.Prepare(p)
 		if err != nil {
 			return err
 		}
 		defer context.AfterFunc(c.Context(), func() { log.Info("Ending: waiting for what is under way", "because", context.Cause(c.Context())) })()
-		return p.run(c.Context(), l.address(), common.Profiling, work)
+		return p.run(c.Context(), l.Address(), common.Profiling, work)
 	}
 	return c
 }
@@ -59,9 +60,11 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// usageError is a mistake in how a command was called.
-type usageError struct{ Err error }
+// UsageError is a mistake in how a command was called.
+type UsageError struct{ Err error }
 
-func (e usageError) Error() string { return e.Err.Error() }
+// Error says what the mistake is.
+func (e UsageError) Error() string { return e.Err.Error() }
 
-func (e usageError) Unwrap() error { return e.Err }
+// Unwrap returns the mistake.
+func (e UsageError) Unwrap() error { return e.Err }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ type Common struct {
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	Gates             Gates
 	Log               LogConfig
-	dryRun            bool // nothing is changed or stored
+	ReadOnly          bool // nothing is changed or stored
 }
 
 // CommonDefaults returns upstream's defaults.
@@ -124,8 +124,8 @@ func (e *Election) Validate() error {
 	return errors.Join(errs...)
 }
 
-// defaultMinReplicas is how many replicas a controller must have for the updater to disrupt its pods, unless a flag says otherwise.
-const defaultMinReplicas = 2
+// DefaultMinReplicas is how many replicas a controller must have for the updater to disrupt its pods, unless a flag says otherwise.
+const DefaultMinReplicas = 2
 
 // The feature gates, with upstream's names. All are alpha and off unless asked for.
 const (
@@ -216,8 +216,8 @@ func (c *csv) String() string { return strings.Join(*c, ",") }
 // Type names the flag's type in help texts.
 func (c *csv) Type() string { return "string" }
 
-// ownNamespace returns the namespace for a lease: the flag, else the NAMESPACE variable, else kube-system.
-func ownNamespace(flag string) string {
+// OwnNamespace returns the namespace for a lease: the flag, else the NAMESPACE variable, else kube-system.
+func OwnNamespace(flag string) string {
 	if flag != "" {
 		return flag
 	}
@@ -227,8 +227,8 @@ func ownNamespace(flag string) string {
 	return "kube-system"
 }
 
-// dashes lets every flag be written with underscores, as upstream does.
-func dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+// Dashes lets every flag be written with underscores, as upstream does.
+func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 

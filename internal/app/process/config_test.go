@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"bytes"
@@ -92,10 +92,10 @@ func TestDeprecatedFlagsAreAnsweredWithAWarning(t *testing.T) {
 }
 
 // given parses flags into a configuration that has its defaults.
-func given[C settings](t *testing.T, c C, args ...string) C {
+func given[C Settings](t *testing.T, c C, args ...string) C {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(Dashes)
 	c.Flags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)

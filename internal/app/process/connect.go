@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -13,34 +13,34 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// connect returns clients of the API server. It sends no request.
-func (c *Common) connect(log *slog.Logger, component string) (*kube.Clients, error) {
+// Connect returns clients of the API server. It sends no request.
+func (c *Common) Connect(log *slog.Logger, component string) (*kube.Clients, error) {
 	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: buildVersion(),
-		ReadOnly: c.dryRun,
+		Kubeconfig: c.Kubeconfig, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: BuildVersion(),
+		ReadOnly: c.ReadOnly,
 	})
 	if err != nil {
 		return nil, err
 	}
 	log.Info("The cluster to work with", "server", clients.Config.Host, "kubeconfig", c.Kubeconfig)
-	if c.dryRun {
+	if c.ReadOnly {
 		log.Info("This is a dry run: everything is decided and said, nothing is changed or stored")
 	}
 	return clients, nil
 }
 
-// outside reports whether this process runs outside of the cluster that it works with.
-func (c *Common) outside() bool { return c.Kubeconfig != "" || !kube.InCluster() }
+// Outside reports whether this process runs outside of the cluster that it works with.
+func (c *Common) Outside() bool { return c.Kubeconfig != "" || !kube.InCluster() }
 
-// watched restricts what is watched to the namespaces that are served.
-func (c *Common) watched(o kube.Options) kube.Options {
-	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.dryRun
+// Watched restricts what is watched to the namespaces that are served.
+func (c *Common) Watched(o kube.Options) kube.Options {
+	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
 	return o
 }
 
-// withWorld watches the cluster while work runs, and ends with it. It goes on while work winds up after ctx has ended: the
+// WithWorld watches the cluster while work runs, and ends with it. It goes on while work winds up after ctx has ended: the
 // webhook answers a little longer, for pods of controllers that are as new.
-func withWorld(ctx context.Context, world *kube.World, work ...func(context.Context) error) error {
+func WithWorld(ctx context.Context, world *kube.World, work ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -59,8 +59,8 @@ func withWorld(ctx context.Context, world *kube.World, work ...func(context.Cont
 	return err
 }
 
-// ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
-func ended(ctx context.Context, err error) error {
+// Ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
+func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// lead runs work whenever this process holds the lease, or at once when election is off. A lease that is lost, for
+// Lead runs work whenever this process holds the lease, or at once when election is off. A lease that is lost, for
 // example because the API server was away, ends the work but not the process: it stands for election again, with its
-// watches still warm. lead returns when ctx ends or when work fails.
+// watches still warm. Lead returns when ctx ends or when work fails.
 //
 // The work ends, and none of its requests is sent, before another process can hold the lease (see kube.Fence).
-func lead(ctx context.Context, p *process, e Election, c kubernetes.Interface, work func(context.Context) error) error {
+func Lead(ctx context.Context, p *Process, e Election, c kubernetes.Interface, work func(context.Context) error) error {
 	if !e.Enabled {
 		defer p.leads()()
 		return work(ctx)
@@ -44,14 +44,14 @@ func lead(ctx context.Context, p *process, e Election, c kubernetes.Interface, w
 			return err
 		}
 		if ctx.Err() == nil {
-			p.log.Warn("Lost the leader lease; standing for election again", "lease", e.lease())
+			p.Log.Warn("Lost the leader lease; standing for election again", "lease", e.lease())
 		}
 	}
 	return nil
 }
 
 // leadOnce waits for the lease, works while it is held, and returns when the work has ended.
-func leadOnce(ctx context.Context, p *process, e Election, lock resourcelock.Interface, work func(context.Context) error) error {
+func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Interface, work func(context.Context) error) error {
 	// The lease is renewed until the work has wound up, so the election hangs on a context of its own.
 	elect, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
@@ -73,7 +73,7 @@ func leadOnce(ctx context.Context, p *process, e Election, lock resourcelock.Int
 			OnStartedLeading: func(leading context.Context) {
 				started.Store(true)
 				defer resign()
-				p.log.Info("Became the leader", "lease", e.lease())
+				p.Log.Info("Became the leader", "lease", e.lease())
 				defer p.leads()()
 				leading, cancel := fence.Guard(leading)
 				defer cancel()
@@ -82,7 +82,7 @@ func leadOnce(ctx context.Context, p *process, e Election, lock resourcelock.Int
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(id string) {
-				p.log.Info("The leader is known", "lease", e.lease(), "identity", id)
+				p.Log.Info("The leader is known", "lease", e.lease(), "identity", id)
 			},
 		},
 	})
@@ -151,7 +151,7 @@ const releaseTimeout = 5 * time.Second
 
 // release lets another process lead at once. It is called when the work has ended; without it the others wait until the
 // lease has expired.
-func release(ctx context.Context, p *process, e Election, lock resourcelock.Interface) {
+func release(ctx context.Context, p *Process, e Election, lock resourcelock.Interface) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	for {
@@ -168,16 +168,16 @@ func release(ctx context.Context, p *process, e Election, lock resourcelock.Inte
 		// A renewal that was cut short may have arrived after the lease was read.
 		if err == nil || !apierrors.IsConflict(err) || ctx.Err() != nil {
 			if err != nil {
-				p.log.Info("Cannot release the leader lease; it expires by itself", "lease", e.lease(), "error", err)
+				p.Log.Info("Cannot release the leader lease; it expires by itself", "lease", e.lease(), "error", err)
 			}
 			return
 		}
 	}
 }
 
-// windUp returns a context for what is left to do after the work of ctx was told to end. It ends after the timeout and, if
+// WindUp returns a context for what is left to do after the work of ctx was told to end. It ends after the timeout and, if
 // the work is a leader's, when the lease is lost.
-func windUp(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+func WindUp(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	fence := kube.FenceOf(ctx)
 	if fence == nil {

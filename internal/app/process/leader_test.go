@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -31,8 +31,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-func quietProcess() *process {
-	return newProcess(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func quietProcess() *Process {
+	return New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // Upstream's processes end when the API server is away for longer than they may lead.
@@ -47,8 +47,8 @@ func TestALostLeaseIsStoodForAgain(t *testing.T) {
 		defer cancel()
 		terms := 0
 		p := quietProcess()
-		err := lead(ctx, p, electionGiven(t, "--leader-elect"), api, func(leading context.Context) error {
-			if testutil.ToFloat64(p.metrics.leading) != 1 {
+		err := Lead(ctx, p, electionGiven(t, "--leader-elect"), api, func(leading context.Context) error {
+			if testutil.ToFloat64(p.Metrics.Leading) != 1 {
 				t.Error("podfit_leader is not 1 while it leads")
 			}
 			if terms++; terms == 2 {
@@ -66,7 +66,7 @@ func TestALostLeaseIsStoodForAgain(t *testing.T) {
 		if err != nil || terms != 2 {
 			t.Errorf("led %d times: %v", terms, err)
 		}
-		if leads, n := testutil.ToFloat64(p.metrics.leading), testutil.ToFloat64(p.metrics.transitions); leads != 0 || n != 4 {
+		if leads, n := testutil.ToFloat64(p.Metrics.Leading), testutil.ToFloat64(p.Metrics.Transitions); leads != 0 || n != 4 {
 			t.Errorf("podfit_leader is %v after %v transitions", leads, n)
 		}
 	})
@@ -209,7 +209,7 @@ func writing(clients *kube.Clients) func(context.Context) error {
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
-		ctx, cancel := windUp(ctx, time.Minute)
+		ctx, cancel := WindUp(ctx, time.Minute)
 		defer cancel()
 		for ctx.Err() == nil { // it has much to store, and takes as long as it is given
 			write(ctx)
@@ -238,7 +238,7 @@ func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) 
 				run := func(host string) {
 					clients := connect(host)
 					both.Go(func() {
-						if err := lead(ctx, quietProcess(), e, clients.Leases, writing(clients)); err != nil {
+						if err := Lead(ctx, quietProcess(), e, clients.Leases, writing(clients)); err != nil {
 							t.Error(err)
 						}
 					})
@@ -277,7 +277,7 @@ func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
 		clients := connect("one")
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { _ = lead(ctx, quietProcess(), e, clients.Leases, writing(clients)) })
+		running.Go(func() { _ = Lead(ctx, quietProcess(), e, clients.Leases, writing(clients)) })
 		time.Sleep(time.Minute)
 		s.mu.Lock()
 		other := s.lease.DeepCopy()
@@ -306,16 +306,16 @@ func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
 		one, two := connect("one"), connect("two")
 		var both sync.WaitGroup
 		both.Go(func() {
-			_ = lead(first, quietProcess(), e, one.Leases, func(ctx context.Context) error {
+			_ = Lead(first, quietProcess(), e, one.Leases, func(ctx context.Context) error {
 				<-ctx.Done()
-				ctx, cancel := windUp(ctx, time.Minute)
+				ctx, cancel := WindUp(ctx, time.Minute)
 				defer cancel()
 				time.Sleep(30 * time.Second) // longer than a lease that is not renewed
 				return one.Core.CoreV1().Pods("shop").Delete(ctx, "web-0", metav1.DeleteOptions{})
 			})
 		})
 		time.Sleep(time.Second)
-		both.Go(func() { _ = lead(second, quietProcess(), e, two.Leases, writing(two)) })
+		both.Go(func() { _ = Lead(second, quietProcess(), e, two.Leases, writing(two)) })
 		time.Sleep(10 * time.Second)
 		endFirst()
 		time.Sleep(time.Minute)
@@ -339,7 +339,7 @@ func TestLead_releaseHangs_workEndsAtOnce(t *testing.T) {
 		var workEnded time.Time
 		ended := make(chan time.Time)
 		go func() {
-			_ = lead(ctx, quietProcess(), e, clients.Leases, func(ctx context.Context) error {
+			_ = Lead(ctx, quietProcess(), e, clients.Leases, func(ctx context.Context) error {
 				<-ctx.Done()
 				workEnded = time.Now()
 				return nil
@@ -376,7 +376,7 @@ func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	worked := false
-	if err := lead(ctx, quietProcess(), e, api, func(ctx context.Context) error {
+	if err := Lead(ctx, quietProcess(), e, api, func(ctx context.Context) error {
 		worked = true
 		l, err := api.CoordinationV1().Leases("infra").Get(ctx, "mine", metav1.GetOptions{})
 		if err != nil {
@@ -393,7 +393,7 @@ func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
 		t.Error("nobody was elected")
 	}
 	api = fake.NewClientset()
-	if err := lead(t.Context(), quietProcess(), electionGiven(t), api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
+	if err := Lead(t.Context(), quietProcess(), electionGiven(t), api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
 		t.Errorf("without election: %v, %v", err, api.Actions())
 	}
 }

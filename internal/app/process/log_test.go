@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func TestKlogFlagsWithoutEffectAreAnsweredWithAWarning(t *testing.T) {
 	var out bytes.Buffer
 	c := LogDefaults()
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(Dashes)
 	c.Flags(fs)
 	if err := fs.Parse([]string{"--skip_headers", "--stderrthreshold=error"}); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -51,38 +51,39 @@ func (c clientLatency) Observe(_ context.Context, verb string, u url.URL, d time
 	c.v.WithLabelValues(verb, u.Host).Observe(d.Seconds())
 }
 
-// executionLatency returns the metric of how long the steps of a pass take.
-func executionLatency(namespace, help string) *prometheus.HistogramVec {
+// ExecutionLatency returns the metric of how long the steps of a pass take.
+func ExecutionLatency(namespace, help string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "execution_latency_seconds", Help: help,
 		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
 }
 
-// A stopwatch measures the steps of one pass.
-type stopwatch struct {
+// A Stopwatch measures the steps of one pass.
+type Stopwatch struct {
 	v           *prometheus.HistogramVec
 	start, last time.Time
-	health      *Health // is told that each step ended; nil: nobody
+	Health      *Health // is told that each step ended; nil: nobody
 }
 
-func newStopwatch(v *prometheus.HistogramVec) *stopwatch {
+// NewStopwatch starts to measure a pass.
+func NewStopwatch(v *prometheus.HistogramVec) *Stopwatch {
 	now := time.Now()
-	return &stopwatch{v: v, start: now, last: now}
+	return &Stopwatch{v: v, start: now, last: now}
 }
 
-// step notes that a step ended.
-func (s *stopwatch) step(name string) {
+// Step notes that a step ended.
+func (s *Stopwatch) Step(name string) {
 	now := time.Now()
 	s.v.WithLabelValues(name).Observe(now.Sub(s.last).Seconds())
 	s.last = now
-	if s.health != nil {
-		s.health.Active(now)
+	if s.Health != nil {
+		s.Health.Active(now)
 	}
 }
 
-// total notes that the pass ended, and returns how long it took.
-func (s *stopwatch) total() time.Duration {
+// Total notes that the pass ended, and returns how long it took.
+func (s *Stopwatch) Total() time.Duration {
 	d := time.Since(s.start)
 	s.v.WithLabelValues("total").Observe(d.Seconds())
 	return d
@@ -91,27 +92,28 @@ func (s *stopwatch) total() time.Duration {
 // maxSizeLog2 is the last class of autoscaler sizes: 2^20 pods and more.
 const maxSizeLog2 = 20
 
-// sizeLog2 returns the class of an autoscaler by its number of pods: the whole part of log2, 20 at most.
-func sizeLog2(pods int) string {
+// SizeLog2 returns the class of an autoscaler by its number of pods: the whole part of log2, 20 at most.
+func SizeLog2(pods int) string {
 	if pods <= 0 {
 		return "0"
 	}
 	return strconv.Itoa(min(bits.Len(uint(pods))-1, maxSizeLog2))
 }
 
-// A tally is a gauge that is counted anew in each pass, by label values.
-type tally struct {
+// A Tally is a gauge that is counted anew in each pass, by label values.
+type Tally struct {
 	gauge *prometheus.GaugeVec
 	count map[[2]string]int
 }
 
-// newTally starts a count. What is not counted again in this pass disappears.
-func newTally(g *prometheus.GaugeVec) *tally { return &tally{gauge: g, count: map[[2]string]int{}} }
+// NewTally starts a count. What is not counted again in this pass disappears.
+func NewTally(g *prometheus.GaugeVec) *Tally { return &Tally{gauge: g, count: map[[2]string]int{}} }
 
-func (t *tally) add(size, mode string, n int) { t.count[[2]string{size, mode}] += n }
+// Add counts n more of a class of sizes and a mode.
+func (t *Tally) Add(size, mode string, n int) { t.count[[2]string{size, mode}] += n }
 
-// publish sets the gauge to what was counted. Without modes there is a value for every class of sizes, as upstream has it.
-func (t *tally) publish(withMode bool) {
+// Publish sets the gauge to what was counted. Without modes there is a value for every class of sizes, as upstream has it.
+func (t *Tally) Publish(withMode bool) {
 	t.gauge.Reset()
 	if !withMode {
 		for class := range maxSizeLog2 {

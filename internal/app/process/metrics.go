@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"time"
@@ -11,43 +11,44 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// processMetrics are the metrics that every long-running command has.
-type processMetrics struct {
-	leading     prometheus.Gauge
-	transitions prometheus.Counter
-	lastSuccess *prometheus.GaugeVec
-	failures    *prometheus.CounterVec
+// Metrics are the metrics that every long-running command has.
+type Metrics struct {
+	Leading     prometheus.Gauge
+	Transitions prometheus.Counter
+	LastSuccess *prometheus.GaugeVec
+	Failures    *prometheus.CounterVec
 }
 
-func newProcessMetrics(reg prometheus.Registerer) processMetrics {
-	m := processMetrics{
-		leading: prometheus.NewGauge(prometheus.GaugeOpts{
+// NewMetrics registers the metrics of a process.
+func NewMetrics(reg prometheus.Registerer) Metrics {
+	m := Metrics{
+		Leading: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "podfit", Name: "leader", Help: "1 while this process does the work of the leader, 0 while it stands by. Without --leader-elect it is 1.",
 		}),
-		transitions: prometheus.NewCounter(prometheus.CounterOpts{
+		Transitions: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "podfit", Name: "leader_transitions_total", Help: "Number of times that this process began or ended the work of the leader.",
 		}),
-		lastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		LastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "podfit", Name: "pass_last_success_timestamp_seconds",
 			Help: "Unix time at which a loop last completed a pass. A recommender pass without usage data, and an updater pass that was left out or cut short, is not complete.",
 		}, []string{"loop"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit", Name: "pass_failures_total", Help: "Number of passes that an internal error ended, and of objects that were skipped because of one.",
 		}, []string{"loop"}),
 	}
-	reg.MustRegister(m.leading, m.transitions, m.lastSuccess, m.failures)
+	reg.MustRegister(m.Leading, m.Transitions, m.LastSuccess, m.Failures)
 	return m
 }
 
-// watchMetrics reads the state of each watch when it is asked for.
-type watchMetrics struct {
+// WatchMetrics reads the state of each watch when it is asked for.
+type WatchMetrics struct {
 	world               interface{ Health() []kube.FeedState }
 	lastResponse, stale *prometheus.Desc
 }
 
-// newWatchMetrics returns the metrics of the watches of a world.
-func newWatchMetrics(world interface{ Health() []kube.FeedState }) *watchMetrics {
-	return &watchMetrics{
+// NewWatchMetrics returns the metrics of the watches of a world.
+func NewWatchMetrics(world interface{ Health() []kube.FeedState }) *WatchMetrics {
+	return &WatchMetrics{
 		world: world,
 		lastResponse: prometheus.NewDesc("podfit_watch_last_response_timestamp_seconds",
 			"Unix time at which the API server last answered or sent something for a watched resource. A watch without changes gets a bookmark about once a minute.",
@@ -58,10 +59,10 @@ func newWatchMetrics(world interface{ Health() []kube.FeedState }) *watchMetrics
 }
 
 // Describe implements prometheus.Collector.
-func (m *watchMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.lastResponse; ch <- m.stale }
+func (m *WatchMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.lastResponse; ch <- m.stale }
 
 // Collect implements prometheus.Collector.
-func (m *watchMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *WatchMetrics) Collect(ch chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, s := range m.world.Health() {
 		if !s.Heard.IsZero() {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -13,46 +13,47 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A process is what a long-running command works with: its log, its one registry, and the checks of its loops.
-type process struct {
-	log       *slog.Logger
-	reg       *prometheus.Registry
-	metrics   processMetrics
+// A Process is what a long-running command works with: its log, its one registry, and the checks of its loops.
+type Process struct {
+	Log       *slog.Logger
+	Registry  *prometheus.Registry
+	Metrics   Metrics
 	checks    []*Health
-	readiness []func() error // each says why the process is not ready for work from others, or nil
+	Readiness []func() error // each says why the process is not ready for work from others, or nil
 }
 
-func newProcess(log *slog.Logger, reg *prometheus.Registry) *process {
-	return &process{log: log, reg: reg, metrics: newProcessMetrics(reg)}
+// New returns a process that logs to log and publishes its metrics in reg.
+func New(log *slog.Logger, reg *prometheus.Registry) *Process {
+	return &Process{Log: log, Registry: reg, Metrics: NewMetrics(reg)}
 }
 
-// healthFor adds a check to the process that fails when a loop makes no progress for five intervals, or for much longer
+// HealthFor adds a check to the process that fails when a loop makes no progress for five intervals, or for much longer
 // than one step may take.
-func (p *process) healthFor(loop string, interval time.Duration) *Health {
-	h := NewHealth(max(5*interval, 2*usageTimeout))
-	h.succeeded, h.failures = p.metrics.lastSuccess.WithLabelValues(loop), p.metrics.failures.WithLabelValues(loop)
+func (p *Process) HealthFor(loop string, interval time.Duration) *Health {
+	h := NewHealth(max(5*interval, 2*UsageTimeout))
+	h.succeeded, h.failures = p.Metrics.LastSuccess.WithLabelValues(loop), p.Metrics.Failures.WithLabelValues(loop)
 	p.checks = append(p.checks, h)
 	return h
 }
 
 // leads notes that this process does the work of the leader, until the returned function is called.
-func (p *process) leads() (ended func()) {
-	p.metrics.leading.Set(1)
-	p.metrics.transitions.Inc()
+func (p *Process) leads() (ended func()) {
+	p.Metrics.Leading.Set(1)
+	p.Metrics.Transitions.Inc()
 	return func() {
-		p.metrics.leading.Set(0)
-		p.metrics.transitions.Inc()
+		p.Metrics.Leading.Set(0)
+		p.Metrics.Transitions.Inc()
 	}
 }
 
-// recovering returns do for a loop that goes on with the next pass when one panics.
-func (p *process) recovering(loop string, do func(context.Context, time.Time)) func(context.Context, time.Time) {
-	failures := p.metrics.failures.WithLabelValues(loop)
+// Recovering returns do for a loop that goes on with the next pass when one panics.
+func (p *Process) Recovering(loop string, do func(context.Context, time.Time)) func(context.Context, time.Time) {
+	failures := p.Metrics.Failures.WithLabelValues(loop)
 	return func(ctx context.Context, now time.Time) {
 		defer func() {
 			if cause := recover(); cause != nil {
 				failures.Inc()
-				p.log.Error("A pass panicked; the next pass starts at the next interval", "loop", loop, "panic", cause, "stack", string(debug.Stack()))
+				p.Log.Error("A pass panicked; the next pass starts at the next interval", "loop", loop, "panic", cause, "stack", string(debug.Stack()))
 			}
 		}()
 		do(ctx, now)
@@ -61,12 +62,12 @@ func (p *process) recovering(loop string, do func(context.Context, time.Time)) f
 
 // run serves metrics and health and does the work, until the context ends or one of the two fails. Metrics and health are
 // served until the work has wound up, so that others see that the process is no longer ready.
-func (p *process) run(ctx context.Context, address string, profiling bool, work func(context.Context) error) error {
+func (p *Process) run(ctx context.Context, address string, profiling bool, work func(context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	observed, ended := context.WithCancel(context.WithoutCancel(ctx))
 	defer ended()
-	handler := withReadiness(observation(p.reg, profiling, p.checks...), p.readiness)
-	g.Go(func() error { return serve(observed, p.log, address, handler) })
+	handler := withReadiness(observation(p.Registry, profiling, p.checks...), p.Readiness)
+	g.Go(func() error { return serve(observed, p.Log, address, handler) })
 	g.Go(func() error {
 		defer ended()
 		return work(ctx)
@@ -74,13 +75,13 @@ func (p *process) run(ctx context.Context, address string, profiling bool, work 
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	p.log.Info("Ended")
+	p.Log.Info("Ended")
 	return nil
 }
 
-// every calls do at once and then once per interval until ctx ends, with the present time. A round that takes longer than
+// Every calls do at once and then once per interval until ctx ends, with the present time. A round that takes longer than
 // the interval delays the next one to the next whole interval: rounds never overlap and are never made up for.
-func every(ctx context.Context, interval time.Duration, do func(context.Context, time.Time)) {
+func Every(ctx context.Context, interval time.Duration, do func(context.Context, time.Time)) {
 	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
@@ -100,5 +101,5 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context,
 	}
 }
 
-// usageTimeout bounds one reading of the Metrics API, which may take several pages.
-const usageTimeout = 2 * time.Minute
+// UsageTimeout bounds one reading of the Metrics API, which may take several pages.
+const UsageTimeout = 2 * time.Minute

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func TestEvery_longRound_nextHasThePresentTimeAndMissedTicksAreDropped(t *testin
 		defer cancel()
 		began := time.Now()
 		var starts []time.Duration
-		every(ctx, time.Minute, func(_ context.Context, now time.Time) {
+		Every(ctx, time.Minute, func(_ context.Context, now time.Time) {
 			if late := time.Since(now); late != 0 {
 				t.Errorf("round %d was told a time of %s ago", len(starts), late)
 			}
@@ -50,17 +50,17 @@ func contextFor(t *testing.T, d time.Duration) context.Context {
 func TestRecovering_panic_isCountedAndTheLoopGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		p := newProcess(slog.New(slog.NewTextHandler(&out, nil)), prometheus.NewRegistry())
+		p := New(slog.New(slog.NewTextHandler(&out, nil)), prometheus.NewRegistry())
 		passes := 0
-		every(contextFor(t, 150*time.Second), time.Minute, p.recovering("updater", func(context.Context, time.Time) {
+		Every(contextFor(t, 150*time.Second), time.Minute, p.Recovering("updater", func(context.Context, time.Time) {
 			if passes++; passes == 2 {
 				panic("nobody expected this")
 			}
 		}))
-		if failed := testutil.ToFloat64(p.metrics.failures.WithLabelValues("updater")); passes != 3 || failed != 1 {
+		if failed := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); passes != 3 || failed != 1 {
 			t.Errorf("%d passes, %v failures", passes, failed)
 		}
-		if !strings.Contains(out.String(), "nobody expected this") || !strings.Contains(out.String(), "component_test.go") {
+		if !strings.Contains(out.String(), "nobody expected this") || !strings.Contains(out.String(), "process_test.go") {
 			t.Errorf("the log does not say where: %s", out.String())
 		}
 	})
@@ -72,7 +72,7 @@ func (h fixedHealth) Health() []kube.FeedState { return h }
 
 func TestWatchMetrics_tellWhenTheServerAnsweredAndWhatIsStale(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	m := newWatchMetrics(fixedHealth{{Resource: "pods", Heard: at}, {Resource: "nodes", Without: true}})
+	m := NewWatchMetrics(fixedHealth{{Resource: "pods", Heard: at}, {Resource: "nodes", Without: true}})
 	want := `
 # HELP podfit_watch_last_response_timestamp_seconds Unix time at which the API server last answered or sent something for a watched resource. A watch without changes gets a bookmark about once a minute.
 # TYPE podfit_watch_last_response_timestamp_seconds gauge

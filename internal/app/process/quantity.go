@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"fmt"
@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantity is a flag that holds a Kubernetes quantity; an empty text means unset.
-type quantity struct {
+// Quantity is a flag that holds a Kubernetes quantity; an empty text means unset.
+type Quantity struct {
 	resource.Quantity
-	set bool
+	Given bool // the flag was given and is not empty
 }
 
-func (q *quantity) Set(text string) error {
+// Set reads a quantity.
+func (q *Quantity) Set(text string) error {
 	if strings.TrimSpace(text) == "" {
-		*q = quantity{}
+		*q = Quantity{}
 		return nil
 	}
 	v, err := resource.ParseQuantity(text)
@@ -28,16 +29,17 @@ func (q *quantity) Set(text string) error {
 	if v.Sign() < 0 {
 		return fmt.Errorf("%q is negative", text)
 	}
-	*q = quantity{Quantity: v, set: true}
+	*q = Quantity{Quantity: v, Given: true}
 	return nil
 }
 
-func (q *quantity) String() string {
-	if !q.set {
+// String writes the quantity; nothing when it is unset.
+func (q *Quantity) String() string {
+	if !q.Given {
 		return ""
 	}
 	return q.Quantity.String()
 }
 
 // Type names the flag's type in help texts.
-func (q *quantity) Type() string { return "quantity" }
+func (q *Quantity) Type() string { return "quantity" }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"context"
@@ -48,9 +48,9 @@ func TestProcess_workThatWindsUp_isStillObserved(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry()}
+	p := &Process{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	ctx, stop := context.WithCancel(t.Context())
-	p.readiness = append(p.readiness, func() error { return ctx.Err() })
+	p.Readiness = append(p.Readiness, func() error { return ctx.Err() })
 	get := func() (int, error) {
 		r, err := http.Get("http://" + address + "/readyz")
 		if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"net/http"
@@ -45,7 +45,7 @@ func TestHealthFailsWhenALoopStops(t *testing.T) {
 
 func TestSizeClasses(t *testing.T) {
 	for pods, want := range map[int]string{-1: "0", 0: "0", 1: "0", 2: "1", 3: "1", 4: "2", 1023: "9", 1024: "10", 1 << 20: "20", 1 << 25: "20"} {
-		if got := sizeLog2(pods); got != want { // W-25: the last class is within the table
+		if got := SizeLog2(pods); got != want { // W-25: the last class is within the table
 			t.Errorf("%d pods: class %s, want %s", pods, got, want)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package process
 
 import (
 	"runtime/debug"
@@ -10,7 +10,8 @@ import (
 // Version is what this binary calls itself. The build sets it.
 var Version = "dev"
 
-func buildVersion() string {
+// BuildVersion returns Version, or what Go knows of the module when the build did not set it.
+func BuildVersion() string {
 	if Version != "dev" {
 		return Version
 	}

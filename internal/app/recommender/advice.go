@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -41,18 +42,18 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 				adv.say(v1.VerticalPodAutoscalerConditionType(c), kube.Removed, "", "")
 			}
 			g.Go(func() error {
-				attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
+				process.Attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
 				return nil
 			})
 		}
 	}
 	count := make(map[objectKey]int)
 	for _, a := range ours {
-		attempt(r.log, r.health, a.Key.String(), func() {
+		process.Attempt(r.log, r.health, a.Key.String(), func() {
 			adv := r.adviseOne(now, s, a)
 			count[adv.class()]++
 			g.Go(func() error {
-				attempt(r.log, r.health, a.Key.String(), func() {
+				process.Attempt(r.log, r.health, a.Key.String(), func() {
 					if r.write(ctx, now, adv) {
 						r.noteAdvised(adv.to)
 					}
@@ -212,7 +213,7 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool
 		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
 	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
-	case wrote && r.config.dryRun:
+	case wrote && r.config.ReadOnly:
 		r.pretend(adv)
 	case wrote:
 		r.log.Debug("Wrote a recommendation", "autoscaler", adv.to.Key.String(), "containers", len(adv.containers))

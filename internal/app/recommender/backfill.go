@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -54,7 +54,7 @@ type backfill struct {
 	selectors selecting
 	budget    time.Duration
 	log       *slog.Logger
-	metrics   *recommenderMetrics
+	metrics   *Metrics
 
 	// The recommender's loop owns these.
 	missing   map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
@@ -97,7 +97,7 @@ type arrival struct {
 	err       error
 }
 
-func newBackfill(source history, selectors selecting, m *recommenderMetrics, log *slog.Logger) *backfill {
+func newBackfill(source history, selectors selecting, m *Metrics, log *slog.Logger) *backfill {
 	return &backfill{
 		source: source, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
 		missing: map[string][]span{}, asked: map[cluster.Workload]bool{}, state: map[string]backfillState{},

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -43,13 +44,13 @@ func TestCollect_manyOrphans_passesGoOnAndAllAreDeleted(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		h := NewHealth(5 * time.Minute)
+		h := process.NewHealth(5 * time.Minute)
 		m := &manyOrphans{bench: b, left: 15_000}
-		r := newRecommender(b.config, b, b, storage{m, b.remembered}, newRecommenderMetrics(prometheus.NewRegistry()), h, slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, b, storage{m, b.remembered}, NewMetrics(prometheus.NewRegistry()), h, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 		defer cancel()
 		var last time.Time
-		every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+		process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 			if !last.IsZero() && now.Sub(last) > 3*time.Minute {
 				t.Errorf("%v between two passes", now.Sub(last))
 			}
@@ -93,8 +94,8 @@ func (refusing) Collect(context.Context, func(kube.CheckpointKey) bool) (int, er
 func TestKeeper_workloadsComeAndGoAndNothingCanBeDeleted_memoryIsBounded(t *testing.T) {
 	for _, dryRun := range []bool{false, true} {
 		b := newBench(t)
-		b.config.dryRun = dryRun
-		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{refusing{b}, b.remembered}, newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		b.config.ReadOnly = dryRun
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{refusing{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		for i := range 1000 {
 			k.forget([]usage.Ref{{Workload: cluster.Workload{Kind: "Job", Namespace: "shop", Name: fmt.Sprint(i)}, Container: "app"}})
@@ -129,7 +130,7 @@ func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{kube.NewCheckpoints(clients, kube.Options{}), histories},
-			newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if err := k.load(ctx); err == nil {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"errors"
@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// RecommenderConfig is the recommender's configuration.
-type RecommenderConfig struct {
-	Common
-	Election Election
+// Config is the recommender's configuration.
+type Config struct {
+	process.Common
+	Election process.Election
 
 	Name                 string
 	Interval             time.Duration
@@ -29,8 +30,8 @@ type RecommenderConfig struct {
 	Workers              int
 	MemorySaver          bool
 	IntegerCPU           bool
-	MaxAllowedCPU        quantity
-	MaxAllowedMemory     quantity
+	MaxAllowedCPU        process.Quantity
+	MaxAllowedMemory     process.Quantity
 	ExternalMetrics      bool
 	ExternalCPUMetric    string
 	ExternalMemoryMetric string
@@ -71,10 +72,10 @@ type HistoryConfig struct {
 	ContainerNameLabel                         string
 }
 
-// RecommenderDefaults returns upstream's defaults.
-func RecommenderDefaults() RecommenderConfig {
-	return RecommenderConfig{
-		Common: CommonDefaults(), Election: ElectionDefaults("vpa-recommender-lease"),
+// Defaults returns upstream's defaults.
+func Defaults() Config {
+	return Config{
+		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-recommender-lease"),
 		Name: "default", Interval: time.Minute, Address: ":8942",
 		CheckpointsGC: 10 * time.Minute, CheckpointsTimeout: time.Minute, MinCheckpoints: 10, Workers: 10,
 		Sizing: SizingConfig{
@@ -100,15 +101,15 @@ func RecommenderDefaults() RecommenderConfig {
 }
 
 // Flags binds the configuration to flags, with upstream's names.
-func (c *RecommenderConfig) Flags(fs *pflag.FlagSet) {
+func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
 	c.Election.Flags(fs)
-	c.own(fs)
+	c.OwnFlags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address of /metrics and /health-check.")
 }
 
-// own binds what only the recommender has.
-func (c *RecommenderConfig) own(fs *pflag.FlagSet) {
+// OwnFlags binds what only the recommender has.
+func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Name, "recommender-name", c.Name, "Serve the VerticalPodAutoscalers that name this recommender. The default one also serves those that name none. When this flag is not given, podfit also serves those that name one of its profiles, built in or a SizingProfile of the cluster.")
 	c.nameFlag = fs.Lookup("recommender-name")
 	fs.DurationVar(&c.Interval, "recommender-interval", c.Interval, "How often usage is read and recommendations are made.")
@@ -174,11 +175,12 @@ func (h *HistoryConfig) flags(fs *pflag.FlagSet) {
 }
 
 // Validate says what is wrong with the configuration, naming the flag and the remedy.
-func (c *RecommenderConfig) Validate() error {
-	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.validateOwn())
+func (c *Config) Validate() error {
+	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn())
 }
 
-func (c *RecommenderConfig) validateOwn() error {
+// ValidateOwn says what is wrong with what only the recommender has.
+func (c *Config) ValidateOwn() error {
 	var errs []error
 	positive := func(flag string, d time.Duration) {
 		if d <= 0 {
@@ -234,7 +236,7 @@ func (c *RecommenderConfig) validateOwn() error {
 }
 
 // Serves reports whether an autoscaler is this recommender's: by namespace, and by the recommender it names.
-func (c *RecommenderConfig) Serves(a *cluster.Autoscaler) bool {
+func (c *Config) Serves(a *cluster.Autoscaler) bool {
 	if !c.Common.Serves(a.Namespace) {
 		return false
 	}
@@ -244,16 +246,16 @@ func (c *RecommenderConfig) Serves(a *cluster.Autoscaler) bool {
 	return a.Recommender == c.Name
 }
 
-// nameGiven reports whether --recommender-name was given, be it with its default.
-func (c *RecommenderConfig) nameGiven() bool { return c.nameFlag != nil && c.nameFlag.Changed }
+// NameGiven reports whether --recommender-name was given, be it with its default.
+func (c *Config) NameGiven() bool { return c.nameFlag != nil && c.nameFlag.Changed }
 
 // MaxAllowed returns the caps for containers whose autoscaler sets none.
-func (c *RecommenderConfig) MaxAllowed() cluster.Resources {
+func (c *Config) MaxAllowed() cluster.Resources {
 	var r cluster.Resources
-	if c.MaxAllowedCPU.set {
+	if c.MaxAllowedCPU.Given {
 		r = r.Set(cluster.CPU, c.MaxAllowedCPU.MilliValue())
 	}
-	if c.MaxAllowedMemory.set {
+	if c.MaxAllowedMemory.Given {
 		r = r.Set(cluster.Memory, c.MaxAllowedMemory.Value())
 	}
 	return r

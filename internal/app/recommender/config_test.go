@@ -1,20 +1,21 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"testing"
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
 func TestFlagsMayBeWrittenWithUnderscores(t *testing.T) {
-	c := RecommenderDefaults()
+	c := Defaults()
 	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(process.Dashes)
 	c.Flags(fs)
 	err := fs.Parse([]string{"--recommender_interval=5s", "--v=2", "-v=3", "--stderrthreshold=info", "--add_dir_header",
 		"--container_recommendation_max_allowed_memory=1Gi", "--ignored-vpa-object-namespaces="})
@@ -54,7 +55,7 @@ func TestRecommendersServeTheirOwnAutoscalers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := RecommenderDefaults()
+			c := Defaults()
 			c.Name, c.Namespace, c.IgnoredNamespaces = tt.name, tt.only, tt.ignored
 			a := &cluster.Autoscaler{Key: cluster.Key{Namespace: tt.ns, Name: "a"}, Recommender: tt.asked}
 			if got := c.Serves(a); got != tt.want {

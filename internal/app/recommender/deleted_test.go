@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -28,12 +29,12 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 			b.autoscale(name, b.deployment(name, 1, "app")).Recommender = []string{"", "balanced", "window-max"}[i%3]
 		}
 		reg := prometheus.NewRegistry()
-		r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(reg), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(reg), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		r.profiles.source, r.profiles.nodes = b, b
 		began, before := time.Now(), 0
 		ctx, cancel := context.WithTimeout(t.Context(), 11*24*time.Hour)
 		defer cancel()
-		every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+		process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 			r.pass(ctx, now)
 			if _, n := r.book.Size(); now.Sub(began) < 4*time.Hour && n != workloads {
 				t.Errorf("%d histories of %d workloads", n, workloads)
@@ -60,4 +61,24 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// seriesOf returns how many series of a registry have an autoscaler's name, and how many there are in all.
+func seriesOf(t *testing.T, reg *prometheus.Registry) (named, all int) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			all++
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "vpa_name" {
+					named++
+				}
+			}
+		}
+	}
+	return named, all
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -30,7 +31,7 @@ func TestADryRunStoresNothingAndRemovesNothing(t *testing.T) {
 		}
 		b.autoscalers = b.autoscalers[:1]
 		b.autoscale("new", b.deployment("new", 1, "app"))
-		b.config.dryRun = true
+		b.config.ReadOnly = true
 		r := b.run(2 * time.Hour)
 		r.end(context.WithoutCancel(t.Context()))
 		if b.storeWrites != writes || b.remembered.writes != remembered || len(b.stored) != 2 || len(b.remembered.stored) != 2 {
@@ -47,10 +48,10 @@ func TestADryRunSaysWhatItWouldRecommendWhenItHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		b := newBench(t)
-		b.config.dryRun = true
+		b.config.ReadOnly = true
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour),
+		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour),
 			slog.New(slog.NewTextHandler(&text, nil)))
 		start := time.Now()
 		pass := func() {

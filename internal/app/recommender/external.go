@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -32,7 +33,7 @@ type externalUsage struct {
 	selectors selecting
 	serves    func(*cluster.Autoscaler) bool
 	known     map[cluster.Workload]knownSelector
-	health    *Health // is told of progress: there is a request for each pod
+	health    *process.Health // is told of progress: there is a request for each pod
 }
 
 type knownSelector struct {

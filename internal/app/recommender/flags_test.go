@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/metrics"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,12 +30,12 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// recommenderGiven parses flags into a configuration that has its defaults.
-func recommenderGiven(t *testing.T, args ...string) RecommenderConfig {
+// given parses flags into a configuration that has its defaults.
+func given(t *testing.T, args ...string) Config {
 	t.Helper()
-	c := RecommenderDefaults()
+	c := Defaults()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(process.Dashes)
 	c.Flags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
@@ -60,12 +61,12 @@ func figures(a *cluster.Advice) map[string]int64 {
 func aStory(t *testing.T, args ...string) map[string]int64 {
 	t.Helper()
 	b := newBench(t)
-	b.config = recommenderGiven(t, args...)
+	b.config = given(t, args...)
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	w := b.deployment("web", 1, "app", "idle")
 	b.autoscale("web", w).Created = start
 	source := &told{}
-	r := newRecommender(b.config, b, source, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r := newRecommender(b.config, b, source, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	for m := 0; m < 5*24*60; m += 20 {
 		now := start.Add(time.Duration(m) * time.Minute)
 		phase := float64(m%700) / 700
@@ -121,7 +122,7 @@ var sizing = map[string][]string{
 
 func TestEverySizingFlagIsInTheTable(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	c := RecommenderDefaults()
+	c := Defaults()
 	c.Sizing.flags(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
 		known := f.Name == "memory-aggregation-interval-count" // TestMemoryIsForgottenAfterTheIntervalsThatAreCounted
@@ -161,7 +162,7 @@ func TestSizingFlagsMoveTheirNumbers(t *testing.T) {
 
 func TestMemoryIsForgottenAfterTheIntervalsThatAreCounted(t *testing.T) {
 	for flag, kept := range map[string]bool{"--memory-aggregation-interval-count=8": true, "--memory-aggregation-interval-count=1": false} {
-		rc := recommenderGiven(t, flag)
+		rc := given(t, flag)
 		c := rc.Sizing.usage()
 		b := usage.NewBook(c)
 		start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -182,7 +183,7 @@ func TestMemorySaverKeepsOnlyPodsThatAreGoverned(t *testing.T) {
 	for flag, want := range map[string]int{"--memory-saver=false": 5, "--memory-saver": 3} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			b.config = recommenderGiven(t, flag)
+			b.config = given(t, flag)
 			b.use["app"] = cluster.Amounts(300, 200<<20)
 			b.autoscale("web", b.deployment("web", 3, "app"))
 			b.deployment("other", 2, "app")
@@ -197,7 +198,7 @@ func TestWholeCoresWhereTheFlagAndTheAnnotationAskForThem(t *testing.T) {
 	for flag, want := range map[string]int64{"--cpu-integer-post-processor-enabled=false": 350, "--cpu-integer-post-processor-enabled": 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			b.config = recommenderGiven(t, flag)
+			b.config = given(t, flag)
 			b.use["app"] = cluster.Amounts(300, 200<<20)
 			b.autoscale("web", b.deployment("web", 1, "app")).IntegerCPU = []string{"app"}
 			b.run(5 * time.Minute)
@@ -227,14 +228,14 @@ func TestAsManyWritersAsTheFlagSays(t *testing.T) {
 	for _, workers := range []int32{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			b.config = recommenderGiven(t, fmt.Sprint("--update-worker-count=", workers))
+			b.config = given(t, fmt.Sprint("--update-worker-count=", workers))
 			b.use["app"] = cluster.Amounts(300, 200<<20)
 			for i := range 9 {
 				name := fmt.Sprint("web-", i)
 				b.autoscale(name, b.deployment(name, 1, "app"))
 			}
 			s := &slow{bench: b}
-			r := newRecommender(b.config, s, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			r := newRecommender(b.config, s, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 			r.pass(t.Context(), time.Now())
 			if got := s.most.Load(); got != workers {
 				t.Errorf("%d write at a time, the flag says %d", got, workers)
@@ -254,12 +255,12 @@ func (stuck) Write(ctx context.Context, _ kube.CheckpointKey, _ usage.Checkpoint
 func TestStoringTakesNoLongerThanTheFlagSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.config = recommenderGiven(t, "--checkpoints-timeout=7s")
+		b.config = given(t, "--checkpoints-timeout=7s")
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		st := b.storage()
 		st.checkpoints = stuck{b}
-		r := newRecommender(b.config, b, b, st, newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, b, st, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		start := time.Now()
 		r.pass(t.Context(), start)
 		if took := time.Since(start); took != 7*time.Second {
@@ -272,14 +273,14 @@ func TestOrphansAreLookedForAsOftenAsTheFlagSays(t *testing.T) {
 	for flag, left := range map[string]int{"--checkpoints-gc-interval=30m": 2, "--checkpoints-gc-interval=2m": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			b.config = recommenderGiven(t, flag)
+			b.config = given(t, flag)
 			b.use["app"] = cluster.Amounts(300, 200<<20)
 			b.autoscale("web", b.deployment("web", 1, "app"))
 			b.autoscale("api", b.deployment("api", 1, "app"))
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute-time.Second)
 			defer cancel()
-			r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-			every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+			r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 				if len(b.stored) == 2 && len(b.autoscalers) == 2 && now.Minute()%30 >= 5 {
 					b.autoscalers = b.autoscalers[:1]
 				}
@@ -313,8 +314,8 @@ func TestPrometheusIsAskedWhatTheFlagsSay(t *testing.T) {
 	defer srv.Close()
 	ask := func(args ...string) error {
 		asked, spans = nil, nil
-		c := recommenderGiven(t, append([]string{"--storage=prometheus", "--prometheus-address=" + srv.URL}, args...)...)
-		client, err := c.History.client(newRecommenderMetrics(prometheus.NewRegistry()))
+		c := given(t, append([]string{"--storage=prometheus", "--prometheus-address=" + srv.URL}, args...)...)
+		client, err := c.History.client(NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,8 +348,8 @@ func TestNamespacesOfUsageHaveTheirLabel(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": []any{}}})
 	}))
 	defer srv.Close()
-	c := recommenderGiven(t, "--prometheus-address="+srv.URL, "--container-namespace-label=project", "--history-length=1h")
-	client, err := c.History.client(newRecommenderMetrics(prometheus.NewRegistry()))
+	c := given(t, "--prometheus-address="+srv.URL, "--container-namespace-label=project", "--history-length=1h")
+	client, err := c.History.client(NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,12 +373,12 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		"external, memory": {[]string{"--use-external-metrics", "--external-metrics-memory-metric=ram"}, &externalUsage{}},
 		"of no name":       {[]string{"--use-external-metrics"}, nil},
 	} {
-		c := recommenderGiven(t, append(tt.flags, "--kubeconfig="+path)...)
-		clients, err := c.connect(slog.New(slog.DiscardHandler), "test")
+		c := given(t, append(tt.flags, "--kubeconfig="+path)...)
+		clients, err := c.Connect(slog.New(slog.DiscardHandler), "test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.source(clients, nil, newRecommenderMetrics(prometheus.NewRegistry()))
+		got, err := c.source(clients, nil, NewMetrics(prometheus.NewRegistry()))
 		if tt.want == nil {
 			if err == nil || !strings.Contains(err.Error(), "--external-metrics-cpu-metric") {
 				t.Errorf("%s: %v", name, err)
@@ -391,13 +392,13 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 }
 
 // What the gate makes of the same objects in the updater and the webhook is tested there.
-func TestGatesOpenWhatTheyAreForR(t *testing.T) {
+func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 	for set, want := range map[string]float64{"": 1.2, "PerVPAConfig=true": 3} {
 		b := newBench(t)
-		b.config = recommenderGiven(t, "--feature-gates="+set, "--oom-min-bump-up-bytes=0", "--pod-recommendation-min-memory-mb=1")
+		b.config = given(t, "--feature-gates="+set, "--oom-min-bump-up-bytes=0", "--pod-recommendation-min-memory-mb=1")
 		a := b.autoscale("web", b.deployment("web", 1, "app"))
 		a.Policies = []cluster.ContainerPolicy{{Container: "app", OOMBumpRatio: 3}}
-		r := newRecommender(b.config, b, &told{}, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, &told{}, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		now := time.Now()
 		r.pass(t.Context(), now)
 		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: now.Add(-time.Hour), Finished: now.Add(time.Second)}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -41,7 +42,7 @@ func FuzzUsage(f *testing.F) {
 		b.autoscale("web", b.deployment("web", 1, "app")).Created = start
 		pod := b.pods[0].Key
 		source := &told{}
-		r := newRecommender(b.config, b, source, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, source, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		now := start
 		for range 10 {
 			now = now.Add(6 * time.Minute)

@@ -1,11 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -46,8 +48,8 @@ func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testi
 					b.autoscale(fmt.Sprint("web-", i), w)
 				}
 				p := quietProcess()
-				h := p.healthFor("recommender", b.config.Interval)
-				r := newRecommender(b.config, slowWorld{b, tt.each}, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), h, p.log)
+				h := p.HealthFor("recommender", b.config.Interval)
+				r := newRecommender(b.config, slowWorld{b, tt.each}, b, b.storage(), NewMetrics(prometheus.NewRegistry()), h, p.Log)
 				done := make(chan struct{})
 				began := time.Now()
 				go func() { r.pass(t.Context(), began); close(done) }()
@@ -66,7 +68,7 @@ func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testi
 				if <-done; !tt.dead && time.Since(began) < 10*time.Minute {
 					t.Errorf("the pass took only %s", time.Since(began))
 				}
-				if at := testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("recommender")); at != float64(time.Now().Unix()) {
+				if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")); at != float64(time.Now().Unix()) {
 					t.Errorf("the pass was last complete at %v", at)
 				}
 			})
@@ -99,15 +101,15 @@ func TestRecommender_panicForOneAutoscaler_othersAreAdvised(t *testing.T) {
 			b.autoscale(name, b.deployment(name, 1, "app"))
 		}
 		p := quietProcess()
-		r := newRecommender(b.config, defectiveWorld{b}, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()),
-			p.healthFor("recommender", b.config.Interval), p.log)
-		every(contextFor(t, 10*time.Minute), b.config.Interval, r.pass)
+		r := newRecommender(b.config, defectiveWorld{b}, b, b.storage(), NewMetrics(prometheus.NewRegistry()),
+			p.HealthFor("recommender", b.config.Interval), p.Log)
+		process.Every(contextFor(t, 10*time.Minute), b.config.Interval, r.pass)
 		for _, a := range b.autoscalers {
 			if bad := strings.HasSuffix(a.Name, "-1"); bad == (len(a.Advice) > 0) {
 				t.Errorf("%s: %d recommendations", a.Name, len(a.Advice))
 			}
 		}
-		if failed := testutil.ToFloat64(p.metrics.failures.WithLabelValues("recommender")); failed < 20 {
+		if failed := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("recommender")); failed < 20 {
 			t.Errorf("%v failures in 10 passes", failed)
 		}
 	})
@@ -133,8 +135,8 @@ func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		p := quietProcess()
-		h := p.healthFor("recommender", b.config.Interval)
-		r := newRecommender(b.config, b, hangingUsage{b, time.Now().Add(time.Hour)}, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), h, p.log)
+		h := p.HealthFor("recommender", b.config.Interval)
+		r := newRecommender(b.config, b, hangingUsage{b, time.Now().Add(time.Hour)}, b.storage(), NewMetrics(prometheus.NewRegistry()), h, p.Log)
 		go func() {
 			for range 120 {
 				time.Sleep(time.Minute)
@@ -143,14 +145,25 @@ func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
 				}
 			}
 		}()
-		every(contextFor(t, 30*time.Minute), b.config.Interval, r.pass)
-		if at := testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("recommender")); at != 0 {
+		process.Every(contextFor(t, 30*time.Minute), b.config.Interval, r.pass)
+		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")); at != 0 {
 			t.Errorf("a pass without usage was complete at %v", at)
 		}
-		every(contextFor(t, 90*time.Minute), b.config.Interval, r.pass)
-		if b.advice("web", "app").Target.CPU == 0 || testutil.ToFloat64(p.metrics.lastSuccess.WithLabelValues("recommender")) == 0 {
+		process.Every(contextFor(t, 90*time.Minute), b.config.Interval, r.pass)
+		if b.advice("web", "app").Target.CPU == 0 || testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")) == 0 {
 			t.Error("nothing was learnt after the outage")
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// quietProcess returns a process that logs nothing.
+func quietProcess() *process.Process {
+	return process.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+func contextFor(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
@@ -28,14 +29,14 @@ type history interface {
 }
 
 // client returns a client of the Prometheus that the flags name.
-func (h *HistoryConfig) client(m *recommenderMetrics) (*prom.Client, error) {
+func (h *HistoryConfig) client(m *Metrics) (*prom.Client, error) {
 	var spans [3]time.Duration
 	for i, f := range []struct{ flag, value string }{
 		{"history-length", h.Length}, {"history-resolution", h.Resolution}, {"prometheus-query-timeout", h.QueryTimeout},
 	} {
 		d, err := model.ParseDuration(f.value)
 		if err != nil || d <= 0 {
-			return nil, usageError{Err: fmt.Errorf("--%s is %q: give a duration such as 5m, 1h or 8d", f.flag, f.value)}
+			return nil, process.UsageError{Err: fmt.Errorf("--%s is %q: give a duration such as 5m, 1h or 8d", f.flag, f.value)}
 		}
 		spans[i] = time.Duration(d)
 	}
@@ -49,7 +50,7 @@ func (h *HistoryConfig) client(m *recommenderMetrics) (*prom.Client, error) {
 		},
 	})
 	if err != nil {
-		return nil, usageError{Err: fmt.Errorf("--storage=prometheus: %w", err)}
+		return nil, process.UsageError{Err: fmt.Errorf("--storage=prometheus: %w", err)}
 	}
 	return c, nil
 }

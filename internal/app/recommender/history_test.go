@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
@@ -110,7 +111,7 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				b := newBench(t)
 				w := b.deployment("web", 3, "app")
 				b.autoscale("web", w)
-				r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+				r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 				b.usageErr = errors.New("away")
 				r.backfill = newBackfill(&tt.archive, &tt.archive, r.metrics, r.log)
 				<-r.startBackfill(t.Context(), time.Now())
@@ -161,13 +162,13 @@ func TestNamesOfPodsThatAWorkloadMakes(t *testing.T) {
 }
 
 func TestHistoryFlagsThatMakeNoSenseAreNamed(t *testing.T) {
-	m := newRecommenderMetrics(prometheus.NewRegistry())
-	h := RecommenderDefaults().History
+	m := NewMetrics(prometheus.NewRegistry())
+	h := Defaults().History
 	if _, err := h.client(m); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 	h.Length = "eight days"
-	if _, err := h.client(m); err == nil || !errors.As(err, new(usageError)) {
+	if _, err := h.client(m); err == nil || !errors.As(err, new(process.UsageError)) {
 		t.Errorf("error %v", err)
 	}
 }

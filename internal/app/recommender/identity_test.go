@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
@@ -106,8 +107,8 @@ func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
 				b.config.Interval = 10 * time.Minute
 				ctx, cancel := context.WithTimeout(t.Context(), traceDays*24*time.Hour)
 				defer cancel()
-				r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-				every(ctx, b.config.Interval, r.pass)
+				r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+				process.Every(ctx, b.config.Interval, r.pass)
 
 				compared := 0
 				for _, at := range slices.Sorted(maps.Keys(want)) {
@@ -141,7 +142,7 @@ func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
 				var rs [2]*recommender
 				start := func(i int) {
 					b := lives[i]
-					rs[i] = newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+					rs[i] = newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 					rs[i].profiles.source, rs[i].profiles.nodes = b, b
 					if err := rs[i].keeper.load(t.Context()); err != nil {
 						t.Fatal(err)

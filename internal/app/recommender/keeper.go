@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -53,11 +54,11 @@ const (
 
 // keeper stores history and reads it back. It belongs to the recommender's goroutine.
 type keeper struct {
-	config  RecommenderConfig
+	config  Config
 	book    *usage.Book
 	store   storage
-	metrics *recommenderMetrics
-	health  *Health // is told of progress: storing and collecting can take longer than a loop may be silent
+	metrics *Metrics
+	health  *process.Health // is told of progress: storing and collecting can take longer than a loop may be silent
 	log     *slog.Logger
 
 	waiting    map[kube.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
@@ -71,7 +72,7 @@ type keeper struct {
 	next map[usage.Ref]cluster.Key // at which autoscaler to continue where the time was over before all had the history
 }
 
-func newKeeper(c RecommenderConfig, b *usage.Book, store storage, m *recommenderMetrics, h *Health, log *slog.Logger) *keeper {
+func newKeeper(c Config, b *usage.Book, store storage, m *Metrics, h *process.Health, log *slog.Logger) *keeper {
 	return &keeper{
 		config: c, book: b, store: store, metrics: m, health: h, log: log,
 		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
@@ -229,7 +230,7 @@ func (k *keeper) flush(ctx context.Context, now time.Time, ours []*cluster.Autos
 }
 
 func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.Series, time.Time) bool) {
-	if k.config.Storage == "prometheus" || k.config.dryRun { // as upstream: from there history comes at every start
+	if k.config.Storage == "prometheus" || k.config.ReadOnly { // as upstream: from there history comes at every start
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.CheckpointsTimeout)
@@ -254,7 +255,7 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
-		attempt(k.log, k.health, w.String(), func() {
+		process.Attempt(k.log, k.health, w.String(), func() {
 			hs := k.book.Histories(w, now)
 			cs := make([]usage.Checkpoint, 0, len(refs))
 			refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
@@ -265,7 +266,7 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 				return !ok
 			})
 			g.Go(func() error {
-				attempt(k.log, k.health, w.String(), func() {
+				process.Attempt(k.log, k.health, w.String(), func() {
 					k.storeWorkload(ctx, hs, refs, cs, owners[w], func(i int) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -413,7 +414,7 @@ func (k *keeper) stop(ref usage.Ref, at cluster.Key) {
 // forget says that history was forgotten: what is stored of it is not needed any more.
 func (k *keeper) forget(refs []usage.Ref) {
 	for _, r := range refs {
-		if !k.config.dryRun { // which deletes nothing
+		if !k.config.ReadOnly { // which deletes nothing
 			k.gone[r] = true
 		}
 		delete(k.saved, r)
@@ -428,7 +429,7 @@ const collectTimeout = time.Minute
 // collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
 // whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
 func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
-	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.dryRun {
+	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.ReadOnly {
 		return
 	}
 	before := k.collected
@@ -520,7 +521,7 @@ func (k *keeper) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) 
 		switch {
 		case a.Target.IsZero():
 			unreadable[a.Namespace] = true
-		case !own[a.Key] || k.config.nameGiven():
+		case !own[a.Key] || k.config.NameGiven():
 			foreign[a.Target] = true
 		default:
 			named[a.Target] = true

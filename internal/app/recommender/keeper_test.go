@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"bytes"
@@ -442,9 +442,9 @@ func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
 	}
 }
 
-func recommenderNamed(t *testing.T, name string) RecommenderConfig {
+func recommenderNamed(t *testing.T, name string) Config {
 	t.Helper()
-	c := RecommenderDefaults()
+	c := Defaults()
 	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
 	c.Flags(fs)
 	if err := fs.Parse([]string{"--recommender-name=" + name}); err != nil {

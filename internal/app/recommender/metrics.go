@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"math"
@@ -10,11 +10,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// recommenderMetrics are the recommender's figures, under upstream's names.
-type recommenderMetrics struct {
+// Metrics are the recommender's figures, under upstream's names.
+type Metrics struct {
 	objects    *prometheus.GaugeVec
 	latency    prometheus.Histogram
 	execution  *prometheus.HistogramVec
@@ -30,9 +31,10 @@ type recommenderMetrics struct {
 	quality    qualityMetrics
 }
 
-func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
+// NewMetrics registers the metrics of the recommender.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_recommender"
-	m := &recommenderMetrics{
+	m := &Metrics{
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects present in the cluster.",
 		}, []string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}),
@@ -41,7 +43,7 @@ func newRecommenderMetrics(reg prometheus.Registerer) *recommenderMetrics {
 			Help:    "Time from the creation of a VPA object to its first recommendation.",
 			Buckets: []float64{1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800},
 		}),
-		execution: executionLatency(ns, "Time spent in the steps of a recommender pass."),
+		execution: process.ExecutionLatency(ns, "Time spent in the steps of a recommender pass."),
 		aggregates: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: ns, Name: "aggregate_container_states_count",
 			Help: "Number of usage histories held: one for each container of each workload.",
@@ -85,7 +87,7 @@ type objectKey struct {
 }
 
 // publishObjects sets how many objects there are of each class, zero for classes without any.
-func (m *recommenderMetrics) publishObjects(count map[objectKey]int) {
+func (m *Metrics) publishObjects(count map[objectKey]int) {
 	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
 		for i := range 8 {
 			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
@@ -102,7 +104,7 @@ func (m *recommenderMetrics) publishObjects(count map[objectKey]int) {
 }
 
 // answered counts one answer of the Metrics API.
-func (m *recommenderMetrics) answered(err error) {
+func (m *Metrics) answered(err error) {
 	m.responses.WithLabelValues(strconv.FormatBool(err != nil), "default-metrics-client").Inc()
 }
 
@@ -175,19 +177,19 @@ func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resour
 		was, _ := before.Get(res)
 		is, ok := after.Get(res)
 		if ok && was > 0 {
-			q.change.WithLabelValues(mode.String(), res.String(), sizeLog2(pods)).Observe(float64(is)/float64(was) - 1)
+			q.change.WithLabelValues(mode.String(), res.String(), process.SizeLog2(pods)).Observe(float64(is)/float64(was) - 1)
 		}
 	}
 }
 
 // firstAdvice notes how long a new autoscaler waited for its first recommendation.
-func (m *recommenderMetrics) firstAdvice(created, now time.Time) {
+func (m *Metrics) firstAdvice(created, now time.Time) {
 	m.latency.Observe(now.Sub(created).Seconds())
 }
 
 // read notes where the requests and limits of a pod's containers were found: in its status where that has them, else in
 // the spec.
-func (m *recommenderMetrics) read(p *cluster.Pod) {
+func (m *Metrics) read(p *cluster.Pod) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		init, status := c.Role != cluster.Regular, c.Reported

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 // Dashboards and alerts meet the series that upstream has, those too that are zero.
 func TestFiguresThatAreZeroAreThere(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m := newRecommenderMetrics(reg)
+	m := NewMetrics(reg)
 	m.publishObjects(map[objectKey]int{{mode: "Off", matches: true}: 3})
 	for api, want := range map[string]float64{"v1": 3, "v1beta1": 0, "v1beta2": 0} {
 		if got := testutil.ToFloat64(m.objects.WithLabelValues("Off", "false", api, "true", "false")); got != want {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -154,7 +155,7 @@ func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string {
 	least := int(a.MinReplicas)
 	if least == 0 {
-		least = defaultMinReplicas
+		least = process.DefaultMinReplicas
 	}
 	switch {
 	case l.reason == v1alpha1.ReasonLimitFixed:

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -45,11 +46,11 @@ func (s *slowStore) Write(ctx context.Context, k kube.CheckpointKey, c usage.Che
 
 func (b *bench) storing(s *slowStore, d time.Duration) {
 	s.bench, s.count = b, map[kube.CheckpointKey]int{}
-	r := newRecommender(b.config, b, b, storage{s, b.remembered}, newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r := newRecommender(b.config, b, b, storage{s, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	r.profiles.source = b
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
-	every(ctx, b.config.Interval, r.pass)
+	process.Every(ctx, b.config.Interval, r.pass)
 }
 
 func TestSave_workloadWithManyAutoscalers_allGetCheckpointsAtTheUsualRate(t *testing.T) {
@@ -105,7 +106,7 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 		bad := b.deployment("bad", 1, "app")
 		b.autoscale("bad", bad)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		r.profiles.source = b
 		create := recommend.Builtins()[1].Extend
 		for _, p := range recommend.Builtins() {
@@ -114,10 +115,10 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 			}
 		}
 		r.book.Extend(bad, func() usage.Extension { return brokenExtension{create()} })
-		p := newProcess(r.log, prometheus.NewRegistry())
+		p := process.New(r.log, prometheus.NewRegistry())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		every(ctx, b.config.Interval, p.recovering("recommender", r.pass))
+		process.Every(ctx, b.config.Interval, p.Recovering("recommender", r.pass))
 		if _, ok := b.stored[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
 			t.Error("the history of another workload was not stored")
 		}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -88,9 +88,9 @@ type choice struct {
 }
 
 // newProfiles returns the built-in profiles, the default one as the flags shape it.
-func newProfiles(c *RecommenderConfig, log *slog.Logger) *profiles {
+func newProfiles(c *Config, log *slog.Logger) *profiles {
 	p := &profiles{
-		builtin: map[string]recommend.Profile{}, own: map[string]*definition{}, given: c.nameGiven(), params: c.Sizing.params(), log: log,
+		builtin: map[string]recommend.Profile{}, own: map[string]*definition{}, given: c.NameGiven(), params: c.Sizing.params(), log: log,
 		chosen: map[cluster.Workload]edition{}, most: map[cluster.Workload]int64{}, held: map[cluster.Workload]time.Time{},
 		left: map[cluster.Workload]time.Time{},
 	}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -20,8 +21,8 @@ import (
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
-// recommenderWorld is what the recommender reads of the cluster, and where it writes its advice.
-type recommenderWorld interface {
+// world is what the recommender reads of the cluster, and where it writes its advice.
+type world interface {
 	Snapshot() *kube.Snapshot
 	Stale(time.Time) []string
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
@@ -37,15 +38,15 @@ type sampler interface {
 
 // recommender turns usage into recommendations, one pass per tick. One goroutine owns it.
 type recommender struct {
-	config   RecommenderConfig
+	config   Config
 	profiles *profiles
 	book     *usage.Book
-	world    recommenderWorld
+	world    world
 	usage    sampler
 	keeper   *keeper
 	backfill *backfill // nil: history comes from checkpoints
-	metrics  *recommenderMetrics
-	health   *Health
+	metrics  *Metrics
+	health   *process.Health
 	log      *slog.Logger
 
 	electing  memo[cluster.Workload, *cluster.Autoscaler] // elected
@@ -64,38 +65,39 @@ type recommender struct {
 	advisedFor map[cluster.Key]advised         // by autoscaler
 }
 
-func newRecommenderCommand(s Streams) *cobra.Command {
-	c := RecommenderDefaults()
-	return longRunning{
-		use: "recommender", short: "Watch usage and write recommendations into VPA status",
-		long: `Reads what pods use from the Metrics API, keeps a decaying history per workload and container, and writes what each
+// NewCommand returns "podfit recommender".
+func NewCommand(s process.Streams) *cobra.Command {
+	c := Defaults()
+	return process.LongRunning{
+		Use: "recommender", Short: "Watch usage and write recommendations into VPA status",
+		Long: `Reads what pods use from the Metrics API, keeps a decaying history per workload and container, and writes what each
 container should ask for into the status of its VerticalPodAutoscaler. It changes no pod. History is stored in
 VerticalPodAutoscalerCheckpoints and read back at start.`,
-		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
-		prepare: func(p *process) (func(context.Context) error, error) {
-			clients, err := c.Common.connect(p.log, "recommender")
+		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
+		Prepare: func(p *process.Process) (func(context.Context) error, error) {
+			clients, err := c.Common.Connect(p.Log, "recommender")
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.log}))
-			p.reg.MustRegister(newWatchMetrics(world))
-			work, err := recommending(&c, p, clients, world)
+			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.Log}))
+			p.Registry.MustRegister(process.NewWatchMetrics(world))
+			work, err := Work(&c, p, clients, world)
 			if err != nil {
 				return nil, err
 			}
 			return func(ctx context.Context) error {
-				return withWorld(ctx, world, func(ctx context.Context) error {
-					return lead(ctx, p, c.Election, clients.Leases, work)
+				return process.WithWorld(ctx, world, func(ctx context.Context) error {
+					return process.Lead(ctx, p, c.Election, clients.Leases, work)
 				})
 			}, nil
 		},
-	}.command(s)
+	}.Command(s)
 }
 
-// recommending returns the recommender's work: to read back what was learnt, then one pass per interval.
-func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
-	m := newRecommenderMetrics(p.reg)
-	h := p.healthFor("recommender", c.Interval)
+// Work returns the recommender's work: to read back what was learnt, then one pass per interval.
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
+	m := NewMetrics(p.Registry)
+	h := p.HealthFor("recommender", c.Interval)
 	source, err := c.source(clients, world, m)
 	if err != nil {
 		return nil, err
@@ -106,25 +108,25 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		if err != nil {
 			return nil, err
 		}
-		past = newBackfill(client, world, m, p.log)
+		past = newBackfill(client, world, m, p.Log)
 	}
 	var kept *recommender // of the last term, where what it has learnt is stored nowhere
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
-			return ended(ctx, err)
+			return process.Ended(ctx, err)
 		}
 		if kept != nil {
 			kept.term(ctx, p)
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
-		o := c.Common.watched(kube.Options{Log: p.log})
+		o := c.Common.Watched(kube.Options{Log: p.Log})
 		histories, err := kube.NewHistories(clients, o)
 		if err != nil {
 			return err
 		}
-		r := newRecommender(*c, world, source, storage{kube.NewCheckpoints(clients, o), histories}, m, h, p.log)
+		r := newRecommender(*c, world, source, storage{kube.NewCheckpoints(clients, o), histories}, m, h, p.Log)
 		if r.profiles.source, err = kube.NewProfiles(clients); err != nil {
 			return err
 		}
@@ -135,7 +137,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 		if past != nil {
 			r.backfill, kept = past, r
 		} else if err := r.keeper.load(ctx); err != nil {
-			return ended(ctx, err)
+			return process.Ended(ctx, err)
 		}
 		r.term(ctx, p)
 		return nil
@@ -143,8 +145,8 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 }
 
 // term leads until ctx ends. A pass that panics does not end it.
-func (r *recommender) term(ctx context.Context, p *process) {
-	r.lead(ctx, p.recovering("recommender", r.pass))
+func (r *recommender) term(ctx context.Context, p *process.Process) {
+	r.lead(ctx, p.Recovering("recommender", r.pass))
 }
 
 // lead makes passes until ctx ends, while history is read beside them. The first pass waits a moment for it: a Prometheus that is
@@ -153,7 +155,7 @@ func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
 		var done <-chan struct{}
-		attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
+		process.Attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
 		if done == nil {
 			done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
 		}
@@ -164,12 +166,12 @@ func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.
 		case <-ctx.Done():
 		}
 	}
-	every(ctx, r.config.Interval, pass)
+	process.Every(ctx, r.config.Interval, pass)
 	r.end(ctx)
 }
 
 // source returns where usage is read: the Metrics API, or external metrics when asked for.
-func (c *RecommenderConfig) source(clients *kube.Clients, world *kube.World, m *recommenderMetrics) (sampler, error) {
+func (c *Config) source(clients *kube.Clients, world *kube.World, m *Metrics) (sampler, error) {
 	hooks := metrics.Hooks{
 		Answered:   m.answered,
 		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
@@ -181,23 +183,23 @@ func (c *RecommenderConfig) source(clients *kube.Clients, world *kube.World, m *
 		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
 	}, hooks)
 	if err != nil {
-		return nil, usageError{Err: fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
+		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return &externalUsage{reader: reader, world: world, selectors: world, serves: c.Serves, known: map[cluster.Workload]knownSelector{}}, nil
 }
 
 // end stores what the last pass did not.
 func (r *recommender) end(ctx context.Context) {
-	if !r.config.dryRun {
+	if !r.config.ReadOnly {
 		r.log.Info("Ending: storing what was learnt since the last time")
 	}
-	ctx, cancel := windUp(ctx, 10*time.Second)
+	ctx, cancel := process.WindUp(ctx, 10*time.Second)
 	defer cancel()
 	r.keeper.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
 
 // newRecommender returns a recommender that knows nothing yet.
-func newRecommender(c RecommenderConfig, w recommenderWorld, s sampler, k storage, m *recommenderMetrics, h *Health, log *slog.Logger) *recommender {
+func newRecommender(c Config, w world, s sampler, k storage, m *Metrics, h *process.Health, log *slog.Logger) *recommender {
 	book := usage.NewBook(c.Sizing.usage())
 	return &recommender{
 		config: c, profiles: newProfiles(&c, log), book: book,
@@ -237,9 +239,9 @@ func (s *SizingConfig) usage() usage.Config {
 // pass reads what there is, learns what is used, writes what should be, and keeps what was learnt.
 func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.health.Active(now)
-	watch := newStopwatch(r.metrics.execution)
-	watch.health = r.health
-	defer watch.total()
+	watch := process.NewStopwatch(r.metrics.execution)
+	watch.Health = r.health
+	defer watch.Total()
 	defer r.dropMemos()
 	r.book.Tick(now)
 
@@ -250,15 +252,15 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(now, ours)
 	r.profiles.restored(r.book, snapshot, now, func(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
-	watch.step("LoadVPAs")
+	watch.Step("LoadVPAs")
 
 	r.track(snapshot)
 	r.mergeHistory(now)
-	watch.step("LoadPods")
+	watch.Step("LoadPods")
 
 	r.observe(ctx, snapshot)
 	r.learnt(ctx, now)
-	watch.step("LoadMetrics")
+	watch.Step("LoadMetrics")
 
 	if now.Sub(r.prunedAt) >= time.Hour {
 		r.prunedAt = now
@@ -267,18 +269,18 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 			r.log.Info("Forgot usage history that is too old", "containers", len(gone))
 		}
 	}
-	watch.step("DeleteRemovedPods")
+	watch.Step("DeleteRemovedPods")
 
 	r.advise(ctx, now, snapshot, ours)
-	watch.step("UpdateVPAs")
+	watch.Step("UpdateVPAs")
 
 	r.keeper.save(ctx, now, ours)
-	watch.step("MaintainCheckpoints")
+	watch.Step("MaintainCheckpoints")
 
 	if !slices.Contains(r.world.Stale(now), kube.AutoscalersFeed) { // else an autoscaler may exist that is not known
 		r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
 	}
-	watch.step("GarbageCollect")
+	watch.Step("GarbageCollect")
 
 	_, series := r.book.Size()
 	r.metrics.aggregates.Set(float64(series))
@@ -329,7 +331,7 @@ func (r *recommender) configure(at time.Time, s *kube.Snapshot, ours []*cluster.
 		}
 		now[a.Target] = true
 		var policies []cluster.ContainerPolicy
-		if r.config.Gates.On(PerVPAConfig) {
+		if r.config.Gates.On(process.PerVPAConfig) {
 			policies = r.elected(s, a.Target).Policies
 		}
 		r.book.Configure(a.Target, policies)
@@ -392,7 +394,7 @@ func (r *recommender) track(s *kube.Snapshot) {
 func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 	if _, external := r.usage.(*externalUsage); !external {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, usageTimeout)
+		ctx, cancel = context.WithTimeout(ctx, process.UsageTimeout)
 		defer cancel()
 	}
 	return r.usage.Samples(ctx)

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -27,7 +28,7 @@ import (
 // bench is a cluster of fakes around a recommender. Statuses that are written show up in the next snapshot.
 type bench struct {
 	t           *testing.T
-	config      RecommenderConfig
+	config      Config
 	pods        []*cluster.Pod
 	autoscalers []*cluster.Autoscaler
 	problem     string
@@ -69,7 +70,7 @@ func (b *bench) Nodes() []cluster.Node { return b.nodes }
 func (b *bench) Selectors() [][]string { return nil }
 
 func newBench(t *testing.T) *bench {
-	c := RecommenderDefaults()
+	c := Defaults()
 	return &bench{
 		t: t, config: c, known: true, use: map[string]cluster.Resources{},
 		written: map[cluster.Key][]kube.Condition{}, stand: map[cluster.Key][]kube.Condition{}, stored: map[kube.CheckpointKey]usage.Checkpoint{},
@@ -181,13 +182,13 @@ func (b *bench) during(d time.Duration, between func(time.Duration)) *recommende
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
-	r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	r.profiles.source, r.profiles.nodes = b, b
 	if err := r.keeper.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
 	began := time.Now()
-	every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+	process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 		between(now.Sub(began))
 		r.pass(ctx, now)
 	})

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package recommender
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -28,9 +29,9 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		r := newRecommender(b.config, b, b, b.storage(), newRecommenderMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		r.profiles.source = b
-		p := newProcess(r.log, prometheus.NewRegistry())
+		p := process.New(r.log, prometheus.NewRegistry())
 		r.usage = panicking{}
 		passes := 0.0
 		for range 2 {
@@ -38,7 +39,7 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 			r.term(ctx, p)
 			cancel()
 			passes += 2
-			if n := testutil.ToFloat64(p.metrics.failures.WithLabelValues("recommender")); n != passes {
+			if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("recommender")); n != passes {
 				t.Errorf("%v failed passes were counted, want %v", n, passes)
 			}
 		}

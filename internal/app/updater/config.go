@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"errors"
@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
-// UpdaterConfig is the updater's configuration.
-type UpdaterConfig struct {
-	Common
-	Election Election
+// Config is the updater's configuration.
+type Config struct {
+	process.Common
+	Election process.Election
 
 	Interval             time.Duration
 	MinReplicas          int
@@ -35,26 +37,26 @@ type UpdaterConfig struct {
 	DryRun               bool
 }
 
-// UpdaterDefaults returns upstream's defaults.
-func UpdaterDefaults() UpdaterConfig {
-	return UpdaterConfig{
-		Common: CommonDefaults(), Election: ElectionDefaults("vpa-updater"),
-		Interval: time.Minute, MinReplicas: defaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
+// Defaults returns upstream's defaults.
+func Defaults() Config {
+	return Config{
+		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-updater"),
+		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 	}
 }
 
 // Flags binds the configuration to flags, with upstream's names.
-func (c *UpdaterConfig) Flags(fs *pflag.FlagSet) {
+func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
 	c.Election.Flags(fs)
-	c.own(fs)
+	c.OwnFlags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address of /metrics and /health-check.")
 }
 
-// own binds what only the updater has.
-func (c *UpdaterConfig) own(fs *pflag.FlagSet) {
+// OwnFlags binds what only the updater has.
+func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Interval, "updater-interval", c.Interval, "How often pods are compared with their recommendation.")
 	fs.IntVar(&c.MinReplicas, "min-replicas", c.MinReplicas, "Least number of replicas a controller must have for its pods to be evicted.")
 	fs.Float64Var(&c.EvictionTolerance, "eviction-tolerance", c.EvictionTolerance, "Share of a controller's replicas that may be disrupted at a time.")
@@ -75,17 +77,18 @@ func (c *UpdaterConfig) own(fs *pflag.FlagSet) {
 }
 
 // Validate says what is wrong with the configuration, naming the flag and the remedy.
-func (c *UpdaterConfig) Validate() error {
-	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.validateOwn())
+func (c *Config) Validate() error {
+	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn())
 }
 
 // settle draws the consequences of a dry run: no lease is taken from those who work.
-func (c *UpdaterConfig) settle() {
-	c.dryRun = c.DryRun
+func (c *Config) settle() {
+	c.ReadOnly = c.DryRun
 	c.Election.Enabled = c.Election.Enabled && !c.DryRun
 }
 
-func (c *UpdaterConfig) validateOwn() error {
+// ValidateOwn says what is wrong with what only the updater has.
+func (c *Config) ValidateOwn() error {
 	var errs []error
 	if c.Interval <= 0 {
 		errs = append(errs, fmt.Errorf("--updater-interval is %v: give a time above 0", c.Interval))

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -49,10 +50,10 @@ func TestUpdater_DeletedAutoscalers_LeaveNoSeries(t *testing.T) {
 			y.autoscalers, y.pods = append(y.autoscalers, &b), append(y.pods, &q)
 		}
 		reg := prometheus.NewRegistry()
-		u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(reg), NewHealth(time.Hour), y.log)
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(reg), process.NewHealth(time.Hour), y.log)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		every(ctx, y.config.Interval, func(ctx context.Context, now time.Time) {
+		process.Every(ctx, y.config.Interval, func(ctx context.Context, now time.Time) {
 			u.pass(ctx, now)
 			if len(y.autoscalers) > 1 {
 				if named, _ := seriesOf(t, reg); named < 1000 {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/policy"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,12 +23,12 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// updaterGiven parses flags into a configuration that has its defaults.
-func updaterGiven(t *testing.T, args ...string) UpdaterConfig {
+// given parses flags into a configuration that has its defaults.
+func given(t *testing.T, args ...string) Config {
 	t.Helper()
-	c := UpdaterDefaults()
+	c := Defaults()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(process.Dashes)
 	c.Flags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestUpdaterFlagsBoundWhatIsDone(t *testing.T) {
 			for flag, want := range map[string]int{"--v=4": c.usual, c.flag: c.now} {
 				synctest.Test(t, func(t *testing.T) {
 					y := newYard(c.mode)
-					y.config = updaterGiven(t, flag)
+					y.config = given(t, flag)
 					if c.world != nil {
 						c.world(y)
 					}
@@ -124,7 +125,7 @@ func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 		for set, want := range map[string]bool{"": false, gate + open: true, "AllAlpha" + open: true, "AllAlpha" + open + "," + gate + "=false": false} {
 			synctest.Test(t, func(t *testing.T) {
 				y := newYard(cluster.InPlace)
-				y.config = updaterGiven(t, "--feature-gates="+set)
+				y.config = given(t, "--feature-gates="+set)
 				c.world(y)
 				y.run(t, time.Hour)
 				if got := y.count(c.does + " "); got > 0 != want || want && got < 3 {
@@ -138,7 +139,7 @@ func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 func TestTheBurstOfEvictionsIsTheFlags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(cluster.Recreate)
-		y.config = updaterGiven(t, "--eviction-rate-limit=0.0001", "--eviction-rate-burst=2")
+		y.config = given(t, "--eviction-rate-limit=0.0001", "--eviction-rate-burst=2")
 		y.run(t, time.Hour)
 		if n := y.count("evict "); n != 2 {
 			t.Errorf("%d evictions", n)
@@ -165,7 +166,7 @@ func TestAsManyBoostsEndAtATimeAsTheFlagSays(t *testing.T) {
 	for _, syncs := range []int32{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			y := newYard(cluster.InPlaceOrRecreate)
-			y.config = updaterGiven(t, fmt.Sprint("--concurrent-cpu-startup-boost-syncs=", syncs), "--feature-gates=CPUStartupBoost=true",
+			y.config = given(t, fmt.Sprint("--concurrent-cpu-startup-boost-syncs=", syncs), "--feature-gates=CPUStartupBoost=true",
 				"--eviction-tolerance=1")
 			y.autoscalers[0].Boost = &cluster.Boost{Factor: 2}
 			for _, p := range y.pods {
@@ -174,7 +175,7 @@ func TestAsManyBoostsEndAtATimeAsTheFlagSays(t *testing.T) {
 				p.ReadySince = time.Now().Add(-time.Minute)
 			}
 			s := &slowly{yard: y}
-			u := newUpdater(y.config, y, s, y, y, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			u := newUpdater(y.config, y, s, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 			u.pass(t.Context(), time.Now())
 			if got := s.most.Load(); got != syncs {
 				t.Errorf("%d boosts ended at a time, the flag says %d: %v", got, syncs, y.did)
@@ -193,24 +194,24 @@ func (a *asked) IsFresh(_ context.Context, timeout time.Duration, _ time.Time) (
 
 func TestTheUpdaterAsksForTheLeaseOfTheFlags(t *testing.T) {
 	y := newYard(cluster.Recreate)
-	y.config = updaterGiven(t, "--admission-controller-status-lease-timeout=33s", "--admission-controller-status-lease-name=mine",
+	y.config = given(t, "--admission-controller-status-lease-timeout=33s", "--admission-controller-status-lease-name=mine",
 		"--admission-controller-status-lease-namespace=infra")
 	var out bytes.Buffer
 	a := &asked{}
-	u := newUpdater(y.config, y, y, y, a, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), slog.New(slog.NewTextHandler(&out, nil)))
+	u := newUpdater(y.config, y, y, y, a, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&out, nil)))
 	u.pass(t.Context(), time.Now())
 	if a.timeout != 33*time.Second || !strings.Contains(out.String(), "infra/mine") || len(y.did) > 0 {
 		t.Errorf("asked for %v, and said %q", a.timeout, out.String())
 	}
 	t.Setenv("NAMESPACE", "there")
-	if ownNamespace("") != "there" || ownNamespace("infra") != "infra" {
+	if process.OwnNamespace("") != "there" || process.OwnNamespace("infra") != "infra" {
 		t.Error("the variable NAMESPACE does not count, or counts too much")
 	}
 }
 
 func TestADryRunOfTheUpdaterAlone(t *testing.T) {
-	updater := updaterGiven(t, "--dry-run", "--leader-elect")
-	if updater.settle(); !updater.dryRun || updater.Election.Enabled || !updater.UseStatus {
-		t.Errorf("the updater alone: dry run %t, elects %t, waits for the webhook %t", updater.dryRun, updater.Election.Enabled, updater.UseStatus)
+	updater := given(t, "--dry-run", "--leader-elect")
+	if updater.settle(); !updater.ReadOnly || updater.Election.Enabled || !updater.UseStatus {
+		t.Errorf("the updater alone: dry run %t, elects %t, waits for the webhook %t", updater.ReadOnly, updater.Election.Enabled, updater.UseStatus)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -98,12 +99,12 @@ func (u unannotated) Annotate(_ context.Context, p *cluster.Pod, _ map[string]st
 func TestUpdater_boostAnnotationStays_isTriedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(cluster.Off)
-		y.config.Gates = Gates{CPUStartupBoost: true}
+		y.config.Gates = process.Gates{process.CPUStartupBoost: true}
 		y.autoscalers[0].Boost = &cluster.Boost{Factor: 2, Duration: time.Minute}
 		for _, p := range y.pods {
 			p.Containers[0].Boosted = &cluster.Applied{Requests: cluster.Amounts(50, 50<<20)}
 		}
-		u := newUpdater(y.config, y, unannotated{y}, y, y, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), y.log)
+		u := newUpdater(y.config, y, unannotated{y}, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		for range 24 * 60 {
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Minute)
@@ -151,14 +152,14 @@ func TestUpdater_oneAutoscalerPanics_isCountedAndLoggedWithItsStack(t *testing.T
 	other.Name, other.Target.Name = "other", "other"
 	y.autoscalers = append(y.autoscalers, &other)
 	p := quietProcess()
-	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), p.healthFor("updater", time.Minute), y.log)
+	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), p.HealthFor("updater", time.Minute), y.log)
 	w := u.gather(y.Snapshot(), y.autoscalers)
 	w.Governed[0].Pods = append(w.Governed[0].Pods, nil)
 	w.Governed[1].Pods = y.pods
 	if ds := plan.Begin(time.Now(), w, u.budget).Decisions(); len(ds) != 3 || ds[0].Do != plan.Evict {
 		t.Errorf("decisions on the other: %v", ds)
 	}
-	if n := testutil.ToFloat64(p.metrics.failures.WithLabelValues("updater")); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {
+	if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {
 		t.Errorf("%v failures, log: %s", n, text.String())
 	}
 }

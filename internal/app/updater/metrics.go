@@ -1,16 +1,17 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// updaterMetrics are the updater's figures, under upstream's names.
-type updaterMetrics struct {
+// Metrics are the updater's figures, under upstream's names.
+type Metrics struct {
 	controlled, evictable, withEvictable, withEvicted *prometheus.GaugeVec
 	resizable, withResizable, withResized             *prometheus.GaugeVec
 	evicted, evictFailed                              *prometheus.CounterVec
@@ -22,7 +23,8 @@ type updaterMetrics struct {
 	byAutoscaler                                      autoscalerSeries
 }
 
-func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
+// NewMetrics registers the metrics of the updater.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_updater"
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels)
@@ -34,7 +36,7 @@ func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
 		reg.MustRegister(v)
 		return v
 	}
-	m := &updaterMetrics{
+	m := &Metrics{
 		controlled:    gauge("controlled_pods_total", "Number of pods that the updater looks after.", "vpa_size_log2", "update_mode"),
 		evictable:     gauge("evictable_pods_total", "Number of pods that should be evicted.", "vpa_size_log2", "update_mode"),
 		withEvictable: gauge("vpas_with_evictable_pods_total", "Number of VPA objects with a pod that should be evicted.", "vpa_size_log2", "update_mode"),
@@ -49,7 +51,7 @@ func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
 		infeasibleSkip: counter("in_place_infeasible_skip_pods_total", "Number of resizes left out because the same was infeasible before.",
 			"vpa_size_log2", "vpa_name", "vpa_namespace"),
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of passes left out because the admission controller was not known to work.", "reason"),
-		execution:     executionLatency(ns, "Time spent in the steps of an updater pass."),
+		execution:     process.ExecutionLatency(ns, "Time spent in the steps of an updater pass."),
 	}
 	m.decisions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by what was decided and why.",
@@ -66,8 +68,8 @@ func newUpdaterMetrics(reg prometheus.Registerer) *updaterMetrics {
 }
 
 // begin makes an autoscaler's counters visible before anything happens.
-func (m *updaterMetrics) begin(a *cluster.Autoscaler, pods int) {
-	size := sizeLog2(pods)
+func (m *Metrics) begin(a *cluster.Autoscaler, pods int) {
+	size := process.SizeLog2(pods)
 	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
 	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -129,7 +130,7 @@ func (s *apiserver) work(t *testing.T, d time.Duration) *updater {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUpdater(s.config, s, kube.NewActor(clients), s, s, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), s.log)
+	u := newUpdater(s.config, s, kube.NewActor(clients), s, s, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), s.log)
 	for range int(d / s.config.Interval) {
 		u.pass(t.Context(), time.Now())
 		time.Sleep(s.config.Interval)
@@ -202,7 +203,7 @@ func TestUpdater_resizeIsDeniedByWebhook_backsOffTellsAndFallsBackToEviction(t *
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newAPIServer(c.mode, 3)
-				s.config.Gates = Gates{InPlaceGate: true}
+				s.config.Gates = process.Gates{process.InPlaceGate: true}
 				s.answer = func(verb string, p *cluster.Pod) (int, string) {
 					if verb == "resize" && p.Name == "web-0" {
 						return c.answer()

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
@@ -37,14 +38,14 @@ type round struct {
 // report publishes what was decided, before it is done.
 func (r *round) report(w plan.World, ds []plan.Decision) {
 	m := r.metrics
-	controlled, evictable, withEvictable := newTally(m.controlled), newTally(m.evictable), newTally(m.withEvictable)
-	resizable, withResizable := newTally(m.resizable), newTally(m.withResizable)
+	controlled, evictable, withEvictable := process.NewTally(m.controlled), process.NewTally(m.evictable), process.NewTally(m.withEvictable)
+	resizable, withResizable := process.NewTally(m.resizable), process.NewTally(m.withResizable)
 	for i := range w.Governed {
 		g := &w.Governed[i]
 		size, mode := r.size[g.Autoscaler.Key], g.Autoscaler.Mode.String()
-		controlled.add(size, mode, len(g.Pods))
+		controlled.Add(size, mode, len(g.Pods))
 		if len(g.Pods) > 0 {
-			evictable.add(size, mode, 0)
+			evictable.Add(size, mode, 0)
 		}
 		m.begin(g.Autoscaler, len(g.Pods))
 	}
@@ -59,14 +60,14 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 		key := seen{d.Autoscaler.Key, d.Do}
 		switch d.Do {
 		case plan.Evict:
-			evictable.add(size, mode, 1)
+			evictable.Add(size, mode, 1)
 			if !first[key] {
-				withEvictable.add(size, mode, 1)
+				withEvictable.Add(size, mode, 1)
 			}
 		case plan.Resize:
-			resizable.add(size, "", 1)
+			resizable.Add(size, "", 1)
 			if !first[key] {
-				withResizable.add(size, "", 1)
+				withResizable.Add(size, "", 1)
 			}
 		case plan.Leave:
 			if d.Reason.Why == plan.NotSmallerThanRefused {
@@ -75,11 +76,11 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 		}
 		first[key] = true
 	}
-	controlled.publish(true)
-	evictable.publish(true)
-	withEvictable.publish(true)
-	resizable.publish(false)
-	withResizable.publish(false)
+	controlled.Publish(true)
+	evictable.Publish(true)
+	withEvictable.Publish(true)
+	resizable.Publish(false)
+	withResizable.Publish(false)
 }
 
 // explain publishes what became of each decision, and says why pods were left.
@@ -183,7 +184,7 @@ func (r *round) execute(ctx context.Context) {
 	for _, l := range everyLane {
 		all.Go(func() error {
 			var workers errgroup.Group
-			workers.SetLimit(updaterWorkers)
+			workers.SetLimit(maxWorkers)
 			if l.boost {
 				workers.SetLimit(max(r.config.BoostSyncs, 1))
 			}
@@ -191,7 +192,7 @@ func (r *round) execute(ctx context.Context) {
 				paid := r.afford(ctx, &d)
 				workers.Go(func() error {
 					defer todo.done()
-					attempt(r.log, r.health, d.Pod.Key.String(), func() { todo.add(r.try(ctx, d, paid)) })
+					process.Attempt(r.log, r.health, d.Pod.Key.String(), func() { todo.add(r.try(ctx, d, paid)) })
 					r.health.Active(time.Now())
 					return nil
 				})
@@ -415,15 +416,15 @@ func (r *round) failed(d *plan.Decision, reason string) {
 
 // finish publishes what was done.
 func (r *round) finish() {
-	withEvicted, withResized := newTally(r.metrics.withEvicted), newTally(r.metrics.withResized)
+	withEvicted, withResized := process.NewTally(r.metrics.withEvicted), process.NewTally(r.metrics.withResized)
 	for key, d := range r.evicted {
-		withEvicted.add(r.size[key], d.Autoscaler.Mode.String(), 1)
+		withEvicted.Add(r.size[key], d.Autoscaler.Mode.String(), 1)
 	}
 	for key := range r.resized {
-		withResized.add(r.size[key], "", 1)
+		withResized.Add(r.size[key], "", 1)
 	}
-	withEvicted.publish(true)
-	withResized.publish(false)
+	withEvicted.Publish(true)
+	withResized.Publish(false)
 	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[plan.Why]bool) bool { _, governed := r.size[key]; return !governed })

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"context"
@@ -13,70 +13,72 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-func newUpdaterCommand(s Streams) *cobra.Command {
-	c := UpdaterDefaults()
-	return longRunning{
-		use: "updater", short: "Apply recommendations to running pods",
-		long: `Compares running pods with what their VerticalPodAutoscaler recommends, and resizes them in place or evicts them,
+// NewCommand returns "podfit updater".
+func NewCommand(s process.Streams) *cobra.Command {
+	c := Defaults()
+	return process.LongRunning{
+		Use: "updater", Short: "Apply recommendations to running pods",
+		Long: `Compares running pods with what their VerticalPodAutoscaler recommends, and resizes them in place or evicts them,
 as the update mode says. It keeps to disruption budgets, replica minima and rate limits, and does nothing while the
 admission controller is not known to work. With --dry-run it only says what it would do.`,
-		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
-		prepare: func(p *process) (func(context.Context) error, error) {
+		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
+		Prepare: func(p *process.Process) (func(context.Context) error, error) {
 			c.settle()
-			clients, err := c.Common.connect(p.log, "updater")
+			clients, err := c.Common.Connect(p.Log, "updater")
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Log: p.log}))
-			p.reg.MustRegister(newWatchMetrics(world))
-			work := updating(&c, p, clients, world)
+			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Log: p.Log}))
+			p.Registry.MustRegister(process.NewWatchMetrics(world))
+			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
-				return withWorld(ctx, world, func(ctx context.Context) error {
-					return lead(ctx, p, c.Election, clients.Leases, work)
+				return process.WithWorld(ctx, world, func(ctx context.Context) error {
+					return process.Lead(ctx, p, c.Election, clients.Leases, work)
 				})
 			}, nil
 		},
-	}.command(s)
+	}.Command(s)
 }
 
-// updating returns the updater's work: one pass per interval.
-func updating(c *UpdaterConfig, p *process, clients *kube.Clients, world *kube.World) func(context.Context) error {
-	m := newUpdaterMetrics(p.reg)
-	h := p.healthFor("updater", c.Interval)
+// Work returns the updater's work: one pass per interval.
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.World) func(context.Context) error {
+	m := NewMetrics(p.Registry)
+	h := p.HealthFor("updater", c.Interval)
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
-			return ended(ctx, err)
+			return process.Ended(ctx, err)
 		}
 		events := kube.NewEvents(clients)
 		defer events.Stop()
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
-			kube.NewLease(clients, ownNamespace(c.StatusNamespace), c.StatusName), m, h, p.log)
+			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
-		every(ctx, c.Interval, p.recovering("updater", u.pass))
+		process.Every(ctx, c.Interval, p.Recovering("updater", u.pass))
 		return nil
 	}
 }
 
-// updaterWorkers is how many pods are changed at a time. The API server and the disruption budget set the pace, not
+// maxWorkers is how many pods are changed at a time. The API server and the disruption budget set the pace, not
 // the wait for one answer after the other.
-const updaterWorkers = 10
+const maxWorkers = 10
 
-// updaterWorld is what the updater reads of the cluster.
-type updaterWorld interface {
+// world is what the updater reads of the cluster.
+type world interface {
 	Snapshot() *kube.Snapshot
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
 	Nodes() []cluster.Node
 }
 
-// scheduling is what an updaterWorld may know of where pods can be placed.
+// scheduling is what an world may know of where pods can be placed.
 type scheduling interface {
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
@@ -114,18 +116,18 @@ type signOfLife interface {
 
 // updater applies recommendations to running pods, one pass per tick. One goroutine owns it.
 type updater struct {
-	config   UpdaterConfig
+	config   Config
 	decided  func([]plan.Decision) // is called with the decisions of each pass; nil in production
 	budget   plan.Budget
-	world    updaterWorld
+	world    world
 	pods     podChanger
 	tell     teller
 	life     signOfLife
 	ledger   *plan.Ledger
 	evicts   *rate.Limiter
 	resizes  *rate.Limiter
-	metrics  *updaterMetrics
-	health   *Health
+	metrics  *Metrics
+	health   *process.Health
 	log      *slog.Logger
 	would    map[string]intent                 // what a dry run would have done last with each pod, by UID
 	paused   bool                              // the last pass was left out because the admission controller does not work
@@ -139,7 +141,7 @@ type updater struct {
 	outdated bool                         // the last pass was left out because some were not
 }
 
-func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, m *updaterMetrics, h *Health, log *slog.Logger) *updater {
+func newUpdater(c Config, w world, pods podChanger, tell teller, life signOfLife, m *Metrics, h *process.Health, log *slog.Logger) *updater {
 	limit, burst := rate.Inf, 0
 	if c.RateLimit > 0 {
 		limit, burst = rate.Limit(c.RateLimit), c.RateBurst
@@ -157,10 +159,10 @@ func newUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, l
 // An Updater is the updater's work in single steps, for those who keep the time themselves.
 type Updater struct{ u *updater }
 
-// NewUpdater returns an updater that reads the cluster from w, changes pods through pods, tells users through tell and
+// New returns an updater that reads the cluster from w, changes pods through pods, tells users through tell and
 // asks life whether the admission controller works. Its metrics go to reg.
-func NewUpdater(c UpdaterConfig, w updaterWorld, pods podChanger, tell teller, life signOfLife, reg *prometheus.Registry, log *slog.Logger) *Updater {
-	return &Updater{newUpdater(c, w, pods, tell, life, newUpdaterMetrics(reg), NewHealth(5*c.Interval), log)}
+func New(c Config, w world, pods podChanger, tell teller, life signOfLife, reg *prometheus.Registry, log *slog.Logger) *Updater {
+	return &Updater{newUpdater(c, w, pods, tell, life, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
 }
 
 // Decided has each pass call see with its decisions after they were carried out. They are only valid during the call.
@@ -170,13 +172,13 @@ func (u *Updater) Decided(see func([]plan.Decision)) { u.u.decided = see }
 func (u *Updater) Pass(ctx context.Context, now time.Time) { u.u.pass(ctx, now) }
 
 // budget returns the rules by which pods may be disturbed.
-func (c *UpdaterConfig) budget() plan.Budget {
+func (c *Config) budget() plan.Budget {
 	b := plan.DefaultBudget()
 	b.MinReplicas, b.Tolerance = c.MinReplicas, c.EvictionTolerance
 	b.Threshold, b.Lifetime, b.QuickOOM = c.UpdateThreshold, c.LifetimeThreshold, c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
-	b.InPlace, b.PerVPAConfig, b.StartupBoost = c.Gates.On(InPlaceGate), c.Gates.On(PerVPAConfig), c.Gates.On(CPUStartupBoost)
+	b.InPlace, b.PerVPAConfig, b.StartupBoost = c.Gates.On(process.InPlaceGate), c.Gates.On(process.PerVPAConfig), c.Gates.On(process.CPUStartupBoost)
 	return b
 }
 
@@ -247,29 +249,29 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	// A pass that hangs must not delay the next for ever; the changes it did not come to are decided anew.
 	ctx, cancel := context.WithTimeout(ctx, max(u.config.Interval, time.Minute))
 	defer cancel()
-	watch := newStopwatch(u.metrics.execution)
-	watch.health = u.health
-	defer watch.total()
+	watch := process.NewStopwatch(u.metrics.execution)
+	watch.Health = u.health
+	defer watch.Total()
 	if !u.ready(ctx, now) {
 		return
 	}
-	watch.step("AdmissionInit")
+	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
 	served := u.served(s.Autoscalers)
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
-	watch.step("ListVPAs")
+	watch.Step("ListVPAs")
 	w := u.gather(s, served)
-	watch.step("ListPods")
+	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
-	watch.step("FilterPods")
+	watch.Step("FilterPods")
 	r := round{updater: u, now: now, pass: pass, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {
 		r.exists[decisions[i].Pod.UID] = true
 	}
 	for i := range w.Governed {
-		r.size[w.Governed[i].Autoscaler.Key] = sizeLog2(len(w.Governed[i].Pods))
+		r.size[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
 	}
 	r.report(w, decisions)
 	r.tellShortages(pass.Shortages())
@@ -279,7 +281,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 		u.decided(decisions)
 	}
 	r.finish()
-	watch.step("EvictPods")
+	watch.Step("EvictPods")
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
 	}
@@ -287,7 +289,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 
 // undecided counts and logs that an internal error kept the pods of an autoscaler from being decided on.
 func (u *updater) undecided(a *cluster.Autoscaler, cause any) {
-	skipped(u.log, u.health, a.Key.String(), cause)
+	process.Skipped(u.log, u.health, a.Key.String(), cause)
 }
 
 // ready reports whether pods may be changed: only while what is known of the cluster is up to date, and new pods get their
@@ -313,7 +315,7 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 	}
 	u.metrics.statusInvalid.WithLabelValues(reason).Inc()
 	if !u.paused && ctx.Err() == nil {
-		log := u.log.With("lease", ownNamespace(u.config.StatusNamespace)+"/"+u.config.StatusName, "reason", reason)
+		log := u.log.With("lease", process.OwnNamespace(u.config.StatusNamespace)+"/"+u.config.StatusName, "reason", reason)
 		if err != nil {
 			log = log.With("error", err)
 		}

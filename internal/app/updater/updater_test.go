@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package updater
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -27,7 +28,7 @@ import (
 // yard is a cluster of fakes around an updater. An evicted pod is replaced by one with the recommended size, if the
 // webhook works.
 type yard struct {
-	config      UpdaterConfig
+	config      Config
 	pods        []*cluster.Pod
 	autoscalers []*cluster.Autoscaler
 	stale       bool
@@ -127,7 +128,7 @@ func (y *yard) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 
 // newYard returns a Deployment of three pods that ask for too little, in a mode.
 func newYard(mode cluster.Mode) *yard {
-	y := &yard{config: UpdaterDefaults(), admits: true, log: slog.New(slog.DiscardHandler)}
+	y := &yard{config: Defaults(), admits: true, log: slog.New(slog.DiscardHandler)}
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	top := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for i := range 3 {
@@ -152,8 +153,8 @@ func (y *yard) run(t *testing.T, d time.Duration) *updater {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d-time.Second)
 	defer cancel()
-	u := newUpdater(y.config, y, y, y, y, newUpdaterMetrics(prometheus.NewRegistry()), NewHealth(time.Hour), y.log)
-	every(ctx, y.config.Interval, u.pass)
+	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+	process.Every(ctx, y.config.Interval, u.pass)
 	return u
 }
 
@@ -226,7 +227,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			y := newYard(mode)
 			y.config.DryRun = true
-			y.config.Gates = Gates{InPlaceGate: true}
+			y.config.Gates = process.Gates{process.InPlaceGate: true}
 			orphan := *y.pods[0]
 			orphan.Name, orphan.UID, orphan.Controller, orphan.Top = "orphan", "orphan", cluster.Workload{}, cluster.Workload{}
 			y.pods = append(y.pods, &orphan)
