@@ -38,6 +38,7 @@ func (c *Common) outside() bool { return c.Kubeconfig != "" || !kube.InCluster()
 // watched restricts what is watched to the namespaces that are served.
 func (c *Common) watched(o kube.Options) kube.Options {
 	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.dryRun
+	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }
 

@@ -273,7 +273,7 @@ func (p *profiles) whatIsRemembered(s *kube.Snapshot, w cluster.Workload, govern
 			o := p.of(a)
 			return !o.usable || !o.remember || o.WeightByRequest // which would change what the one that governs goes by
 		})
-		if a := cluster.Elect(others); a != nil {
+		if a := cluster.Oldest(others); a != nil {
 			return p.of(a), a
 		}
 	}

@@ -359,10 +359,10 @@ func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Aut
 	}
 	return r.electing.get(s, w, func() *cluster.Autoscaler {
 		served := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
-		if a := governs(served); a != nil {
+		if a := cluster.Governing(served, r.config.Gates.On(CPUStartupBoost)); a != nil {
 			return a
 		}
-		return cluster.Elect(served)
+		return cluster.Oldest(served)
 	})
 }
 
