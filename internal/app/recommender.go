@@ -152,6 +152,7 @@ func (r *recommender) term(ctx context.Context, p *process) {
 func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
+		r.profiles.noteUnusable(r.world.Snapshot().Autoscalers)
 		var done <-chan struct{}
 		attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
 		if done == nil {
@@ -254,6 +255,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
 	r.profiles.forget(now, snapshot.Autoscalers)
+	r.profiles.noteUnusable(snapshot.Autoscalers)
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(now, ours)

@@ -93,6 +93,7 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 		if old.Key == a.Key {
 			next := *old
 			next.Advice = adv
+			next.StatusOutdated = false
 			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c kube.Condition) bool {
 				return slices.Contains(v1alpha1.Conditions(), string(c.Type))
 			})
@@ -100,7 +101,7 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 				if c.Type == v1alpha1.ConditionSizingProfileUsable {
 					next.ProfileProblem = ""
 					if c.Status == kube.False {
-						next.ProfileProblem = c.Message
+						next.ProfileProblem = c.Reason
 					}
 				}
 			}

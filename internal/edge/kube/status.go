@@ -95,6 +95,7 @@ func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autosc
 	a, next := *e.Autoscaler, *e
 	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
 	a.FetchingHistory = said.FetchingHistory
+	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
 	next.Autoscaler, next.status = &a, *status
 	return &next
 }
