@@ -119,7 +119,7 @@ func recommending(c *RecommenderConfig, p *process, clients *kube.Clients, world
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
-		o := c.Common.watched(kube.Options{Log: p.log})
+		o := kube.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.log}
 		histories, err := kube.NewHistories(clients, o)
 		if err != nil {
 			return err

@@ -73,7 +73,7 @@ func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
 // A tenant may create as many autoscalers that name one target as fit in its quota.
 func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 	bytesPerAutoscaler := func(n int) float64 {
-		w := NewWorld(newFakeAPI(t).clients(), Options{})
+		w := NewWorld(clientsOf(newFakeAPI(t)), Options{})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		all := relistAutoscalers(w, n)
@@ -92,7 +92,7 @@ func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 func BenchmarkRelistOfAutoscalersOfOneTarget(b *testing.B) {
 	for _, n := range []int{4000, 20_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w := NewWorld(newFakeAPI(b).clients(), Options{})
+			w := NewWorld(clientsOf(newFakeAPI(b)), Options{})
 			all := relistAutoscalers(w, n)
 			mu := new(timingMutex)
 			w.autoscalers.mu = mu

@@ -44,8 +44,15 @@ type checkpointAt struct {
 	annotated     bool // it has annotations, of whomever
 }
 
+// StorageOptions say which objects are read and stored.
+type StorageOptions struct {
+	Namespace string   // only objects of this namespace; "" means all
+	Ignored   []string // no objects of these namespaces
+	Log       *slog.Logger
+}
+
 // NewCheckpoints returns the checkpoints of the namespaces that the options name.
-func NewCheckpoints(c *Clients, o Options) *Checkpoints {
+func NewCheckpoints(c *Clients, o StorageOptions) *Checkpoints {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -49,7 +49,7 @@ type historyAt struct {
 }
 
 // NewHistories returns the histories of the namespaces that the options name.
-func NewHistories(c *Clients, o Options) (*Histories, error) {
+func NewHistories(c *Clients, o StorageOptions) (*Histories, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

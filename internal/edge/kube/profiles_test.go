@@ -19,7 +19,7 @@ func profileJSON(i int, spec string) string {
 
 func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	f := newFakeAPI(t)
-	p, err := NewProfiles(f.clients())
+	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 
 func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
 	f := newFakeAPI(t)
-	p, err := NewProfiles(f.clients())
+	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,13 +35,6 @@ type Condition struct {
 	Message string
 }
 
-// patchOp is one operation of a JSON patch.
-type patchOp struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // WriteStatus writes an autoscaler's recommendation and conditions, unless the API server has just that already. It
 // reports whether it wrote. Conditions of which nothing is said stay as they are, whoever set them.
 //

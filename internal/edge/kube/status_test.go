@@ -21,7 +21,6 @@ import (
 const statusPatch = "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web/status"
 
 var (
-	webKey     = cluster.Key{Namespace: "shop", Name: "web"}
 	someAdvice = []cluster.Advice{{
 		Container: "app",
 		Estimate: cluster.Estimate{
