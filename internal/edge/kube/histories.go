@@ -213,8 +213,8 @@ func (h *Histories) create(ctx context.Context, w cluster.Workload, name string,
 // patch replaces what is remembered, in the version of the object that was last seen.
 func (h *Histories) patch(ctx context.Context, w cluster.Workload, at historyAt, hs []usage.History) error {
 	data, err := json.Marshal([]patchOp{
-		{"replace", "/metadata/resourceVersion", at.version},
-		{"add", "/status", historyStatus(hs)},
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
+		{Op: "add", Path: "/status", Value: historyStatus(hs)},
 	})
 	if err != nil {
 		return err

@@ -58,8 +58,8 @@ func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
 	}
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
 	for want, reply := range map[error]fakeReply{
-		ErrUnsupported: {http.StatusNotFound, "404 page not found"}, // the definition is not installed
-		ErrForbidden:   {http.StatusForbidden, forbidden},
+		ErrUnsupported: {code: http.StatusNotFound, body: "404 page not found"}, // the definition is not installed
+		ErrForbidden:   {code: http.StatusForbidden, body: forbidden},
 	} {
 		f.reply("GET "+profilesPath, reply.code, reply.body)
 		if _, err := p.List(t.Context()); !errors.Is(err, want) {

@@ -61,8 +61,8 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 		return true, nil
 	}
 	patch, err := json.Marshal([]patchOp{
-		{"replace", "/metadata/resourceVersion", e.version},
-		{"add", "/status", status},
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: e.version},
+		{Op: "add", Path: "/status", Value: status},
 	})
 	if err != nil {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, err)
