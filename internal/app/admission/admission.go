@@ -256,15 +256,12 @@ func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
 	return q
 }
 
-// Autoscalers returns the autoscaler that governs a workload, and none of the others, however many name it.
-func (v *clusterView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
+// Governing returns the autoscaler that governs the pods of a workload, or nil.
+func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
 	if !v.serves(w.Namespace) {
 		return nil
 	}
-	if a := v.world.Governing(w); a != nil {
-		return []*cluster.Autoscaler{a}
-	}
-	return nil
+	return v.world.Governing(w)
 }
 
 // Limits returns what bounds the pods of a namespace.

@@ -35,6 +35,7 @@ func (c *Common) Outside() bool { return c.Kubeconfig != "" || !kube.InCluster()
 // Watched restricts what is watched to the namespaces that are served.
 func (c *Common) Watched(o kube.Options) kube.Options {
 	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
+	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }
 

@@ -121,8 +121,9 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	} else {
 		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
 	}
-	first := r.governing.get(s, a.Target, func() *cluster.Autoscaler { return governs(s.AutoscalersOf(a.Target)) })
-	if first != nil && first.Key != a.Key && a.Mode != cluster.Off && !a.Target.IsZero() {
+	startupBoost := r.config.Gates.On(process.CPUStartupBoost)
+	first := r.governing.get(s, a.Target, func() *cluster.Autoscaler { return cluster.Governing(s.AutoscalersOf(a.Target), startupBoost) })
+	if first != nil && first.Key != a.Key && a.ChangesPods(startupBoost) && !a.Target.IsZero() {
 		precedes := "is older"
 		if first.Created.Equal(a.Created) {
 			precedes = "is as old, and comes first by name"
@@ -174,11 +175,6 @@ func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
 	b := *a
 	b.IntegerCPU = nil
 	return &b
-}
-
-// governs returns which of several autoscalers of a workload applies its recommendation, or nil when none does.
-func governs(named []*cluster.Autoscaler) *cluster.Autoscaler {
-	return cluster.Elect(slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Off }))
 }
 
 func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason, message string) {

@@ -125,11 +125,11 @@ func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		histories, err := kube.NewHistories(clients, kube.Options{})
+		histories, err := kube.NewHistories(clients, kube.StorageOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{kube.NewCheckpoints(clients, kube.Options{}), histories},
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{kube.NewCheckpoints(clients, kube.StorageOptions{}), histories},
 			NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()

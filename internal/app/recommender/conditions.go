@@ -67,10 +67,10 @@ func (p *profiles) complaint(a *cluster.Autoscaler, usable bool) (reason, messag
 	case d == nil && !(p.listed && p.missed(a)), d != nil && !d.gone && d.problem == "":
 		return "", ""
 	case d == nil || d.gone:
-		return v1alpha1.ReasonDeleted, fmt.Sprintf("%s does not exist any more; %s. Create it again, or name another profile in spec.recommenders[0].name",
-			profileNamed(name), then)
+		return v1alpha1.ReasonDeleted, fmt.Sprintf("SizingProfile %s does not exist any more; %s. Create it again, or name another profile in spec.recommenders[0].name",
+			name, then)
 	default:
-		return v1alpha1.ReasonInvalid, fmt.Sprintf("%s is invalid: %s; %s. Correct it: kubectl edit sizingprofile %s", profileNamed(name), d.problem, then, name)
+		return v1alpha1.ReasonInvalid, fmt.Sprintf("SizingProfile %[1]s is invalid: %[2]s; %[3]s. Correct it: kubectl edit sizingprofile %[1]s", name, d.problem, then)
 	}
 }
 

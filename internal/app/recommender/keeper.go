@@ -146,21 +146,8 @@ func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 	for _, a := range ours {
 		targets[a.Key] = a
 	}
-	keys := slices.SortedFunc(maps.Keys(k.waiting), func(x, y kube.CheckpointKey) int {
-		ax, ay := targets[x.Autoscaler], targets[y.Autoscaler]
-		if ax != nil && ay != nil && ax.Key != ay.Key {
-			if cluster.Elect([]*cluster.Autoscaler{ax, ay}) == ax {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
-	})
-	for _, key := range keys {
+	for _, key := range k.restorable(targets) {
 		a := targets[key.Autoscaler]
-		if a == nil || a.Target.IsZero() {
-			continue
-		}
 		c := k.waiting[key]
 		if !c.Workload.IsZero() && c.Workload != a.Target {
 			continue // the autoscaler named another workload when it was written, and may name it again
@@ -185,6 +172,22 @@ func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 			k.remembered[ref.Workload] = append(k.remembered[ref.Workload], c.History) // it stands by itself
 		}
 	}
+}
+
+// restorable returns the keys of the waiting checkpoints whose autoscalers are served and name a target: the oldest autoscaler first, as
+// its checkpoint is the one that is used where several autoscalers have stored the same history.
+func (k *keeper) restorable(served map[cluster.Key]*cluster.Autoscaler) []kube.CheckpointKey {
+	var keys []kube.CheckpointKey
+	for key := range k.waiting {
+		if a := served[key.Autoscaler]; a != nil && !a.Target.IsZero() {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(x, y kube.CheckpointKey) int {
+		older, younger := served[x.Autoscaler], served[y.Autoscaler]
+		return cmp.Or(older.Created.Compare(younger.Created), x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
+	})
+	return keys
 }
 
 // recollect takes what is remembered of a container out of what was read, if a profile asks for it.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -486,5 +487,27 @@ func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// With checkpoints of autoscalers that are not served between those of two that are, the order used to depend on the order of a map.
+func TestKeeper_checkpointsOfManyAutoscalers_theOldestOfATargetIsRestored(t *testing.T) {
+	for try := range 20 {
+		b := newBench(t)
+		w := b.deployment("web", 1, "app")
+		served := map[cluster.Key]*cluster.Autoscaler{}
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
+		for i := range 30 {
+			k.waiting[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
+		}
+		for i, name := range []string{"z-oldest", "a-youngest"} {
+			a := b.autoscale(name, w)
+			a.Created = time.Unix(int64(i), 0)
+			served[a.Key] = a
+			k.waiting[kube.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
+		}
+		if keys := k.restorable(served); len(keys) != 2 || keys[0].Autoscaler.Name != "z-oldest" {
+			t.Fatalf("try %d: the order is %v", try, keys)
+		}
 	}
 }

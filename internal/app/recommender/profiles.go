@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -38,10 +38,12 @@ type nodeLister interface {
 type profiles struct {
 	builtin map[string]recommend.Profile
 	own     map[string]*definition
-	learnt  int  // how often a SizingProfile has been learnt, ever: it numbers editions
-	given   bool // --recommender-name was given: it alone says who is served, as upstream has it
-	params  recommend.Params
-	log     *slog.Logger
+	// unusable has the profile of each autoscaler whose status says that its profile cannot be used.
+	unusable map[cluster.Key]string
+	learnt   int  // how often a SizingProfile has been learnt, ever: it numbers editions
+	given    bool // --recommender-name was given: it alone says who is served, as upstream has it
+	params   recommend.Params
+	log      *slog.Logger
 
 	source profileLister // nil: there are only those built in
 	listed bool          // it is known which there are
@@ -90,7 +92,7 @@ type choice struct {
 // newProfiles returns the built-in profiles, the default one as the flags shape it.
 func newProfiles(c *Config, log *slog.Logger) *profiles {
 	p := &profiles{
-		builtin: map[string]recommend.Profile{}, own: map[string]*definition{}, given: c.NameGiven(), params: c.Sizing.params(), log: log,
+		builtin: map[string]recommend.Profile{}, own: map[string]*definition{}, unusable: map[cluster.Key]string{}, given: c.NameGiven(), params: c.Sizing.params(), log: log,
 		chosen: map[cluster.Workload]edition{}, most: map[cluster.Workload]int64{}, held: map[cluster.Workload]time.Time{},
 		left: map[cluster.Workload]time.Time{},
 	}
@@ -235,13 +237,28 @@ func (p *profiles) knows(a *cluster.Autoscaler) bool {
 	return builtin || p.own[a.Recommender] != nil || p.missed(a)
 }
 
-// missed reports whether the status of an autoscaler says that the profile that it names cannot be used.
+// missed reports whether an autoscaler names a profile that could not be used when its status was written, and still names it.
 func (p *profiles) missed(a *cluster.Autoscaler) bool {
-	return a.Recommender != "" && strings.HasPrefix(a.ProfileProblem, profileNamed(a.Recommender)+" ")
+	name, ok := p.unusable[a.Key]
+	return ok && name == a.Recommender
 }
 
-// profileNamed is how messages begin that tell of a profile. They are read again after a restart.
-func profileNamed(name string) string { return "SizingProfile " + name }
+// noteUnusable learns from the status of autoscalers which of them name a profile that cannot be used: one that was deleted, or
+// that is invalid. The condition does not contain the name of the profile, so a status of an earlier generation, in
+// which the autoscaler may have named another profile, is only used if this process already knows the name.
+func (p *profiles) noteUnusable(all []*cluster.Autoscaler) {
+	exists := make(map[cluster.Key]bool)
+	for _, a := range all {
+		if a.ProfileProblem != v1alpha1.ReasonDeleted && a.ProfileProblem != v1alpha1.ReasonInvalid || a.Recommender == "" {
+			continue
+		}
+		exists[a.Key] = true
+		if !a.StatusOutdated {
+			p.unusable[a.Key] = a.Recommender
+		}
+	}
+	maps.DeleteFunc(p.unusable, func(key cluster.Key, _ string) bool { return !exists[key] })
+}
 
 // sizable returns those of the autoscalers whose profile is known.
 func (p *profiles) sizable(as []*cluster.Autoscaler) []*cluster.Autoscaler {
@@ -273,7 +290,7 @@ func (p *profiles) whatIsRemembered(s *kube.Snapshot, w cluster.Workload, govern
 			o := p.of(a)
 			return !o.usable || !o.remember || o.WeightByRequest // which would change what the one that governs goes by
 		})
-		if a := cluster.Elect(others); a != nil {
+		if a := cluster.Oldest(others); a != nil {
 			return p.of(a), a
 		}
 	}

@@ -254,6 +254,7 @@ func (b *bench) change(name string, change func(*cluster.Autoscaler)) {
 	for i, a := range b.autoscalers {
 		if a.Name == name {
 			next := *a
+			next.StatusOutdated = true
 			change(&next)
 			b.autoscalers[i] = &next
 		}
@@ -365,9 +366,7 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 			!strings.Contains(c.Message, "it must be between 0 and 10; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
 			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
 		}
-		other := *b.autoscalers[0]
-		other.Recommender = "somebody-else"
-		b.autoscalers[0] = &other
+		b.rename("web", "somebody-else")
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed || b.autoscalers[0].ProfileProblem != "" {
 			t.Errorf("it names another recommender now: %+v", c)

@@ -121,7 +121,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.Worl
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
-		o := c.Common.Watched(kube.Options{Log: p.Log})
+		o := kube.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
 		histories, err := kube.NewHistories(clients, o)
 		if err != nil {
 			return err
@@ -154,6 +154,7 @@ func (r *recommender) term(ctx context.Context, p *process.Process) {
 func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
+		r.profiles.noteUnusable(r.world.Snapshot().Autoscalers)
 		var done <-chan struct{}
 		process.Attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
 		if done == nil {
@@ -248,6 +249,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
 	r.profiles.forget(now, snapshot.Autoscalers)
+	r.profiles.noteUnusable(snapshot.Autoscalers)
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(now, ours)
@@ -353,10 +355,10 @@ func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Aut
 	}
 	return r.electing.get(s, w, func() *cluster.Autoscaler {
 		served := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
-		if a := governs(served); a != nil {
+		if a := cluster.Governing(served, r.config.Gates.On(process.CPUStartupBoost)); a != nil {
 			return a
 		}
-		return cluster.Elect(served)
+		return cluster.Oldest(served)
 	})
 }
 

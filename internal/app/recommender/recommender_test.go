@@ -94,6 +94,7 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 		if old.Key == a.Key {
 			next := *old
 			next.Advice = adv
+			next.StatusOutdated = false
 			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c kube.Condition) bool {
 				return slices.Contains(v1alpha1.Conditions(), string(c.Type))
 			})
@@ -101,7 +102,7 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 				if c.Type == v1alpha1.ConditionSizingProfileUsable {
 					next.ProfileProblem = ""
 					if c.Status == kube.False {
-						next.ProfileProblem = c.Message
+						next.ProfileProblem = c.Reason
 					}
 				}
 			}
@@ -432,6 +433,43 @@ func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
 			t.Errorf("the second by name is told %+v", c)
 		}
 	})
+}
+
+// An older autoscaler in mode Off governs only when it has a startup boost and the feature gate is on: then it is the one whose boost
+// new pods get, and the younger one is told that it changes no pods.
+func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *testing.T) {
+	for name, x := range map[string]struct{ gate, boost, conflict bool }{
+		"off":                     {gate: true},
+		"off, boost, gate closed": {boost: true},
+		"off, boost, gate open":   {gate: true, boost: true, conflict: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.config.Gates = process.Gates{process.CPUStartupBoost: x.gate}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				w := b.deployment("web", 3, "app")
+				old := b.autoscale("old", w)
+				old.Mode = cluster.Off
+				if x.boost {
+					old.Boost = &cluster.Boost{Factor: 2}
+				}
+				time.Sleep(time.Second)
+				b.autoscale("new", w)
+				b.run(5 * time.Minute)
+				want := kube.Removed
+				if x.conflict {
+					want = kube.True
+				}
+				if c := b.condition("new", targetConflict); c.Status != want {
+					t.Errorf("TargetConflict of the younger autoscaler is %+v, want status %s", c, want)
+				}
+				if c := b.condition("old", targetConflict); c.Status != kube.Removed {
+					t.Errorf("TargetConflict of the older autoscaler is %+v", c)
+				}
+			})
+		})
+	}
 }
 
 func TestCheckpointsOfVanishedAutoscalersAreCollected(t *testing.T) {

@@ -182,11 +182,10 @@ func (c *Config) budget() plan.Budget {
 	return b
 }
 
-// served returns the autoscalers whose pods may be changed. It is the same choice as at admission: an autoscaler that
-// applies nothing leaves its pods to another.
+// served returns the autoscalers of the watched namespaces that change pods.
 func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 	return slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
-		return !u.config.Serves(a.Namespace) || a.Mode == cluster.Off && !policy.Boosts(a)
+		return !u.config.Serves(a.Namespace) || !a.ChangesPods(u.budget.StartupBoost)
 	})
 }
 
@@ -194,7 +193,7 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.World {
 	u.tellOrphans(s.Pods, served)
 	w := plan.World{
-		Governed: plan.Gather(served, s.Pods),
+		Governed: plan.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:   map[string]policy.Limits{},
 		Scales:   map[cluster.Workload]cluster.Scale{},
 		Nodes:    u.world.Nodes(),

@@ -208,6 +208,35 @@ func TestModesThatLeaveRunningPodsAlone(t *testing.T) {
 	}
 }
 
+// The updater changes a pod only for the autoscaler that the admission controller sizes its replacement for.
+func TestUpdater_olderAutoscalerIsOff_youngerUpdatesUnlessTheOlderBoosts(t *testing.T) {
+	for name, x := range map[string]struct {
+		gate, boost bool
+		evictions   int
+	}{
+		"off":                     {gate: true, evictions: 3},
+		"off, boost, gate closed": {boost: true, evictions: 3},
+		"off, boost, gate open":   {gate: true, boost: true, evictions: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newYard(cluster.Recreate)
+				y.config.Gates = process.Gates{process.CPUStartupBoost: x.gate}
+				old := *y.autoscalers[0]
+				old.Name, old.Mode, old.Created = "old", cluster.Off, y.autoscalers[0].Created.Add(-time.Hour)
+				if x.boost {
+					old.Boost = &cluster.Boost{Factor: 2}
+				}
+				y.autoscalers = append(y.autoscalers, &old)
+				y.run(t, time.Hour)
+				if got := y.count("evict"); got != x.evictions {
+					t.Errorf("%d evictions, want %d: %v", got, x.evictions, y.did)
+				}
+			})
+		})
+	}
+}
+
 func TestNothingIsDoneWhileTheAdmissionControllerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(cluster.Recreate)
