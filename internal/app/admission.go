@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -65,7 +67,6 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		}
 		reg.URL = webhook.URL(c.WebhookAddress, port)
 	}
-	view := &admissionView{world: world, serves: c.Serves}
 	profiles, err := kube.NewProfiles(clients)
 	if err != nil {
 		return nil, err
@@ -81,6 +82,7 @@ func admission(c *AdmissionConfig, p *process, clients *kube.Clients, world *kub
 		options.Meant = typed.meant
 	}
 	metrics := webhook.NewMetrics(p.reg)
+	view := newAdmissionView(world, c.Serves, metrics, p.log)
 	handler := webhook.NewHandler(view, options, metrics, p.log)
 	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
 	alone, err := c.alone(files)
@@ -238,6 +240,14 @@ type admissionView struct {
 	world  *kube.World
 	serves func(namespace string) bool
 	ctx    context.Context // does not end while reviews are answered
+
+	metrics *webhook.Metrics
+	log     *slog.Logger
+	seldom  rate.Sometimes // a tenant can cause these log messages as often as they like
+}
+
+func newAdmissionView(world *kube.World, serves func(namespace string) bool, metrics *webhook.Metrics, log *slog.Logger) *admissionView {
+	return &admissionView{world: world, serves: serves, metrics: metrics, log: log, seldom: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
@@ -249,7 +259,18 @@ func (v *admissionView) Project(p *corev1.Pod) *cluster.Pod {
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, ownerWait)
 	defer cancel()
-	q.Top, _ = v.world.TopSoon(ctx, q.Controller)
+	top, err := v.world.TopSoon(ctx, q.Controller)
+	q.Top = top
+	switch {
+	case errors.Is(err, kube.ErrTooManyWaiting):
+		v.metrics.Unsized(webhook.UnsizedTooManyWaiting)
+		v.seldom.Do(func() {
+			v.log.Warn("Pod admitted without its recommendation: too many reviews wait for unknown controllers",
+				"namespace", q.Namespace, "kind", q.Controller.Kind, "controller", q.Controller.Name)
+		})
+	case errors.Is(err, kube.ErrOwnerUnknown):
+		v.metrics.Unsized(webhook.UnsizedOwnerUnknown)
+	}
 	return q
 }
 

@@ -59,8 +59,10 @@ func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := &admissionView{world: kube.NewWorld(clients, kube.Options{}), serves: func(string) bool { return true }, ctx: t.Context()}
-	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	metrics, log := webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
+	view := newAdmissionView(kube.NewWorld(clients, kube.Options{}), func(string) bool { return true }, metrics, log)
+	view.ctx = t.Context()
+	h := webhook.NewHandler(view, webhook.Options{}, metrics, log)
 	before := liveHeap()
 	for i := range reviews {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(podReview(uniquePod(i))))

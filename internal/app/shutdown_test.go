@@ -55,7 +55,7 @@ func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
 		close(stopped)
 		serving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
-		if _, known := world.TopSoon(serving, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "late"}); !known {
+		if _, err := world.TopSoon(serving, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "late"}); err != nil {
 			return errors.New("the new controller does not become known")
 		}
 		return nil
