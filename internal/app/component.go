@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -90,6 +91,13 @@ func (l longRunning) command(s Streams) *cobra.Command {
 			return usageError{err}
 		}
 		defer closer.Close()
+		limit, err := heapLimit(os.Getenv)
+		if err != nil {
+			return usageError{err}
+		}
+		if limit > 0 {
+			debug.SetMemoryLimit(limit)
+		}
 		p := newProcess(log, newRegistry())
 		log.Info("Starting", "command", "podfit "+l.use, "version", buildVersion())
 		warnOfDeprecated(log, c.Flags())

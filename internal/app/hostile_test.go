@@ -149,7 +149,7 @@ func startVictim(t *testing.T, limit int) *victim {
 	}
 	var log tail
 	cmd := exec.Command(binary, "admission-controller", "--kubeconfig="+kubeconfig, "--port="+port, "--address="+v.metrics, "--register-webhook=false")
-	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT="+strconv.Itoa(limit))
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT=", memoryLimitVariable+"="+strconv.Itoa(limit))
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
