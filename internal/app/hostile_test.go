@@ -25,6 +25,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 const mib = 1 << 20
@@ -91,7 +93,7 @@ func startVictim(t *testing.T, limit int) *victim {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build podfit: %v\n%s", err, out)
 	}
-	api := httptest.NewServer(http.HandlerFunc(smallCluster))
+	api := httptest.NewServer(http.HandlerFunc(kubetest.SmallCluster))
 	t.Cleanup(api.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -106,7 +108,7 @@ func startVictim(t *testing.T, limit int) *victim {
 	}
 	var log tail
 	cmd := exec.Command(binary, "admission-controller", "--kubeconfig="+kubeconfig, "--port="+port, "--address="+v.metrics, "--register-webhook=false")
-	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT="+strconv.Itoa(limit))
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT=", process.MemoryLimitVariable+"="+strconv.Itoa(limit))
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -189,51 +191,6 @@ func (l *tail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
-}
-
-// smallCluster is as much of an API server as the admission controller needs: a cluster with one workload and its autoscaler.
-func smallCluster(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	say := func(status int, body string) {
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
-	list := func(apiVersion, kind, items string) {
-		say(http.StatusOK, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","metadata":{"resourceVersion":"1"},"items":[`+items+`]}`)
-	}
-	resource := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	switch q := r.URL.Query(); {
-	case q.Get("sendInitialEvents") != "":
-		say(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no streamed lists"}`)
-	case q.Get("watch") != "":
-		w.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	case r.URL.Path == "/api":
-		say(http.StatusOK, `{"kind":"APIVersions","versions":["v1"]}`)
-	case r.URL.Path == "/apis":
-		say(http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-	case r.URL.Path == "/api/v1":
-		say(http.StatusOK, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`)
-	case resource == "verticalpodautoscalers":
-		list("autoscaling.k8s.io/v1", "VerticalPodAutoscalerList", `{"metadata":{"namespace":"shop","name":"cart","uid":"a"},
-			"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}},
-			"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"}}]}}}`)
-	case resource == "replicasets":
-		list("apps/v1", "ReplicaSetList", `{"metadata":{"namespace":"shop","name":"cart","uid":"r"}}`)
-	case resource == "statefulsets":
-		list("apps/v1", "StatefulSetList", "")
-	case resource == "daemonsets":
-		list("apps/v1", "DaemonSetList", "")
-	case resource == "replicationcontrollers":
-		list("v1", "ReplicationControllerList", "")
-	case resource == "limitranges":
-		list("v1", "LimitRangeList", "")
-	case resource == "deployments" || resource == "jobs" || resource == "cronjobs":
-		list("meta.k8s.io/v1", "PartialObjectMetadataList", "")
-	default:
-		say(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-	}
 }
 
 // load is what is sent to a victim.

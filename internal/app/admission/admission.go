@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -68,7 +69,6 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.Worl
 		}
 		reg.URL = webhook.URL(c.WebhookAddress, port)
 	}
-	view := &clusterView{world: world, serves: c.Serves}
 	profiles, err := kube.NewProfiles(clients)
 	if err != nil {
 		return nil, err
@@ -84,6 +84,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.Worl
 		options.Meant = typed.meant
 	}
 	metrics := webhook.NewMetrics(p.Registry)
+	view := newClusterView(world, c.Serves, metrics, p.Log)
 	handler := webhook.NewHandler(view, options, metrics, p.Log)
 	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
 	alone, err := c.alone(files)
@@ -241,6 +242,14 @@ type clusterView struct {
 	world  *kube.World
 	serves func(namespace string) bool
 	ctx    context.Context // does not end while reviews are answered
+
+	metrics *webhook.Metrics
+	log     *slog.Logger
+	seldom  rate.Sometimes // a tenant can cause these log messages as often as they like
+}
+
+func newClusterView(world *kube.World, serves func(namespace string) bool, metrics *webhook.Metrics, log *slog.Logger) *clusterView {
+	return &clusterView{world: world, serves: serves, metrics: metrics, log: log, seldom: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
@@ -252,7 +261,18 @@ func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, ownerWait)
 	defer cancel()
-	q.Top, _ = v.world.TopSoon(ctx, q.Controller)
+	top, err := v.world.TopSoon(ctx, q.Controller)
+	q.Top = top
+	switch {
+	case errors.Is(err, kube.ErrTooManyWaiting):
+		v.metrics.Unsized(webhook.UnsizedTooManyWaiting)
+		v.seldom.Do(func() {
+			v.log.Warn("Pod admitted without its recommendation: too many reviews wait for unknown controllers",
+				"namespace", q.Namespace, "kind", q.Controller.Kind, "controller", q.Controller.Name)
+		})
+	case errors.Is(err, kube.ErrOwnerUnknown):
+		v.metrics.Unsized(webhook.UnsizedOwnerUnknown)
+	}
 	return q
 }
 

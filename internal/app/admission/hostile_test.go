@@ -32,7 +32,9 @@ func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := &clusterView{world: kube.NewWorld(clients, kube.Options{}), serves: func(string) bool { return true }, ctx: t.Context()}
+	metrics, log := webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
+	view := newClusterView(kube.NewWorld(clients, kube.Options{}), func(string) bool { return true }, metrics, log)
+	view.ctx = t.Context()
 	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	before := liveHeap()
 	for i := range reviews {

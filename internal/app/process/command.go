@@ -6,6 +6,8 @@ package process
 import (
 	"context"
 	"io"
+	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -41,6 +43,13 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 			return UsageError{Err: err}
 		}
 		defer closer.Close()
+		limit, err := heapLimit(os.Getenv)
+		if err != nil {
+			return UsageError{Err: err}
+		}
+		if limit > 0 {
+			debug.SetMemoryLimit(limit)
+		}
 		p := New(log, newRegistry())
 		log.Info("Starting", "command", "podfit "+l.Use, "version", BuildVersion())
 		warnOfDeprecated(log, c.Flags())

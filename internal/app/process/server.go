@@ -22,9 +22,9 @@ import (
 // started yet (a standby that waits for its lease) is healthy.
 type Health struct {
 	window    time.Duration
-	last      atomic.Int64       // unix nanoseconds; 0: not armed
-	succeeded prometheus.Gauge   // when a pass was last complete, unix seconds; nil: not published
-	failures  prometheus.Counter // objects that were skipped because of an internal error; nil: not published
+	last      atomic.Pointer[time.Time] // with its monotonic reading, so that a wall clock that is set changes nothing; nil: not armed
+	succeeded prometheus.Gauge          // when a pass was last complete, unix seconds; nil: not published
+	failures  prometheus.Counter        // objects that were skipped because of an internal error; nil: not published
 }
 
 // NewHealth returns a check that fails when nothing was active for the window.
@@ -32,7 +32,7 @@ func NewHealth(window time.Duration) *Health { return &Health{window: window} }
 
 // Active notes activity: that a pass begins, and within it each step that makes progress, so that a long pass is alive and
 // one that hangs is not.
-func (h *Health) Active(now time.Time) { h.last.Store(now.UnixNano()) }
+func (h *Health) Active(now time.Time) { h.last.Store(&now) }
 
 // Completed notes that a pass did all that it should.
 func (h *Health) Completed(now time.Time) {
@@ -43,15 +43,15 @@ func (h *Health) Completed(now time.Time) {
 }
 
 // Disarm makes the check pass until the next activity.
-func (h *Health) Disarm() { h.last.Store(0) }
+func (h *Health) Disarm() { h.last.Store(nil) }
 
 // Problem says what is wrong, or nil.
 func (h *Health) Problem(now time.Time) error {
 	last := h.last.Load()
-	if last == 0 {
+	if last == nil {
 		return nil
 	}
-	if d := now.Sub(time.Unix(0, last)); d > h.window {
+	if d := now.Sub(*last); d > h.window {
 		return fmt.Errorf("last activity more than %s ago", d)
 	}
 	return nil

@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -127,8 +128,8 @@ func TestTheWebhookWaitsForAnOwnerThatIsJustComing(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if top, ok := w.TopSoon(ended, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "never"}); ok {
-		t.Errorf("found %s for a replica set that never came", top)
+	if top, err := w.TopSoon(ended, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "never"}); !errors.Is(err, ErrOwnerUnknown) {
+		t.Errorf("found %s for a replica set that never came, error %v", top, err)
 	}
 }
 

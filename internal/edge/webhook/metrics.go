@@ -28,11 +28,18 @@ const (
 	refusedUnreadable = "unreadable"
 )
 
+// Why a pod passed without its recommendation, as the metric names it.
+const (
+	UnsizedOwnerUnknown   = "owner unknown"
+	UnsizedTooManyWaiting = "too many waiting"
+)
+
 // Metrics are the counts and times of the webhook, with upstream's names, and its state.
 type Metrics struct {
 	applied, untouched prometheus.Counter
 	latency            *prometheus.HistogramVec
 	refused, unchecked *prometheus.CounterVec
+	unsized            *prometheus.CounterVec
 	expiry             prometheus.Gauge
 	registered         prometheus.Gauge
 	ready              *atomic.Pointer[func() error]
@@ -71,6 +78,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name:      "unchecked_objects_total",
 		Help:      "Number of objects that passed unchanged because they have more of something than podfit looks at, by what.",
 	}, []string{"reason"})
+	unsized := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: own,
+		Name:      "unsized_pods_total",
+		Help: "Number of pods that passed unchanged because their controller was not known, by reason: owner unknown when it did not " +
+			"become known in time, too many waiting when too many reviews waited for controllers.",
+	}, []string{"reason"})
 	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: own,
 		Name:      "certificate_expiry_timestamp_seconds",
@@ -90,18 +103,21 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		check := ready.Load()
 		return oneIf(check != nil && (*check)() == nil)
 	})
-	r.MustRegister(pods, latency, steps, refused, unchecked, expiry, registered, isReady)
+	r.MustRegister(pods, latency, steps, refused, unchecked, unsized, expiry, registered, isReady)
 	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
 		refused.WithLabelValues(reason)
 	}
 	for _, reason := range []string{tooManyContainers, tooManyOwners, tooManyValues, tooLongName} {
 		unchecked.WithLabelValues(reason)
 	}
+	for _, reason := range []string{UnsizedOwnerUnknown, UnsizedTooManyWaiting} {
+		unsized.WithLabelValues(reason)
+	}
 	return &Metrics{
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),
 		latency:   latency,
-		refused:   refused, unchecked: unchecked, expiry: expiry, registered: registered, ready: ready,
+		refused:   refused, unchecked: unchecked, unsized: unsized, expiry: expiry, registered: registered, ready: ready,
 		read:  steps.WithLabelValues("read_request"),
 		admit: steps.WithLabelValues("admit"),
 		build: steps.WithLabelValues("build_response"),
@@ -112,6 +128,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // ReadyWhen says how to find out whether the replica is ready. Until then the metric says that it is not.
 func (m *Metrics) ReadyWhen(check func() error) { m.ready.Store(&check) }
+
+// Unsized counts a pod that passed unchanged because its controller was not known.
+func (m *Metrics) Unsized(reason string) { m.unsized.WithLabelValues(reason).Inc() }
 
 // A watch times the steps of one review.
 type watch struct {
