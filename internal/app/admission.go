@@ -25,10 +25,10 @@ import (
 func newAdmissionCommand(s Streams) *cobra.Command {
 	c := AdmissionDefaults()
 	return longRunning{
-		use: "admission-controller", short: "Give new pods their recommended size, and check VPA objects",
-		long: `Serves a webhook that the API server asks for each new pod and each VerticalPodAutoscaler. New pods get the
-requests, and in proportion the limits, that their autoscaler recommends. The webhook registers itself, and makes and
-renews its own certificates unless it finds some. A pod is never refused because of it.`,
+		use: "admission-controller", short: "Apply recommendations to new pods, and validate VPA objects",
+		long: `Serves a webhook that the API server calls for each new pod and each VerticalPodAutoscaler object. It sets the
+requests of new pods to the recommendation, and changes their limits in proportion. It registers its webhook
+configuration. If no certificate files exist, it creates and renews its own certificates. It never rejects a pod.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
 			clients, err := c.Common.connect(p.log, "admission-controller")

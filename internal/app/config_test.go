@@ -25,10 +25,10 @@ func TestGatesAreReadAsUpstreamReadsThem(t *testing.T) {
 		"all alpha":                {text: "AllAlpha=true", on: []string{InPlaceGate, PerVPAConfig, CPUStartupBoost}},
 		"all alpha but one":        {text: "AllAlpha=true,PerVPAConfig=false", on: []string{InPlaceGate}, off: []string{PerVPAConfig}},
 		"graduated gate":           {text: "InPlaceOrRecreate=true"},
-		"graduated gate off":       {text: "InPlaceOrRecreate=false", err: "can not be turned off"},
-		"unknown":                  {text: "Nonsense=true", err: `unknown feature gate "Nonsense"; known are`},
-		"without a value":          {text: "InPlace", err: "is not NAME=true"},
-		"with a value of nonsense": {text: "InPlace=maybe", err: "give true or false"},
+		"graduated gate off":       {text: "InPlaceOrRecreate=false", err: "cannot be disabled"},
+		"unknown":                  {text: "Nonsense=true", err: `unknown feature gate "Nonsense"; known gates are`},
+		"without a value":          {text: "InPlace", err: `must be NAME=true or NAME=false, got "InPlace"`},
+		"with a value of nonsense": {text: "InPlace=maybe", err: `must be true or false, got "maybe"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,9 +120,9 @@ func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{r.Validate(), []string{"--target-cpu-percentile is 90", "--recommender-interval", `--storage is "etcd"`, "--update-worker-count is 0", "exclude each other"}},
-		{u.Validate(), []string{"--eviction-tolerance is 2", "--eviction-rate-burst"}},
-		{a.Validate(), []string{"--webhook-address", "--min-tls-version", "--webhook-labels", "--webhook-timeout-seconds is 60"}},
+		{r.Validate(), []string{"--target-cpu-percentile must be between 0 and 1, got 90", "--recommender-interval", `--storage must be checkpoint or prometheus, got "etcd"`, "--update-worker-count must be at least 1, got 0", "cannot both be set"}},
+		{u.Validate(), []string{"--eviction-tolerance must be between 0 and 1, got 2", "--eviction-rate-burst"}},
+		{a.Validate(), []string{"--webhook-address", "--min-tls-version", "--webhook-labels", "--webhook-timeout-seconds must be between 1 and 30, got 60"}},
 	} {
 		for _, w := range tt.want {
 			if tt.err == nil || !strings.Contains(tt.err.Error(), w) {

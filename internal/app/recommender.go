@@ -67,10 +67,10 @@ type recommender struct {
 func newRecommenderCommand(s Streams) *cobra.Command {
 	c := RecommenderDefaults()
 	return longRunning{
-		use: "recommender", short: "Watch usage and write recommendations into VPA status",
-		long: `Reads what pods use from the Metrics API, keeps a decaying history per workload and container, and writes what each
-container should ask for into the status of its VerticalPodAutoscaler. It changes no pod. History is stored in
-VerticalPodAutoscalerCheckpoints and read back at start.`,
+		use: "recommender", short: "Measure usage and write recommendations to the status of VPA objects",
+		long: `Reads usage from the Metrics API, keeps a decaying usage history for each container of each workload, and writes
+recommended requests to the status of VerticalPodAutoscaler objects. It does not change pods. It stores usage history in
+VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
 			clients, err := c.Common.connect(p.log, "recommender")

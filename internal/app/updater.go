@@ -23,9 +23,10 @@ func newUpdaterCommand(s Streams) *cobra.Command {
 	c := UpdaterDefaults()
 	return longRunning{
 		use: "updater", short: "Apply recommendations to running pods",
-		long: `Compares running pods with what their VerticalPodAutoscaler recommends, and resizes them in place or evicts them,
-as the update mode says. It keeps to disruption budgets, replica minima and rate limits, and does nothing while the
-admission controller is not known to work. With --dry-run it only says what it would do.`,
+		long: `Compares running pods with the recommendations of their VerticalPodAutoscaler objects. Depending on the update mode,
+it resizes pods in place or evicts them. It respects disruption budgets, minimum replica counts and rate limits, and
+changes no pods while the admission controller does not renew its status lease. With --dry-run it only logs the changes
+that it would make.`,
 		config: &c, common: func() *Common { return &c.Common }, address: func() string { return c.Address },
 		prepare: func(p *process) (func(context.Context) error, error) {
 			c.settle()
