@@ -32,7 +32,7 @@ help: ## List the targets
 build: ## Build bin/podfit, a static binary, and bin/THIRD-PARTY-LICENSES.txt, the licenses of linked modules
 	@mkdir -p bin
 	@tools/licenses bin/THIRD-PARTY-LICENSES.txt
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app.Version=$(VERSION)' -o bin/podfit .
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app/process.Version=$(VERSION)' -o bin/podfit .
 
 .PHONY: test
 test: build localcluster ## Run all tests of all modules, at the end those on the local cluster

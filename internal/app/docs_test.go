@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/contract"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -31,14 +33,14 @@ var components = []struct {
 	metrics func() []contract.Metric
 	own     func(prometheus.Registerer)
 }{
-	{"recommender", contract.RecommenderFlags, contract.RecommenderMetrics, func(r prometheus.Registerer) { newRecommenderMetrics(r) }},
-	{"updater", contract.UpdaterFlags, contract.UpdaterMetrics, func(r prometheus.Registerer) { newUpdaterMetrics(r) }},
+	{"recommender", contract.RecommenderFlags, contract.RecommenderMetrics, func(r prometheus.Registerer) { recommender.NewMetrics(r) }},
+	{"updater", contract.UpdaterFlags, contract.UpdaterMetrics, func(r prometheus.Registerer) { updater.NewMetrics(r) }},
 	{"admission-controller", contract.AdmissionFlags, contract.AdmissionMetrics, func(r prometheus.Registerer) { webhook.NewMetrics(r) }},
 }
 
 func command(t *testing.T, name string) *cobra.Command {
 	t.Helper()
-	c, _, err := Root(Streams{Out: io.Discard, Err: io.Discard}).Find([]string{name})
+	c, _, err := Root(process.Streams{Out: io.Discard, Err: io.Discard}).Find([]string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,30 +224,8 @@ func metricsPage() string {
 		section("podfit "+c.name, c.own)
 	}
 	section("Every command", func(r prometheus.Registerer) {
-		newProcessMetrics(r)
-		r.MustRegister(newWatchMetrics(nil))
+		process.NewMetrics(r)
+		r.MustRegister(process.NewWatchMetrics(nil))
 	})
 	return b.String()
-}
-
-func TestKlogFlagsWithoutEffectAreAnsweredWithAWarning(t *testing.T) {
-	var out bytes.Buffer
-	c := LogDefaults()
-	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(dashes)
-	c.Flags(fs)
-	if err := fs.Parse([]string{"--skip_headers", "--stderrthreshold=error"}); err != nil {
-		t.Fatal(err)
-	}
-	_, closer, err := c.Open(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closer.Close()
-	for _, name := range []string{"--skip-headers", "--stderrthreshold"} {
-		if !strings.Contains(out.String(), "flag="+name) {
-			t.Errorf("no warning about %s in %q", name, out.String())
-		}
-	}
-	slog.SetDefault(slog.Default())
 }

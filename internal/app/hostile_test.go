@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,12 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/client-go/rest"
-
-	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/webhook"
 )
 
 const mib = 1 << 20
@@ -47,41 +41,6 @@ func uniquePod(i int) string {
 	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +
 		`"ownerReferences":[{"apiVersion":"g` + id + `.example/v1","kind":"K` + id + `","name":"w` + id + `","controller":true}]},` +
 		`"spec":{"nodeSelector":{"k` + id + `":"v` + id + `"},"containers":[{"name":"c` + id + `"}]}}`
-}
-
-// Anybody who may create pods, be it as a dry run, can have the webhook asked about as many as they like.
-func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T) {
-	reviews := 100_000
-	if raceDetector {
-		reviews = 10_000
-	}
-	clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	view := &admissionView{world: kube.NewWorld(clients, kube.Options{}), serves: func(string) bool { return true }, ctx: t.Context()}
-	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	before := liveHeap()
-	for i := range reviews {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(podReview(uniquePod(i))))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
-			t.Fatalf("status %d: %s", w.Code, w.Body)
-		}
-	}
-	if grown := liveHeap() - before; grown > 4*mib {
-		t.Errorf("%d reviews left %d MiB", reviews, grown/mib)
-	}
-	runtime.KeepAlive(view)
-}
-
-func liveHeap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // TestAdmissionController_hostileLoad_staysWithinItsMemory runs the real command, with the memory limit of deploy/, and sends

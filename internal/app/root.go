@@ -7,23 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/backtest"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 )
 
 // Streams are where a command reads and writes.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
-
-// Version is the version of this binary. The build sets it.
-var Version = "dev"
+type Streams = process.Streams
 
 // The exit codes of podfit.
 const (
@@ -31,11 +29,6 @@ const (
 	exitError = 1 // the command failed
 	exitUsage = 2 // the command line is invalid
 )
-
-// usageError is an error in the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
@@ -45,7 +38,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(process.UsageError)):
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
 		return exitUsage
 	default:
@@ -85,12 +78,12 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	root.SetGlobalNormalizationFunc(dashes)
+	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+		return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 	})
 	for _, c := range commands(s) {
-		c.Flags().SetNormalizeFunc(dashes)
+		c.Flags().SetNormalizeFunc(process.Dashes)
 		root.AddCommand(c)
 	}
 	return root
@@ -99,11 +92,11 @@ podfit has three components. Each can run alone, or all three run in one process
 // commands returns all commands.
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
-		newRecommenderCommand(s),
-		newUpdaterCommand(s),
-		newAdmissionCommand(s),
+		recommender.NewCommand(s),
+		updater.NewCommand(s),
+		admission.NewCommand(s),
 		newRunCommand(s),
-		NewBacktestCommand(),
+		backtest.NewCommand(),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	}
@@ -113,18 +106,8 @@ func newVersionCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", process.BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
-}
-
-func buildVersion() string {
-	if Version != "dev" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return Version
 }

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -46,7 +47,7 @@ func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
 	world := kube.NewWorld(clients, kube.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	err = withWorld(ctx, world, func(ctx context.Context) error {
+	err = process.WithWorld(ctx, world, func(ctx context.Context) error {
 		if err := world.WaitSynced(ctx); err != nil {
 			return err
 		}

@@ -33,6 +33,7 @@ type Options struct {
 	Limits    bool // limit ranges
 	Evictions bool // the kubelet's events about evicted pods
 	DryRun    bool // statuses are not sent
+	Boosts    bool // the feature gate CPUStartupBoost is on: an autoscaler in mode Off with a startup boost governs pods
 	Log       *slog.Logger
 }
 
@@ -76,7 +77,7 @@ func NewWorld(c *Clients, o Options) *World {
 		o:          o,
 		log:        o.Log,
 		in:         new(Interner),
-		candidates: newCandidates(),
+		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
 
 		waitingIn:   make(map[string]int),

@@ -33,7 +33,7 @@ type world interface {
 	// The pod has its namespace; it may have no name yet.
 	Project(*corev1.Pod) *cluster.Pod
 	// Autoscalers returns the autoscalers that name a workload, in any order.
-	Autoscalers(cluster.Workload) []*cluster.Autoscaler
+	Governing(cluster.Workload) *cluster.Autoscaler
 	// Limits returns what bounds the pods of a namespace.
 	Limits(namespace string) policy.Limits
 }

@@ -33,7 +33,10 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	p := asked.pod
 	p.Namespace = request.Namespace // the pod itself may not say where it will be
 	projected := h.world.Project(p)
-	a := h.governing(projected.Top)
+	if projected.Top.IsZero() {
+		return resultSkipped
+	}
+	a := h.world.Governing(projected.Top)
 	if a == nil {
 		return resultSkipped
 	}
@@ -49,20 +52,6 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 		h.log.Debug("Sized a new pod", "pod", podName(p), "autoscaler", a.Key.String())
 	}
 	return resultApplied
-}
-
-// governing returns the autoscaler that sizes the new pods of a workload, or nil.
-func (h *Handler) governing(top cluster.Workload) *cluster.Autoscaler {
-	if top.IsZero() {
-		return nil
-	}
-	var candidates []*cluster.Autoscaler
-	for _, a := range h.world.Autoscalers(top) {
-		if a.Mode != cluster.Off || policy.Boosts(a) {
-			candidates = append(candidates, a)
-		}
-	}
-	return cluster.Elect(candidates)
 }
 
 // fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
@@ -111,7 +100,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted
 	if a.Mode != cluster.Off {
 		fits = policy.Fit(a, around, p)
 	}
-	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
+	if h.options.Gates.CPUStartupBoost && a.HasStartupBoost() {
 		boosted, originals := policy.Boost(a, p, slices.Clone(fits), h.options.MaxCPUBoost)
 		policy.Admissible(around, p, boosted)
 		if !refusal(boosted).Refused() {
