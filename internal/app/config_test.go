@@ -22,9 +22,9 @@ func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{r.Validate(), []string{"--target-cpu-percentile is 90", "--recommender-interval", `--storage is "etcd"`, "--update-worker-count is 0", "exclude each other"}},
-		{u.Validate(), []string{"--eviction-tolerance is 2", "--eviction-rate-burst"}},
-		{a.Validate(), []string{"--webhook-address", "--min-tls-version", "--webhook-labels", "--webhook-timeout-seconds is 60"}},
+		{r.Validate(), []string{"--target-cpu-percentile must be between 0 and 1, got 90", "--recommender-interval", `--storage must be checkpoint or prometheus, got "etcd"`, "--update-worker-count must be at least 1, got 0", "cannot both be set"}},
+		{u.Validate(), []string{"--eviction-tolerance must be between 0 and 1, got 2", "--eviction-rate-burst"}},
+		{a.Validate(), []string{"--webhook-address", "--min-tls-version", "--webhook-labels", "--webhook-timeout-seconds must be between 1 and 30, got 60"}},
 	} {
 		for _, w := range tt.want {
 			if tt.err == nil || !strings.Contains(tt.err.Error(), w) {

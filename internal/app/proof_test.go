@@ -132,5 +132,5 @@ func TestEveryFlagHasItsProof(t *testing.T) {
 
 // klogIgnores reports whether a flag is one of klog's that have no effect here.
 func klogIgnores(f *pflag.Flag) bool {
-	return f != nil && strings.HasSuffix(f.Usage, " Accepted for compatibility, without effect.")
+	return f != nil && strings.HasSuffix(f.Usage, " Accepted for compatibility; has no effect.")
 }

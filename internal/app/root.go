@@ -26,8 +26,8 @@ type Streams = process.Streams
 // The exit codes of podfit.
 const (
 	exitOK    = 0
-	exitError = 1 // the command could not do its work
-	exitUsage = 2 // the command was called wrongly
+	exitError = 1 // the command failed
+	exitUsage = 2 // the command line is invalid
 )
 
 // Main runs the command that args name and returns the exit code.
@@ -47,7 +47,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	}
 }
 
-// arguments puts the command in front when the binary is called by a component's name, as upstream's images do.
+// arguments inserts the command if the binary has the name of a component, as in upstream's images.
 func arguments(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -65,14 +65,14 @@ func arguments(args []string) []string {
 func Root(s Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "podfit",
-		Short: "Keeps every container of a Kubernetes cluster at the right size",
-		Long: `podfit sizes containers from what they use. It is a drop-in replacement of the Vertical Pod Autoscaler:
-the same VerticalPodAutoscaler objects, flags and metrics.
+		Short: "Sets the resource requests of containers according to their usage",
+		Long: `podfit sets the CPU and memory requests of containers according to their usage. It is a drop-in replacement for the
+Kubernetes Vertical Pod Autoscaler (VPA): it uses the same VerticalPodAutoscaler objects, flags and metrics.
 
-Three jobs, each alone or all in one process with "podfit run":
-  recommender            watches usage and writes recommendations into VPA status
-  updater                applies them to running pods, in place where it can
-  admission-controller   applies them to new pods`,
+podfit has three components. Each can run alone, or all three run in one process with "podfit run":
+  recommender            measures usage and writes recommendations to the status of VPA objects
+  updater                applies recommendations to running pods, in place where possible
+  admission-controller   applies recommendations to new pods`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetIn(s.In)
@@ -89,7 +89,7 @@ Three jobs, each alone or all in one process with "podfit run":
 	return root
 }
 
-// commands lists the commands in the order in which help shows them.
+// commands returns all commands.
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
 		recommender.NewCommand(s),

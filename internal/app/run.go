@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// runConfig is the configuration of all three jobs in one process. What they share is said once.
+// runConfig is the configuration of "podfit run": all three components in one process. Shared flags exist once.
 type runConfig struct {
 	process.Common
 	Election    process.Election
@@ -35,24 +35,24 @@ func runDefaults() runConfig {
 	}
 }
 
-// Flags binds every flag of the three components; those that several of them have stand for all.
+// Flags binds the flags of the three components. A flag that several components have applies to all of them.
 func (c *runConfig) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
 	c.Election.Flags(fs)
 	c.Recommender.OwnFlags(fs)
 	c.Updater.OwnFlags(fs)
 	c.Admission.OwnFlags(fs)
-	fs.StringVar(&c.Address, "address", c.Address, "Address of /metrics and /health-check.")
+	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
-// Validate says what is wrong with the configuration, naming the flag and the remedy.
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *runConfig) Validate() error {
 	return errors.Join(c.Common.Validate(), c.Election.Validate(),
 		c.Recommender.ValidateOwn(), c.Updater.ValidateOwn(), c.Admission.ValidateOwn())
 }
 
-// share gives the three jobs what was said once. In a dry run none takes a lease from those who work, and the updater does
-// not wait for a sign of life of the webhook: this process would be it.
+// share copies the shared flags to the three components. In a dry run, leader election and webhook registration are disabled,
+// and the updater does not wait for the webhook's status lease, because the webhook of this process does not renew it.
 func (c *runConfig) share() {
 	c.ReadOnly = c.Updater.DryRun
 	if c.ReadOnly {
@@ -70,12 +70,14 @@ func (c *runConfig) share() {
 func newRunCommand(s Streams) *cobra.Command {
 	c := runDefaults()
 	return process.LongRunning{
-		Use: "run", Short: "Do all three jobs in one process",
-		Long: `Runs recommender, updater and admission controller in one process that watches the cluster once. It takes every flag of
-the three. With --leader-elect several replicas can run: all of them serve admission, the leader recommends and updates.
+		Use: "run", Short: "Run all three components in one process",
+		Long: `Runs the recommender, the updater and the admission controller in one process with shared watches. It accepts the
+flags of all three. With --leader-elect, several replicas can run: all of them serve the webhook, and only the leader
+recommends and updates.
 
-With --dry-run it says what it would do and changes nothing in the cluster: it only reads. That is how to look from your own
-machine. To size new pods from there, the API server must reach this process: --register-by-url --webhook-address=ADDRESS.`,
+With --dry-run, podfit logs the changes that it would make and changes nothing in the cluster. Use it to try podfit from
+your own machine. To size new pods from your machine, the API server must be able to reach this process: use
+--register-by-url --webhook-address=ADDRESS.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(p *process.Process) (func(context.Context) error, error) {
 			c.share()

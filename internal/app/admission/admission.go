@@ -29,10 +29,10 @@ import (
 func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	return process.LongRunning{
-		Use: "admission-controller", Short: "Give new pods their recommended size, and check VPA objects",
-		Long: `Serves a webhook that the API server asks for each new pod and each VerticalPodAutoscaler. New pods get the
-requests, and in proportion the limits, that their autoscaler recommends. The webhook registers itself, and makes and
-renews its own certificates unless it finds some. A pod is never refused because of it.`,
+		Use: "admission-controller", Short: "Apply recommendations to new pods, and validate VPA objects",
+		Long: `Serves a webhook that the API server calls for each new pod and each VerticalPodAutoscaler object. It sets the
+requests of new pods to the recommendation, and changes their limits in proportion. It registers its webhook
+configuration. If no certificate files exist, it creates and renews its own certificates. It never rejects a pod.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(p *process.Process) (func(context.Context) error, error) {
 			clients, err := c.Common.Connect(p.Log, "admission-controller")

@@ -24,7 +24,7 @@ type Config struct {
 	Port                            int
 	Address                         string
 	Service                         string
-	ServiceNamespace                string // where the service is: the NAMESPACE variable, else kube-system
+	ServiceNamespace                string // namespace of the service: the environment variable NAMESPACE, or kube-system
 	WebhookAddress, WebhookPort     string
 	ByURL, Register                 bool
 	TimeoutSeconds                  int
@@ -34,7 +34,7 @@ type Config struct {
 	StatusInterval                  time.Duration
 	MaxCPUBoost                     process.Quantity
 
-	NoProfiles bool // the recommender of this process serves no profiles
+	NoProfiles bool // true if the recommender in this process serves no profiles
 }
 
 // Defaults returns upstream's defaults.
@@ -51,55 +51,55 @@ func Defaults() Config {
 func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
 	c.OwnFlags(fs)
-	fs.StringVar(&c.Address, "address", c.Address, "Address of /metrics and /health-check.")
+	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
 // OwnFlags binds what only the admission controller has.
 func (c *Config) OwnFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile, "File with the CA that the API server trusts the webhook by.")
-	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile, "File with the webhook's certificate. When it does not exist, podfit makes and renews its own.")
-	fs.StringVar(&c.KeyFile, "tls-private-key", c.KeyFile, "File with the key of the webhook's certificate.")
-	fs.BoolVar(&c.ReloadCert, "reload-cert", c.ReloadCert, "Read the certificate files again when they change.")
-	fs.StringVar(&c.Ciphers, "tls-ciphers", c.Ciphers, "Comma-separated or colon-separated TLS cipher suites for TLS 1.2. Empty means Go's choice.")
-	fs.StringVar(&c.MinTLSVersion, "min-tls-version", c.MinTLSVersion, "Least TLS version: tls1_2 or tls1_3.")
-	fs.IntVar(&c.Port, "port", c.Port, "Port the webhook listens on.")
-	fs.StringVar(&c.Service, "webhook-service", c.Service, "Name of the service in front of the webhook.")
-	fs.StringVar(&c.WebhookAddress, "webhook-address", c.WebhookAddress, "Address of the webhook for --register-by-url.")
-	fs.StringVar(&c.WebhookPort, "webhook-port", c.WebhookPort, "Port of the webhook for --register-by-url.")
-	fs.BoolVar(&c.ByURL, "register-by-url", c.ByURL, "Register the webhook by URL instead of by service.")
-	fs.BoolVar(&c.Register, "register-webhook", c.Register, "Register the webhook.")
-	fs.IntVar(&c.TimeoutSeconds, "webhook-timeout-seconds", c.TimeoutSeconds, "How long the API server waits for the webhook.")
-	fs.BoolVar(&c.FailurePolicyFail, "webhook-failure-policy-fail", c.FailurePolicyFail, "Refuse pods while the webhook does not answer. Default is to let them pass.")
-	fs.StringVar(&c.Labels, "webhook-labels", c.Labels, "Labels of the webhook's configuration, as key:value,key:value.")
-	fs.StringVar(&c.StatusName, "status-lease-name", c.StatusName, "Name of the lease by which the updater knows that the webhook works.")
-	fs.StringVar(&c.StatusNamespace, "status-lease-namespace", c.StatusNamespace, "Namespace of that lease. Empty means the NAMESPACE variable, else kube-system.")
-	fs.DurationVar(&c.StatusInterval, "status-lease-update-interval", c.StatusInterval, "How often that lease is renewed.")
-	fs.Var(&c.MaxCPUBoost, "max-allowed-cpu-boost", "Most CPU a startup boost may give a container.")
+	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile, "Path of the CA certificate with which the API server verifies the webhook.")
+	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile, "Path of the webhook's serving certificate. If the file does not exist, podfit creates and renews a certificate itself.")
+	fs.StringVar(&c.KeyFile, "tls-private-key", c.KeyFile, "Path of the private key of the webhook's serving certificate.")
+	fs.BoolVar(&c.ReloadCert, "reload-cert", c.ReloadCert, "If true, reload the certificate files when they change.")
+	fs.StringVar(&c.Ciphers, "tls-ciphers", c.Ciphers, "Cipher suites for TLS 1.2, separated by commas or colons. Empty means Go's defaults.")
+	fs.StringVar(&c.MinTLSVersion, "min-tls-version", c.MinTLSVersion, "Minimum TLS version: tls1_2 or tls1_3.")
+	fs.IntVar(&c.Port, "port", c.Port, "Port on which the webhook listens. Between 0 and 65535; 0 means any free port.")
+	fs.StringVar(&c.Service, "webhook-service", c.Service, "Name of the Service through which the API server calls the webhook.")
+	fs.StringVar(&c.WebhookAddress, "webhook-address", c.WebhookAddress, "Host name or IP address at which the API server reaches the webhook. Required with --register-by-url.")
+	fs.StringVar(&c.WebhookPort, "webhook-port", c.WebhookPort, "Port at which the API server reaches the webhook. Used with --register-by-url.")
+	fs.BoolVar(&c.ByURL, "register-by-url", c.ByURL, "If true, register the webhook with a URL instead of a Service.")
+	fs.BoolVar(&c.Register, "register-webhook", c.Register, "If true, keep the webhook configuration up to date.")
+	fs.IntVar(&c.TimeoutSeconds, "webhook-timeout-seconds", c.TimeoutSeconds, "Number of seconds that the API server waits for the webhook. Between 1 and 30.")
+	fs.BoolVar(&c.FailurePolicyFail, "webhook-failure-policy-fail", c.FailurePolicyFail, "If true, use the failure policy Fail: the API server rejects pods while the webhook does not answer. If false, it admits them unchanged.")
+	fs.StringVar(&c.Labels, "webhook-labels", c.Labels, "Labels of the webhook configuration, as key:value,key:value.")
+	fs.StringVar(&c.StatusName, "status-lease-name", c.StatusName, "Name of the status lease, by which the updater knows that the webhook works.")
+	fs.StringVar(&c.StatusNamespace, "status-lease-namespace", c.StatusNamespace, "Namespace of the admission controller's status lease. Empty means the environment variable NAMESPACE, or kube-system if that is unset.")
+	fs.DurationVar(&c.StatusInterval, "status-lease-update-interval", c.StatusInterval, "Time between two renewals of the status lease.")
+	fs.Var(&c.MaxCPUBoost, "max-allowed-cpu-boost", "Maximum CPU that a startup boost gives a container. Empty means no maximum.")
 }
 
-// Validate says what is wrong with the configuration, naming the flag and the remedy.
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error { return errors.Join(c.Common.Validate(), c.ValidateOwn()) }
 
 // ValidateOwn says what is wrong with what only the admission controller has.
 func (c *Config) ValidateOwn() error {
 	var errs []error
 	if c.Port < 0 || c.Port > 65535 {
-		errs = append(errs, fmt.Errorf("--port is %d: give a port from 0 to 65535", c.Port))
+		errs = append(errs, fmt.Errorf("--port must be between 0 and 65535, got %d", c.Port))
 	}
 	if c.TimeoutSeconds < 1 || c.TimeoutSeconds > 30 {
-		errs = append(errs, fmt.Errorf("--webhook-timeout-seconds is %d: Kubernetes allows 1 to 30", c.TimeoutSeconds))
+		errs = append(errs, fmt.Errorf("--webhook-timeout-seconds must be between 1 and 30, got %d", c.TimeoutSeconds))
 	}
 	if c.MinTLSVersion != "tls1_2" && c.MinTLSVersion != "tls1_3" {
-		errs = append(errs, fmt.Errorf("--min-tls-version is %q: give tls1_2 or tls1_3", c.MinTLSVersion))
+		errs = append(errs, fmt.Errorf("--min-tls-version must be tls1_2 or tls1_3, got %q", c.MinTLSVersion))
 	}
 	if c.ByURL && c.WebhookAddress == "" {
-		errs = append(errs, errors.New("--register-by-url needs --webhook-address, the address under which the API server reaches the webhook"))
+		errs = append(errs, errors.New("--register-by-url requires --webhook-address, the address at which the API server reaches the webhook"))
 	}
 	if _, err := c.labels(); err != nil {
 		errs = append(errs, err)
 	}
 	if c.StatusInterval <= 0 {
-		errs = append(errs, fmt.Errorf("--status-lease-update-interval is %v: give a time above 0", c.StatusInterval))
+		errs = append(errs, fmt.Errorf("--status-lease-update-interval must be greater than 0, got %v", c.StatusInterval))
 	}
 	return errors.Join(errs...)
 }
@@ -112,7 +112,7 @@ func (c *Config) labels() (map[string]string, error) {
 		}
 		k, v, ok := strings.Cut(item, ":")
 		if !ok || k == "" {
-			return nil, fmt.Errorf("--webhook-labels has %q: give key:value", item)
+			return nil, fmt.Errorf("--webhook-labels must be a list of key:value pairs, got %q", item)
 		}
 		out[strings.TrimSpace(k)] = strings.TrimSpace(v)
 	}

@@ -30,10 +30,10 @@ import (
 	"podfit.dev/podfit/internal/edge/trace"
 )
 
-// Config says what to replay, how, and what to write.
+// Config is the configuration of podfit backtest.
 type Config struct {
 	Trace        string
-	History      History // used when it has an address
+	History      History // used if its address is set
 	Namespaces   []string
 	Recommenders []string
 	Timeline     string
@@ -46,11 +46,11 @@ type Config struct {
 	Tolerance    replay.Tolerance
 	Quiet        bool
 
-	given map[string]bool // the flags that were given
+	given map[string]bool // names of the flags on the command line
 }
 
-// Defaults returns the defaults. The prices are those of a general-purpose machine at a large cloud, on demand;
-// what matters is their ratio.
+// Defaults returns the defaults. The prices are on-demand prices of a general-purpose machine at a large cloud provider;
+// only their ratio matters for comparisons.
 func Defaults() Config {
 	return Config{
 		Recommenders: []string{"default", "balanced"},
@@ -72,21 +72,21 @@ func NewCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "backtest {--trace PATH | --prometheus URL --namespace NAME}",
-		Short: "Replay recorded usage through several ways to size, side by side",
-		Long: `Replays what containers used through the same core that runs in a cluster, and shows for each recommender what it would
-have cost and how often usage would have been above the request. Nothing is changed anywhere.
+		Short: "Replay recorded usage through several profiles and compare the results",
+		Long: `Replays recorded usage through the same code that runs in a cluster. For each recommender it reports the cost of the
+requests and how often usage was above the request. It changes nothing.
 
-A decision at a minute has seen only what was measured before it. The first 8 days of a container are for learning
-and are not measured.
+Each decision uses only samples that are older than the decision. The first 8 days of each container are used for
+learning and are not part of the results.
 
 Recommenders:
 ` + strings.Join(names, "\n") + `
 
 Exit codes:
-  0  done
-  1  the work failed: a file or Prometheus cannot be read or makes no sense, something cannot be written, or there was
-     nothing to judge by (that is no failure with --timeline: the timeline is whole whatever the length of the trace)
-  2  the call is wrong; nothing was read`,
+  0  success
+  1  failure: a file or Prometheus cannot be read or contains invalid data, output cannot be written, or no container has
+     a complete day of samples after its first 8 days (not a failure with --timeline, which does not need such a day)
+  2  invalid command line; nothing was read`,
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
   podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
   podfit backtest --prometheus http://localhost:9090 --namespace shop
@@ -104,26 +104,26 @@ Exit codes:
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&once{to: &c.Trace}, "trace", "a trace, *.csv or *.csv.gz, or a folder of them")
-	f.StringSliceVar(&c.Namespaces, "namespace", c.Namespaces, "the namespaces to replay; a trace has all of its own without")
+	f.Var(&once{to: &c.Trace}, "trace", "Path of a trace (*.csv or *.csv.gz), or of a folder that contains traces.")
+	f.StringSliceVar(&c.Namespaces, "namespace", c.Namespaces, "Comma-separated list of namespaces to replay. Required with --prometheus. With --trace, the default is all namespaces of the trace.")
 	c.History.flags(f)
-	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "what to compare: names, and files *.yaml with a SizingProfile")
-	f.StringVar(&c.Timeline, "timeline", c.Timeline, "write the requests as they would have changed to this file (CSV)")
-	f.StringVar(&c.Output, "output", c.Output, "the report's format: table, json, csv or html")
-	f.StringVar(&c.Since, "since", c.Since, "leave out samples from before this time (RFC 3339, a date, or Unix seconds)")
-	f.StringVar(&c.Until, "until", c.Until, "leave out samples from this time on")
-	f.StringVar(&c.Mode, "mode", c.Mode, "how changes are applied: Recreate, InPlaceOrRecreate, or what each profile is meant for (profile)")
-	f.IntVar(&c.Parallel, "parallel", c.Parallel, "how many workloads to replay at a time; the result does not depend on it")
-	f.IntVar(&c.Workloads, "workloads", c.Workloads, "how many workloads the table and the HTML report show, the worst first; -1 for all")
-	f.Float64Var(&c.Prices.Core, "cpu-price", c.Prices.Core, "what a core costs in an hour")
-	f.Float64Var(&c.Prices.GiB, "memory-price", c.Prices.GiB, "what a GiB costs in an hour")
-	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "the share of days above the memory request that a winner may have; not given: the largest that one of the recommenders promises")
-	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "the share of CPU usage above the request that a winner may have")
-	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "no progress bar")
+	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "Comma-separated list of profiles to compare: names of built-in profiles, and paths of YAML files that contain a SizingProfile.")
+	f.StringVar(&c.Timeline, "timeline", c.Timeline, "If non-empty, write the requests over time to this CSV file.")
+	f.StringVar(&c.Output, "output", c.Output, "Format of the report: table, json, csv or html.")
+	f.StringVar(&c.Since, "since", c.Since, "Ignore samples before this time. RFC 3339, a date such as 2026-03-01, or Unix seconds.")
+	f.StringVar(&c.Until, "until", c.Until, "Ignore samples at and after this time. Same formats as --since.")
+	f.StringVar(&c.Mode, "mode", c.Mode, "How changes are applied: Recreate, InPlaceOrRecreate, or profile, which is the mode that each profile is designed for.")
+	f.IntVar(&c.Parallel, "parallel", c.Parallel, "Number of workloads that are replayed concurrently. At least 1. The result does not depend on it.")
+	f.IntVar(&c.Workloads, "workloads", c.Workloads, "Number of workloads in the table and the HTML report, worst first. -1 means all.")
+	f.Float64Var(&c.Prices.Core, "cpu-price", c.Prices.Core, "Price of one core for one hour.")
+	f.Float64Var(&c.Prices.GiB, "memory-price", c.Prices.GiB, "Price of one GiB of memory for one hour.")
+	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "Maximum fraction of days with memory usage above the request for the best recommender. Between 0 and 1. If unset, the largest fraction that one of the recommenders promises.")
+	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "Maximum fraction of CPU usage above the request for the best recommender. Between 0 and 1.")
+	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress bar.")
 	return cmd
 }
 
-// once is a text that may be given once. What the shell makes of --trace *.csv would lose all but one otherwise.
+// once is a flag value that may be set once. Otherwise --trace *.csv, which the shell expands, would use one file and ignore the others.
 type once struct {
 	to    *string
 	given bool
@@ -135,29 +135,29 @@ func (o *once) Type() string   { return "path" }
 // Set implements pflag.Value.
 func (o *once) Set(s string) error {
 	if o.given {
-		return errors.New("it is given twice; put the files into one folder")
+		return errors.New("the flag is set twice; to replay several files, put them into one folder")
 	}
 	*o.to, o.given = s, true
 	return nil
 }
 
-// stray says what is wrong with an argument that is no flag.
+// stray returns the error for an argument that is not a flag.
 func (c *Config) stray(arg string) error {
 	_, builtin := recommend.Builtin(arg)
 	switch {
 	case builtin || isFile(arg):
-		return fmt.Errorf("backtest takes no arguments; give recommenders with --recommenders, separated by commas without blanks, not %q", arg)
+		return fmt.Errorf("unexpected argument %q; list the recommenders in --recommenders, separated by commas without spaces", arg)
 	case c.Trace != "":
-		return fmt.Errorf("backtest takes no arguments, but there is %q; --trace takes one file or one folder", arg)
+		return fmt.Errorf("unexpected argument %q; --trace takes one file or one folder", arg)
 	case c.History.Address != "":
-		return fmt.Errorf("backtest takes no arguments, but there is %q", arg)
+		return fmt.Errorf("unexpected argument %q", arg)
 	case isURL(arg):
-		return fmt.Errorf("backtest takes no arguments; give the Prometheus with --prometheus %s", arg)
+		return fmt.Errorf("unexpected argument %q; to read from Prometheus, use --prometheus %s", arg, arg)
 	}
-	return fmt.Errorf("backtest takes no arguments; give the trace with --trace %s", arg)
+	return fmt.Errorf("unexpected argument %q; to read a trace, use --trace %s", arg, arg)
 }
 
-// Validate returns what is wrong with the configuration.
+// Validate returns an error for the first invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
 	for _, problem := range [...]error{c.validateSource(), c.validateRecommenders(), c.validateNumbers()} {
 		if problem != nil {
@@ -166,59 +166,59 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case reporters[c.Output] == nil:
-		return fmt.Errorf("--output %q is not table, json, csv or html", c.Output)
+		return fmt.Errorf("--output must be table, json, csv or html, got %q", c.Output)
 	case c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate":
-		return fmt.Errorf("--mode %q is not profile, Recreate or InPlaceOrRecreate", c.Mode)
+		return fmt.Errorf("--mode must be profile, Recreate or InPlaceOrRecreate, got %q", c.Mode)
 	case c.Parallel < 1:
-		return fmt.Errorf("--parallel is %d; at least 1 is needed", c.Parallel)
+		return fmt.Errorf("--parallel must be at least 1, got %d", c.Parallel)
 	case c.Timeline == "" && c.given["timeline"]:
-		return errors.New("--timeline names no file")
+		return errors.New("--timeline must not be empty")
 	case c.Timeline != "" && isTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
-		return fmt.Errorf("--timeline %s is in the folder of the trace, where a backtest would read it as a trace; write it elsewhere", c.Timeline)
+		return fmt.Errorf("--timeline %s is in the folder of --trace, where the next backtest would read it as a trace; use another folder", c.Timeline)
 	case c.Timeline != "" && sameFile(c.Timeline, c.Trace):
-		return fmt.Errorf("--timeline %s is the trace; write it elsewhere", c.Timeline)
+		return fmt.Errorf("--timeline %s and --trace are the same file", c.Timeline)
 	}
 	_, _, err := c.times()
 	return err
 }
 
-// validateSource returns what is wrong with where to read from.
+// validateSource checks the flags that select the input.
 func (c *Config) validateSource() error {
 	switch {
 	case c.Trace == "" && c.History.Address == "":
-		return errors.New("--trace says which trace to replay, or --prometheus where usage is stored; one of them is required")
+		return errors.New("one of --trace and --prometheus is required")
 	case c.Trace != "" && c.History.Address != "":
-		return errors.New("--trace and --prometheus exclude each other")
+		return errors.New("--trace and --prometheus cannot both be set")
 	}
 	for i, n := range c.Namespaces {
 		switch {
 		case strings.TrimSpace(n) != n || n == "":
-			return fmt.Errorf("--namespace: %q is no name of a namespace; separate names by commas without blanks", n)
+			return fmt.Errorf("--namespace must be a list of names separated by commas without spaces, got %q", n)
 		case slices.Contains(c.Namespaces[:i], n):
-			return fmt.Errorf("--namespace names %s twice", n)
+			return fmt.Errorf("--namespace lists %s twice", n)
 		}
 	}
 	if c.Trace != "" {
 		for _, name := range historyFlags {
 			if c.given[name] {
-				return fmt.Errorf("--%s goes with --prometheus and means nothing to a trace; --since, --until and --namespace leave out what is in one", name)
+				return fmt.Errorf("--%s requires --prometheus; use --since, --until and --namespace to select samples of a trace", name)
 			}
 		}
 		return nil
 	}
 	switch {
 	case len(c.Namespaces) == 0:
-		return errors.New("--prometheus needs --namespace")
+		return errors.New("--prometheus requires --namespace")
 	case c.Since != "" && c.given["history-length"]:
-		return errors.New("--since and --history-length both say where to begin; give one of them")
+		return errors.New("--since and --history-length cannot both be set")
 	}
 	return c.History.validate()
 }
 
-// validateRecommenders returns what is wrong with what to compare.
+// validateRecommenders checks --recommenders.
 func (c *Config) validateRecommenders() error {
 	if len(c.Recommenders) == 0 {
-		return errors.New("--recommenders names none")
+		return errors.New("--recommenders must not be empty")
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Recommenders {
@@ -227,17 +227,17 @@ func (c *Config) validateRecommenders() error {
 			if near := profile.Nearest(n, names); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
 			}
-			return fmt.Errorf("--recommenders: there is no %q%s; there are %s, and files *.yaml with a SizingProfile", n, meant, strings.Join(names, ", "))
+			return fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", "))
 		}
 		if seen[n] {
-			return fmt.Errorf("--recommenders names %s twice", n)
+			return fmt.Errorf("--recommenders lists %s twice", n)
 		}
 		seen[n] = true
 	}
 	return nil
 }
 
-// validateNumbers returns which number is out of its range. What is not a number is in none.
+// validateNumbers checks the range of numeric flags. NaN is out of every range.
 func (c *Config) validateNumbers() error {
 	for _, n := range [...]struct {
 		flag  string
@@ -245,19 +245,19 @@ func (c *Config) validateNumbers() error {
 		most  float64
 		unit  string
 	}{
-		{"cpu-price", c.Prices.Core, 1e6, "a core costs so much in an hour"},
-		{"memory-price", c.Prices.GiB, 1e6, "a GiB costs so much in an hour"},
-		{"oom-budget", c.Tolerance.DaysAbove, 1, "it is a share of days, such as 0.03 for 3 %"},
-		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "it is a share of CPU usage, such as 0.01 for 1 %"},
+		{"cpu-price", c.Prices.Core, 1e6, "price of a core for an hour"},
+		{"memory-price", c.Prices.GiB, 1e6, "price of a GiB for an hour"},
+		{"oom-budget", c.Tolerance.DaysAbove, 1, "fraction of days; 0.03 is 3 %"},
+		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "fraction of CPU usage; 0.01 is 1 %"},
 	} {
 		if !(n.value >= 0 && n.value <= n.most) {
-			return fmt.Errorf("--%s is %g; it must be between 0 and %g: %s", n.flag, n.value, n.most, n.unit)
+			return fmt.Errorf("--%s must be between 0 and %g (%s), got %g", n.flag, n.most, n.unit, n.value)
 		}
 	}
 	return nil
 }
 
-// isTrace reports whether a file in a folder of traces would be read as one.
+// isTrace reports whether backtest reads a file with this name as a trace.
 func isTrace(path string) bool {
 	return strings.HasSuffix(path, ".csv") || strings.HasSuffix(path, ".csv.gz")
 }
@@ -284,12 +284,12 @@ func profileNames() []string {
 	return names
 }
 
-// isFile reports whether a recommender is named by the file that describes it.
+// isFile reports whether a recommender is the path of a file that contains a SizingProfile.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
 }
 
-// profiles returns what to compare.
+// profiles returns the profiles to compare.
 func (c *Config) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
@@ -302,7 +302,7 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 			}
 		}
 		if other := from[p.Name]; other != "" {
-			return nil, fmt.Errorf("%s and %s are both named %s", other, n, p.Name)
+			return nil, fmt.Errorf("%s and %s have the same profile name %s", other, n, p.Name)
 		}
 		from[p.Name] = n
 		if mode, ok := cluster.ParseMode(c.Mode); ok {
@@ -383,7 +383,7 @@ func (c *Config) times() (since, until int64, err error) {
 		return 0, 0, err
 	}
 	if since >= until {
-		return 0, 0, errors.New("--since is not before --until")
+		return 0, 0, errors.New("--since must be before --until")
 	}
 	return since, until, nil
 }
@@ -414,7 +414,7 @@ func (c *Config) read(ctx context.Context) ([]replay.Workload, error) {
 	}
 	if len(workloads) == 0 {
 		from, to := extent(all)
-		return nil, fmt.Errorf("%s: no samples in the time asked for; there are some from %s to %s", c.source(), from.Format(time.RFC3339), to.Format(time.RFC3339))
+		return nil, fmt.Errorf("%s: no samples between --since and --until; samples are available from %s to %s", c.source(), from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}
 	return workloads, nil
 }
@@ -439,10 +439,10 @@ func (c *Config) inNamespaces(all []replay.Workload) ([]replay.Workload, error) 
 		switch {
 		case slices.Contains(there, n):
 		case c.History.Address != "":
-			return nil, fmt.Errorf("%s has no usage of namespace %s; see that --namespace, --prometheus-job and the flags that name labels are right", c.History.Address, n)
+			return nil, fmt.Errorf("%s has no usage of namespace %s; check --namespace, --prometheus-job, --namespace-label, --pod-label and --container-label", c.History.Address, n)
 		default:
 			most := there[:min(len(there), 10)]
-			return nil, fmt.Errorf("%s: no samples of namespace %s; there are some of %s", c.Trace, n, strings.Join(most, ", "))
+			return nil, fmt.Errorf("%s: no samples of namespace %s; the trace has samples of %s", c.Trace, n, strings.Join(most, ", "))
 		}
 	}
 	return out, nil
@@ -468,7 +468,7 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 			return t.Unix(), nil
 		}
 	}
-	return 0, fmt.Errorf("%s %q is neither RFC 3339, nor a date, nor Unix seconds", flag, s)
+	return 0, fmt.Errorf("%s must be RFC 3339, a date or Unix seconds, got %q", flag, s)
 }
 
 // replay replays every workload through every recommender, several at a time, and puts the results together in the

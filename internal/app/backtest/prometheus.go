@@ -23,38 +23,38 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// History says what to read from Prometheus instead of a file.
+// History is the configuration for reading usage from Prometheus instead of a file.
 type History struct {
 	Address            string
 	Length, Resolution string
 	Job                string
 	TokenFile          string
 	Insecure           bool
-	Labels             [3]string // that name the namespace, the pod and the container
+	Labels             [3]string // names of the labels for namespace, pod and container
 }
 
-// historyFlags are those that mean nothing to a trace.
+// historyFlags are the flags that require --prometheus.
 var historyFlags = []string{
 	"history-length", "history-resolution", "prometheus-job", "prometheus-token-file", "prometheus-insecure",
 	"namespace-label", "pod-label", "container-label",
 }
 
-// flags binds the history to flags.
+// flags binds the configuration to flags.
 func (h *History) flags(f *pflag.FlagSet) {
 	h.Length, h.Resolution = "30d", "5m"
 	h.Labels = [3]string{"namespace", "pod", "container"}
-	f.StringVar(&h.Address, "prometheus", h.Address, "read the usage from this Prometheus, instead of a trace")
-	f.StringVar(&h.Length, "history-length", h.Length, "with --prometheus, without --since: how far to look back from --until, or from now")
-	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "with --prometheus: the time between samples")
-	f.StringVar(&h.Job, "prometheus-job", h.Job, "with --prometheus: the scrape job of the container metrics; empty for any")
-	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "with --prometheus: a file with a bearer token")
-	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "with --prometheus: do not verify its certificate")
-	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "with --prometheus: the label that names the namespace")
-	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "with --prometheus: the label that names the pod")
-	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "with --prometheus: the label that names the container")
+	f.StringVar(&h.Address, "prometheus", h.Address, "URL of the Prometheus to read usage from, instead of a trace.")
+	f.StringVar(&h.Length, "history-length", h.Length, "With --prometheus: length of the history before --until, or before now. Excludes --since.")
+	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "With --prometheus: time between two samples.")
+	f.StringVar(&h.Job, "prometheus-job", h.Job, "With --prometheus: name of the job that scrapes the container metrics. Empty means any job.")
+	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "With --prometheus: path of a file that contains a bearer token.")
+	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "With --prometheus: if true, do not verify the TLS certificate of Prometheus.")
+	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "With --prometheus: name of the label that contains the namespace.")
+	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "With --prometheus: name of the label that contains the pod name.")
+	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "With --prometheus: name of the label that contains the container name.")
 }
 
-// isURL reports whether Prometheus can be asked at a text.
+// isURL reports whether s is an HTTP or HTTPS URL with a host.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
@@ -62,16 +62,16 @@ func isURL(s string) bool {
 
 func (h *History) validate() error {
 	if !isURL(h.Address) {
-		return fmt.Errorf("--prometheus is %q; give a URL such as http://localhost:9090", h.Address)
+		return fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", h.Address)
 	}
 	for i, flag := range [...]string{"--namespace-label", "--pod-label", "--container-label"} {
 		if none := i == 0 && h.Labels[i] == ""; !none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]) {
-			return fmt.Errorf("%s is %q, which is no name of a label", flag, h.Labels[i])
+			return fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i])
 		}
 	}
 	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
 		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
-			return fmt.Errorf("%s is %q: give a duration such as 5m, 1h or 30d", x.flag, x.value)
+			return fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 	}
 	if since > 0 {
 		if length = model.Duration(time.Duration(until-since) * time.Second); length <= 0 {
-			return nil, process.UsageError{Err: errors.New("--since is not in the past")}
+			return nil, process.UsageError{Err: errors.New("--since must be in the past")}
 		}
 	}
 	resolution, err := model.ParseDuration(h.Resolution)
@@ -110,7 +110,7 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 	return g.finish(), nil
 }
 
-// gatherer puts samples of pods together to workloads.
+// gatherer groups samples of pods by workload.
 type gatherer struct {
 	workloads map[cluster.Workload]*gathered
 	owners    map[cluster.Key]cluster.Workload
@@ -122,7 +122,7 @@ type gathered struct {
 	containers map[string]int16
 }
 
-// add takes a sample. What no container can have used is left out, as in the cluster.
+// add adds a sample. Implausible values are ignored, as in a cluster.
 func (g *gatherer) add(s usage.Sample) {
 	for _, v := range [...]float64{s.CPU, s.Memory} {
 		if math.IsNaN(v) || v < 0 || v > 1e14 {
@@ -152,7 +152,7 @@ func (g *gatherer) add(s usage.Sample) {
 	container, ok := w.containers[s.Container]
 	if !ok {
 		if len(w.Containers) == math.MaxUint8 {
-			return // no pod has so many
+			return // more containers than any pod has
 		}
 		container = int16(len(w.Containers))
 		w.containers[s.Container] = container
@@ -173,7 +173,7 @@ func (g *gatherer) finish() []replay.Workload {
 	return out
 }
 
-// podNames are the forms of pods' names, by the kind that gives them. Kubernetes makes the random parts from an alphabet
+// podNames are the patterns of pod names, by the kind of the owner. Kubernetes generates the random parts from an alphabet
 // without vowels.
 var podNames = []struct {
 	group, kind string
@@ -185,8 +185,8 @@ var podNames = []struct {
 	{"apps", "DaemonSet", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)}, // or a Job
 }
 
-// ownerByName guesses from a pod's name what it belongs to: nothing else is known without a cluster. A pod whose name
-// has no such form stands for itself.
+// ownerByName guesses the workload of a pod from the pod's name, because Prometheus does not know owners. A pod whose name
+// matches no pattern is its own workload.
 func ownerByName(pod cluster.Key) cluster.Workload {
 	for _, n := range podNames {
 		if m := n.form.FindStringSubmatch(pod.Name); m != nil {

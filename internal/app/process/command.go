@@ -69,7 +69,7 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// UsageError is a mistake in how a command was called.
+// UsageError is an error in the command line.
 type UsageError struct{ Err error }
 
 // Error says what the mistake is.

@@ -19,14 +19,14 @@ import (
 // Common is the configuration that every component shares.
 type Common struct {
 	Kubeconfig        string
-	QPS               float64 // client requests a second; negative is without limit
-	Burst             float64 // client requests in one go; upstream's flag takes fractions
+	QPS               float64 // client requests per second; negative means no limit
+	Burst             float64 // burst of client requests; upstream's flag accepts fractions
 	Profiling         bool
-	Namespace         string   // --vpa-object-namespace: only autoscalers of this namespace; "" is all
+	Namespace         string   // --vpa-object-namespace: serve only autoscalers of this namespace; "" means all
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	Gates             Gates
 	Log               LogConfig
-	ReadOnly          bool // nothing is changed or stored
+	ReadOnly          bool // nothing in the cluster is changed
 }
 
 // CommonDefaults returns upstream's defaults.
@@ -36,29 +36,29 @@ func CommonDefaults() Common {
 
 // Flags binds the configuration to flags, with upstream's names.
 func (c *Common) Flags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path to a kubeconfig. Only required if out-of-cluster.")
-	fs.Float64Var(&c.QPS, "kube-api-qps", c.QPS, "QPS limit when making requests to the Kubernetes API server. Negative means without limit.")
-	fs.Float64Var(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests allowed to the Kubernetes API server.")
-	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "Serve /debug/pprof on --address.")
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	fs.Float64Var(&c.QPS, "kube-api-qps", c.QPS, "Maximum number of requests per second to the API server. Negative means no limit.")
+	fs.Float64Var(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests to the API server that --kube-api-qps allows. At least 0.")
+	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "If true, serve /debug/pprof on --address.")
 	fs.StringVar(&c.Namespace, "vpa-object-namespace", c.Namespace,
-		"Only serve VerticalPodAutoscalers of this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
+		"Serve only VPAs in this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
 	fs.Var((*csv)(&c.IgnoredNamespaces), "ignored-vpa-object-namespaces",
-		"Comma-separated namespaces whose VerticalPodAutoscalers are not served. Excludes --vpa-object-namespace.")
-	fs.Var(&c.Gates, "feature-gates", "Comma-separated NAME=true|false. Known: "+strings.Join(gateNames(), ", ")+".")
+		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
+	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")
 	c.Log.Flags(fs)
 }
 
-// Validate says what is wrong with the configuration, naming the flag and the remedy.
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Common) Validate() error {
 	var errs []error
 	if c.Namespace != "" && len(c.IgnoredNamespaces) > 0 {
-		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them"))
+		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot both be set"))
 	}
 	if math.IsNaN(c.QPS) {
-		errs = append(errs, fmt.Errorf("--kube-api-qps is %v: give a rate, or a negative number for none", c.QPS))
+		errs = append(errs, fmt.Errorf("--kube-api-qps must be a number, got %v", c.QPS))
 	}
-	if !(c.Burst >= 0) { // which not a number is neither
-		errs = append(errs, fmt.Errorf("--kube-api-burst is %v: give 0 or more", c.Burst))
+	if !(c.Burst >= 0) { // also true for NaN
+		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 0, got %v", c.Burst))
 	}
 	return errors.Join(errs...)
 }
@@ -82,7 +82,7 @@ type Election struct {
 	ResourceNamespace string
 }
 
-// ElectionDefaults returns upstream's defaults for a component whose lease has a name.
+// ElectionDefaults returns upstream's defaults for a component with the given lease name.
 func ElectionDefaults(lease string) Election {
 	return Election{
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
@@ -92,27 +92,27 @@ func ElectionDefaults(lease string) Election {
 
 // Flags binds the configuration to flags, with upstream's names.
 func (e *Election) Flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&e.Enabled, "leader-elect", e.Enabled, "Elect a leader before working, so that several replicas can run.")
+	fs.BoolVar(&e.Enabled, "leader-elect", e.Enabled, "If true, use leader election. Required if several replicas run.")
 	fs.DurationVar(&e.LeaseDuration, "leader-elect-lease-duration", e.LeaseDuration,
-		"How long the others wait before they take over a lease that is not renewed.")
+		"Time after the last renewal of the lease at which another replica may take it over. At least 1s, and greater than --leader-elect-renew-deadline.")
 	fs.DurationVar(&e.RenewDeadline, "leader-elect-renew-deadline", e.RenewDeadline,
-		"How long the leader tries to renew before it steps down. Less than the lease duration.")
-	fs.DurationVar(&e.RetryPeriod, "leader-elect-retry-period", e.RetryPeriod, "Time between attempts to get or renew the lease.")
-	fs.StringVar(&e.ResourceLock, "leader-elect-resource-lock", e.ResourceLock, "Kind of object that holds the lock: leases.")
-	fs.StringVar(&e.ResourceName, "leader-elect-resource-name", e.ResourceName, "Name of the lease.")
-	fs.StringVar(&e.ResourceNamespace, "leader-elect-resource-namespace", e.ResourceNamespace, "Namespace of the lease.")
+		"Time for which the leader tries to renew the lease before it stops leading. Greater than --leader-elect-retry-period.")
+	fs.DurationVar(&e.RetryPeriod, "leader-elect-retry-period", e.RetryPeriod, "Time between two attempts to acquire or renew the lease.")
+	fs.StringVar(&e.ResourceLock, "leader-elect-resource-lock", e.ResourceLock, "Type of the lock object. Only leases is supported.")
+	fs.StringVar(&e.ResourceName, "leader-elect-resource-name", e.ResourceName, "Name of the lease for leader election.")
+	fs.StringVar(&e.ResourceNamespace, "leader-elect-resource-namespace", e.ResourceNamespace, "Namespace of the lease for leader election.")
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (e *Election) Validate() error {
 	if !e.Enabled {
 		return nil
 	}
 	var errs []error
 	if e.ResourceLock != "leases" {
-		errs = append(errs, fmt.Errorf("--leader-elect-resource-lock is %q: only leases is supported", e.ResourceLock))
+		errs = append(errs, fmt.Errorf("--leader-elect-resource-lock must be leases, got %q", e.ResourceLock))
 	}
-	if e.LeaseDuration < time.Second { // a lease counts in whole seconds
+	if e.LeaseDuration < time.Second { // a lease stores its duration in whole seconds
 		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration must be at least 1s, got %v", e.LeaseDuration))
 	}
 	if e.LeaseDuration <= e.RenewDeadline {
@@ -127,7 +127,7 @@ func (e *Election) Validate() error {
 // DefaultMinReplicas is how many replicas a controller must have for the updater to disrupt its pods, unless a flag says otherwise.
 const DefaultMinReplicas = 2
 
-// The feature gates, with upstream's names. All are alpha and off unless asked for.
+// The feature gates, with upstream's names. All are alpha and disabled by default.
 const (
 	CPUStartupBoost = "CPUStartupBoost"
 	InPlaceGate     = "InPlace"
@@ -140,10 +140,10 @@ func gateNames() []string {
 	return []string{allAlpha, allBeta, CPUStartupBoost, InPlaceGate, PerVPAConfig}
 }
 
-// Gates is which feature gates were set, by name.
+// Gates holds the feature gates that were set, by name.
 type Gates map[string]bool
 
-// On reports whether a gate is on: set by name, or by AllAlpha.
+// On reports whether a gate is enabled, by its own name or by AllAlpha.
 func (g Gates) On(name string) bool {
 	if v, ok := g[name]; ok {
 		return v
@@ -151,7 +151,7 @@ func (g Gates) On(name string) bool {
 	return g[allAlpha]
 }
 
-// Set reads "NAME=true,NAME=false".
+// Set parses "NAME=true,NAME=false".
 func (g *Gates) Set(text string) error {
 	if *g == nil {
 		*g = Gates{}
@@ -162,16 +162,16 @@ func (g *Gates) Set(text string) error {
 		}
 		name, value, ok := strings.Cut(item, "=")
 		if !ok {
-			return fmt.Errorf("%q is not NAME=true or NAME=false", item)
+			return fmt.Errorf("feature gate must be NAME=true or NAME=false, got %q", item)
 		}
-		if name == "InPlaceOrRecreate" { // on for good since upstream 1.7
+		if name == "InPlaceOrRecreate" { // always enabled since upstream 1.7
 			if !strings.EqualFold(value, "true") {
-				return errors.New("InPlaceOrRecreate can not be turned off; use the update mode of the VerticalPodAutoscaler")
+				return errors.New("feature gate InPlaceOrRecreate cannot be disabled; set updateMode in the VPA instead")
 			}
 			continue
 		}
 		if !slices.Contains(gateNames(), name) {
-			return fmt.Errorf("unknown feature gate %q; known are %s", name, strings.Join(gateNames(), ", "))
+			return fmt.Errorf("unknown feature gate %q; known gates are %s", name, strings.Join(gateNames(), ", "))
 		}
 		switch strings.ToLower(value) {
 		case "true":
@@ -179,13 +179,13 @@ func (g *Gates) Set(text string) error {
 		case "false":
 			(*g)[name] = false
 		default:
-			return fmt.Errorf("feature gate %s is %q: give true or false", name, value)
+			return fmt.Errorf("feature gate %s must be true or false, got %q", name, value)
 		}
 	}
 	return nil
 }
 
-// String writes the gates that were set, sorted.
+// String returns the gates that were set, sorted by name.
 func (g *Gates) String() string {
 	var items []string
 	for name, on := range *g {
@@ -198,7 +198,7 @@ func (g *Gates) String() string {
 // Type names the flag's type in help texts.
 func (g *Gates) Type() string { return "mapStringBool" }
 
-// csv is a flag that holds a comma-separated list; an empty text is an empty list.
+// csv is a flag value that holds a comma-separated list. The empty string is the empty list.
 type csv []string
 
 func (c *csv) Set(text string) error {
@@ -216,7 +216,7 @@ func (c *csv) String() string { return strings.Join(*c, ",") }
 // Type names the flag's type in help texts.
 func (c *csv) Type() string { return "string" }
 
-// OwnNamespace returns the namespace for a lease: the flag, else the NAMESPACE variable, else kube-system.
+// OwnNamespace returns the namespace for a lease: the flag, or the environment variable NAMESPACE, or kube-system.
 func OwnNamespace(flag string) string {
 	if flag != "" {
 		return flag
@@ -227,22 +227,22 @@ func OwnNamespace(flag string) string {
 	return "kube-system"
 }
 
-// Dashes lets every flag be written with underscores, as upstream does.
+// Dashes allows underscores instead of dashes in the names of flags, as upstream does.
 func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// deprecated are the flags that upstream has deprecated, with what to do instead.
+// deprecated lists the flags that upstream has deprecated, with their replacement.
 var deprecated = []struct{ flag, remedy string }{
-	{"min-checkpoints", "it has no effect; --update-worker-count says how much is written at a time"},
+	{"min-checkpoints", "the flag has no effect; --update-worker-count sets the number of concurrent writes"},
 	{"humanize-memory", "use --round-memory-bytes instead"},
 }
 
-// warnOfDeprecated says which flags are given that upstream has deprecated, with another value than the default.
+// warnOfDeprecated logs a warning for each deprecated flag that is set to a value other than its default.
 func warnOfDeprecated(log *slog.Logger, fs *pflag.FlagSet) {
 	for _, d := range deprecated {
 		if f := fs.Lookup(d.flag); f != nil && f.Changed && f.Value.String() != f.DefValue {
-			log.Warn("This flag is deprecated", "flag", "--"+d.flag, "remedy", d.remedy)
+			log.Warn("Flag is deprecated", "flag", "--"+d.flag, "remedy", d.remedy)
 		}
 	}
 }

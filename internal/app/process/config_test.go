@@ -25,10 +25,10 @@ func TestGatesAreReadAsUpstreamReadsThem(t *testing.T) {
 		"all alpha":                {text: "AllAlpha=true", on: []string{InPlaceGate, PerVPAConfig, CPUStartupBoost}},
 		"all alpha but one":        {text: "AllAlpha=true,PerVPAConfig=false", on: []string{InPlaceGate}, off: []string{PerVPAConfig}},
 		"graduated gate":           {text: "InPlaceOrRecreate=true"},
-		"graduated gate off":       {text: "InPlaceOrRecreate=false", err: "can not be turned off"},
-		"unknown":                  {text: "Nonsense=true", err: `unknown feature gate "Nonsense"; known are`},
-		"without a value":          {text: "InPlace", err: "is not NAME=true"},
-		"with a value of nonsense": {text: "InPlace=maybe", err: "give true or false"},
+		"graduated gate off":       {text: "InPlaceOrRecreate=false", err: "cannot be disabled"},
+		"unknown":                  {text: "Nonsense=true", err: `unknown feature gate "Nonsense"; known gates are`},
+		"without a value":          {text: "InPlace", err: `must be NAME=true or NAME=false, got "InPlace"`},
+		"with a value of nonsense": {text: "InPlace=maybe", err: `must be true or false, got "maybe"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,22 +15,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LogConfig is the configuration of the log. The flags are klog's, because manifests carry them.
+// LogConfig is the configuration of the log. The flags are klog's, because existing manifests use them.
 type LogConfig struct {
-	Verbosity int    // -v: 5 and more logs what is only of use when debugging
+	Verbosity int    // -v: 5 and higher also logs debug messages
 	Format    string // --log-format: text or json
-	File      string // --log-file: log there as well as, or instead of, to standard error
+	File      string // --log-file: log to this file, in addition to or instead of standard error
 	AlsoErr   bool
 	ToErr     bool
-	ignored   map[string]*string // klog flags that mean nothing here, by name
+	ignored   map[string]*string // klog flags without effect in podfit, by name
 	fs        *pflag.FlagSet
 }
 
 // LogDefaults returns the defaults: verbosity 4 as upstream's manifests have it, text on standard error.
 func LogDefaults() LogConfig { return LogConfig{Verbosity: 4, Format: "text", ToErr: true} }
 
-// klogFlags are klog's other flags with their defaults. They steer files and headers of a log format that podfit
-// does not write, so they are accepted and answered with a warning.
+// klogFlags are klog's other flags with their defaults. They control files and headers of a log format that podfit
+// does not use, so podfit accepts them and logs a warning.
 var klogFlags = []struct {
 	name, value, help string
 	isBool            bool
@@ -51,28 +51,28 @@ var klogFlags = []struct {
 // Flags binds the configuration to flags, with klog's names.
 func (c *LogConfig) Flags(fs *pflag.FlagSet) {
 	c.fs, c.ignored = fs, map[string]*string{}
-	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "Number for the log level verbosity: 5 and more is for debugging.")
+	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
 	fs.StringVar(&c.Format, "log-format", c.Format, "Format of the log: text or json.")
-	fs.StringVar(&c.File, "log-file", c.File, "If non-empty, use this log file (with --logtostderr=false or --alsologtostderr).")
-	fs.BoolVar(&c.AlsoErr, "alsologtostderr", c.AlsoErr, "Log to standard error as well as files.")
-	fs.BoolVar(&c.ToErr, "logtostderr", c.ToErr, "Log to standard error instead of files.")
+	fs.StringVar(&c.File, "log-file", c.File, "If non-empty, log to this file. Requires --logtostderr=false or --alsologtostderr.")
+	fs.BoolVar(&c.AlsoErr, "alsologtostderr", c.AlsoErr, "If true, log to standard error in addition to --log-file.")
+	fs.BoolVar(&c.ToErr, "logtostderr", c.ToErr, "If true, log to standard error instead of --log-file.")
 	for _, k := range klogFlags {
 		v := k.value
 		c.ignored[k.name] = &v
-		fs.StringVar(&v, k.name, k.value, k.help+" Accepted for compatibility, without effect.")
+		fs.StringVar(&v, k.name, k.value, k.help+" Accepted for compatibility; has no effect.")
 		if k.isBool {
 			fs.Lookup(k.name).NoOptDefVal = "true"
 		}
 	}
 }
 
-// Open returns the logger, and routes the Kubernetes libraries' own log into it. The closer ends a log file.
+// Open returns the logger, and routes the log of the Kubernetes libraries to it. The closer closes the log file, if there is one.
 func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
 	out, closer := stderr, io.Closer(io.NopCloser(nil))
 	if c.File != "" && (!c.ToErr || c.AlsoErr) {
 		f, err := os.OpenFile(filepath.Clean(c.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 		if err != nil {
-			return nil, nil, fmt.Errorf("open the log file of --log-file: %w", err)
+			return nil, nil, fmt.Errorf("open --log-file: %w", err)
 		}
 		out, closer = f, f
 		if c.AlsoErr {
@@ -91,7 +91,7 @@ func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
 	case "json":
 		h = slog.NewJSONHandler(out, opts)
 	default:
-		return nil, nil, fmt.Errorf("--log-format is %q: give text or json", c.Format)
+		return nil, nil, fmt.Errorf("--log-format must be text or json, got %q", c.Format)
 	}
 	log := slog.New(h)
 	klog.SetSlogLogger(log)
@@ -103,7 +103,7 @@ func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
 		slices.Sort(names)
 		for _, name := range names {
 			if c.fs.Changed(name) {
-				log.Warn("This klog flag is accepted but has no effect", "flag", "--"+name)
+				log.Warn("Klog flag is accepted but has no effect", "flag", "--"+name)
 			}
 		}
 	}

@@ -23,11 +23,11 @@ func newRegistry() *prometheus.Registry {
 		Name: "rest_client_requests_total", Help: "Number of HTTP requests, by status code, method and host.",
 	}, []string{"code", "method", "host"})
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rest_client_request_duration_seconds", Help: "Request latency in seconds, by verb and host.",
+		Name: "rest_client_request_duration_seconds", Help: "Duration of HTTP requests, by verb and host.",
 		Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
 	}, []string{"verb", "host"})
 	throttle := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rest_client_rate_limiter_duration_seconds", Help: "Time a request waited for the client's own rate limit, by verb and host.",
+		Name: "rest_client_rate_limiter_duration_seconds", Help: "Time that requests waited for the client-side rate limiter, by verb and host.",
 		Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
 	}, []string{"verb", "host"})
 	reg.MustRegister(requests, latency, throttle)

@@ -23,17 +23,17 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) Metrics {
 	m := Metrics{
 		Leading: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "podfit", Name: "leader", Help: "1 while this process does the work of the leader, 0 while it stands by. Without --leader-elect it is 1.",
+			Namespace: "podfit", Name: "leader", Help: "1 while this process is the leader, else 0. Always 1 without --leader-elect.",
 		}),
 		Transitions: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "podfit", Name: "leader_transitions_total", Help: "Number of times that this process began or ended the work of the leader.",
+			Namespace: "podfit", Name: "leader_transitions_total", Help: "Number of times that this process started or stopped leading.",
 		}),
 		LastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "podfit", Name: "pass_last_success_timestamp_seconds",
-			Help: "Unix time at which a loop last completed a pass. A recommender pass without usage data, and an updater pass that was left out or cut short, is not complete.",
+			Help: "Unix time of the last complete pass of a loop. A recommender pass without usage data and an updater pass that was skipped or stopped early do not count.",
 		}, []string{"loop"}),
 		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit", Name: "pass_failures_total", Help: "Number of passes that an internal error ended, and of objects that were skipped because of one.",
+			Namespace: "podfit", Name: "pass_failures_total", Help: "Number of passes that ended with an internal error, plus number of objects that were skipped because of an internal error.",
 		}, []string{"loop"}),
 	}
 	reg.MustRegister(m.Leading, m.Transitions, m.LastSuccess, m.Failures)
@@ -51,10 +51,10 @@ func NewWatchMetrics(world interface{ Health() []kube.FeedState }) *WatchMetrics
 	return &WatchMetrics{
 		world: world,
 		lastResponse: prometheus.NewDesc("podfit_watch_last_response_timestamp_seconds",
-			"Unix time at which the API server last answered or sent something for a watched resource. A watch without changes gets a bookmark about once a minute.",
+			"Unix time of the last response or watch event of the API server for a watched resource. A watch without changes receives a bookmark about once per minute.",
 			[]string{"resource"}, nil),
 		stale: prometheus.NewDesc("podfit_watch_stale",
-			"1 while a watched resource is not known to be up to date, else 0. While one other than events is stale, the updater changes no pods.", []string{"resource"}, nil),
+			"1 while a watched resource may be out of date, else 0. While a resource other than events is stale, the updater changes no pods.", []string{"resource"}, nil),
 	}
 }
 

@@ -74,10 +74,10 @@ func TestWatchMetrics_tellWhenTheServerAnsweredAndWhatIsStale(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	m := NewWatchMetrics(fixedHealth{{Resource: "pods", Heard: at}, {Resource: "nodes", Without: true}})
 	want := `
-# HELP podfit_watch_last_response_timestamp_seconds Unix time at which the API server last answered or sent something for a watched resource. A watch without changes gets a bookmark about once a minute.
+# HELP podfit_watch_last_response_timestamp_seconds Unix time of the last response or watch event of the API server for a watched resource. A watch without changes receives a bookmark about once per minute.
 # TYPE podfit_watch_last_response_timestamp_seconds gauge
 podfit_watch_last_response_timestamp_seconds{resource="pods"} 1.7e+09
-# HELP podfit_watch_stale 1 while a watched resource is not known to be up to date, else 0. While one other than events is stale, the updater changes no pods.
+# HELP podfit_watch_stale 1 while a watched resource may be out of date, else 0. While a resource other than events is stale, the updater changes no pods.
 # TYPE podfit_watch_stale gauge
 podfit_watch_stale{resource="nodes"} 0
 podfit_watch_stale{resource="pods"} 1

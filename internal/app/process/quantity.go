@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Quantity is a flag that holds a Kubernetes quantity; an empty text means unset.
+// Quantity is a flag value that holds a Kubernetes quantity. The empty string means unset.
 type Quantity struct {
 	resource.Quantity
 	Given bool // the flag was given and is not empty
@@ -27,7 +27,7 @@ func (q *Quantity) Set(text string) error {
 		return fmt.Errorf("%q is not a quantity such as 500m or 2Gi: %w", text, err)
 	}
 	if v.Sign() < 0 {
-		return fmt.Errorf("%q is negative", text)
+		return fmt.Errorf("must not be negative, got %q", text)
 	}
 	*q = Quantity{Quantity: v, Given: true}
 	return nil

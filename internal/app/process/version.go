@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// Version is what this binary calls itself. The build sets it.
+// Version is the version of this binary. The build sets it.
 var Version = "dev"
 
 // BuildVersion returns Version, or what Go knows of the module when the build did not set it.

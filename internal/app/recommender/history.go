@@ -36,7 +36,7 @@ func (h *HistoryConfig) client(m *Metrics) (*prom.Client, error) {
 	} {
 		d, err := model.ParseDuration(f.value)
 		if err != nil || d <= 0 {
-			return nil, process.UsageError{Err: fmt.Errorf("--%s is %q: give a duration such as 5m, 1h or 8d", f.flag, f.value)}
+			return nil, process.UsageError{Err: fmt.Errorf("--%s must be a duration such as 5m, 1h or 8d, got %q", f.flag, f.value)}
 		}
 		spans[i] = time.Duration(d)
 	}

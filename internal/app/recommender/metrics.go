@@ -36,33 +36,33 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_recommender"
 	m := &Metrics{
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects present in the cluster.",
+			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects in the cluster.",
 		}, []string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Name: "recommendation_latency_seconds",
 			Help:    "Time from the creation of a VPA object to its first recommendation.",
 			Buckets: []float64{1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800},
 		}),
-		execution: process.ExecutionLatency(ns, "Time spent in the steps of a recommender pass."),
+		execution: process.ExecutionLatency(ns, "Duration of each step of a recommender pass."),
 		aggregates: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: ns, Name: "aggregate_container_states_count",
-			Help: "Number of usage histories held: one for each container of each workload.",
+			Help: "Number of usage histories in memory. There is one for each container of each workload.",
 		}),
 		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "metric_server_responses", Help: "Number of answers of the Metrics API.",
+			Namespace: ns, Name: "metric_server_responses", Help: "Number of responses of the Metrics API.",
 		}, []string{"is_error", "client_name"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit_recommender", Name: "rejected_samples_total", Help: "Number of usage samples that were not taken, by reason.",
+			Namespace: "podfit_recommender", Name: "rejected_samples_total", Help: "Number of rejected usage samples, by reason.",
 		}, []string{"reason"}),
 		checkpoint: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "checkpoint_writes_total", Help: "Number of checkpoint writes, by outcome.",
 		}, []string{"outcome"}),
 		history: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of what sizing profiles remember of a workload, by outcome.",
+			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of UsageHistory objects, by outcome.",
 		}, []string{"outcome"}),
 		backfill: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
-			Help: "With --storage=prometheus, number of namespaces by the state of their usage history: pending, incomplete or done.",
+			Help: "With --storage=prometheus: number of namespaces by the state of their backfill: pending, incomplete or done.",
 		}, []string{"state"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
@@ -72,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
 		}, []string{"code", "method"}),
 		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by where they were found.",
+			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by source: pod status or pod spec.",
 		}, []string{"source"}),
 		quality: newQualityMetrics(reg),
 	}
@@ -126,16 +126,16 @@ func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
 		return v
 	}
 	q := qualityMetrics{
-		relative: hist("usage_recommendation_relative_diffs", "Usage minus recommendation, as a share of the recommendation.", shares, "update_mode", "resource", "is_oom"),
+		relative: hist("usage_recommendation_relative_diffs", "Usage minus recommendation, as a fraction of the recommendation.", shares, "update_mode", "resource", "is_oom"),
 		cpuOver:  hist("cpu_recommendation_over_usage_diffs_cores", "Recommendation minus CPU usage, where the recommendation is greater.", cores, "update_mode", "recommendation_missing"),
-		cpuUnder: hist("cpu_recommendation_lower_equal_usage_diffs_cores", "CPU usage minus recommendation, where the recommendation is not greater.", cores, "update_mode", "recommendation_missing"),
+		cpuUnder: hist("cpu_recommendation_lower_equal_usage_diffs_cores", "CPU usage minus recommendation, where the recommendation is at most the usage.", cores, "update_mode", "recommendation_missing"),
 		memOver:  hist("mem_recommendation_over_usage_diffs_bytes", "Recommendation minus memory usage, where the recommendation is greater.", bytes, "update_mode", "recommendation_missing", "is_oom"),
-		memUnder: hist("mem_recommendation_lower_equal_usage_diffs_bytes", "Memory usage minus recommendation, where the recommendation is not greater.", bytes, "update_mode", "recommendation_missing", "is_oom"),
-		cpu:      hist("cpu_recommendations_cores", "CPU recommendations, seen at each usage sample.", cores, "update_mode"),
-		mem:      hist("mem_recommendations_bytes", "Memory recommendations, seen at each usage sample.", bytes, "update_mode", "is_oom"),
-		change:   hist("relative_recommendation_changes", "Change of a recommendation, as a share of the old one.", shares, "update_mode", "resource", "vpa_size_log2"),
+		memUnder: hist("mem_recommendation_lower_equal_usage_diffs_bytes", "Memory usage minus recommendation, where the recommendation is at most the usage.", bytes, "update_mode", "recommendation_missing", "is_oom"),
+		cpu:      hist("cpu_recommendations_cores", "CPU recommendation at the time of each usage sample.", cores, "update_mode"),
+		mem:      hist("mem_recommendations_bytes", "Memory recommendation at the time of each usage sample.", bytes, "update_mode", "is_oom"),
+		change:   hist("relative_recommendation_changes", "Change of a recommendation, as a fraction of the previous recommendation.", shares, "update_mode", "resource", "vpa_size_log2"),
 		missing: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "usage_sample_missing_recommendation_count", Help: "Number of usage samples of containers that should have a recommendation and have none.",
+			Namespace: ns, Name: "usage_sample_missing_recommendation_count", Help: "Number of usage samples of containers that have no recommendation although a VPA targets them.",
 		}, []string{"update_mode", "resource", "is_oom"}),
 	}
 	reg.MustRegister(q.missing)

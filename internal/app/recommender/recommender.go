@@ -69,10 +69,10 @@ type recommender struct {
 func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	return process.LongRunning{
-		Use: "recommender", Short: "Watch usage and write recommendations into VPA status",
-		Long: `Reads what pods use from the Metrics API, keeps a decaying history per workload and container, and writes what each
-container should ask for into the status of its VerticalPodAutoscaler. It changes no pod. History is stored in
-VerticalPodAutoscalerCheckpoints and read back at start.`,
+		Use: "recommender", Short: "Measure usage and write recommendations to the status of VPA objects",
+		Long: `Reads usage from the Metrics API, keeps a decaying usage history for each container of each workload, and writes
+recommended requests to the status of VerticalPodAutoscaler objects. It does not change pods. It stores usage history in
+VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(p *process.Process) (func(context.Context) error, error) {
 			clients, err := c.Common.Connect(p.Log, "recommender")
@@ -154,9 +154,11 @@ func (r *recommender) term(ctx context.Context, p *process.Process) {
 func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
 	if r.backfill != nil {
 		clear(r.advisedFor) // another replica may have recommended since
-		r.profiles.noteUnusable(r.world.Snapshot().Autoscalers)
 		var done <-chan struct{}
-		process.Attempt(r.log, r.health, "usage history", func() { done = r.startBackfill(ctx, time.Now()) })
+		process.Attempt(r.log, r.health, "usage history", func() {
+			r.profiles.noteUnusable(r.world.Snapshot().Autoscalers)
+			done = r.startBackfill(ctx, time.Now())
+		})
 		if done == nil {
 			done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
 		}
