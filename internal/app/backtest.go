@@ -26,6 +26,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/profile"
+	"podfit.dev/podfit/internal/edge/report"
 	"podfit.dev/podfit/internal/edge/trace"
 )
 
@@ -84,7 +85,7 @@ Recommenders:
 Exit codes:
   0  done
   1  the work failed: a file or Prometheus cannot be read or makes no sense, something cannot be written, or there was
-     nothing to judge by (that is no failure with --timeline: the timeline is whole whatever the length of the trace)
+     nothing to measure (that is no failure with --timeline: the timeline is whole whatever the length of the trace)
   2  the call is wrong; nothing was read`,
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
   podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
@@ -312,11 +313,11 @@ func (c *BacktestConfig) profiles() ([]recommend.Profile, error) {
 	return out, nil
 }
 
-var reporters = map[string]func(io.Writer, *trace.Report, int) error{
-	"table": trace.WriteTable,
-	"json":  func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteJSON(w, r) },
-	"csv":   func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteCSV(w, r) },
-	"html":  trace.WriteHTML,
+var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
+	"table": report.WriteTable,
+	"json":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
+	"csv":   func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
+	"html":  report.WriteHTML,
 }
 
 // backtest reads, replays and reports.
@@ -342,26 +343,26 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 		}
 		defer timeline.Close()
 	}
-	report, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
+	comparison, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
 	if err != nil {
 		return err
 	}
 	if timeline != nil {
-		if err := errors.Join(emptied(timeline), trace.WriteTimeline(timeline, report), timeline.Close()); err != nil {
+		if err := errors.Join(emptied(timeline), report.WriteTimeline(timeline, comparison), timeline.Close()); err != nil {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
-	if err := reporters[c.Output](out, report, c.Workloads); err != nil {
+	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads}); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	switch {
-	case report.Judged():
+	case comparison.Judged():
 		return nil
 	case timeline != nil: // it is whole
-		_, err := fmt.Fprintf(errs, "podfit: %s\n", trace.Unjudged)
+		_, err := fmt.Fprintf(errs, "podfit: %s\n", report.NothingMeasured)
 		return err
 	}
-	return errors.New(trace.Unjudged)
+	return errors.New(report.NothingMeasured)
 }
 
 // emptied empties a file, if it is one that keeps anything.
@@ -472,11 +473,11 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
-func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
-	r := &trace.Report{Source: c.source(), Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, Chosen: c.given["oom-budget"]}
+func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*replay.Comparison, error) {
+	r := &replay.Comparison{Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {
-		r.Recommenders = append(r.Recommenders, trace.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
+		r.Recommenders = append(r.Recommenders, replay.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
 		scores[k] = make([][]replay.Score, len(workloads))
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -485,7 +486,7 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 		group.Go(func() error {
 			w := &workloads[i]
 			usage := replay.Prepare(w)
-			wl := trace.Workload{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
+			wl := replay.WorkloadResult{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
 			for k, p := range profiles {
 				if err := ctx.Err(); err != nil {
 					return err

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/trace"
+	"podfit.dev/podfit/internal/edge/report"
 )
 
 // writeTrace writes a trace of some machines with days and nights and a spike now and then.
@@ -62,7 +62,7 @@ func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := strings.TrimPrefix(e.String(), "podfit: "+trace.Unjudged+"\n"); said != "" {
+	if said := strings.TrimPrefix(e.String(), "podfit: "+report.NothingMeasured+"\n"); said != "" {
 		t.Errorf("what is no terminal was told %q", said)
 	}
 	return o.String(), string(data)
@@ -187,9 +187,9 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 		"done":                    {[]string{"--trace", usage}, 0, ""},
 		"help":                    {[]string{"--help"}, 0, ""},
 		"one namespace":           {[]string{"--trace", usage, "--namespace", "lab"}, 0, ""},
-		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to judge by"},
-		"too short":               {[]string{"--trace", short}, 1, "nothing to judge by: no container has a whole day of samples after its first 8 days"},
-		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to judge by"},
+		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to measure"},
+		"too short":               {[]string{"--trace", short}, 1, "nothing to measure: no container has a full day of samples after its first 8 days"},
+		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to measure"},
 		"no such trace":           {[]string{"--trace", filepath.Join(dir, "nowhere.csv")}, 1, "nowhere.csv: no such file"},
 		"empty trace":             {[]string{"--trace", file("empty.csv", "")}, 1, "empty.csv: the file is empty"},
 		"empty folder":            {[]string{"--trace", t.TempDir()}, 1, "no *.csv or *.csv.gz in this folder"},
@@ -250,7 +250,7 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 			if code != tt.code || !strings.Contains(errs.String(), tt.want) || tt.want == "" && errs.Len() > 0 {
 				t.Errorf("ends with %d and %q, want %d and %q", code, errs.String(), tt.code, tt.want)
 			}
-			if judged := strings.Contains(tt.want, "nothing to judge by"); tt.code != 0 && !judged && out.Len() > 0 {
+			if judged := strings.Contains(tt.want, "nothing to measure"); tt.code != 0 && !judged && out.Len() > 0 {
 				t.Errorf("reported %s", out.String())
 			}
 		})
@@ -317,7 +317,7 @@ func TestAContainerOfOneMinuteIsReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, timeline := runBacktest(t, "--trace", path)
-	if !strings.Contains(out, "Nothing to judge by") || strings.Count(timeline, "\n") != 1+4 {
+	if !strings.Contains(out, "Nothing to measure") || strings.Count(timeline, "\n") != 1+4 {
 		t.Errorf("%s\n%s", out, timeline)
 	}
 }

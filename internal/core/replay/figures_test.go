@@ -111,26 +111,3 @@ func TestMoney_severalPods_countsEach(t *testing.T) {
 		}
 	}
 }
-
-func TestDefaultTolerance_isTheLargestPromise(t *testing.T) {
-	of := func(names ...string) (ps []recommend.Profile) {
-		for _, n := range names {
-			p, _ := recommend.Builtin(n)
-			ps = append(ps, p)
-		}
-		return ps
-	}
-	for name, tt := range map[string]struct {
-		of   []recommend.Profile
-		want float64
-	}{
-		"cost among others": {of("default", "critical", "cost"), recommend.Cost().Memory.Budget},
-		"critical":          {of("critical", "window-max"), recommend.Critical().Memory.Budget},
-		"busy-hours":        {of("busy-hours"), recommend.Balanced().Memory.Budget},
-		"no promise":        {of("default", "autopilot"), recommend.Balanced().Memory.Budget},
-	} {
-		if got := DefaultTolerance(tt.of).DaysAbove; got != tt.want {
-			t.Errorf("%s: %g, want %g", name, got, tt.want)
-		}
-	}
-}

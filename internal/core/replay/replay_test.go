@@ -387,29 +387,6 @@ func TestFiguresOfAKnownTimeline(t *testing.T) {
 	}
 }
 
-func TestTheWinnerIsTheCheapestThatIsSafeEnough(t *testing.T) {
-	outcome := func(free, money float64) Outcome {
-		return Outcome{Memory: Summary{Days: 100, FreeDays: free}, Money: money}
-	}
-	tests := map[string]struct {
-		of   []Outcome
-		want []int
-	}{
-		"none":                         {nil, nil},
-		"too short to judge":           {[]Outcome{{Money: 1}}, nil},
-		"the cheapest of the safe":     {[]Outcome{outcome(0.90, 1), outcome(1, 9), outcome(0.99, 5)}, []int{2}},
-		"no safe one":                  {[]Outcome{outcome(0.90, 1), outcome(0.95, 9)}, []int{1}},
-		"one beside what is too short": {[]Outcome{{}, outcome(0.5, 1), {}}, []int{1}},
-		"equals tie":                   {[]Outcome{outcome(1, 4), outcome(0.99, 3), outcome(1, 5), outcome(1, 3)}, []int{1, 3}},
-		"equally harmful":              {[]Outcome{outcome(0.9, 3), outcome(0.9, 3)}, []int{0, 1}},
-	}
-	for name, tt := range tests {
-		if got := Best(tt.of, DefaultTolerance(nil)); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v wins, want %v", name, got, tt.want)
-		}
-	}
-}
-
 // Two sizes: time grows as the data do.
 func BenchmarkReplay(b *testing.B) {
 	for _, days := range []int{10, 40} {
