@@ -352,7 +352,7 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
-	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads}); err != nil {
+	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: terminalWidth(out)}); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	switch {
@@ -363,6 +363,19 @@ func backtest(ctx context.Context, c BacktestConfig, out, errs io.Writer) error 
 		return err
 	}
 	return errors.New(report.NothingMeasured)
+}
+
+// terminalWidth returns the number of columns of a terminal, 0 for anything else.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // emptied empties a file, if it is one that keeps anything.

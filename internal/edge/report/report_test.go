@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -424,6 +425,25 @@ func TestWriteTable_prices_decideWhetherCostIsShown(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestWriteTable_narrowTerminal_linesFitAndNoFigureIsLost(t *testing.T) {
+	c := fixture()
+	cells := strings.Fields(written(t, "table.txt", c, Options{Workloads: -1}))
+	for width := 40; width <= 200; width += 8 {
+		table := written(t, "table.txt", c, Options{Workloads: -1, Width: width})
+		for line := range strings.Lines(table) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("with %d columns, a line has %d: %q", width, n, line)
+			}
+		}
+		for _, cell := range cells {
+			if strings.ContainsAny(cell, "0123456789") && !strings.Contains(cell, "/") && strings.Count(table, cell) == 0 {
+				t.Errorf("with %d columns, the table does not contain %s:\n%s", width, cell, table)
+			}
+		}
+	}
+	golden(t, "table-80.txt", written(t, "table.txt", c, Options{Workloads: 1, Width: 80}))
 }
 
 // fullDisk accepts a number of bytes, then fails.
