@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -486,7 +486,7 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
-func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*replay.Comparison, error) {
+func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progressbar.ProgressBar) (*replay.Comparison, error) {
 	r := &replay.Comparison{Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {
@@ -507,7 +507,7 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 				wl.Changes[k] = replay.Run(w, p, replay.RulesFor(p))
 				scores[k][i] = usage.Measure(wl.Changes[k])
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
-				bar.step()
+				_ = bar.Add(1) // fails only if the terminal does
 			}
 			for _, s := range scores[0][i] {
 				wl.Pods = max(wl.Pods, s.Pods)
@@ -518,7 +518,7 @@ func (c *BacktestConfig) replay(ctx context.Context, profiles []recommend.Profil
 		})
 	}
 	err := group.Wait()
-	bar.end()
+	_ = bar.Clear() // an interrupted bar is still there
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil, errors.New("interrupted")
@@ -547,39 +547,18 @@ func extent(workloads []replay.Workload) (from, to time.Time) {
 	return time.Unix(first, 0).UTC(), time.Unix(last, 0).UTC()
 }
 
-// progress is a bar on a terminal. Elsewhere it is nothing.
-type progress struct {
-	mu          sync.Mutex
-	w           io.Writer // nil: no bar
-	done, total int
-	shown       int // percent
-}
-
-func newProgress(w io.Writer, quiet bool, total int) *progress {
+// newProgress returns a progress bar that is visible only on a terminal.
+func newProgress(w io.Writer, quiet bool, total int) *progressbar.ProgressBar {
 	f, ok := w.(*os.File)
-	if quiet || !ok || !term.IsTerminal(int(f.Fd())) {
-		w = nil
-	}
-	return &progress{w: w, total: total, shown: -1}
-}
-
-func (p *progress) step() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done++
-	if percent := 100 * p.done / p.total; p.w != nil && percent != p.shown {
-		p.shown = percent
-		const width = 40
-		full := width * p.done / p.total
-		fmt.Fprintf(p.w, "\r[%s%s] %3d %%  %d of %d replays", strings.Repeat("#", full), strings.Repeat(".", width-full), percent, p.done, p.total)
-	}
-}
-
-// end wipes the bar.
-func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.w != nil {
-		fmt.Fprint(p.w, "\r\033[K")
-	}
+	visible := ok && !quiet && term.IsTerminal(int(f.Fd()))
+	return progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetVisibility(visible),
+		progressbar.OptionSetDescription("replays"),
+		progressbar.OptionSetTheme(progressbar.ThemeASCII),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionClearOnFinish(),
+	)
 }
