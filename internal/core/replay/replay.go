@@ -131,7 +131,9 @@ func (r *run) addContainers(samples []Sample) {
 			continue
 		}
 		r.seen[c] = true
-		at, _ := slices.BinarySearchFunc(r.pod.Containers, uint8(c), func(x cluster.Container, index uint8) int { return cmp.Compare(x.Index, index) })
+		at, _ := slices.BinarySearchFunc(r.pod.Containers, uint8(c), func(x cluster.Container, index uint8) int {
+			return cmp.Compare(x.Index, index)
+		})
 		r.pod.Containers = slices.Insert(r.pod.Containers, at, cluster.Container{Name: r.w.Containers[c], Index: uint8(c)})
 	}
 	if len(r.pod.Containers) == before {

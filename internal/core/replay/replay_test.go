@@ -30,7 +30,8 @@ func draw(t *rapid.T) *Workload {
 	for i := range rapid.IntRange(1, 2).Draw(t, "containers") {
 		w.Containers = append(w.Containers, fmt.Sprint("c", i))
 	}
-	at, level := int64(start), 100.0
+	at := int64(start)
+	level := 100.0
 	for range rapid.IntRange(1, 150).Draw(t, "samples") {
 		at += rapid.SampledFrom([]int64{0, 1, 60, 300, 300, 3600, 5 * 3600, 30 * 3600, 9 * 86400}).Draw(t, "step")
 		level = min(max(level*rapid.SampledFrom([]float64{1, 1, 1.1, 0.9, 3, 0.3}).Draw(t, "factor"), 1), 1e5)
@@ -55,7 +56,8 @@ func TestRun_laterSamplesRemovedOrChanged_earlierChangesStay(t *testing.T) {
 			other.Samples = slices.Clone(w.Samples)
 			for i := range other.Samples {
 				if s := &other.Samples[i]; s.At >= cut {
-					s.CPU, s.Memory = s.CPU*5+1, s.Memory*3
+					s.CPU = s.CPU*5 + 1
+					s.Memory = s.Memory * 3
 				}
 			}
 			want := until(w, p, cut)
@@ -366,7 +368,8 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a)
 func TestMeasure_knownChanges_figuresAreExact(t *testing.T) {
 	w := steady(10, 1, 100*mib)
 	last := &w.Samples[len(w.Samples)-1]
-	last.Memory, last.CPU = 300*mib, 3
+	last.Memory = 300 * mib
+	last.CPU = 3
 	changes := []Change{
 		{At: start, Resource: cluster.CPU, Request: 2000},
 		{At: start, Resource: cluster.Memory, Request: 200 * mib},

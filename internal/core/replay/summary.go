@@ -40,7 +40,9 @@ func Summarize(scores []Score) Summary {
 		s.Containers++
 		s.Footprint += score.Footprint
 		s.Pods += score.Pods
-		daysAbove, samples, containerUsed := 0, 0, 0.0
+		daysAbove := 0
+		samples := 0
+		containerUsed := 0.0
 		for _, d := range score.Days {
 			slack := d.Slack()
 			slacks = append(slacks, slack)

@@ -32,7 +32,8 @@ func asProtobuf(t testing.TB, list *metricsv1beta1.PodMetricsList) []byte {
 	if err := metricsv1beta1.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	list.APIVersion, list.Kind = "metrics.k8s.io/v1beta1", "PodMetricsList"
+	list.APIVersion = "metrics.k8s.io/v1beta1"
+	list.Kind = "PodMetricsList"
 	var b bytes.Buffer
 	if err := protobuf.NewSerializer(s, s).Encode(list, &b); err != nil {
 		t.Fatal(err)
@@ -60,10 +61,12 @@ func twin(list *metricsv1beta1.PodMetricsList) []usage.Sample {
 				At:        p.Timestamp.UTC(),
 			}
 			if q, ok := c.Usage[corev1.ResourceCPU]; ok {
-				s.CPU, s.Has = float64(q.MilliValue())/1000, s.Has.With(cluster.CPU)
+				s.CPU = float64(q.MilliValue()) / 1000
+				s.Has = s.Has.With(cluster.CPU)
 			}
 			if q, ok := c.Usage[corev1.ResourceMemory]; ok {
-				s.Memory, s.Has = float64(q.Value()), s.Has.With(cluster.Memory)
+				s.Memory = float64(q.Value())
+				s.Has = s.Has.With(cluster.Memory)
 			}
 			if !s.Has.Empty() {
 				out = append(out, s)

@@ -44,7 +44,8 @@ func Parse(data []byte) (recommend.Profile, error) {
 	}
 	_, builtin := recommend.Builtin(o.Name)
 	if builtin {
-		return recommend.Profile{}, fmt.Errorf("metadata.name must not be the name of a built-in profile, got %s; choose another name, and use spec.base to start from the built-in profile", o.Name)
+		return recommend.Profile{}, fmt.Errorf("metadata.name must not be the name of a built-in profile, got %s; "+
+			"choose another name, and use spec.base to start from the built-in profile", o.Name)
 	}
 	c := &checker{}
 	p := profileOf(o.Name, &o.Spec, c)
@@ -333,7 +334,9 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 
 // hours sets the busy hours.
 func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
-	from, to, offset := 0, 0, 0
+	from := 0
+	to := 0
+	offset := 0
 	before := len(c.problems)
 	c.whole("busyHours.from", b.From, 0, 23, &from)
 	c.whole("busyHours.to", b.To, 0, 24, &to)

@@ -50,7 +50,8 @@ func TestParse_emptyParts_profileEqualsItsBase(t *testing.T) {
 				t.Errorf("%s: %v", b.Name, err)
 				continue
 			}
-			p.Name, p.About = b.Name, b.About
+			p.Name = b.Name
+			p.About = b.About
 			if diff := cmp.Diff(b, p, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.IgnoreFields(recommend.Profile{}, "Extend")); diff != "" {
 				t.Errorf("%s%s (-built in +got)\n%s", b.Name, parts, diff)
 			}
@@ -180,7 +181,8 @@ func TestParse_shortfall_setsFactorAndOverrunUnlessTheyAreSet(t *testing.T) {
 			continue
 		}
 		params := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("CPU")
-		factor, overrun := params.FieldByName("Factor").Float(), params.FieldByName("Overrun").Float()
+		factor := params.FieldByName("Factor").Float()
+		overrun := params.FieldByName("Overrun").Float()
 		if math.Abs(factor-want.factor) > 1e-9 || math.Abs(overrun-want.overrun) > 1e-6 {
 			t.Errorf("%s: got factor %g and overrun %g, want %+v", text, factor, overrun, want)
 		}
@@ -242,14 +244,20 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 	for text, want := range map[string]recommend.Profile{
 		"{base: critical, cpu: {shortfall: 0.01, growBy: 0.1, choose: false}, memory: {longDays: 5, choose: false}}": recommend.AdaptiveProfile("mine", "based on critical", func() recommend.AdaptiveParams {
 			a := recommend.Critical()
-			a.CPU.Shortfall, a.CPU.Grow, a.Memory.Days, a.Memory.Long = 0.01, 0.1, 5, 5
-			a.CPU.Factor, a.CPU.Overrun, a.Memory.Choose = FactorFor(0.01), 0, false
+			a.CPU.Shortfall = 0.01
+			a.CPU.Grow = 0.1
+			a.Memory.Days = 5
+			a.Memory.Long = 5
+			a.CPU.Factor = FactorFor(0.01)
+			a.CPU.Overrun = 0
+			a.Memory.Choose = false
 			return a
 		}()),
 		"{base: window-max, window: {days: 3}}": recommend.WindowProfile("mine", "based on window-max", 3, 0.15),
 		"{base: autopilot-window, load: {percentile: 0.99, halfLife: 24h}}": recommend.LoadProfile("mine", "based on autopilot-window", func() recommend.LoadParams {
 			l := recommend.MovingWindow()
-			l.Percentile, l.HalfLife = 0.99, 24*time.Hour
+			l.Percentile = 0.99
+			l.HalfLife = 24 * time.Hour
 			return l
 		}()),
 		"{base: time-of-day, season: {margin: 0.3}}": recommend.TimeOfDayProfile("mine", "based on time-of-day", func() recommend.SeasonParams {
@@ -259,7 +267,10 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 		}()),
 		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() recommend.EnsembleParams {
 			e := recommend.Autopilot()
-			e.CPU.Overrun, e.CPU.Change, e.CPU.Switch, e.CPU.Forget = 5, 1, 2, 10*time.Hour
+			e.CPU.Overrun = 5
+			e.CPU.Change = 1
+			e.CPU.Switch = 2
+			e.CPU.Forget = 10 * time.Hour
 			return e
 		}()),
 	} {

@@ -237,7 +237,8 @@ func TestCRD_builtInProfiles_areListed(t *testing.T) {
 	d := definition(t)
 	var names, quoted []string
 	for _, b := range recommend.Builtins() {
-		names, quoted = append(names, b.Name), append(quoted, "'"+b.Name+"'")
+		names = append(names, b.Name)
+		quoted = append(quoted, "'"+b.Name+"'")
 	}
 	base := d.Properties["spec"].Properties["base"]
 	if enum := slices.Clone(base.Enum); !slices.Equal(slices.Sorted(slices.Values(enum)), slices.Sorted(slices.Values(names))) || base.Default != "balanced" {

@@ -263,7 +263,8 @@ func FuzzReply(f *testing.F) {
 			return []histogram.Checkpoint{book.Series(w, "c").CPU.Checkpoint(), book.Series(w, "c").Memory.Checkpoint()}
 		}
 		before := known()
-		read, taken := 0, cluster.Set(0)
+		read := 0
+		taken := cluster.Set(0)
 		err = c.History(t.Context(), "n", now, func(s usage.Sample) {
 			read++
 			if s.Pod.Namespace != "n" || s.Pod.Name == "" || s.Container == "" || s.Has.Empty() {

@@ -82,7 +82,9 @@ func plain(v float64) string { return strconv.FormatFloat(math.Round(v*1e6)/1e6,
 func frontier(c *replay.Comparison, res cluster.Resource) string {
 	type point struct{ x, y float64 }
 	points := make([]point, len(c.Total))
-	minX, maxX, maxY := math.Inf(1), math.Inf(-1), 0.0
+	minX := math.Inf(1)
+	maxX := math.Inf(-1)
+	maxY := 0.0
 	for i, outcome := range c.Total {
 		s := summary(outcome, res)
 		p := point{s.MeanSlack, 100 * (1 - s.FreeDays)}
@@ -97,10 +99,12 @@ func frontier(c *replay.Comparison, res cluster.Resource) string {
 	// The differences between recommenders matter, so the x axis starts near the smallest value and not at 0.
 	room := 0.25*(maxX-minX) + 0.05*math.Abs(maxX) + 1e-9
 	f := frame{left: 60, top: 12, width: 420, height: 250, x0: minX - room, x1: maxX + room, y0: -0.1 * maxY, y1: maxY*1.15 + 1e-9}
-	xTitle, yTitle := "mean relative slack of memory", "days above the request, %"
+	xTitle := "mean relative slack of memory"
+	yTitle := "days above the request, %"
 	if res == cluster.CPU {
 		f.x0 = max(f.x0, 0)
-		xTitle, yTitle = "requested CPU, cores", "samples above the request per day"
+		xTitle = "requested CPU, cores"
+		yTitle = "samples above the request per day"
 	}
 	var out canvas
 	out.open(520, 310, "waste against risk, "+res.String())
@@ -183,7 +187,8 @@ const chartColumns = 460
 
 // usageChart draws the usage of one container and the requests of each recommender. It returns "" if there is no usage.
 func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) string {
-	first, last := w.Samples[0].At, w.Samples[len(w.Samples)-1].At
+	first := w.Samples[0].At
+	last := w.Samples[len(w.Samples)-1].At
 	if last == first {
 		last++
 	}
@@ -252,7 +257,8 @@ func requestLine(f frame, changes []replay.Change, container int, res cluster.Re
 		if int(change.Container) != container || change.Resource != res || change.At > last {
 			continue
 		}
-		x, y := f.x(float64(change.At)), f.y(requested(change))
+		x := f.x(float64(change.At))
+		y := f.y(requested(change))
 		if path.Len() == 0 {
 			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
 		} else {

@@ -95,7 +95,8 @@ func workloadCells(c *replay.Comparison, w *replay.WorkloadResult) []string {
 		return []string{w.Key.String(), "", "too short to measure"}
 	}
 	outcome := w.Outcomes[w.Best[0]]
-	memory, cpu := []string{"", "", ""}, []string{"", "", ""}
+	memory := []string{"", "", ""}
+	cpu := []string{"", "", ""}
 	if s := outcome.Memory; s.Days > 0 {
 		memory = []string{fixed(3)(s.MeanSlack), percent(2)(s.FreeDays), amount(cluster.Memory, s.Footprint)}
 	}

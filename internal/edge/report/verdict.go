@@ -12,7 +12,8 @@ import (
 )
 
 // NothingMeasured says why a comparison has no figures, and what to do.
-var NothingMeasured = fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %d days, which are used for learning; provide a longer history", replay.Learning)
+var NothingMeasured = fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %d days, "+
+	"which are used for learning; provide a longer history", replay.Learning)
 
 // verdict returns which recommender wins, and by which tolerance.
 func verdict(c *replay.Comparison) string {
@@ -89,7 +90,8 @@ func promises(c *replay.Comparison) []string {
 // wins returns a sentence with the number of workloads that each recommender wins.
 func wins(c *replay.Comparison) string {
 	won := make([]int, len(c.Recommenders))
-	ties, short := 0, 0
+	ties := 0
+	short := 0
 	for _, workload := range c.Workloads {
 		switch len(workload.Best) {
 		case 0:
