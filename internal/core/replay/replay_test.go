@@ -57,7 +57,7 @@ func TestRun_laterSamplesRemovedOrChanged_earlierChangesStay(t *testing.T) {
 			for i := range other.Samples {
 				if s := &other.Samples[i]; s.At >= cut {
 					s.CPU = s.CPU*5 + 1
-					s.Memory = s.Memory * 3
+					s.Memory *= 3
 				}
 			}
 			want := until(w, p, cut)
