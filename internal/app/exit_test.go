@@ -49,23 +49,23 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 		"done":                    {[]string{"--trace", usage}, 0, ""},
 		"help":                    {[]string{"--help"}, 0, ""},
 		"one namespace":           {[]string{"--trace", usage, "--namespace", "lab"}, 0, ""},
-		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to judge by"},
-		"too short":               {[]string{"--trace", short}, 1, "nothing to judge by: no container has a whole day of samples after its first 8 days"},
-		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to judge by"},
+		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to measure"},
+		"too short":               {[]string{"--trace", short}, 1, "nothing to measure: no container has a full day of samples after its first 8 days"},
+		"too short, json":         {[]string{"--trace", short, "--output", "json"}, 1, "nothing to measure"},
 		"no such trace":           {[]string{"--trace", filepath.Join(dir, "nowhere.csv")}, 1, "nowhere.csv: no such file"},
 		"empty trace":             {[]string{"--trace", file("empty.csv", "")}, 1, "empty.csv: the file is empty"},
-		"empty folder":            {[]string{"--trace", t.TempDir()}, 1, "no *.csv or *.csv.gz in this folder"},
-		"damaged trace":           {[]string{"--trace", file("damaged.csv", head+"x\n")}, 1, "damaged.csv:2: 1 fields"},
-		"garbage, compressed":     {[]string{"--trace", file("garbage.csv.gz", "garbage")}, 1, "not compressed by gzip"},
-		"no workloads":            {[]string{"--trace", file("none.csv", head)}, 1, "none.csv: no samples in it"},
+		"empty folder":            {[]string{"--trace", t.TempDir()}, 1, "the folder has no *.csv or *.csv.gz files"},
+		"damaged trace":           {[]string{"--trace", file("damaged.csv", head+"x\n")}, 1, "damaged.csv:2: the row has 1 fields"},
+		"garbage, compressed":     {[]string{"--trace", file("garbage.csv.gz", "garbage")}, 1, "not gzip-compressed"},
+		"no workloads":            {[]string{"--trace", file("none.csv", head)}, 1, "none.csv: the trace has no samples"},
 		"no such time":            {[]string{"--trace", usage, "--since", "2020-01-01"}, 1, "no samples between --since and --until; samples are available from 2013-06-30T22:03:24Z to 2013-07-10T21:58:24Z"},
 		"no such namespace":       {[]string{"--trace", usage, "--namespace", "lab,shop"}, 1, "no samples of namespace shop; the trace has samples of lab"},
 		"no such folder":          {[]string{"--trace", usage, "--timeline", filepath.Join(dir, "no", "such.csv")}, 1, "write timeline: open "},
 		"timeline is a folder":    {[]string{"--trace", usage, "--timeline", dir}, 1, "write timeline: open "},
 		"no such profile file":    {[]string{"--trace", usage, "--recommenders", filepath.Join(dir, "mine.yaml")}, 1, "read profile: open "},
-		"empty profile":           {[]string{"--trace", usage, "--recommenders", file("empty.yaml", "")}, 1, "empty.yaml: it is empty; it should have a SizingProfile"},
-		"unknown field":           {[]string{"--trace", usage, "--recommenders", file("odd.yaml", profile+"metadata: {name: odd}\nspec: {oomBudget: 0.1}\n")}, 1, `odd.yaml: unknown field "oomBudget" in spec (it belongs to spec.memory.oomBudget)`},
-		"nonsense budget":         {[]string{"--trace", usage, "--recommenders", file("odd2.yaml", profile+"metadata: {name: odd}\nspec: {memory: {oomBudget: 7}}\n")}, 1, "odd2.yaml: spec.memory.oomBudget is 7; it must be between 0.001 and 0.5; 7 % is 0.07"},
+		"empty profile":           {[]string{"--trace", usage, "--recommenders", file("empty.yaml", "")}, 1, "empty.yaml: the profile is empty; expected a SizingProfile"},
+		"unknown field":           {[]string{"--trace", usage, "--recommenders", file("odd.yaml", profile+"metadata: {name: odd}\nspec: {oomBudget: 0.1}\n")}, 1, `odd.yaml: unknown field "oomBudget" in spec (did you mean spec.memory.oomBudget?)`},
+		"nonsense budget":         {[]string{"--trace", usage, "--recommenders", file("odd2.yaml", profile+"metadata: {name: odd}\nspec: {memory: {oomBudget: 7}}\n")}, 1, "odd2.yaml: spec.memory.oomBudget must be between 0.001 and 0.5, got 7; 7 % is 0.07"},
 		"Prometheus is away":      {prometheus(), 1, "read the cpu history of namespace shop"},
 		"it is no Prometheus":     {[]string{"--prometheus", lacking.URL, "--namespace", "shop"}, 1, "read the cpu history of namespace shop"},
 		"no token":                {prometheus("--prometheus-token-file", filepath.Join(dir, "token")), 1, "read the bearer token for Prometheus"},
@@ -112,7 +112,7 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 			if code != tt.code || !strings.Contains(errs.String(), tt.want) || tt.want == "" && errs.Len() > 0 {
 				t.Errorf("ends with %d and %q, want %d and %q", code, errs.String(), tt.code, tt.want)
 			}
-			if judged := strings.Contains(tt.want, "nothing to judge by"); tt.code != 0 && !judged && out.Len() > 0 {
+			if judged := strings.Contains(tt.want, "nothing to measure"); tt.code != 0 && !judged && out.Len() > 0 {
 				t.Errorf("reported %s", out.String())
 			}
 		})

@@ -46,12 +46,12 @@ func (s *slips) meant(name string) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slip := profile.Slip(name, s.names)
+	slip := profile.Typo(name, s.names)
 	if time.Since(s.asked) < slipsKnown && (slip == "" || !s.mayListAgain()) {
 		return slip
 	}
 	s.list()
-	return profile.Slip(name, s.names)
+	return profile.Typo(name, s.names)
 }
 
 // mayListAgain reports whether profiles may be listed again although they were just now, and counts it. A profile may have

@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +27,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/profile"
+	"podfit.dev/podfit/internal/edge/report"
 	"podfit.dev/podfit/internal/edge/trace"
 )
 
@@ -313,11 +314,11 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 	return out, nil
 }
 
-var reporters = map[string]func(io.Writer, *trace.Report, int) error{
-	"table": trace.WriteTable,
-	"json":  func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteJSON(w, r) },
-	"csv":   func(w io.Writer, r *trace.Report, _ int) error { return trace.WriteCSV(w, r) },
-	"html":  trace.WriteHTML,
+var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
+	"table": report.WriteTable,
+	"json":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
+	"csv":   func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
+	"html":  report.WriteHTML,
 }
 
 // run reads, replays and reports.
@@ -343,26 +344,39 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 		}
 		defer timeline.Close()
 	}
-	report, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
+	comparison, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
 	if err != nil {
 		return err
 	}
 	if timeline != nil {
-		if err := errors.Join(emptied(timeline), trace.WriteTimeline(timeline, report), timeline.Close()); err != nil {
+		if err := errors.Join(emptied(timeline), report.WriteTimeline(timeline, comparison), timeline.Close()); err != nil {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
-	if err := reporters[c.Output](out, report, c.Workloads); err != nil {
+	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: terminalWidth(out)}); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	switch {
-	case report.Judged():
+	case comparison.Judged():
 		return nil
 	case timeline != nil: // it is whole
-		_, err := fmt.Fprintf(errs, "podfit: %s\n", trace.Unjudged)
+		_, err := fmt.Fprintf(errs, "podfit: %s\n", report.NothingMeasured)
 		return err
 	}
-	return errors.New(trace.Unjudged)
+	return errors.New(report.NothingMeasured)
+}
+
+// terminalWidth returns the number of columns of a terminal, 0 for anything else.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // emptied empties a file, if it is one that keeps anything.
@@ -473,11 +487,11 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
-func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progress) (*trace.Report, error) {
-	r := &trace.Report{Source: c.source(), Workloads: make([]trace.Workload, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, Chosen: c.given["oom-budget"]}
+func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progressbar.ProgressBar) (*replay.Comparison, error) {
+	r := &replay.Comparison{Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
 	scores := make([][][]replay.Score, len(profiles))
 	for k := range profiles {
-		r.Recommenders = append(r.Recommenders, trace.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
+		r.Recommenders = append(r.Recommenders, replay.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
 		scores[k] = make([][]replay.Score, len(workloads))
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -486,7 +500,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 		group.Go(func() error {
 			w := &workloads[i]
 			usage := replay.Prepare(w)
-			wl := trace.Workload{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
+			wl := replay.WorkloadResult{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
 			for k, p := range profiles {
 				if err := ctx.Err(); err != nil {
 					return err
@@ -494,7 +508,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 				wl.Changes[k] = replay.Run(w, p, replay.RulesFor(p))
 				scores[k][i] = usage.Measure(wl.Changes[k])
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
-				bar.step()
+				_ = bar.Add(1) // fails only if the terminal does
 			}
 			for _, s := range scores[0][i] {
 				wl.Pods = max(wl.Pods, s.Pods)
@@ -505,7 +519,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 		})
 	}
 	err := group.Wait()
-	bar.end()
+	_ = bar.Clear() // an interrupted bar is still there
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil, errors.New("interrupted")
@@ -534,39 +548,18 @@ func extent(workloads []replay.Workload) (from, to time.Time) {
 	return time.Unix(first, 0).UTC(), time.Unix(last, 0).UTC()
 }
 
-// progress is a bar on a terminal. Elsewhere it is nothing.
-type progress struct {
-	mu          sync.Mutex
-	w           io.Writer // nil: no bar
-	done, total int
-	shown       int // percent
-}
-
-func newProgress(w io.Writer, quiet bool, total int) *progress {
+// newProgress returns a progress bar that is visible only on a terminal.
+func newProgress(w io.Writer, quiet bool, total int) *progressbar.ProgressBar {
 	f, ok := w.(*os.File)
-	if quiet || !ok || !term.IsTerminal(int(f.Fd())) {
-		w = nil
-	}
-	return &progress{w: w, total: total, shown: -1}
-}
-
-func (p *progress) step() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done++
-	if percent := 100 * p.done / p.total; p.w != nil && percent != p.shown {
-		p.shown = percent
-		const width = 40
-		full := width * p.done / p.total
-		fmt.Fprintf(p.w, "\r[%s%s] %3d %%  %d of %d replays", strings.Repeat("#", full), strings.Repeat(".", width-full), percent, p.done, p.total)
-	}
-}
-
-// end wipes the bar.
-func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.w != nil {
-		fmt.Fprint(p.w, "\r\033[K")
-	}
+	visible := ok && !quiet && term.IsTerminal(int(f.Fd()))
+	return progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetVisibility(visible),
+		progressbar.OptionSetDescription("replays"),
+		progressbar.OptionSetTheme(progressbar.ThemeASCII),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionClearOnFinish(),
+	)
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/trace"
+	"podfit.dev/podfit/internal/edge/report"
 )
 
 // writeTrace writes a trace of some machines with days and nights and a spike now and then.
@@ -58,7 +58,7 @@ func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := strings.TrimPrefix(e.String(), "podfit: "+trace.Unjudged+"\n"); said != "" {
+	if said := strings.TrimPrefix(e.String(), "podfit: "+report.NothingMeasured+"\n"); said != "" {
 		t.Errorf("what is no terminal was told %q", said)
 	}
 	return o.String(), string(data)
@@ -175,7 +175,7 @@ func TestAContainerOfOneMinuteIsReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, timeline := runBacktest(t, "--trace", path)
-	if !strings.Contains(out, "Nothing to judge by") || strings.Count(timeline, "\n") != 1+4 {
+	if !strings.Contains(out, "Nothing to measure") || strings.Count(timeline, "\n") != 1+4 {
 		t.Errorf("%s\n%s", out, timeline)
 	}
 }

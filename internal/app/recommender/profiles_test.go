@@ -277,7 +277,7 @@ func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
 		reason, message string
 	}{
 		"broken": {func(b *bench) { b.profiles["mine"] = wrong }, "Invalid",
-			"SizingProfile mine is invalid: spec.window.margin is 99; it must be between 0 and 10;"},
+			"SizingProfile mine is invalid: spec.window.margin must be between 0 and 10, got 99;"},
 		"of a later version": {func(b *bench) { b.profiles["mine"] = `{"base": "window-max", "magic": true}` }, "Invalid", `unknown field "magic"`},
 		"deleted":            {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine does not exist any more;"},
 		"without its CRD":    {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine does not exist any more;"},
@@ -363,7 +363,7 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 		b.autoscale("web", web).Recommender = "mine"
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 ||
-			!strings.Contains(c.Message, "it must be between 0 and 10; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
+			!strings.Contains(c.Message, "must be between 0 and 10, got 99; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
 			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
 		}
 		b.rename("web", "somebody-else")

@@ -9,7 +9,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
-func TestASlipIsToldFromAnotherName(t *testing.T) {
+func TestTypo_similarOrOtherNames_onlySimilarNamesMatch(t *testing.T) {
 	names := []string{"mine"}
 	for _, p := range recommend.Builtins() {
 		names = append(names, p.Name)
@@ -19,11 +19,11 @@ func TestASlipIsToldFromAnotherName(t *testing.T) {
 		"balancd": "balanced", "criticla": "critical", "dfeault": "default", "busy_hours": "busy-hours", "busyhours": "busy-hours",
 		"autopliot": "autopilot", "autopilot-windo": "autopilot-window", "COST": "cost", "costs": "cost", "miner": "mine",
 
-		"balanced": "", "cost": "", "mine": "", "autopilot": "", // right as they are
+		"balanced": "", "cost": "", "mine": "", "autopilot": "", // correct, or the name of another recommender
 		"test": "", "coast-1": "", "my-recommender": "", "prod": "", "frugal": "", "alpha": "", "custom": "", "vpa": "", "p": "", "": "",
 	} {
-		if got := Slip(name, names); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
+		if got := Typo(name, names); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
 	}
 }
