@@ -88,9 +88,6 @@ func TestCreate_podThatIsAdmittedWithoutPodfit_isAdmittedWithIt(t *testing.T) {
 		d := draw{t}
 		pod := d.pod()
 		api := &apiServer{limitRanges: d.limitRanges("LimitRanges", 2), quotas: d.quotas()}
-		if len(api.limitRanges) > 0 {
-			roundUp(pod)
-		}
 		tried++
 		without, err := api.create(pod)
 		if err != nil {

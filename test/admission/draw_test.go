@@ -28,7 +28,7 @@ func pick[T any](d draw, what string, of ...T) T {
 func (d draw) amount(res corev1.ResourceName) resource.Quantity {
 	of := []string{"100m", "250m", "500m", "1", "10m", "1m", "50m", "2", "4", "333m", "777m", "1500m", "0.0015"}
 	if res == corev1.ResourceMemory {
-		of = []string{"128Mi", "64Mi", "256Mi", "512Mi", "1Gi", "1Mi", "2Gi", "100M", "123456789", "3Gi", "4Gi", "0.1Gi", "1.7Gi"}
+		of = []string{"128Mi", "64Mi", "256Mi", "512Mi", "1Gi", "1Mi", "2Gi", "100M", "123456789", "3Gi", "4Gi", "0.1Gi", "1.7Gi", "0.3Gi"}
 	}
 	return resource.MustParse(pick(d, string(res), of...))
 }
@@ -115,7 +115,6 @@ func (d draw) pod() *corev1.Pod {
 		delete(r.Requests, corev1.ResourceEphemeralStorage)
 		delete(r.Limits, "hugepages-2Mi")
 		p.Spec.Resources = &r
-		roundUp(p)
 		d.cover(p, &r)
 	}
 	switch {
@@ -133,34 +132,6 @@ func (d draw) pod() *corev1.Pod {
 		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: name}}
 	}
 	return p
-}
-
-// roundUp makes all amounts of a pod whole millicores and bytes. Fractions of a byte are covered only in pods without
-// pod-level resources and in namespaces without LimitRanges: sums and ratios of rounded amounts can be off by a byte.
-func roundUp(p *corev1.Pod) {
-	var lists []corev1.ResourceList
-	if r := p.Spec.Resources; r != nil {
-		lists = append(lists, r.Requests, r.Limits)
-	}
-	for _, containers := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range containers {
-			lists = append(lists, containers[i].Resources.Requests, containers[i].Resources.Limits)
-		}
-	}
-	roundUpAll(lists)
-}
-
-func roundUpAll(lists []corev1.ResourceList) {
-	for _, list := range lists {
-		for name, q := range list {
-			scale := resource.Scale(0)
-			if name == corev1.ResourceCPU {
-				scale = resource.Milli
-			}
-			q.RoundUp(scale)
-			list[name] = q
-		}
-	}
 }
 
 // cover raises pod-level resources to what the containers need, most of the time: few pods would be valid else.
@@ -217,10 +188,10 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 		Type: kind, Min: corev1.ResourceList{}, Max: corev1.ResourceList{}, MaxLimitRequestRatio: corev1.ResourceList{},
 	}
 	low := map[corev1.ResourceName][]string{
-		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M"},
+		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M", "0.1Gi"},
 	}
 	high := map[corev1.ResourceName][]string{
-		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321"},
+		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321", "1.1Gi"},
 	}
 	for _, name := range sized {
 		if d.oneIn(3, "min") {
@@ -239,7 +210,6 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 			}
 		}
 	}
-	roundUpAll([]corev1.ResourceList{it.Min, it.Max, it.Default, it.DefaultRequest})
 	return it
 }
 

@@ -37,6 +37,12 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
 		out.PodLevel.Requests, out.PodLevel.Limits = sizeOf(r)
+		out.Fractions = hasFraction(r.Requests, r.Limits)
+	}
+	for _, all := range [...][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range all {
+			out.Fractions = out.Fractions || hasFraction(all[i].Resources.Requests, all[i].Resources.Limits)
+		}
 	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()
