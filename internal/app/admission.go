@@ -35,7 +35,7 @@ renews its own certificates unless it finds some. A pod is never refused because
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Limits: true, Log: p.log}))
+			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Limits: true, Quotas: true, Log: p.log}))
 			p.reg.MustRegister(newWatchMetrics(world))
 			admit, err := admission(&c, p, clients, world)
 			if err != nil {
@@ -266,5 +266,5 @@ func (v *admissionView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
 
 // Limits returns what bounds the pods of a namespace.
 func (v *admissionView) Limits(namespace string) policy.Limits {
-	return policy.Limits{Range: v.world.Limits(namespace)}
+	return policy.Limits{Range: v.world.Limits(namespace), Quotas: v.world.Quotas(namespace)}
 }

@@ -80,7 +80,7 @@ machine. To size new pods from there, the API server must reach this process: --
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.watched(kube.Options{
-				Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.log,
+				Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Log: p.log,
 			}))
 			p.reg.MustRegister(newWatchMetrics(world))
 			recommend, err := recommending(&c.Recommender, p, clients, world)

@@ -33,7 +33,7 @@ admission controller is not known to work. With --dry-run it only says what it w
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Log: p.log}))
+			world := kube.NewWorld(clients, c.Common.watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.log}))
 			p.reg.MustRegister(newWatchMetrics(world))
 			work := updating(&c, p, clients, world)
 			return func(ctx context.Context) error {
@@ -80,6 +80,11 @@ type updaterWorld interface {
 type scheduling interface {
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
+}
+
+// quotaView is what an updaterWorld may know of ResourceQuotas.
+type quotaView interface {
+	Quotas(namespace string) *cluster.Quotas
 }
 
 // podChanger changes running pods.
@@ -199,10 +204,14 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 		Ledger:   u.ledger,
 		Failed:   u.undecided,
 	}
+	quotas := func(string) *cluster.Quotas { return nil }
+	if v, ok := u.world.(quotaView); ok {
+		quotas = v.Quotas
+	}
 	for i := range w.Governed {
 		g := &w.Governed[i]
 		if ns := g.Autoscaler.Namespace; w.Limits[ns] == (policy.Limits{}) {
-			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns)}
+			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: quotas(ns)}
 		}
 		for _, p := range g.Pods {
 			if _, known := w.Scales[p.Controller]; !known && !p.Controller.IsZero() {

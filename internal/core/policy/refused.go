@@ -15,6 +15,8 @@ type Refusal struct {
 	Resource   cluster.Resource
 	Container  string // "" when it is about the pod as a whole
 	Have, Want int64  // what the pod has, and the bound that it breaks
+	Quota      string // the ResourceQuota that refuses the pod
+	OfLimit    bool   // it is the sum of the limits that a ResourceQuota refuses, not of the requests
 	Rounded    bool   // Have and Want may be off by less than a byte each, because amounts in the pod or LimitRange are not whole bytes
 }
 
@@ -34,15 +36,21 @@ const (
 	AboveRatio         // maxLimitRequestRatio of a LimitRange; Have and Want are in thousandths
 	SumAbovePodLevel   // the containers together request more than the pod
 	LimitAbovePodLevel // the limit of a container is above that of the pod
+	OverQuota          // the pod as a whole asks for more than a ResourceQuota has left
+	QuotaRequires      // a ResourceQuota requires an amount that a container does not have
+	QuotaNotCounted    // a ResourceQuota has no status yet
+	NoPodLeft          // a ResourceQuota that only counts the pod with its new size allows no more pods
+	TooManyQuotas      // there are more ResourceQuotas than are evaluated
 )
 
 // Refused reports whether the API server would refuse the pod.
 func (r Refusal) Refused() bool { return r.Kind != NotRefused }
 
-// OfLimitRange reports whether it is a LimitRange that refuses the pod. Else the pod contradicts itself.
+// OfLimitRange reports whether it is a LimitRange that refuses the pod.
 func (k RefusalKind) OfLimitRange() bool {
 	switch k {
-	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel:
+	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel,
+		OverQuota, QuotaRequires, QuotaNotCounted, NoPodLeft, TooManyQuotas:
 		return false
 	}
 	return true
@@ -86,11 +94,11 @@ func (r Refusal) sentence() string {
 	case LimitAbovePodLevel:
 		return fmt.Sprintf("the %s limit %s of %s is above the pod-level limit %s", r.Resource, have, who, want)
 	}
-	return ""
+	return r.quotaSentence()
 }
 
 // Refused returns why the API server would refuse a pod with fits set on it, going by its CPU and memory, the LimitRanges of
-// its namespace and its pod-level resources. It knows nothing of quotas and of admission webhooks.
+// its namespace and its pod-level resources. Of quotas see QuotaRefusal; of admission webhooks it knows nothing.
 func Refused(l Limits, p *cluster.Pod, fits []Fitted) Refusal {
 	var few [fewContainers]size
 	for _, res := range cluster.All {

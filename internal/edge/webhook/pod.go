@@ -67,7 +67,13 @@ func (h *Handler) governing(top cluster.Workload) *cluster.Autoscaler {
 
 // fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
-	fits, originals, refused := h.fitted(a, projected)
+	fits, originals, refused := h.fitted(a, projected, standingOf(p))
+	if refused.Refused() {
+		h.kept.Do(func() {
+			h.log.Info("A new pod keeps its own resources because the API server would refuse it with the recommended ones",
+				"pod", podName(p), "autoscaler", a.Key.String(), "reason", refused.String())
+		})
+	}
 	ops := make(operations, 0, 3+7*len(fits))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
@@ -98,14 +104,15 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 
 // fitted returns what the containers of a new pod should run with, and the originals of those that are boosted. A pod that
 // the API server would admit as it is, and refuse with its sizes, is not boosted, or keeps its own resources.
-func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted, []policy.Original, policy.Refusal) {
+func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod, standing cluster.Standing) ([]policy.Fitted, []policy.Original, policy.Refusal) {
 	around := h.world.Limits(p.Namespace)
 	refusal := func(fits []policy.Fitted) policy.Refusal {
 		r := policy.Refused(around, p, fits)
-		if !r.Kind.OfLimitRange() || !policy.Refused(around, p, nil).Refused() {
+		if r.Refused() && !(r.Kind.OfLimitRange() && policy.Refused(around, p, nil).Refused()) {
 			return r
 		}
-		return policy.Refusal{} // the LimitRange may have changed by now
+		// If it was refused with its own size, too, the LimitRange may have changed by now.
+		return policy.QuotaRefusal(around, p, standing, fits)
 	}
 	var fits []policy.Fitted
 	if a.Mode != cluster.Off {
