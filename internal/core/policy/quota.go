@@ -53,12 +53,17 @@ func DemandOf(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted
 // Counted reports whether a quota counts the pod.
 func (d *Demand) Counted(q *cluster.Quota) cluster.Truth { return q.Counts(d.standing, d.bestEffort) }
 
-// Amounts returns what a quota counts of the pod, rounded up.
-func (d *Demand) Amounts() cluster.PodResources {
+// Most returns what a quota counts of the pod, rounded up.
+func (d *Demand) Most() cluster.PodResources { return d.amounts(1) }
+
+// Least returns what a quota counts of the pod, rounded down.
+func (d *Demand) Least() cluster.PodResources { return d.amounts(-1) }
+
+func (d *Demand) amounts(sign int64) cluster.PodResources {
 	var out cluster.PodResources
 	for i, res := range cluster.All {
-		out.Requests = out.Requests.Set(res, d.requests[i].v+d.requests[i].off)
-		out.Limits = out.Limits.Set(res, d.limits[i].v+d.limits[i].off)
+		out.Requests = out.Requests.Set(res, d.requests[i].v+sign*d.requests[i].off)
+		out.Limits = out.Limits.Set(res, d.limits[i].v+sign*d.limits[i].off)
 	}
 	return out
 }

@@ -32,6 +32,7 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Deleting:   p.DeletionTimestamp != nil,
 		Resize:     resizeOf(p.Status.Conditions),
 		Observed:   observed(p, in),
+		Sized:      p.Annotations[v1.AnnotationUpdates] != "",
 		Containers: containers(p, in),
 	}
 	if r := p.Spec.Resources; r != nil {
