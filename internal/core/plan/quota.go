@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -28,7 +30,7 @@ func (t *turn) quotaView() (quotaView, bool) {
 	}
 	standing := standingOf(p)
 	v.fitted = policy.DemandOf(around, p, standing, t.d.With)
-	v.own = policy.DemandOf(around, p, standing, nil)
+	v.own = policy.DemandOf(policy.Limits{}, p, standing, nil) // defaults of LimitRanges are not added to what is stored
 	return v, true
 }
 
@@ -70,11 +72,51 @@ func (t *turn) resizeOverQuota() (Reason, bool) {
 	if !known {
 		return Reason{}, false
 	}
+	v.fitted = t.whileResized()
 	r := t.tooManyQuotas()
 	if !r.Refused() {
 		r = v.inPlace()
 	}
 	return Reason{Why: OverQuota, Text: r.String()}, r.Refused()
+}
+
+// whileResized returns what quotas count of the pod until a resize is done: of each container the higher of what it has and what it
+// is to have.
+func (t *turn) whileResized() policy.Demand {
+	p := t.d.Pod
+	return policy.DemandOf(t.w.Limits[p.Namespace], p, standingOf(p), notBelow(p, t.d.With))
+}
+
+// notBelow returns fits with no amount below what the pod has now.
+func notBelow(p *cluster.Pod, fits []policy.Fitted) []policy.Fitted {
+	out := slices.Clone(fits)
+	for i := range out {
+		f := &out[i]
+		c := p.Container(f.Container)
+		running, limits := c.Running()
+		f.Requests = higher(f.Requests, c.Requests, running)
+		f.Limits = higher(f.Limits, c.Limits, limits)
+		if f.PodLevel != nil && p.PodLevel != nil {
+			f.PodLevel = &cluster.PodResources{
+				Requests: higher(f.PodLevel.Requests, p.PodLevel.Requests), Limits: higher(f.PodLevel.Limits, p.PodLevel.Limits),
+			}
+		}
+	}
+	return out
+}
+
+// higher returns r with each amount that is set raised to that of others.
+func higher(r cluster.Resources, others ...cluster.Resources) cluster.Resources {
+	for _, res := range cluster.All {
+		v, ok := r.Get(res)
+		for _, other := range others {
+			v = max(v, other.Amount(res))
+		}
+		if ok {
+			r = r.Set(res, v)
+		}
+	}
+	return r
 }
 
 func (t *turn) tooManyQuotas() policy.Refusal {
@@ -95,7 +137,11 @@ func (t *turn) reserve(do Act) {
 	if !known {
 		return
 	}
-	takes := v.growth()
+	if do == Resize {
+		v.fitted = t.whileResized()
+	}
+	grows := v.fitted.Growth(&v.own)
+	takes := cluster.PodResources{Requests: atLeastNone(grows.Requests), Limits: atLeastNone(grows.Limits)}
 	if do == Evict && !v.beside().Refused() {
 		takes = v.fitted.Most()
 	}
@@ -135,17 +181,18 @@ func (v *quotaView) fitsAfterwards() bool {
 
 // inPlace returns which quota would refuse a resize of the pod. The API server counts only what grows.
 func (v *quotaView) inPlace() policy.Refusal {
-	own, fitted := v.own.Least(), v.fitted.Most()
+	most, grows := v.fitted.Most(), v.fitted.Growth(&v.own)
 	return v.firstRefusal(func(q *cluster.Quota) {
 		q.BoundsPods = false
+		q.Left.Requests = plus(q.Left.Requests, minus(most.Requests, grows.Requests))
+		q.Left.Limits = plus(q.Left.Limits, minus(most.Limits, grows.Limits))
 		for _, of := range [...]struct {
-			left         *cluster.Resources
-			own, growsTo cluster.Resources
-		}{{&q.Left.Requests, own.Requests, fitted.Requests}, {&q.Left.Limits, own.Limits, fitted.Limits}} {
-			*of.left = plus(*of.left, of.own)
+			left        *cluster.Resources
+			most, grows cluster.Resources
+		}{{&q.Left.Requests, most.Requests, grows.Requests}, {&q.Left.Limits, most.Limits, grows.Limits}} {
 			for _, res := range cluster.All {
-				if left, bounded := of.left.Get(res); bounded && of.growsTo.Amount(res) <= of.own.Amount(res) {
-					*of.left = of.left.Set(res, max(left, of.growsTo.Amount(res)))
+				if left, bounded := of.left.Get(res); bounded && of.grows.Amount(res) <= 0 {
+					*of.left = of.left.Set(res, max(left, of.most.Amount(res)))
 				}
 			}
 		}
@@ -166,18 +213,13 @@ func (v *quotaView) firstRefusal(change func(*cluster.Quota)) policy.Refusal {
 	return policy.Refusal{}
 }
 
-// growth returns by how much the new size is larger.
-func (v *quotaView) growth() cluster.PodResources {
-	own, fitted := v.own.Least(), v.fitted.Most()
-	more := func(a, b cluster.Resources) cluster.Resources {
-		return cluster.Amounts(max(a.CPU-b.CPU, 0), max(a.Memory-b.Memory, 0))
-	}
-	return cluster.PodResources{Requests: more(fitted.Requests, own.Requests), Limits: more(fitted.Limits, own.Limits)}
+func (v *quotaView) grows() bool {
+	g := v.fitted.Growth(&v.own)
+	return g.Requests.CPU > 0 || g.Requests.Memory > 0 || g.Limits.CPU > 0 || g.Limits.Memory > 0
 }
 
-func (v *quotaView) grows() bool {
-	g := v.growth()
-	return g.Requests.CPU > 0 || g.Requests.Memory > 0 || g.Limits.CPU > 0 || g.Limits.Memory > 0
+func atLeastNone(r cluster.Resources) cluster.Resources {
+	return cluster.Amounts(max(r.CPU, 0), max(r.Memory, 0))
 }
 
 // plus and minus change the amounts that are set.

@@ -68,6 +68,20 @@ func (d *Demand) amounts(sign int64) cluster.PodResources {
 	return out
 }
 
+// Growth returns how much more the pod asks for than with its own size, rounded up; below zero where it asks for less.
+func (d *Demand) Growth(own *Demand) cluster.PodResources {
+	var out cluster.PodResources
+	more := func(to, from value) int64 {
+		// What is not exactly known of both is the same amounts, which cancel.
+		return to.v - from.v + max(from.off-to.off, to.off-from.off)
+	}
+	for i, res := range cluster.All {
+		out.Requests = out.Requests.Set(res, more(d.requests[i], own.requests[i]))
+		out.Limits = out.Limits.Set(res, more(d.limits[i], own.limits[i]))
+	}
+	return out
+}
+
 // MayExceed returns why a quota may refuse the pod: it takes for granted that the quota counts the pod, unless it is known
 // that it does not, and rounds amounts up.
 func (d *Demand) MayExceed(q *cluster.Quota) Refusal {
@@ -97,7 +111,7 @@ func (d *Demand) exceeds(q *cluster.Quota, amount func(value) int64) Refusal {
 			{q.Left.Limits, d.limits[i], d.noLimit, true},
 		} {
 			left, bounded := c.left.Get(res)
-			r := Refusal{Quota: q.Name, Resource: res, OfLimit: c.limit, Have: amount(c.asked), Want: left}
+			r := Refusal{Quota: q.Name, Resource: res, OfLimit: c.limit, Have: amount(c.asked), Want: left, Rounded: c.asked.off > 0}
 			switch {
 			case !bounded:
 			case c.lacks.Has(res):
