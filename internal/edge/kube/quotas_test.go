@@ -147,3 +147,12 @@ func TestWorld_quotasMayNotBeRead_goesOnWithoutThem(t *testing.T) {
 	f.forgetReply("GET " + quotasPath)
 	eventually(t, "once there is the right, quotas are known", func() bool { return w.Quotas("shop") != nil })
 }
+
+func TestProjectPod_sizedAtAdmission_isMarked(t *testing.T) {
+	for annotation, want := range map[string]bool{`vpaUpdates: Pod resources updated by web`: true, `other: a`: false} {
+		p := podFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotation+"}}\nspec: {containers: [{name: app}]}\n")
+		if got := ProjectPod(p, nil).Sized; got != want {
+			t.Errorf("%s: %t", annotation, got)
+		}
+	}
+}
