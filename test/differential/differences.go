@@ -312,6 +312,20 @@ var Differences = []Difference{
 		Test:     "TestPass_anyOutcomes_budgetIsKeptAndReasonsAreTrue",
 	},
 	{
+		Name:     "new pods over quota",
+		Upstream: "gives a new pod a size that exceeds a ResourceQuota, and the API server refuses the pod",
+		Podfit:   "leaves the pod with its own size, and the annotation vpaUpdates says why",
+		Reason:   "a pod that was valid must not be refused",
+		Test:     "TestQuotaRefusal_newSizeOverQuota_ownSizeNot",
+	},
+	{
+		Name:     "evictions under a quota",
+		Upstream: "evicts, whatever the quota",
+		Podfit:   "leaves a pod whose replacement would exceed a ResourceQuota beside it, with a reason and an event",
+		Reason:   "the replacement would come back with its own size, or not at all",
+		Test:     "TestPlan_newSizeOverQuota_leavesThePod",
+	},
+	{
 		Name:     "resizes over quota",
 		Upstream: "evicts a pod whose resize a ResourceQuota or LimitRange refuses",
 		Podfit:   "leaves it, with an event",

@@ -143,6 +143,7 @@ var hindrances = map[plan.Why]bool{
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
+	plan.OverQuota: true,
 }
 
 // tellShortages tells users, once, that evicted pods have no replacement.

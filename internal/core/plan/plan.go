@@ -88,6 +88,8 @@ type pass struct {
 	places places
 	short  map[cluster.Workload]Shortage
 
+	reserved map[string][]cluster.PodResources // what the decisions take of the quotas of each namespace
+
 	settled map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 }
 

@@ -62,6 +62,7 @@ const (
 	AwaitingReplacement                   // its resize was refused, and it is not known whether a replacement would be, too
 	ReplacementMissing                    // pods evicted before have no replacement
 	ReplacementRefused                    // the API server would refuse the pod with the new size
+	OverQuota                             // the pod with the new size would exceed a ResourceQuota
 	RateLimited                           // its turn did not come in this pass: rate limit
 	OutOfTime                             // its turn did not come in this pass: the pass ended
 	AlreadyEvicted                        // evicted, and the watch still shows it
@@ -84,7 +85,7 @@ var whyNames = map[Why]string{
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement",
 	RateLimited:         "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
-	ReplacementRefused: "ReplacementRefused",
+	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
 }
 
 // String returns the name of the reason.
@@ -223,6 +224,8 @@ func (r Reason) sentence() string {
 		return "the node refused a resize to no more than this"
 	case ReplacementRefused:
 		return said("the API server would refuse the pod with the new size", r.Text)
+	case OverQuota:
+		return said("the pod with the new size would exceed a ResourceQuota", r.Text)
 	}
 	return r.outcome()
 }
