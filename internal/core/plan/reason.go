@@ -241,6 +241,9 @@ func (r Reason) outcome() string {
 		s := said("a ResourceQuota or LimitRange does not allow the resize", r.Text)
 		return again(s+"; the pod is not evicted instead, because its replacement would be refused, too", r.Until)
 	case Unanswered:
+		if r.For > 0 {
+			return again(said("for "+span(r.For)+" the API server has given no clear answer to attempts to change it", r.Text), r.Until)
+		}
 		return again(said("the API server gave no clear answer, the change may have been made", r.Text), r.Until)
 	case AwaitingReplacement:
 		return "waits until another evicted pod has its replacement; " + said("the API server refused the resize", r.Text)
