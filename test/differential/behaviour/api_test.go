@@ -103,6 +103,7 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 		p.since[verb] = s.minute()
 	}
 	p.lastAt, p.done = s.minute(), said == ""
+	p.last[verb] = s.minute()
 	if p.done {
 		said, p.tried = "done", nil
 	}

@@ -73,6 +73,7 @@ type replica struct {
 	done     bool                   // the last request was carried out
 	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
 	lastAt   int                    // minute of the last request
+	last     map[string]int         // the same by verb
 }
 
 func newSimulation(w *world) *simulation {
@@ -235,7 +236,7 @@ func (w *simulated) size(p *corev1.Pod) {
 
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
-	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}})
+	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
 	s.revision++
