@@ -53,6 +53,11 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	for controller, g := range groups {
 		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
+		if surplus := g.live - g.wanted; g.known && surplus > 0 {
+			// After a scale-down the watch shows pods for a while that the controller has deleted, or is about to. They may be
+			// those that are ready.
+			g.live, g.ready = g.wanted, max(0, g.ready-surplus)
+		}
 		g.below = g.live < required
 	}
 	return groups

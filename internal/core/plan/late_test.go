@@ -224,3 +224,27 @@ func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
 		t.Errorf("%d evictions in two hours of pods whose replacements stay as they were", count)
 	}
 }
+
+// A user scales a workload down, and the watch still shows the pods that the controller deletes.
+func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pods, wanted int
+		evictions    int
+	}{
+		"all wanted":                 {6, 6, 3},
+		"six pods, four wanted":      {6, 4, 2},
+		"two pods, one wanted":       {2, 1, 0}, // fewer than the minimum
+		"six pods, none wanted":      {6, 0, 0},
+		"fewer pods than are wanted": {3, 4, 1},
+		"three pods, two wanted":     {3, 2, 1},
+		"ten pods, a hundred wanted": {10, 100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, a := shrinking(tt.pods)
+			w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: int32(tt.wanted)}
+			if n := len(evictions(Begin(noon, w, DefaultBudget()))); n != tt.evictions {
+				t.Errorf("%d evictions, want %d", n, tt.evictions)
+			}
+		})
+	}
+}

@@ -256,9 +256,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 	if s.onEvict != nil {
 		s.onEvict(w, p, "")
 	}
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
-	p.leaves = s.minute() + 1 + w.Grace
+	s.remove(w, p)
 	return nil
 }
 

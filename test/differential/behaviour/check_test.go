@@ -122,7 +122,7 @@ func (c *checker) after(minute int) {
 		// Users pay for an eviction with a restart, and get the recommended size for it. So each recommendation may cost each pod
 		// one eviction, and one more when the recommendation changes meanwhile. Evictions that do not help are tried with one pod
 		// at a time, less and less often. Upstream has no such limit: it evicts such pods every minute (W-13).
-		if most := 2*w.Replicas*len(w.Advice) + retries; st.evictions > most {
+		if most := 2*w.most()*len(w.Advice) + retries; st.evictions > most {
 			c.fail(minute, "it ends", "%d evictions from a workload of %d pods", st.evictions, w.Replicas)
 		}
 	}
@@ -202,7 +202,13 @@ var truths = map[string]func(observation) bool{
 	"ReplacementMissing":  func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
 	"TooFewReplicas":      func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
 	"SameSize":            func(o observation) bool { return o.w.same(o.p.pod) },
-	"Probing":             func(o observation) bool { return o.state().futile && o.state().evicted == o.minute },
+	"Probing": func(o observation) bool {
+		// The probe was tried in this pass, or the rate limit let none be tried.
+		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			why := o.podfit.decisions[string(p.pod.UID)].Reason.Why
+			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
+		})
+	},
 	"AwaitingReplacement": func(o observation) bool { return o.w.count().satisfied < o.w.Replicas && o.state().evicted >= 0 },
 	"Starting":            func(o observation) bool { return o.p.pod.Status.Phase == corev1.PodPending },
 	"Unscheduled":         func(o observation) bool { return o.p.pod.Spec.NodeName == "" },
@@ -555,6 +561,12 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			why := o.why().Why
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.unclear(o.minute)
+		},
+	},
+	{
+		name: "scaled below the minimum", circumstance: true, reason: "neither evicts a pod of a workload with too few replicas; which pods had their turn before differs",
+		explains: func(o observation) bool {
+			return o.why().Why == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
 		},
 	},
 	{
