@@ -248,3 +248,20 @@ func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
 		})
 	}
 }
+
+// An eviction had no answer, and the pod still lives when the watch must have shown the outcome: it was not evicted. That a pod
+// which a user adds later cannot be created is no reason to hold further evictions.
+func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *testing.T) {
+	w, a := shrinking(3)
+	pass := Begin(noon, w, DefaultBudget())
+	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 4}
+	for minute := 1; minute <= 20; minute++ {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		pass = Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+	}
+	if s := pass.Shortages(); len(s) != 0 {
+		t.Errorf("%d of %d pods are there, and users are told that an evicted pod has no replacement", s[0].Present, s[0].Wanted)
+	}
+}

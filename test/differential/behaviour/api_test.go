@@ -105,6 +105,7 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 	p.lastAt, p.done = s.minute(), said == ""
 	p.last[verb] = s.minute()
 	if p.done {
+		p.late = p.late || verb == "resize" && isRefusal(p.said[verb])
 		said, p.tried = "done", nil
 	}
 	p.said[verb] = said

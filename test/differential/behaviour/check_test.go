@@ -63,8 +63,8 @@ func (c *checker) before(minute int) {
 		st := &c.states[i]
 		st.live = w.scheduled()
 		switch {
-		case w.refused == 0:
-			st.unreplaced = -1
+		case w.refused == 0, w.count().pods >= w.fewest(c.sim.world.Workloads[i].Replicas, minute):
+			st.unreplaced = -1 // at the most the pods that a scale-up added are missing
 		case st.unreplaced < 0:
 			st.unreplaced = minute
 		}
@@ -84,6 +84,8 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case w.Mode == "InPlace":
 		c.fail(minute, "it keeps to the mode", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
+	case c.sim.world.Lag > 0 && w.scaledDown(minute-c.sim.world.Lag, minute):
+		// An updater cannot know yet which pods are gone, nor which of those that it has evicted would have been deleted anyway.
 	case st.live < least:
 		c.fail(minute, "it never breaks a budget", "%s is evicted though only %d pods live, and the minimum is %d", p.pod.Name, st.live, least)
 	case c.sim.world.Lag > 0 && (w.OOM.NeedMB > 0 || w.Restart):
@@ -197,11 +199,11 @@ func (c *checker) isTrue(w *simulated, p *replica, d plan.Decision, minute int) 
 // truths says of each reason to leave a pod that is not as it should be whether it is true. A reason that is not in it is never
 // true here: its cause does not occur, or it is for pods that are as they should be.
 var truths = map[string]func(observation) bool{
-	"BudgetSpent":         isShort,
-	"NotReady":            isShort,
-	"ReplacementMissing":  func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
-	"TooFewReplicas":      func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
-	"SameSize":            func(o observation) bool { return o.w.same(o.p.pod) },
+	"BudgetSpent":        isShort,
+	"NotReady":           isShort,
+	"ReplacementMissing": func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
+	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
+	"SameSize":           func(o observation) bool { return o.w.same(o.p.pod) },
 	"Probing": func(o observation) bool {
 		// The probe was tried in this pass, or the rate limit let none be tried.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
@@ -492,6 +494,11 @@ var differences = []difference{
 		name: "full nodes", circumstance: true, reason: "a pod waits for room that other pods take; upstream lost pods, or moved them elsewhere",
 		explains: func(o observation) bool {
 			homeless := o.w.scheduled() < o.w.count().pods
+			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
+				// Whoever was resized first on this node took the room. Neither evicts a pod of a workload with too few replicas.
+				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod.Spec.Containers[0].Resources)
+				return full && (o.why().Why == plan.ResizeWaiting || o.why().Why == plan.TooFewReplicas)
+			}
 			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Why == plan.TooFewReplicas)
 		},
 	},
@@ -551,6 +558,17 @@ var differences = []difference{
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
 			return until-o.p.lastAt <= o.p.lastAt-o.p.since[verb]+2
+		},
+	},
+	{
+		name: "refused actions", reason: "what was refused is carried out later than with upstream, and the kubelet takes as long for it",
+		explains: func(o observation) bool {
+			takes := o.p != nil && o.p.late && o.w.Mode == "InPlace" && o.minute-o.p.resized <= o.w.Resizing.For+1
+			switch o.why().Why {
+			case plan.ResizeFailed, plan.ResizeRunning, plan.ResizeWaiting, plan.MemoryInUse, plan.ResizeImpossible:
+				return takes
+			}
+			return false
 		},
 	},
 	{

@@ -75,6 +75,7 @@ type replica struct {
 	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
 	lastAt   int                    // minute of the last request
 	last     map[string]int         // the same by verb
+	late     bool                   // a resize was carried out after others had been refused
 }
 
 func newSimulation(w *world) *simulation {
@@ -329,6 +330,31 @@ func (w *workload) ends(minutes int) int {
 		}
 	}
 	return n
+}
+
+// fewest returns the smallest number of replicas that a workload has had until a minute, which began with a number.
+func (w *workload) fewest(first, minute int) int {
+	for _, s := range w.Scales {
+		if s.At <= minute {
+			first = min(first, s.Replicas)
+		}
+	}
+	return first
+}
+
+// scaledDown reports whether the number of replicas fell in a time.
+func (w *workload) scaledDown(from, to int) bool {
+	n := w.Replicas
+	if len(w.Scales) > 0 {
+		n = w.most() // that it fell from the first number is not known any more
+	}
+	for _, s := range w.Scales {
+		if s.Replicas < n && s.At >= from && s.At <= to {
+			return true
+		}
+		n = s.Replicas
+	}
+	return false
 }
 
 // all returns all pods.
