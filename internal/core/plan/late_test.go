@@ -265,3 +265,17 @@ func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *te
 		t.Errorf("%d of %d pods are there, and users are told that an evicted pod has no replacement", s[0].Present, s[0].Wanted)
 	}
 }
+
+// The watch shows neither that the evicted pod is replaced by one that is not ready yet, nor that a scale-down has deleted others.
+func TestPlan_scaledDownAfterEviction_watchIsLate_takesNoSecondPod(t *testing.T) {
+	w, a := shrinking(6)
+	b := DefaultBudget()
+	b.Tolerance = 0
+	pass := Begin(noon, w, b)
+	pass.Done(evictions(pass)[0])
+	w.Ledger.Learn(noon, w, pass.Decisions())
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
+	if ds := evictions(Begin(noon.Add(time.Minute), w, b)); len(ds) > 0 {
+		t.Errorf("%s is evicted, which may leave none of 2 pods ready", ds[0].Pod.Name)
+	}
+}

@@ -63,13 +63,16 @@ func (c *checker) before(minute int) {
 		st := &c.states[i]
 		st.live = w.scheduled()
 		switch {
-		case w.refused == 0, w.count().pods >= w.fewest(c.sim.world.Workloads[i].Replicas, minute):
+		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
 			st.unreplaced = -1 // at the most the pods that a scale-up added are missing
 		case st.unreplaced < 0:
 			st.unreplaced = minute
 		}
 	}
 }
+
+// described returns a workload as the world describes it, with the number of replicas that it begins with.
+func (c *checker) described(w *simulated) *workload { return &c.sim.world.Workloads[w.index] }
 
 // evicting checks the budgets when a pod is evicted (P2), and that evictions do not cost pods (P5).
 func (c *checker) evicting(w *simulated, p *replica, refusal string) {
@@ -84,7 +87,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case w.Mode == "InPlace":
 		c.fail(minute, "it keeps to the mode", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
-	case c.sim.world.Lag > 0 && w.scaledDown(minute-c.sim.world.Lag, minute):
+	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// An updater cannot know yet which pods are gone, nor which of those that it has evicted would have been deleted anyway.
 	case st.live < least:
 		c.fail(minute, "it never breaks a budget", "%s is evicted though only %d pods live, and the minimum is %d", p.pod.Name, st.live, least)
@@ -124,7 +127,7 @@ func (c *checker) after(minute int) {
 		// Users pay for an eviction with a restart, and get the recommended size for it. So each recommendation may cost each pod
 		// one eviction, and one more when the recommendation changes meanwhile. Evictions that do not help are tried with one pod
 		// at a time, less and less often. Upstream has no such limit: it evicts such pods every minute (W-13).
-		if most := 2*w.most()*len(w.Advice) + retries; st.evictions > most {
+		if most := 2*c.described(w).most()*len(w.Advice) + retries; st.evictions > most {
 			c.fail(minute, "it ends", "%d evictions from a workload of %d pods", st.evictions, w.Replicas)
 		}
 	}

@@ -332,22 +332,20 @@ func (w *workload) ends(minutes int) int {
 	return n
 }
 
-// fewest returns the smallest number of replicas that a workload has had until a minute, which began with a number.
-func (w *workload) fewest(first, minute int) int {
+// fewest returns the smallest number of replicas that a workload has had until a minute.
+func (w *workload) fewest(minute int) int {
+	n := w.Replicas
 	for _, s := range w.Scales {
 		if s.At <= minute {
-			first = min(first, s.Replicas)
+			n = min(n, s.Replicas)
 		}
 	}
-	return first
+	return n
 }
 
 // scaledDown reports whether the number of replicas fell in a time.
 func (w *workload) scaledDown(from, to int) bool {
 	n := w.Replicas
-	if len(w.Scales) > 0 {
-		n = w.most() // that it fell from the first number is not known any more
-	}
 	for _, s := range w.Scales {
 		if s.Replicas < n && s.At >= from && s.At <= to {
 			return true
