@@ -143,6 +143,9 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	if most := 2*len(w.Advice) + attempts; p.resizes > most {
 		c.fail(minute, "it ends", "%s was resized %d times", p.pod.Name, p.resizes)
 	}
+	if w.satisfied(p) {
+		p.fine = minute // what was refused before is over
+	}
 	if p.pod.DeletionTimestamp != nil || w.satisfied(p) {
 		return
 	}
@@ -184,7 +187,7 @@ func (c *checker) isTold(w *simulated, verb string) bool {
 
 // since returns the minute from which a pod has been refused a change to its last advice.
 func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
-	since := p.since[verb]
+	since := max(p.since[verb], p.fine)
 	for _, a := range w.Advice {
 		if a.At <= minute {
 			since = max(since, a.At)
@@ -552,7 +555,9 @@ var differences = []difference{
 			few := o.why().Why == plan.TooFewReplicas
 			// A workload with too few pods has none evicted, by upstream neither.
 			evictable := o.w.Replicas >= o.w.least(o.sim.world)
-			if verb == "resize" && o.w.Mode != "InPlace" && !few && evictable && !isRefusal(o.p.said["evict"]) {
+			// What a quota refused is not evicted instead, and when the quota has room again it is tried after the back-off.
+			instead := !few && evictable && o.why().Why != plan.ResizeOverQuota
+			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.said["evict"]) {
 				return false // it should have been evicted
 			}
 			// The wait is about as long as the refusals have lasted.

@@ -75,6 +75,7 @@ type replica struct {
 	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
 	lastAt   int                    // minute of the last request
 	last     map[string]int         // the same by verb
+	fine     int                    // last minute in which the pod was satisfied
 	late     bool                   // a resize was carried out after others had been refused
 }
 
