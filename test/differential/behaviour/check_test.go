@@ -590,6 +590,12 @@ var differences = []difference{
 		},
 	},
 	{
+		name: "scaled up beyond a quota", circumstance: true, reason: "whether the quota has room for a pod that a scale-up adds depends on which pods have shrunk before",
+		explains: func(o observation) bool {
+			return o.p == nil && o.w.refused > 0 && o.w.Replicas > o.described(o.w).fewest(o.minute)
+		},
+	},
+	{
 		name: "scaled below the minimum", circumstance: true, reason: "neither evicts a pod of a workload with too few replicas; which pods had their turn before differs",
 		explains: func(o observation) bool {
 			return o.why().Why == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
