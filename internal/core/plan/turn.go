@@ -32,6 +32,7 @@ var againstEviction = []obstacle{
 	(*turn).requirementsUnmet,
 	(*turn).replacementMissing,
 	(*turn).backingOff,
+	(*turn).probing,
 	(*turn).evictionRefused,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicas,
@@ -46,6 +47,7 @@ var againstReplacing = []obstacle{
 	(*turn).requirementsUnmet,
 	(*turn).replacementMissing,
 	(*turn).backingOff,
+	(*turn).probing,
 	(*turn).evictionRefused,
 }
 
@@ -104,6 +106,9 @@ func (t *turn) try(do Act, against []obstacle, because Why) {
 	t.d.Reason.Because = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
+	if do == Evict {
+		t.probe(t.d)
+	}
 	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
 		t.d.taken, t.d.health = true, t.health()
 		t.g.take(t.d.health)
