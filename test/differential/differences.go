@@ -3,81 +3,81 @@
 
 package differential
 
-// A Difference is where podfit means to give another result than upstream.
+// A Difference is an intended difference between podfit and upstream.
 type Difference struct {
-	Name     string // of its row in docs/migrate.md, too
-	Weakness string // what of upstream it mends, by its number in docs/migrate.md; "" when it has none
+	Name     string // also the name of its row in docs/migrate.md
+	Weakness string // number of upstream's weakness in docs/migrate.md that it fixes, or ""
 	Upstream string // what upstream does
 	Podfit   string // what podfit does
 	Reason   string
-	Test     string // shows it, here or where podfit decides it; "TestMany/one" is a part of one, or a transcript of its folder
+	Test     string // shows the difference, here or in internal/; "TestMany/one" is a case of a test, or a transcript in its folder
 }
 
-// Differences are all there are, of what can be compared here and of what can not. A comparison that fails without one of
-// them has found a mistake.
+// Differences is the complete list, also of differences that cannot be compared here. A comparison that fails for another
+// reason has found a bug.
 var Differences = []Difference{
 	{
 		Name: "no data, no number", Weakness: "W-01",
 		Upstream: "recommends the floor for a resource it has no sample of",
 		Podfit:   "recommends nothing for that resource, and leaves a container out of which it knows nothing",
 		Reason:   "the floor would evict every pod that asks for more when metrics are missing",
-		Test:     "TestNoNumberWithoutSamples",
+		Test:     "TestRecommendation_noSamples_isAbsent",
 	},
 	{
 		Name: "own confidence", Weakness: "W-06",
 		Upstream: "widens the bounds of memory by how many samples of CPU there are",
 		Podfit:   "by how many of memory there are; the same as long as samples have both",
 		Reason:   "one says nothing about the other",
-		Test:     "TestEachResourceHasItsOwnConfidence",
+		Test:     "TestRecommendation_confidence_isPerResource",
 	},
 	{
 		Name: "zero memory", Weakness: "W-05",
 		Upstream: "takes a missing value for a use of zero, and ignores the rest of a memory window that starts with one",
 		Podfit:   "takes no sample of it",
 		Reason:   "no running container uses no memory (kubernetes/autoscaler#8982)",
-		Test:     "TestZeroMemoryDoesNotFreezeTheWindow",
+		Test:     "TestUsage_zeroMemorySample_keepsWindowMoving",
 	},
 	{
 		Name: "one OOM kill counts once", Weakness: "W-07",
 		Upstream: "takes an OOM kill as often as it is told of it, and is told only of changes that it sees happen",
 		Podfit:   "takes each once, read off the pod's status whenever that is seen",
 		Reason:   "none is missed while nobody looks, and none counts twice after a restart",
-		Test:     "TestAnOOMKillCountsOnce",
+		Test:     "TestUsage_OOMKillSeenTwice_countsOnce",
 	},
 	{
 		Name: "windows survive", Weakness: "W-08",
 		Upstream: "forgets at a restart the memory peaks of windows under way, with the OOM kills in them",
 		Podfit:   "keeps them beside the checkpoint",
 		Reason:   "what was learnt from an OOM kill must not be lost",
-		Test:     "TestARestartKeepsTheWindowsUnderWay",
+		Test:     "TestCheckpoint_restart_keepsOpenMemoryWindows",
 	},
 	{
 		Name: "overrides end", Weakness: "W-09",
 		Upstream: "keeps what an autoscaler once set for a container when it is no longer set",
 		Podfit:   "goes back to the flags",
 		Reason:   "the object says what holds",
-		Test:     "TestOverridesEndWithThePolicy",
+		Test:     "TestUsage_policyRemoved_endsOverrides",
 	},
 	{
 		Name: "intervals change at once", Weakness: "W-09",
 		Upstream: "finishes the memory window under way with the interval with which it began",
 		Podfit:   "ends it when the new interval says so",
 		Reason:   "from 24 hours to one, it would take a day until the change shows",
-		Test:     "TestAnotherIntervalHoldsAtOnce",
+		Test:     "TestUsage_aggregationIntervalChanged_appliesAtOnce",
 	},
 	{
 		Name: "live containers", Weakness: "W-10",
 		Upstream: "splits the floor over every container the pods ever had, and recommends for all of them",
 		Podfit:   "over those that live pods have; with no live pod, those they last had",
 		Reason:   "a removed sidecar must not halve the floor for a week (kubernetes/autoscaler#6744)",
-		Test:     "TestTheFloorIsSplitOverLiveContainers",
+		Test:     "TestRecommendation_minimum_isSplitOverLiveContainers",
 	},
 	{
 		Name: "history stays", Weakness: "W-03",
 		Upstream: "drops history when the target cannot be resolved for a moment",
 		Podfit:   "keeps it",
 		Reason:   "a moment without the API server is not a reason to forget (kubernetes/autoscaler#9891)",
-		Test:     "TestHistoryStaysWhenTheTargetIsLost",
+		Test:     "TestUsage_targetNotFound_keepsHistory",
 	},
 	{
 		Name: "one history", Weakness: "W-04",
@@ -85,77 +85,77 @@ var Differences = []Difference{
 		Podfit:   "keeps one for each container of a workload",
 		Reason: "it does not grow with rollouts; sums differ by rounding only, which shows where exactly the share that a percentile " +
 			"asks for is reached at the edge of a bucket, and by what upstream drops because it is lighter than epsilon",
-		Test: "TestRolloutsChangeNothingButRounding",
+		Test: "TestUsage_rollouts_changeOnlyRounding",
 	},
 	{
 		Name: "labels of pods as a vector", Weakness: "W-29",
 		Upstream: "wants a matrix for the labels of pods, which no instant query answers with, the default one neither, and then drops all history",
 		Podfit:   "takes both kinds of answer; without labels, pods that have gone are known by their names",
 		Reason:   "the defaults must work",
-		Test:     "TestLabelsOfPodsMayComeAsAVector",
+		Test:     "TestPrometheus_podLabelsAsVector_areRead",
 	},
 	{
 		Name: "what was read of Prometheus stays", Weakness: "W-29",
 		Upstream: "drops all history when one query fails",
 		Podfit:   "keeps what was read until then",
 		Reason:   "less history is better than none",
-		Test:     "TestWhatWasReadOfPrometheusIsKept",
+		Test:     "TestPrometheus_partialFailure_keepsWhatWasRead",
 	},
 	{
 		Name: "series without a container", Weakness: "W-29",
 		Upstream: "drops all history when one series lacks a label",
 		Podfit:   "leaves that series out",
 		Reason:   "one odd series must not cost everybody's history",
-		Test:     "TestSeriesWithoutLabelsAreLeftOut",
+		Test:     "TestPrometheus_seriesWithoutLabels_areIgnored",
 	},
 	{
 		Name: "impossible values of Prometheus", Weakness: "W-29",
 		Upstream: "takes what is negative for zero, and what is infinite for the greatest amount there is",
 		Podfit:   "rejects both",
 		Reason:   "neither has been measured",
-		Test:     "TestImpossibleValuesOfPrometheusAreRejected",
+		Test:     "TestPrometheus_impossibleValues_areRejected",
 	},
 	{
 		Name: "two series of one container", Weakness: "W-29",
 		Upstream: "takes of each moment the value of whichever series comes first",
 		Podfit:   "takes the larger",
 		Reason:   "two scrapers, or a container before and after its restart, are one container; the answer's order means nothing",
-		Test:     "TestTwoSeriesOfOneContainerAreOne",
+		Test:     "TestPrometheus_twoSeriesOfOneContainer_areMerged",
 	},
 	{
 		Name: "silence is not absence", Weakness: "W-03",
 		Upstream: "forgets a container 8 days after its last sample, though it runs, or ran last",
 		Podfit:   "forgets it then only when it runs no more and another does, or when no autoscaler names the workload",
 		Reason:   "a monthly job starts with what it learnt in the last run, and an outage of metrics loses nothing (kubernetes/autoscaler#9891)",
-		Test:     "TestSilenceIsNotAbsence",
+		Test:     "TestPrune_targetWithoutRecentSamples_isKept",
 	},
 	{
 		Name: "stored history ends, too", Weakness: "W-10",
 		Upstream: "keeps what it read from a checkpoint as long as it runs, and reads it again at the next start",
 		Podfit:   "forgets it after 8 days like any other history, and deletes the checkpoint",
 		Reason:   "a removed container must not be recommended for, and share the floor, for ever (kubernetes/autoscaler#6744)",
-		Test:     "TestStoredHistoryEndsToo",
+		Test:     "TestPrune_storedHistory_expires",
 	},
 	{
 		Name: "memory alone is history", Weakness: "W-06",
 		Upstream: "takes a history of memory without CPU for empty, and drops it 8 days after it began",
 		Podfit:   "keeps it as long as it goes on",
 		Reason:   "its samples are as good as any (kubernetes/autoscaler#10211)",
-		Test:     "TestMemoryAloneIsHistory",
+		Test:     "TestPrune_memoryOnly_isKept",
 	},
 	{
 		Name:     "implausible samples",
 		Upstream: "takes any amount that is not negative",
 		Podfit:   "rejects more than 100,000 cores or 100 TB",
 		Reason:   "no machine has that; one broken source would lift a recommendation for days",
-		Test:     "TestImplausibleSamplesAreRejected",
+		Test:     "TestUsage_implausibleSamples_areRejected",
 	},
 	{
 		Name:     "order of the bounds",
 		Upstream: "gives a lower bound above the target when the flags for the percentiles say so",
 		Podfit:   "keeps lower ≤ target ≤ upper whatever the flags say",
 		Reason:   "otherwise no pod is ever inside its bounds, and each is evicted again and again",
-		Test:     "TestBoundsKeepTheirOrder",
+		Test:     "TestRecommendation_bounds_stayOrdered",
 	},
 	{
 		Name:     "a new target",
@@ -197,7 +197,7 @@ var Differences = []Difference{
 		Upstream: "loads a total that is not a number or infinite, weights without a reference time, and samples whose first is later than the last",
 		Podfit:   "refuses them",
 		Reason:   "nothing can have written them, and they make every later number nonsense",
-		Test:     "TestCheckpointsThatCannotBeAreRefused",
+		Test:     "TestCheckpoint_impossibleContent_isRefused",
 	},
 	{
 		Name: "owners, not labels", Weakness: "W-23",
@@ -232,21 +232,21 @@ var Differences = []Difference{
 		Upstream: "panics where a pod LimitRange meets a container without a recommendation or without bounds, and writes requests of zero",
 		Podfit:   "counts what such a container requests, and leaves it alone",
 		Reason:   "a crash stops every workload",
-		Test:     "TestFitEqualsUpstream",
+		Test:     "TestFit_randomPods_equalsUpstream",
 	},
 	{
 		Name:     "no amount below zero",
 		Upstream: "rounds a share of a pod LimitRange that is less than a byte to minus one byte",
 		Podfit:   "to zero",
 		Reason:   "the API server refuses such a pod, so that none is created any more",
-		Test:     "TestNoAmountIsBelowZero",
+		Test:     "TestFit_shareBelowOneByte_isZero",
 	},
 	{
 		Name: "order of the bounds on a pod", Weakness: "W-12",
 		Upstream: "scales target and bounds into a LimitRange each on its own, so that the target may end up outside of its bounds",
 		Podfit:   "moves the bounds to the target",
 		Reason:   "a pod with its target would be evicted for ever (kubernetes/autoscaler#8776)",
-		Test:     "TestFitEqualsUpstream",
+		Test:     "TestFit_randomPods_equalsUpstream",
 	},
 	{
 		Name:     "sizes that are refused",
@@ -281,7 +281,7 @@ var Differences = []Difference{
 		Upstream: "evicts a pod whose replacement would get the same size",
 		Podfit:   "leaves it",
 		Reason:   "the eviction cannot help (kubernetes/autoscaler#9362)",
-		Test:     "TestPodsToUpdateEqualUpstream",
+		Test:     "TestPlan_podsToUpdate_equalUpstream",
 	},
 	{
 		Name:     "room for the replacement",
@@ -351,7 +351,7 @@ var Differences = []Difference{
 		Upstream: "lets a missing CPU or memory request pass all eviction requirements",
 		Podfit:   "only those that name the missing resource",
 		Reason:   "the others are as true or false as before",
-		Test:     "TestPodsToUpdateEqualUpstream",
+		Test:     "TestPlan_podsToUpdate_equalUpstream",
 	},
 	{
 		Name:     "resizes in place are no evictions",
@@ -428,28 +428,28 @@ var Differences = []Difference{
 		Upstream: "has a check that can never fire",
 		Podfit:   "refuses an autoscaler without a target",
 		Reason:   "it does nothing, and nobody is told",
-		Test:     "TestATargetIsRequired",
+		Test:     "TestValidate_missingTargetRef_isRefused",
 	},
 	{
 		Name:     "an update may mend",
 		Upstream: "refuses an update of an object that could not be read before",
 		Podfit:   "lets it pass when it can be read now",
 		Reason:   "else it could only be deleted",
-		Test:     "TestAnUpdateMayMendWhatCannotBeRead",
+		Test:     "TestValidate_updateOfUnreadableObject_isAllowed",
 	},
 	{
 		Name:     "an update that leaves the spec alone",
 		Upstream: "checks it like any other",
 		Podfit:   "lets it pass",
 		Reason:   "labels must be changeable and finalizers removable, whatever was once let in",
-		Test:     "TestAnUpdateThatLeavesTheSpecAlonePasses",
+		Test:     "TestValidate_unchangedSpec_isAllowed",
 	},
 	{
 		Name:     "names of fields",
 		Upstream: "reads them without regard to case",
 		Podfit:   "as they are written",
 		Reason:   "the API server drops what is written otherwise, so upstream checks what will not be stored",
-		Test:     "TestNamesOfFieldsAreCaseSensitive",
+		Test:     "TestValidate_fieldNames_areCaseSensitive",
 	},
 	{
 		Name:     "a scale without a selector",
@@ -463,7 +463,7 @@ var Differences = []Difference{
 		Upstream: "boosts a request that is not there to zero",
 		Podfit:   "leaves it unset",
 		Reason:   "a container whose limit is its request would be guaranteed nothing",
-		Test:     "TestAMultipleOfNothingIsNoBoost",
+		Test:     "TestAdmit_boostFactorWithoutRequest_hasNoEffect",
 	},
 	{
 		Name:     "a recommender's name that is nearly a profile's",
@@ -603,7 +603,7 @@ var Differences = []Difference{
 		Upstream: "takes a negative one for no bound, and refuses an empty one",
 		Podfit:   "refuses the former, and takes the latter for no bound",
 		Reason:   "no container can have less than nothing; an empty value is the default",
-		Test:     "TestFlagsTakeTheValuesThatUpstreamTakes",
+		Test:     "TestFlags_values_areAcceptedAsUpstream",
 	},
 	{
 		Name:     "flags that make no sense",
