@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// A CA is a certificate authority that lives in two files.
+// A CA is a certificate authority whose certificate and key are files.
 type CA struct {
 	CertFile, KeyFile string
 	CertPEM           []byte
@@ -29,7 +29,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// openCA reads the authority from the folder, or makes it.
+// openCA reads the authority from the folder. It creates the authority if its key does not exist.
 func openCA(dir, name string) (*CA, error) {
 	ca := &CA{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}
 	if _, err := os.Stat(ca.KeyFile); os.IsNotExist(err) {
@@ -62,7 +62,7 @@ func openCA(dir, name string) (*CA, error) {
 	return ca, err
 }
 
-// client issues a certificate by which a user with these groups identifies itself.
+// client issues a client certificate for a user with these groups.
 func (ca *CA) client(user string, groups ...string) (cert, key []byte, err error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -70,7 +70,7 @@ func (ca *CA) client(user string, groups ...string) (cert, key []byte, err error
 	})
 }
 
-// serving issues a certificate for servers on the loopback interface.
+// serving issues a serving certificate for the loopback interface and these DNS names.
 func (ca *CA) serving(names ...string) (cert, key []byte, err error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: names[0]},
@@ -98,7 +98,7 @@ func (ca *CA) issue(template *x509.Certificate) (cert, key []byte, err error) {
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		panic(err) // the system has no randomness
+		panic(err) // the system has no random source
 	}
 	return n
 }
@@ -110,12 +110,12 @@ func encode(kind string, der []byte) []byte {
 func encodeKey(key *ecdsa.PrivateKey) []byte {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		panic(err) // P-256 keys can be marshalled
+		panic(err) // cannot happen: P-256 keys can be marshalled
 	}
 	return encode("EC PRIVATE KEY", der)
 }
 
-// kubeconfig is self-contained: it may be moved anywhere on the machine.
+// kubeconfig returns a kubeconfig that contains its certificates and key, so that the file can be moved.
 func kubeconfig(server string, caPEM, cert, key []byte, user string) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
@@ -137,7 +137,7 @@ users:
 `, server, b64(caPEM), b64(cert), user, b64(key))
 }
 
-// WriteFile replaces a file as a whole, so that nobody reads half of it.
+// WriteFile replaces a file atomically.
 func WriteFile(path string, text []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -39,14 +39,14 @@ import (
 	"podfit.dev/podfit/localcluster/internal/engine"
 )
 
-// Reserved for the system on each node: the reason why a node's allocatable is less than its capacity.
+// Reserved for the system on each node: the difference between a node's capacity and its allocatable resources.
 const (
 	reservedMilliCPU = 100
 	reservedMemory   = 100 << 20
 	evictBelow       = "100Mi"
 )
 
-// startKubelet runs a node's kubelet until the process ends: a kubelet cannot be stopped otherwise.
+// startKubelet starts a node's kubelet. It runs until the process exits, because a kubelet cannot be stopped.
 func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) error {
 	kubeconfig, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig)
 	if err != nil {
@@ -82,8 +82,8 @@ func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) erro
 		PodStartupLatencyTracker: kubeletutil.NewPodStartupLatencyTracker(), NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),
 		TracerProvider: noop.NewTracerProvider(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
-	// With a real recorder the kubelet watches the kernel's log for OOM kills, which takes root. Without it there
-	// are no events of the kubelet.
+	// With a real recorder the kubelet reads the kernel's log to detect OOM kills, which requires root. Without root, the
+	// kubelet records no events.
 	if f, err := os.Open("/dev/kmsg"); err == nil {
 		f.Close()
 	} else {
@@ -103,7 +103,7 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 	f := options.NewKubeletFlags()
 	f.RootDirectory, f.CertDirectory = n.Root, filepath.Join(n.Root, "certs")
 	f.HostnameOverride = n.Name
-	f.CloudProvider = "external" // leaves the node's addresses as they are: a kubelet would not take 127.0.0.1
+	f.CloudProvider = "external" // keeps the addresses of the Node object; a kubelet would not choose 127.0.0.1
 	f.MinimumGCAge = metav1.Duration{Duration: time.Minute}
 	f.MaxPerPodContainerCount, f.MaxContainerCount = 2, 100
 
@@ -116,7 +116,7 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 	s.CgroupsPerQOS, s.CgroupRoot = true, "/"
 	s.MaxOpenFiles = 4096
 	s.EnableControllerAttachDetach, s.MakeIPTablesUtilChains, s.ResolverConfig = false, false, ""
-	s.ClusterDNS, s.ClusterDomain = []string{"10.0.0.10"}, "cluster.local" // nobody is there, but pods expect one
+	s.ClusterDNS, s.ClusterDomain = []string{"10.0.0.10"}, "cluster.local" // there is no DNS server, but pods need an address
 	s.RegisterNode, s.MaxPods = true, 250
 	s.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
 	s.NodeStatusUpdateFrequency = metav1.Duration{Duration: 10 * time.Second}
