@@ -31,7 +31,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "controlplane: missing argument: etcd, kube-apiserver, kube-controller-manager, kube-scheduler or nodes")
 		os.Exit(2)
 	}
-	part, arguments := os.Args[1], os.Args[1:]
+	part := os.Args[1]
+	arguments := os.Args[1:]
 	if part == "etcd" {
 		etcdmain.Main(arguments)
 		return

@@ -89,7 +89,8 @@ func (c *cluster) podsRunAndHaveMetrics(t *testing.T) {
 		if err := json.Unmarshal(text, &m); err != nil {
 			return err
 		}
-		cpu, memory := m.Containers[0].Usage.Cpu().MilliValue(), m.Containers[0].Usage.Memory().Value()
+		cpu := m.Containers[0].Usage.Cpu().MilliValue()
+		memory := m.Containers[0].Usage.Memory().Value()
 		if cpu < 240 || cpu > 260 || memory != 200<<20 {
 			return fmt.Errorf("%dm CPU and %d bytes", cpu, memory)
 		}
@@ -294,7 +295,8 @@ func launchCluster(t *testing.T, binary, state string) *cluster {
 		t.Fatal(err)
 	}
 	c.command = exec.Command(binary, "up", "--audit-policy="+policy, "--nodes=2", "--node-cpu=2", "--node-memory=4Gi", "--metric-resolution=2s", "--crash-loop-max=1s", "--state-dir="+state, "--ready-file="+c.ready)
-	c.command.Stdout, c.command.Stderr = log, log
+	c.command.Stdout = log
+	c.command.Stderr = log
 	if err := c.command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -505,7 +507,8 @@ func client(t *testing.T, kubeconfig []byte) *kubernetes.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS, config.Burst = 100, 100
+	config.QPS = 100
+	config.Burst = 100
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,9 @@ func TestProfile_overTime_hasExpectedValues(t *testing.T) {
 		clock, age time.Duration
 		value      float64
 	}
-	h, m, s := time.Hour, time.Minute, time.Second
+	h := time.Hour
+	m := time.Minute
+	s := time.Second
 	for text, wants := range map[string][]want{
 		"300m":                               {{0, 0, 0.3}, {100 * h, h, 0.3}},
 		"1.5":                                {{0, 0, 1.5}},
@@ -49,15 +51,18 @@ func TestProfile_overTime_hasExpectedValues(t *testing.T) {
 }
 
 func TestNoise_withSeed_repeatsWithinSpread(t *testing.T) {
-	seeded, own := mustParse(t, "noise(sine(100m,300m,1h),0.2,seed=7)"), mustParse(t, "noise(200m,0.2)")
+	seeded := mustParse(t, "noise(sine(100m,300m,1h),0.2,seed=7)")
+	own := mustParse(t, "noise(200m,0.2)")
 	curve := mustParse(t, "sine(100m,300m,1h)")
-	different, sum := 0, 0.0
+	different := 0
+	sum := 0.0
 	const n = 10000
 	for i := range n {
 		at := Moment{Clock: time.Duration(i) * 10 * time.Second, Instance: 1}
 		other := at
 		other.Instance = 2
-		got, base := seeded.At(at), curve.At(at)
+		got := seeded.At(at)
+		base := curve.At(at)
 		if got < base*0.8 || got > base*1.2 {
 			t.Fatalf("%v is not within 20%% of %v", got, base)
 		}

@@ -134,7 +134,8 @@ func (p *parser) word() string {
 // values, durations or numbers.
 func (p *parser) arguments() (*call, error) {
 	c := &call{named: map[string]string{}}
-	depth, start := 1, p.at
+	depth := 1
+	start := p.at
 	take := func(end int) error {
 		argument := strings.TrimSpace(p.text[start:end])
 		if name, value, named := strings.Cut(argument, "="); named && !strings.ContainsAny(name, "()") {
@@ -275,10 +276,12 @@ var units = []struct {
 
 // Quantity parses a Kubernetes quantity.
 func Quantity(text string) (float64, error) {
-	factor, number := 1.0, text
+	factor := 1.0
+	number := text
 	for _, u := range units {
 		if rest, ok := strings.CutSuffix(text, u.suffix); ok {
-			factor, number = u.factor, rest
+			factor = u.factor
+			number = rest
 			break
 		}
 	}

@@ -64,9 +64,14 @@ func (r *Runtime) reports(now time.Time) []Report {
 			CPULimit: limits.CPU, CPUShares: limits.Shares, MemoryLimit: limits.Memory,
 		}
 		if run := c.runs; run != nil {
-			report.CPU, report.CPUWanted, report.Memory = run.CPU, run.Wanted(), run.Memory
-			report.CPUSeconds, report.ThrottledSeconds, report.StarvedSeconds = run.CPUSeconds, run.ThrottledSeconds, run.StarvedSeconds
-			report.Periods, report.ThrottledPeriods = int64(math.Round(run.Periods)), int64(math.Round(run.ThrottledPeriods))
+			report.CPU = run.CPU
+			report.CPUWanted = run.Wanted()
+			report.Memory = run.Memory
+			report.CPUSeconds = run.CPUSeconds
+			report.ThrottledSeconds = run.ThrottledSeconds
+			report.StarvedSeconds = run.StarvedSeconds
+			report.Periods = int64(math.Round(run.Periods))
+			report.ThrottledPeriods = int64(math.Round(run.ThrottledPeriods))
 			report.AgeSeconds = (r.clock.At(now) - run.Started).Seconds()
 			report.State = "running"
 		}

@@ -144,7 +144,8 @@ func TestRuntime_probeBeforeReadyTime_fails(t *testing.T) {
 
 func TestRuntime_listWithFilter_returnsMatches(t *testing.T) {
 	e := newEngine(t, 1)
-	first, second := e.run("first", nil, nil), e.run("second", nil, nil)
+	first := e.run("first", nil, nil)
+	second := e.run("second", nil, nil)
 	if err := e.StopContainer(t.Context(), second, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,10 @@ func (r *Runtime) cast(c *container) {
 }
 
 func (r *Runtime) ends(c *container, now time.Time, code int32, reason string) {
-	c.state, c.finished, c.exit, c.reason = api.ContainerState_CONTAINER_EXITED, now, code, reason
+	c.state = api.ContainerState_CONTAINER_EXITED
+	c.finished = now
+	c.exit = code
+	c.reason = reason
 	if c.runs != nil {
 		r.cpuSeconds += c.runs.CPUSeconds
 		r.machine.Stop(c.runs)
@@ -298,7 +301,8 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 		return notFound("container", id)
 	}
 	now := time.Now()
-	c.state, c.started = api.ContainerState_CONTAINER_RUNNING, now
+	c.state = api.ContainerState_CONTAINER_RUNNING
+	c.started = now
 	c.runs = &machine.Container{Limits: limitsOf(c.limits), Instance: demand.Instance(c.key())}
 	r.cast(c)
 	r.machine.Start(c.runs, r.clock.At(now))
@@ -432,7 +436,8 @@ func (r *Runtime) ListContainerStats(_ context.Context, f *api.ContainerStatsFil
 }
 
 func (r *Runtime) stats(c *container) *api.ContainerStats {
-	at, memory := r.ticked.UnixNano(), uint64(c.runs.Memory)
+	at := r.ticked.UnixNano()
+	memory := uint64(c.runs.Memory)
 	return &api.ContainerStats{
 		Attributes: &api.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations},
 		Cpu: &api.CpuUsage{Timestamp: at,

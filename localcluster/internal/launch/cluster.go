@@ -199,7 +199,9 @@ func (c *Cluster) prepare(executables map[string]string) error {
 	p := c.Info.Ports
 	c.Info.Server = fmt.Sprintf("https://127.0.0.1:%d", p.APIServer)
 	c.Info.Control = fmt.Sprintf("http://127.0.0.1:%d", p.Control)
-	c.Info.Speed, c.Info.MetricResolution, c.Info.Launcher = c.options.Speed, c.options.MetricResolution.String(), os.Getpid()
+	c.Info.Speed = c.options.Speed
+	c.Info.MetricResolution = c.options.MetricResolution.String()
+	c.Info.Launcher = os.Getpid()
 	for i := range c.options.Nodes {
 		c.Info.Nodes = append(c.Info.Nodes, fmt.Sprintf("node-%d", i+1))
 	}
@@ -331,8 +333,10 @@ func (c *Cluster) makeIdentities() error {
 			return err
 		}
 	}
-	c.Info.CA, c.Info.CAKey = ca.CertFile, ca.KeyFile
-	c.Info.ServingCert, c.Info.ServingKey = c.path("pki", "serving.crt"), c.path("pki", "serving.key")
+	c.Info.CA = ca.CertFile
+	c.Info.CAKey = ca.KeyFile
+	c.Info.ServingCert = c.path("pki", "serving.crt")
+	c.Info.ServingKey = c.path("pki", "serving.key")
 	c.Info.Kubeconfig = c.path("admin.kubeconfig")
 
 	users := map[string][]string{ // by file name: user, groups

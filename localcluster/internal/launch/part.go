@@ -48,7 +48,8 @@ func (p *Part) State() State {
 	defer p.mu.Unlock()
 	s := State{Name: p.Name, State: "stopped", Log: p.Log}
 	if p.process != nil {
-		s.State, s.PID = "running", p.process.Pid
+		s.State = "running"
+		s.PID = p.process.Pid
 	}
 	return s
 }
@@ -71,12 +72,15 @@ func (p *Part) Start() error {
 	}
 	defer log.Close()
 	c := exec.Command(p.command[0], p.command[1:]...)
-	c.Stdout, c.Stderr = log, log
+	c.Stdout = log
+	c.Stderr = log
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := spawn(c); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	p.process, p.ended, p.stopping = c.Process, make(chan struct{}), false
+	p.process = c.Process
+	p.ended = make(chan struct{})
+	p.stopping = false
 	go p.watch(c, p.ended)
 	return nil
 }
@@ -106,7 +110,8 @@ func (p *Part) Stop() {
 	p.calls.Lock()
 	defer p.calls.Unlock()
 	p.mu.Lock()
-	process, ended := p.process, p.ended
+	process := p.process
+	ended := p.ended
 	p.stopping = true
 	p.mu.Unlock()
 	if process == nil {

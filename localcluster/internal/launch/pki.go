@@ -57,7 +57,8 @@ func openCA(dir, name string) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate authority: %w", err)
 	}
-	ca.cert, ca.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	ca.cert = pair.Leaf
+	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
 	ca.CertPEM, err = os.ReadFile(ca.CertFile)
 	return ca, err
 }
@@ -86,7 +87,8 @@ func (ca *CA) issue(template *x509.Certificate) (cert, key []byte, err error) {
 		return nil, nil, err
 	}
 	template.SerialNumber = serial()
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(5, 0, 0)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.NotAfter = time.Now().AddDate(5, 0, 0)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, private.Public(), ca.key)
 	if err != nil {

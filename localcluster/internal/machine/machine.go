@@ -76,7 +76,8 @@ func (m *Machine) Start(c *Container, clock time.Duration) {
 // Stop removes a container. It does nothing if the container does not run.
 func (m *Machine) Stop(c *Container) {
 	m.running = slices.DeleteFunc(m.running, func(r *Container) bool { return r == c })
-	c.CPU, c.Memory = 0, 0
+	c.CPU = 0
+	c.Memory = 0
 }
 
 // Tick simulates the time that passed until the given time of the scenario's clock, and returns the containers that

@@ -53,13 +53,15 @@ func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) erro
 		return fmt.Errorf("read %s: %w", n.Kubeconfig, err)
 	}
 	kubeconfig.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
-	kubeconfig.QPS, kubeconfig.Burst = 50, 100
+	kubeconfig.QPS = 50
+	kubeconfig.Burst = 100
 	client, err := clientset.NewForConfig(kubeconfig)
 	if err != nil {
 		return err
 	}
 	heartbeat := rest.CopyConfig(kubeconfig)
-	heartbeat.QPS, heartbeat.Timeout = -1, 10*time.Second
+	heartbeat.QPS = -1
+	heartbeat.Timeout = 10 * time.Second
 	heartbeatClient, err := clientset.NewForConfig(heartbeat)
 	if err != nil {
 		return err
@@ -101,23 +103,35 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 		}
 	}
 	f := options.NewKubeletFlags()
-	f.RootDirectory, f.CertDirectory = n.Root, filepath.Join(n.Root, "certs")
+	f.RootDirectory = n.Root
+	f.CertDirectory = filepath.Join(n.Root, "certs")
 	f.HostnameOverride = n.Name
 	f.CloudProvider = "external" // keeps the addresses of the Node object; a kubelet would not choose 127.0.0.1
 	f.MinimumGCAge = metav1.Duration{Duration: time.Minute}
-	f.MaxPerPodContainerCount, f.MaxContainerCount = 2, 100
+	f.MaxPerPodContainerCount = 2
+	f.MaxContainerCount = 100
 
 	s, err := options.NewKubeletConfiguration()
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Address, s.Port, s.ReadOnlyPort, s.EnableServer = "127.0.0.1", n.Port, 0, true
-	s.StaticPodPath, s.PodLogsDir = filepath.Join(n.Root, "manifests"), filepath.Join(n.Root, "logs")
-	s.CgroupsPerQOS, s.CgroupRoot = true, "/"
+	s.Address = "127.0.0.1"
+	s.Port = n.Port
+	s.ReadOnlyPort = 0
+	s.EnableServer = true
+	s.StaticPodPath = filepath.Join(n.Root, "manifests")
+	s.PodLogsDir = filepath.Join(n.Root, "logs")
+	s.CgroupsPerQOS = true
+	s.CgroupRoot = "/"
 	s.MaxOpenFiles = 4096
-	s.EnableControllerAttachDetach, s.MakeIPTablesUtilChains, s.ResolverConfig = false, false, ""
-	s.ClusterDNS, s.ClusterDomain = []string{"10.0.0.10"}, "cluster.local" // there is no DNS server, but pods need an address
-	s.RegisterNode, s.MaxPods = true, 250
+	s.EnableControllerAttachDetach = false
+	s.MakeIPTablesUtilChains = false
+	s.ResolverConfig = ""
+	// There is no DNS server, but pods need an address.
+	s.ClusterDNS = []string{"10.0.0.10"}
+	s.ClusterDomain = "cluster.local"
+	s.RegisterNode = true
+	s.MaxPods = 250
 	s.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
 	s.NodeStatusUpdateFrequency = metav1.Duration{Duration: 10 * time.Second}
 	s.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 30 * time.Second}

@@ -75,7 +75,9 @@ func TestAuditFacts_requests_areRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.want.At, c.want.Resource, c.want.Namespace = receivedAt, "pods", "shop"
+			c.want.At = receivedAt
+			c.want.Resource = "pods"
+			c.want.Namespace = "shop"
 			if got := facts(t, c.line).writes; len(got) != 1 || !reflect.DeepEqual(got[0], c.want) {
 				t.Errorf("got\n%+v, want\n%+v", got, c.want)
 			}

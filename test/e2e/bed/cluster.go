@@ -70,7 +70,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 func BuildCluster(ctx context.Context, root string, progress io.Writer) (string, error) {
 	module := filepath.Join(root, "localcluster")
 	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/localcluster", "build")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = module, io.Discard, progress
+	cmd.Dir = module
+	cmd.Stdout = io.Discard
+	cmd.Stderr = progress
 	cmd.SysProcAttr = dieWithParent()
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("build the local cluster: %w", err)
@@ -105,7 +107,9 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	var text []byte
 	err = Until(ctx, 100*time.Millisecond, func(context.Context) (err error) {
 		if text, err = os.ReadFile(ready); err != nil && !p.Running() {
-			text, err = nil, nil // it will not become ready
+			// The cluster will not become ready.
+			text = nil
+			err = nil
 		}
 		return err
 	})
@@ -116,7 +120,9 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if err := json.Unmarshal(text, &info); err != nil {
 		return fmt.Errorf("read %s: %w", ready, err)
 	}
-	c.Kubeconfig, c.control, c.auditLog = info.Kubeconfig, info.Control, info.AuditLog
+	c.Kubeconfig = info.Kubeconfig
+	c.control = info.Control
+	c.auditLog = info.AuditLog
 	c.Kube, err = NewKube(c.Kubeconfig)
 	return err
 }

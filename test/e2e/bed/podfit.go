@@ -59,7 +59,9 @@ func Build(ctx context.Context, root string, progress io.Writer) (string, error)
 // goBuild builds the main package in a module's folder.
 func goBuild(ctx context.Context, module, path string, progress io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = module, progress, progress
+	cmd.Dir = module
+	cmd.Stdout = progress
+	cmd.Stderr = progress
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build %s: %w", path, err)

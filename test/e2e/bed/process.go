@@ -46,7 +46,9 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, out, out
+	cmd.Dir = c.Dir
+	cmd.Stdout = out
+	cmd.Stderr = out
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.SysProcAttr = dieWithParent()
 	p := &Process{Name: c.Name, Log: c.Log, cmd: cmd, done: make(chan struct{})}
