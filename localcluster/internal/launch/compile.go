@@ -53,10 +53,10 @@ func (b *Builder) announce(ctx context.Context, artifacts []Artifact) []int {
 func estimate(packages, cpus int) string {
 	cpu := time.Duration(packages) * cpuPerPackage
 	if cpu < time.Minute {
-		return fmt.Sprintf("%d packages to compile: less than a minute.", packages)
+		return fmt.Sprintf("Packages to compile: %d. This takes less than a minute.", packages)
 	}
 	elapsed := max(cpu/time.Duration(cpus), time.Minute)
-	return fmt.Sprintf("%d packages to compile: about %.0f min of CPU time, %.0f min on %d CPUs. The next build takes seconds.",
+	return fmt.Sprintf("Packages to compile: %d. This takes about %.0f min of CPU time, %.0f min on %d CPUs. Later builds take seconds.",
 		packages, cpu.Minutes(), elapsed.Minutes(), cpus)
 }
 

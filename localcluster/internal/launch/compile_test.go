@@ -37,8 +37,8 @@ func TestBuildOutput_linesOfGoBuild_becomeProgress(t *testing.T) {
 
 func TestEstimate_numberOfPackages_givesTime(t *testing.T) {
 	for packages, want := range map[int]string{
-		10:   "10 packages to compile: less than a minute.",
-		3000: "3000 packages to compile: about 9 min of CPU time, 4 min on 2 CPUs. The next build takes seconds.",
+		10:   "Packages to compile: 10. This takes less than a minute.",
+		3000: "Packages to compile: 3000. This takes about 9 min of CPU time, 4 min on 2 CPUs. Later builds take seconds.",
 	} {
 		if got := estimate(packages, 2); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -60,7 +60,7 @@ func TestBuilder_BuildAll_announcesOnlyWhatIsMissing(t *testing.T) {
 	b := &Builder{Module: module, Cache: filepath.Join(module, "cache"), Out: &out}
 	a := Artifact{Name: "tool", Contents: "an example", Dir: ".", Package: ".", Sources: []string{"go.mod", "main.go"}}
 	b.mustBuild(t, a)
-	for _, want := range []string{"tool           an example\n", "packages to compile", "build tool: started\n", "build tool: done in "} {
+	for _, want := range []string{"tool           an example\n", "Packages to compile: ", "build tool: started\n", "build tool: done in "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the first build does not print %q:\n%s", want, &out)
 		}
