@@ -182,7 +182,7 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
 			ops: []string{
 				`/spec/containers/0/resources/requests/cpu "300m"`,
-				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request; startup boost NOT applied: the API server would refuse the pod: the cpu requests of the pod are 900m, and ResourceQuota compute has 800m left"`,
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
