@@ -135,7 +135,7 @@ func (p *place) looksOnly(dry bed.Component) {
 		p.Fatal(err)
 	}
 	p.says(all, "Would recommend", "vpa=own-machine/steady")
-	p.says(all, "Would change a pod", "do=evict", "pod=own-machine/steady-")
+	p.says(all, "Would change a pod", "action=evict", "pod=own-machine/steady-")
 	if err := p.same("steady", pods)(p.Context()); err != nil {
 		p.Error(err)
 	}

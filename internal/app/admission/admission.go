@@ -116,7 +116,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
 		if err != nil && alone {
-			p.Log.Info("The webhook is not served: its port cannot be had, and nobody would call it", "error", err)
+			p.Log.Info("The webhook is not served: its port cannot be had, and nobody would call it", slog.Any("error", err))
 			<-ctx.Done()
 			return nil
 		}
@@ -183,11 +183,11 @@ func (c *Config) explain(log *slog.Logger, alone bool) {
 	switch {
 	case alone && !c.ReadOnly:
 		log.Info("Nobody calls this webhook: it is not registered, there are no certificate files, and this process is outside of the cluster. "+
-			"So it keeps no certificates in the cluster, and does not renew the status lease", "file", c.CertFile)
+			"So it keeps no certificates in the cluster, and does not renew the status lease", slog.String("file", c.CertFile))
 	case c.Register && !c.ByURL && !kube.InCluster():
 		log.Warn("The webhook is registered by service, but this process runs on a machine of its own. If no pods of podfit are behind the service, "+
-			"new pods do not get their size", "service", c.Service,
-			"remedy", "give --register-by-url and --webhook-address, or --register-webhook=false, or --dry-run to look only")
+			"new pods do not get their size", slog.String("service", c.Service),
+			slog.String("remedy", "give --register-by-url and --webhook-address, or --register-webhook=false, or --dry-run to look only"))
 	}
 }
 
@@ -218,7 +218,7 @@ func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, int
 		case err != nil && ctx.Err() == nil:
 			wait = min(interval, time.Second) // it should be known soon that it works again
 			if err.Error() != problem {
-				log.Warn("The status lease is not renewed, so the updater changes no pods", "reason", err)
+				log.Warn("The status lease is not renewed, so the updater changes no pods", slog.Any("reason", err))
 				problem = err.Error()
 			}
 		}
@@ -269,7 +269,7 @@ func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
 		v.metrics.Unsized(webhook.UnsizedTooManyWaiting)
 		v.seldom.Do(func() {
 			v.log.Warn("Pod admitted without its recommendation: too many reviews wait for unknown controllers",
-				"namespace", q.Namespace, "kind", q.Controller.Kind, "controller", q.Controller.Name)
+				slog.String("namespace", q.Namespace), slog.String("kind", q.Controller.Kind), slog.String("controller", q.Controller.Name))
 		})
 	case errors.Is(err, watcher.ErrOwnerUnknown):
 		v.metrics.Unsized(webhook.UnsizedOwnerUnknown)

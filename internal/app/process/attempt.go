@@ -24,5 +24,5 @@ func Skipped(log *slog.Logger, h *Health, object string, cause any) {
 	if h.failures != nil {
 		h.failures.Inc()
 	}
-	log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
+	log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
 }

@@ -6,6 +6,7 @@ package process
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 
@@ -51,13 +52,15 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 			debug.SetMemoryLimit(limit)
 		}
 		p := New(log, newRegistry())
-		log.Info("Starting", "command", "podfit "+l.Use, "version", BuildVersion())
+		log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
 		warnOfDeprecated(log, c.Flags())
 		work, err := l.Prepare(p)
 		if err != nil {
 			return err
 		}
-		defer context.AfterFunc(c.Context(), func() { log.Info("Ending: waiting for what is under way", "because", context.Cause(c.Context())) })()
+		defer context.AfterFunc(c.Context(), func() {
+			log.Info("Ending: waiting for what is under way", slog.Any("reason", context.Cause(c.Context())))
+		})()
 		return p.run(c.Context(), l.Address(), common.Profiling, work)
 	}
 	return c

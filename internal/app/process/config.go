@@ -242,7 +242,7 @@ var deprecated = []struct{ flag, remedy string }{
 func warnOfDeprecated(log *slog.Logger, fs *pflag.FlagSet) {
 	for _, d := range deprecated {
 		if f := fs.Lookup(d.flag); f != nil && f.Changed && f.Value.String() != f.DefValue {
-			log.Warn("Flag is deprecated", "flag", "--"+d.flag, "remedy", d.remedy)
+			log.Warn("Flag is deprecated", slog.String("flag", "--"+d.flag), slog.String("remedy", d.remedy))
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (c *Common) Connect(log *slog.Logger, component string) (*kube.Clients, err
 	if err != nil {
 		return nil, err
 	}
-	log.Info("The cluster to work with", "server", clients.Config.Host, "kubeconfig", c.Kubeconfig)
+	log.Info("The cluster to work with", slog.String("server", clients.Config.Host), slog.String("kubeconfig", c.Kubeconfig))
 	if c.ReadOnly {
 		log.Info("This is a dry run: everything is decided and said, nothing is changed or stored")
 	}

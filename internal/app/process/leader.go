@@ -6,6 +6,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,7 @@ func Lead(ctx context.Context, p *Process, e Election, c kubernetes.Interface, w
 			return err
 		}
 		if ctx.Err() == nil {
-			p.Log.Warn("Lost the leader lease; standing for election again", "lease", e.lease())
+			p.Log.Warn("Lost the leader lease; standing for election again", slog.String("lease", e.lease()))
 		}
 	}
 	return nil
@@ -73,7 +74,7 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 			OnStartedLeading: func(leading context.Context) {
 				started.Store(true)
 				defer resign()
-				p.Log.Info("Became the leader", "lease", e.lease())
+				p.Log.Info("Became the leader", slog.String("lease", e.lease()))
 				defer p.leads()()
 				leading, cancel := fence.Guard(leading)
 				defer cancel()
@@ -82,7 +83,7 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(id string) {
-				p.Log.Info("The leader is known", "lease", e.lease(), "identity", id)
+				p.Log.Info("The leader is known", slog.String("lease", e.lease()), slog.String("identity", id))
 			},
 		},
 	})
@@ -168,7 +169,7 @@ func release(ctx context.Context, p *Process, e Election, lock resourcelock.Inte
 		// A renewal that was cut short may have arrived after the lease was read.
 		if err == nil || !apierrors.IsConflict(err) || ctx.Err() != nil {
 			if err != nil {
-				p.Log.Info("Cannot release the leader lease; it expires by itself", "lease", e.lease(), "error", err)
+				p.Log.Info("Cannot release the leader lease; it expires by itself", slog.String("lease", e.lease()), slog.Any("error", err))
 			}
 			return
 		}

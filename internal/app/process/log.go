@@ -103,7 +103,7 @@ func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
 		slices.Sort(names)
 		for _, name := range names {
 			if c.fs.Changed(name) {
-				log.Warn("Klog flag is accepted but has no effect", "flag", "--"+name)
+				log.Warn("Klog flag is accepted but has no effect", slog.String("flag", "--"+name))
 			}
 		}
 	}

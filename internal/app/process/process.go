@@ -53,7 +53,7 @@ func (p *Process) Recovering(loop string, do func(context.Context, time.Time)) f
 		defer func() {
 			if cause := recover(); cause != nil {
 				failures.Inc()
-				p.Log.Error("A pass panicked; the next pass starts at the next interval", "loop", loop, "panic", cause, "stack", string(debug.Stack()))
+				p.Log.Error("A pass panicked; the next pass starts at the next interval", slog.String("loop", loop), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
 			}
 		}()
 		do(ctx, now)

@@ -104,7 +104,7 @@ func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler
 	if err != nil {
 		return fmt.Errorf("listen on --address %s: %w", address, err)
 	}
-	log.Info("Serving metrics and health", "address", l.Addr().String())
+	log.Info("Serving metrics and health", slog.String("address", l.Addr().String()))
 	return serveOn(ctx, l, &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	})

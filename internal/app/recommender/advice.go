@@ -6,6 +6,7 @@ package recommender
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -207,13 +208,13 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool
 	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
-		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", "autoscaler", adv.to.Key.String(), "error", err)
+		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", slog.String("vpa", adv.to.Key.String()), slog.Any("error", err))
 	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
-		r.log.Warn("Cannot write a recommendation", "autoscaler", adv.to.Key.String(), "error", err)
+		r.log.Warn("Cannot write a recommendation", slog.String("vpa", adv.to.Key.String()), slog.Any("error", err))
 	case wrote && r.config.ReadOnly:
 		r.pretend(adv)
 	case wrote:
-		r.log.Debug("Wrote a recommendation", "autoscaler", adv.to.Key.String(), "containers", len(adv.containers))
+		r.log.Debug("Wrote a recommendation", slog.String("vpa", adv.to.Key.String()), slog.Int("containers", len(adv.containers)))
 	}
 	return err == nil
 }
@@ -230,8 +231,8 @@ func (r *recommender) pretend(adv advice) {
 		}
 		r.mu.Unlock()
 		if news {
-			r.log.Info("Would recommend", "vpa", adv.to.Key.String(), "container", c.Container, "target", c.Target.String(),
-				"lower", c.Lower.String(), "upper", c.Upper.String())
+			r.log.Info("Would recommend", slog.String("vpa", adv.to.Key.String()), slog.String("container", c.Container), slog.String("target", c.Target.String()),
+				slog.String("lower", c.Lower.String()), slog.String("upper", c.Upper.String()))
 		}
 	}
 }

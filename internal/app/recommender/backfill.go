@@ -230,10 +230,10 @@ func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*c
 	ctx, cancel := context.WithTimeout(ctx, f.budget)
 	defer cancel()
 	f.log.Info("Reading usage history from Prometheus; recommendations do not decrease until it has arrived",
-		"namespaces", len(jobs), "budget", f.budget.String())
+		slog.Int("namespaces", len(jobs)), slog.String("budget", f.budget.String()))
 	var err error
 	if p.labels, err = f.source.PodLabels(ctx, now); err != nil && !prom.IsTimeout(err) {
-		f.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", "error", err)
+		f.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", slog.Any("error", err))
 		err = nil
 	}
 	if err == nil {
@@ -269,7 +269,7 @@ var errInternal = errors.New("internal error")
 func (f *backfill) guarded(object string, do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			f.log.Error("Skipped an object because of an internal error", "object", object, "panic", cause, "stack", string(debug.Stack()))
+			f.log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
 			err = fmt.Errorf("%w: %v", errInternal, cause)
 		}
 	}()
@@ -292,7 +292,7 @@ func (f *backfill) targets(ctx context.Context, p *past, as []*cluster.Autoscale
 				if err != nil {
 					answers = asked.Err() == nil
 					f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
-						"autoscaler", a.Key.String(), "error", err)
+						slog.String("vpa", a.Key.String()), slog.Any("error", err))
 					return nil
 				}
 				selector = s
@@ -322,10 +322,10 @@ func (f *backfill) read(ctx context.Context, p *past, j *job) error {
 		if err = r.read(ctx, f.source); err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
 			break
 		}
-		f.log.Warn("Cannot read the usage history of a namespace", "namespace", j.namespace, "try", try+1, "error", err)
+		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", j.namespace), slog.Int("try", try+1), slog.Any("error", err))
 	}
 	r.end()
-	f.log.Info("Read usage history", "namespace", j.namespace, "samples", r.samples, "taken", r.taken, "complete", err == nil)
+	f.log.Info("Read usage history", slog.String("namespace", j.namespace), slog.Int("samples", r.samples), slog.Int("taken", r.taken), slog.Bool("complete", err == nil))
 	return err
 }
 
@@ -457,8 +457,8 @@ func (f *backfill) fail(now time.Time, namespace string, err error) {
 		cause = "a query timed out, or the time for all of them was over: " + cause
 	}
 	if len(f.failed) == 0 {
-		f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", "namespace", namespace,
-			"cause", cause, "remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller")
+		f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", slog.String("namespace", namespace),
+			slog.String("cause", cause), slog.String("remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller"))
 	}
 	f.failed[namespace] = incompleteness{now, shortened(cause)}
 }

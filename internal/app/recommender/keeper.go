@@ -93,11 +93,11 @@ func (k *keeper) load(ctx context.Context) error {
 		)
 		if err == nil {
 			k.learnTargets()
-			k.log.Info("Read the stored usage history", "checkpoints", len(k.waiting), "histories", len(k.remembered))
+			k.log.Info("Read the stored usage history", slog.Int("checkpoints", len(k.waiting)), slog.Int("histories", len(k.remembered)))
 			return nil
 		}
 		if ctx.Err() == nil {
-			k.log.Warn("Cannot read the stored usage history; trying again before anything is recommended", "error", err, "in", wait.String())
+			k.log.Warn("Cannot read the stored usage history; trying again before anything is recommended", slog.Any("error", err), slog.String("retryAfter", wait.String()))
 		}
 		select {
 		case <-ctx.Done():
@@ -132,7 +132,7 @@ func (k *keeper) restore(now time.Time, ours []*cluster.Autoscaler) {
 		for _, h := range k.remembered[a.Target] {
 			if err := k.book.Recall(a.Target, h); err != nil {
 				k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
-					"autoscaler", a.Key.String(), "container", h.Container, "error", err)
+					slog.String("vpa", a.Key.String()), slog.String("container", h.Container), slog.Any("error", err))
 			}
 		}
 		delete(k.remembered, a.Target)
@@ -162,7 +162,7 @@ func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 		err := k.book.Restore(a.Target, key.Container, c)
 		if err != nil {
 			k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
-				"autoscaler", key.Autoscaler.String(), "container", key.Container, "error", err)
+				slog.String("vpa", key.Autoscaler.String()), slog.String("container", key.Container), slog.Any("error", err))
 		}
 		if err == nil || errors.Is(err, usage.ErrExtra) || errors.Is(err, usage.ErrHistory) {
 			k.saved[ref] = c.Updated
@@ -345,7 +345,7 @@ func (k *keeper) storeHistories(ctx context.Context, w cluster.Workload, hs []us
 		k.metrics.history.WithLabelValues("carried").Inc()
 	default:
 		k.metrics.history.WithLabelValues("failed").Inc()
-		k.log.Warn("Cannot store what a profile remembers; the checkpoints carry it until that succeeds", "workload", w.String(), "error", err)
+		k.log.Warn("Cannot store what a profile remembers; the checkpoints carry it until that succeeds", slog.String("workload", w.String()), slog.Any("error", err))
 	}
 	return false
 }
@@ -387,7 +387,7 @@ func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, 
 			return false
 		default:
 			k.metrics.checkpoint.WithLabelValues("failed").Inc()
-			k.log.Warn("Cannot store usage history; the next pass tries again", "autoscaler", a.Key.String(), "container", ref.Container, "error", err)
+			k.log.Warn("Cannot store usage history; the next pass tries again", slog.String("vpa", a.Key.String()), slog.String("container", ref.Container), slog.Any("error", err))
 		}
 	}
 	return wrote
@@ -468,16 +468,16 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && n+m > 0:
 		k.collected = before
-		k.log.Info("Deleted some of the stored usage history that is not needed; the next pass continues", "checkpoints", n, "histories", m)
+		k.log.Info("Deleted some of the stored usage history that is not needed; the next pass continues", slog.Int("checkpoints", n), slog.Int("histories", m))
 		return
 	case errors.Is(ctx.Err(), context.Canceled):
 		return
 	default:
-		k.log.Warn("Cannot remove stored usage history that nobody needs", "error", err)
+		k.log.Warn("Cannot remove stored usage history that nobody needs", slog.Any("error", err))
 		return
 	}
 	if n > 0 || m > 0 {
-		k.log.Info("Removed stored usage history that nobody needs", "checkpoints", n, "histories", m)
+		k.log.Info("Removed stored usage history that nobody needs", slog.Int("checkpoints", n), slog.Int("histories", m))
 	}
 	clear(k.gone)
 	for key := range k.waiting {

@@ -126,7 +126,7 @@ func (p *profiles) read(ctx context.Context) {
 			return
 		}
 	} else if p.away != nil {
-		p.log.Info("SizingProfiles can be read now", "number", len(list))
+		p.log.Info("SizingProfiles can be read now", slog.Int("count", len(list)))
 		p.away = nil
 	}
 	p.listed = true
@@ -138,7 +138,7 @@ func (p *profiles) read(ctx context.Context) {
 	for name, d := range p.own {
 		if !there[name] && !d.gone {
 			d.gone, d.version = true, ""
-			p.log.Warn("A SizingProfile is gone; those that name it are sized by what it last said", "profile", name)
+			p.log.Warn("A SizingProfile is gone; those that name it are sized by what it last said", slog.String("profile", name))
 		}
 	}
 }
@@ -151,12 +151,12 @@ func (p *profiles) cannotRead(ctx context.Context, err error, missing bool) {
 	switch {
 	case missing:
 		p.log.Info("There are no SizingProfiles in this cluster, only the profiles that are built in",
-			"remedy", "install the CRDs if you want your own: podfit crds | kubectl apply -f -")
+			slog.String("remedy", "install the CRDs if you want your own: podfit crds | kubectl apply -f -"))
 	case errors.Is(err, kube.ErrForbidden):
 		p.log.Info("SizingProfiles may not be read; of those that are not built in, what is known stands",
-			"remedy", "if you want your own, let the recommender list sizingprofiles.podfit.dev, as deploy/10-rbac.yaml does", "error", err)
+			slog.String("remedy", "if you want your own, let the recommender list sizingprofiles.podfit.dev, as deploy/10-rbac.yaml does"), slog.Any("error", err))
 	default:
-		p.log.Warn("Cannot read SizingProfiles; what is known of them stands", "error", err)
+		p.log.Warn("Cannot read SizingProfiles; what is known of them stands", slog.Any("error", err))
 	}
 }
 
@@ -176,14 +176,14 @@ func (p *profiles) learn(o *kube.SizingProfile) {
 	if err != nil {
 		d.problem = err.Error()
 		p.log.Warn("A SizingProfile makes no sense; those that name it are sized by what it last said, if that is known",
-			"profile", o.Name, "error", err)
+			slog.String("profile", o.Name), slog.Any("error", err))
 		return
 	}
 	parsed = p.rounded(parsed)
 	d.good = &parsed
 	p.learnt++
 	d.changes = p.learnt
-	p.log.Info("Read a SizingProfile", "profile", o.Name, "new", before.good == nil, "about", parsed.About)
+	p.log.Info("Read a SizingProfile", slog.String("profile", o.Name), slog.Bool("new", before.good == nil), slog.String("about", parsed.About))
 }
 
 // forget forgets the SizingProfiles that are gone and that no autoscaler has named for a while. Who deletes both to create them

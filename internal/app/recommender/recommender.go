@@ -272,7 +272,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 		r.prunedAt = now
 		if gone := r.book.Prune(now); len(gone) > 0 {
 			r.keeper.forget(gone)
-			r.log.Info("Forgot usage history that is too old", "containers", len(gone))
+			r.log.Info("Forgot usage history that is too old", slog.Int("containers", len(gone)))
 		}
 	}
 	watch.Step("DeleteRemovedPods")
@@ -379,7 +379,7 @@ func (r *recommender) track(s *cluster.Snapshot) {
 		seen[p.Key] = true
 		r.metrics.read(p)
 		if n := r.book.ObserveExits(p); n > 0 {
-			r.log.Info("Learnt of an OOM kill", "pod", p.Key.String(), "containers", n)
+			r.log.Info("Learnt of an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
 			r.qualityOfOOM(s, p)
 		}
 	}
@@ -391,7 +391,7 @@ func (r *recommender) track(s *cluster.Snapshot) {
 	r.tracked = seen
 	for _, e := range r.world.MemoryEvictions() {
 		if r.book.ObserveOOM(e) {
-			r.log.Info("Learnt of a pod evicted by its node for want of memory", "pod", e.Pod.String(), "container", e.Container)
+			r.log.Info("Learnt of a pod evicted by its node for want of memory", slog.String("pod", e.Pod.String()), slog.String("container", e.Container))
 		}
 	}
 }
@@ -414,11 +414,11 @@ func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 			return
 		}
 		if r.outage == nil || r.outage.Error() != err.Error() {
-			r.log.Warn("Cannot read usage; recommendations stay as they are until it can be read", "error", err)
+			r.log.Warn("Cannot read usage; recommendations stay as they are until it can be read", slog.Any("error", err))
 		}
 		r.outage = err
 	} else if r.outage != nil {
-		r.log.Info("Usage can be read again", "samples", len(samples))
+		r.log.Info("Usage can be read again", slog.Int("samples", len(samples)))
 		r.outage = nil
 	}
 	pods := make(map[cluster.Key]*cluster.Pod, len(samples))

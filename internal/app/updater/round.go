@@ -124,8 +124,8 @@ func (r *round) leave(d *plan.Decision, now remark) {
 	if now.why == plan.NotSmallerThanRefused {
 		r.tell.ResizeSkipped(d.Pod)
 	}
-	r.log.Info("Left a pod as it is", "do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(),
-		"reason", d.Reason.String(), "wanted", d.Wanted.String())
+	r.log.Info("Left a pod as it is", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
+		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
 	if hindrances[now.why] || now.often {
 		r.tellHeld(d, d.Reason)
 	}
@@ -169,7 +169,7 @@ func (r *round) tellShortages(shortages []plan.Shortage) {
 		text := fmt.Sprintf("%s %s has %d of %d pods %s after an eviction. No more of its pods are evicted until it has them all again. "+
 			"Look at its events for what keeps replacements from being created, such as a ResourceQuota or an admission webhook.",
 			s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, r.now.Sub(s.Since).Round(time.Minute))
-		r.log.Warn("Evicted pods have no replacement", "workload", s.Controller.String(), "pods", s.Present, "wanted", s.Wanted)
+		r.log.Warn("Evicted pods have no replacement", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
 		if s.Autoscaler != nil {
 			r.tell.Autoscaler(s.Autoscaler, "ReplacementMissing", text)
 		}
@@ -232,7 +232,7 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	case errors.Is(err, kube.ErrNotSent):
 		return r.settle(func() []plan.Decision { return r.pass.Skipped(d, plan.OutOfTime) })
 	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
-		r.logger(&d).Debug("A pod was gone before it could be changed", "error", err)
+		r.logger(&d).Debug("A pod was gone before it could be changed", slog.Any("error", err))
 		return r.settle(func() []plan.Decision {
 			r.pass.Gone(d)
 			return nil
@@ -240,7 +240,7 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 	}
 	r.failed(&d, failureOf(&d, err))
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
-	r.logger(&d).Info("A pod could not be changed", "error", refusal.Text)
+	r.logger(&d).Info("A pod could not be changed", slog.String("error", refusal.Text))
 	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
 	if len(next) > 0 && next[0].Pod == d.Pod {
 		r.tellFallback(&d, refusal.Text)
@@ -318,7 +318,7 @@ func (r *round) pretend(d *plan.Decision) {
 }
 
 func (r *round) logger(d *plan.Decision) *slog.Logger {
-	return r.log.With("do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(), "reason", d.Reason.String())
+	return r.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
 }
 
 // afford waits for the rate limit of a decision. It returns false when the limit allows no more of these in this pass, or
@@ -347,7 +347,7 @@ func (r *round) afford(ctx context.Context, d *plan.Decision) bool {
 	err := limiter.Wait(patience)
 	if err != nil && !r.hasEnded(d.Do, true) {
 		r.failed(d, failure)
-		r.log.Debug("The rate limit allows no more in this pass", "do", d.Do.String(), "error", err)
+		r.log.Debug("The rate limit allows no more in this pass", slog.String("action", d.Do.String()), slog.Any("error", err))
 	}
 	return err == nil
 }
@@ -383,7 +383,7 @@ func (r *round) do(ctx context.Context, d *plan.Decision) error {
 		// The boost would end again in each pass. The pod was resized, so its budget is spent: the error is no refusal.
 		return errors.New("resized, but the annotation of the startup boost cannot be removed: " + kube.Answer(err))
 	default:
-		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", "error", kube.Answer(err))
+		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", slog.String("error", kube.Answer(err)))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package updater
 
 import (
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -21,7 +22,7 @@ func (u *updater) current(now time.Time) bool {
 	switch {
 	case len(stale) > 0 && !u.outdated:
 		u.log.Warn("Not updating pods: the API server has not confirmed for minutes that these watches are up to date",
-			"resources", strings.Join(stale, ","))
+			slog.String("resources", strings.Join(stale, ",")))
 	case len(stale) == 0 && u.outdated:
 		u.log.Info("All watches are up to date again; updating pods")
 	}

@@ -312,9 +312,9 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 	}
 	u.metrics.statusInvalid.WithLabelValues(reason).Inc()
 	if !u.paused && ctx.Err() == nil {
-		log := u.log.With("lease", process.OwnNamespace(u.config.StatusNamespace)+"/"+u.config.StatusName, "reason", reason)
+		log := u.log.With(slog.String("lease", process.OwnNamespace(u.config.StatusNamespace)+"/"+u.config.StatusName), slog.String("reason", reason))
 		if err != nil {
-			log = log.With("error", err)
+			log = log.With(slog.Any("error", err))
 		}
 		log.Warn("Not updating pods: the admission controller is not known to work, so new pods would not get their recommendation")
 	}

@@ -286,7 +286,7 @@ func TestADryRunSaysOnceWhatItWouldDo(t *testing.T) {
 			a.Mode = cluster.InPlaceOrRecreate
 		}
 		y.run(t, 10*time.Minute)
-		if n := strings.Count(text.String(), "do=resize"); n < 1 || n > len(y.pods) {
+		if n := strings.Count(text.String(), "action=resize"); n < 1 || n > len(y.pods) {
 			t.Errorf("when it would resize them, that is said %d times:\n%s", n, text.String())
 		}
 	})

@@ -6,6 +6,7 @@ package webhook
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -41,8 +42,8 @@ func (h *Handler) decodeAutoscalers(out *asked, object, old []byte) {
 		out.err = err
 	default: // What is stored cannot be read: the update may be what mends it.
 		h.failures.Do(func() {
-			h.log.Warn("Cannot decode the autoscaler before its update", "namespace", brief(out.request.Namespace), "name", brief(out.request.Name),
-				"error", brief(err.Error()))
+			h.log.Warn("Cannot decode the autoscaler before its update", slog.String("namespace", brief(out.request.Namespace)), slog.String("name", brief(out.request.Name)),
+				slog.String("error", brief(err.Error())))
 		})
 	}
 }
@@ -109,6 +110,6 @@ func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissio
 		did = "Would refuse an autoscaler"
 	}
 	h.verdicts.Do(func() {
-		h.log.Info(did, "namespace", brief(request.Namespace), "name", brief(request.Name), "reason", brief(status.Message))
+		h.log.Info(did, slog.String("namespace", brief(request.Namespace)), slog.String("name", brief(request.Name)), slog.String("reason", brief(status.Message)))
 	})
 }

@@ -60,7 +60,7 @@ func (s *fileSource) refresh() (identity, error) {
 		return identity{}, err
 	}
 	if err != nil {
-		s.log.Warn("Cannot reload the webhook's certificates; the ones before stay", "error", err)
+		s.log.Warn("Cannot reload the webhook's certificates; the ones before stay", slog.Any("error", err))
 	}
 	return s.have, nil
 }
@@ -82,7 +82,7 @@ func (s *fileSource) readPair() error {
 		return fmt.Errorf("read certificate %s: %w", s.files.Cert, err)
 	}
 	if s.have.leaf != nil {
-		s.log.Info("New certificate found, reloading", "file", s.files.Cert)
+		s.log.Info("New certificate found, reloading", slog.String("file", s.files.Cert))
 	}
 	s.cert, s.key, s.have.leaf = cert, key, &pair
 	return nil
@@ -101,7 +101,7 @@ func (s *fileSource) readCA() error {
 	}
 	if s.have.bundle != nil {
 		s.newCA = true
-		s.log.Info("New client CA found, reloading and patching webhook", "file", s.files.CA)
+		s.log.Info("New client CA found, reloading and patching webhook", slog.String("file", s.files.CA))
 	}
 	s.have.bundle = ca
 	return nil

@@ -111,7 +111,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	})
 	if err != nil {
 		result = resultError
-		h.log.Error("Cannot write the answer to an admission review", "error", err)
+		h.log.Error("Cannot write the answer to an admission review", slog.Any("error", err))
 		_ = send(ticket, w, r, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("cannot write the answer\n"))
 		return is
 	}
@@ -119,7 +119,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 
 	if err := send(ticket, w, r, http.StatusOK, "application/json", reply); err != nil {
 		result = resultError
-		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", "error", err) })
+		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", slog.Any("error", err)) })
 		return is
 	}
 	clock.step(m.write)
@@ -168,7 +168,7 @@ func (h *Handler) refuse(t *ticket, w http.ResponseWriter, r *http.Request, err 
 	}
 	h.metrics.refused.WithLabelValues(reason).Inc()
 	h.refusals.Do(func() {
-		h.log.Warn("Refused an admission review; its object passes, or is refused, as the failure policy says", "status", status, "error", err)
+		h.log.Warn("Refused an admission review; its object passes, or is refused, as the failure policy says", slog.Int("status", status), slog.Any("error", err))
 	})
 	_ = send(t, w, r, status, "text/plain; charset=utf-8", []byte(text+"\n"))
 }
@@ -204,7 +204,7 @@ func (h *Handler) decode(body []byte) (out *asked) {
 	out = &asked{about: aboutUnknown}
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("Decoding a review panicked; the object passes unchanged", "panic", p, "stack", string(debug.Stack()))
+			h.log.Error("Decoding a review panicked; the object passes unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			out.err, out.pod, out.now = errPanicked, nil, nil
 		}
 	}()
@@ -239,7 +239,7 @@ func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, res
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("Admission panicked; the object passes unchanged", "panic", p, "stack", string(debug.Stack()))
+			h.log.Error("Admission panicked; the object passes unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			response = &admissionv1.AdmissionResponse{UID: response.UID, Allowed: true}
 			result = resultError
 		}
@@ -249,13 +249,13 @@ func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, res
 	case unbounded:
 		h.metrics.unchecked.WithLabelValues(beyond.what).Inc()
 		h.failures.Do(func() {
-			h.log.Warn("An object has more than podfit looks at; it passes unchanged", "resource", a.request.Resource.Resource,
-				"namespace", brief(a.request.Namespace), "name", brief(a.request.Name), "error", beyond)
+			h.log.Warn("An object has more than podfit looks at; it passes unchanged", slog.String("resource", a.request.Resource.Resource),
+				slog.String("namespace", brief(a.request.Namespace)), slog.String("name", brief(a.request.Name)), slog.Any("error", beyond))
 		})
 		result = resultSkipped
 	case a.request == nil || a.about == aboutUnknown && a.err != nil:
 		h.failures.Do(func() {
-			h.log.Warn("Cannot decode an admission review; the object passes unchanged", "error", brief(fmt.Sprint(a.err)))
+			h.log.Warn("Cannot decode an admission review; the object passes unchanged", slog.String("error", brief(fmt.Sprint(a.err))))
 		})
 	case a.about == aboutPod:
 		result = h.withheld(response, h.pod(a, response))
@@ -263,7 +263,7 @@ func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, res
 		result = h.withheld(response, h.autoscaler(a, response))
 	default:
 		h.failures.Do(func() {
-			h.log.Warn("An admission review is about a resource that podfit does not serve", "resource", brief(a.request.Resource.String()))
+			h.log.Warn("An admission review is about a resource that podfit does not serve", slog.String("resource", brief(a.request.Resource.String())))
 		})
 	}
 	return response, result, about

@@ -65,7 +65,7 @@ func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.
 			if err != nil {
 				return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: %w", k.secret, err)
 			}
-			k.log.Info("Renewed the webhook's certificates", "secret", k.secret, "until", next.leaf.Leaf.NotAfter, "authorities", len(next.trusted()))
+			k.log.Info("Renewed the webhook's certificates", slog.String("secret", k.secret), slog.Time("until", next.leaf.Leaf.NotAfter), slog.Int("authorities", len(next.trusted())))
 		}
 		k.last = next
 		return identity{leaf: next.leaf, bundle: next.bundle()}, nil
@@ -99,16 +99,16 @@ func (k *keeper) current(secret *corev1.Secret, now time.Time) chain {
 	c, err := readChain(secret.Data)
 	if c.signer.valid(now) {
 		if err != nil {
-			k.log.Warn("Cannot read all of the webhook's certificates; making new ones for the rest", "secret", k.secret, "error", err)
+			k.log.Warn("Cannot read all of the webhook's certificates; making new ones for the rest", slog.String("secret", k.secret), slog.Any("error", err))
 		}
 		return c
 	}
 	if k.last.signer.valid(now) {
-		k.log.Warn("The webhook's certificates were spoiled; writing them again", "secret", k.secret, "error", err)
+		k.log.Warn("The webhook's certificates were spoiled; writing them again", slog.String("secret", k.secret), slog.Any("error", err))
 		return chain{signer: k.last.signer, next: k.last.next, retired: k.last.retired, leaf: nil}
 	}
 	if len(secret.Data) > 0 {
-		k.log.Warn("The secret for the webhook's certificates holds no usable authority; adding one", "secret", k.secret, "error", err)
+		k.log.Warn("The secret for the webhook's certificates holds no usable authority; adding one", slog.String("secret", k.secret), slog.Any("error", err))
 	}
 	return c
 }

@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +23,8 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	request := asked.request
 	if asked.err != nil {
 		h.failures.Do(func() {
-			h.log.Warn("Cannot decode a pod; it passes unchanged", "namespace", brief(request.Namespace), "name", brief(request.Name),
-				"error", brief(asked.err.Error()))
+			h.log.Warn("Cannot decode a pod; it passes unchanged", slog.String("namespace", brief(request.Namespace)), slog.String("name", brief(request.Name)),
+				slog.String("error", brief(asked.err.Error())))
 		})
 		return resultError
 	}
@@ -42,14 +43,14 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	}
 	patch, err := h.fit(a, p, projected)
 	if err != nil {
-		h.log.Error("Cannot write the patch of a pod; it passes unchanged", "pod", podName(p), "autoscaler", a.Key.String(), "error", err)
+		h.log.Error("Cannot write the patch of a pod; it passes unchanged", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.Any("error", err))
 		return resultError
 	}
 	patchWith(response, patch)
 	if h.options.DryRun {
-		h.log.Info("Would size a new pod", "pod", podName(p), "autoscaler", a.Key.String(), "patch", string(patch))
+		h.log.Info("Would size a new pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.String("patch", string(patch)))
 	} else {
-		h.log.Debug("Sized a new pod", "pod", podName(p), "autoscaler", a.Key.String())
+		h.log.Debug("Sized a new pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()))
 	}
 	return resultApplied
 }
@@ -60,7 +61,7 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	if s.refused.Refused() {
 		h.kept.Do(func() {
 			h.log.Info("A new pod keeps its own resources because the API server would refuse it with the recommended ones",
-				"pod", podName(p), "autoscaler", a.Key.String(), "reason", s.refused.String())
+				slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.String("reason", s.refused.String()))
 		})
 	}
 	ops := make(operations, 0, 3+7*len(s.fits))
@@ -88,8 +89,8 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	if s.boostRefused.Refused() {
 		text = policy.WithRefusedBoost(a, text, s.boostRefused)
 		h.boosts.Do(func() {
-			h.log.Warn("Startup boost not applied: the API server would refuse the pod", "pod", podName(p), "vpa", a.Key.String(),
-				"reason", s.boostRefused.String())
+			h.log.Warn("Startup boost not applied: the API server would refuse the pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
+				slog.String("reason", s.boostRefused.String()))
 		})
 	}
 	if text != "" {

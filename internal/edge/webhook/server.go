@@ -89,7 +89,7 @@ func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logg
 		s.files = &fileSource{files: c.Files, ca: c.Register, log: log}
 	} else {
 		if !c.Private {
-			log.Info("There are no certificate files; the webhook makes its own certificates", "file", c.Files.Cert, "secret", c.Secret.String())
+			log.Info("There are no certificate files; the webhook makes its own certificates", slog.String("file", c.Files.Cert), slog.String("secret", c.Secret.String()))
 		}
 		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, keep: !c.Private, log: log}
 	}
@@ -134,7 +134,7 @@ func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 		if id, ok := known[name]; ok {
 			c.CipherSuites = append(c.CipherSuites, id)
 		} else {
-			log.Warn("Left out an unknown or insecure TLS cipher suite", "name", name)
+			log.Warn("Left out an unknown or insecure TLS cipher suite", slog.String("name", name))
 		}
 	}
 	return c, nil
@@ -199,7 +199,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(l, "", "") }()
-	s.log.Info("Serving admission", "address", l.Addr().String())
+	s.log.Info("Serving admission", slog.String("address", l.Addr().String()))
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve admission: %w", err)
@@ -210,7 +210,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 	s.takeBack(context.WithoutCancel(ctx))
 	// The API server may send reviews until it has heard that this replica is leaving.
 	if s.config.Linger > 0 {
-		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", "for", s.config.Linger.String())
+		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", slog.String("for", s.config.Linger.String()))
 	}
 	linger := time.NewTimer(s.config.Linger)
 	defer linger.Stop()
@@ -244,12 +244,12 @@ func (s *Server) takeBack(ctx context.Context) {
 	defer cancel()
 	switch did, err := s.registrar.withdraw(ctx); {
 	case err != nil:
-		s.log.Warn("Cannot take back the registration of the webhook; new pods wait for it in vain", "error", err, "remedy", withdrawal)
+		s.log.Warn("Cannot take back the registration of the webhook; new pods wait for it in vain", slog.Any("error", err), slog.String("remedy", withdrawal))
 	case did == withdrawn:
-		s.log.Info("Took back the registration of the webhook; new pods get their size no more", "configuration", configurationName)
+		s.log.Info("Took back the registration of the webhook; new pods get their size no more", slog.String("configuration", configurationName))
 	default:
 		s.log.Info("The registration of the webhook is not this process' alone, so it stays; if nobody serves it, take it back",
-			"configuration", configurationName, "remedy", withdrawal)
+			slog.String("configuration", configurationName), slog.String("remedy", withdrawal))
 	}
 	s.registered.Store(nil)
 }
@@ -292,7 +292,7 @@ func (s *Server) note(err error) {
 		s.log.Info("The webhook's certificates and registration are in order again")
 	case err != nil && err.Error() != s.problem && !errors.Is(err, context.Canceled):
 		s.problem = err.Error()
-		s.log.Error("Cannot keep the webhook's certificates and registration", "error", err)
+		s.log.Error("Cannot keep the webhook's certificates and registration", slog.Any("error", err))
 	}
 }
 
@@ -381,13 +381,13 @@ func (s *Server) register(ctx context.Context, id identity) error {
 	}
 	switch did {
 	case created:
-		s.log.Info("Registered the webhook", "configuration", configurationName)
+		s.log.Info("Registered the webhook", slog.String("configuration", configurationName))
 	case patched:
 		if s.corrected++; s.corrected == 1 {
-			s.log.Info("Corrected the registration of the webhook", "configuration", configurationName)
+			s.log.Info("Corrected the registration of the webhook", slog.String("configuration", configurationName))
 		} else if s.corrected == 3 {
 			s.log.Warn("Somebody else keeps changing the registration of the webhook: new pods go now here, now there. "+
-				"End one of the two, or give it --register-webhook=false", "configuration", configurationName)
+				"End one of the two, or give it --register-webhook=false", slog.String("configuration", configurationName))
 		}
 	case unchanged:
 		s.corrected = 0

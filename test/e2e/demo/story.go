@@ -190,7 +190,7 @@ func (a *acts) String() string {
 // A decision is a line of the updater's log about an action on a pod.
 type decision struct {
 	Pod    string `json:"pod"` // namespace/name
-	Do     string `json:"do"`
+	Action string `json:"action"`
 	Reason string `json:"reason"`
 }
 
@@ -221,7 +221,7 @@ func (r *logReader) decisions() []decision {
 	var out []decision
 	for line := range strings.SplitSeq(string(b[:end]), "\n") {
 		var d decision
-		if json.Unmarshal([]byte(line), &d) == nil && d.Pod != "" && d.Do != "" && d.Do != "leave" {
+		if json.Unmarshal([]byte(line), &d) == nil && d.Pod != "" && d.Action != "" && d.Action != "leave" {
 			out = append(out, d)
 		}
 	}

@@ -21,9 +21,9 @@ func TestStory_repeatedObservations_countOnce(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	log := filepath.Join(t.TempDir(), "updater.log")
 	lines := `{"msg":"Starting"}
-{"msg":"Left a pod as it is","do":"leave","pod":"shop/web-1","reason":"only 1 of 2 pods ready"}
-{"msg":"Evicted a pod","do":"evict","pod":"shop/web-1","reason":"memory request 64Mi is below the range"}
-{"do":"evict","pod":"shop/web-1","reason":"cut`
+{"msg":"Left a pod as it is","action":"leave","pod":"shop/web-1","reason":"only 1 of 2 pods ready"}
+{"msg":"Evicted a pod","action":"evict","pod":"shop/web-1","reason":"memory request 64Mi is below the range"}
+{"action":"evict","pod":"shop/web-1","reason":"cut`
 	if err := os.WriteFile(log, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}

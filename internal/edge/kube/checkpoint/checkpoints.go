@@ -75,7 +75,7 @@ func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.C
 		taken[o.key()] = true
 		p, err := o.checkpoint()
 		if err != nil {
-			c.log.Warn("checkpoint cannot be read", "error", err)
+			c.log.Warn("checkpoint cannot be read", slog.Any("error", err))
 			return
 		}
 		each(o.key(), p)

@@ -72,7 +72,7 @@ func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usag
 		taken[w] = true
 		hs, err := h.learn(o, w)
 		if err != nil {
-			h.log.Warn("A usage history cannot be read in whole; it stays as it is until there is something to store over it", "error", err)
+			h.log.Warn("A usage history cannot be read in whole; it stays as it is until there is something to store over it", slog.Any("error", err))
 		}
 		if len(hs) > 0 {
 			each(w, hs)
@@ -99,7 +99,7 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	hs, left := mostRecent(hs)
 	if left > 0 {
 		h.log.Debug("Workload has more containers than one UsageHistory holds; those with the oldest samples are not stored",
-			"workload", w.String(), "stored", len(hs), "left", left)
+			slog.String("workload", w.String()), slog.Int("stored", len(hs)), slog.Int("left", left))
 	}
 	if at, ok := h.at(w); len(hs) == 0 || ok && at.sum == historySum(hs) {
 		return false, nil
@@ -131,7 +131,7 @@ func (h *Histories) unavailable(w cluster.Workload) error {
 		remedy = "let the recommender create, delete, get, list and patch usagehistories.podfit.dev, as deploy/10-rbac.yaml does"
 	}
 	h.log.Warn("UsageHistories cannot be stored; until they can, what sizing profiles remember is in an annotation of the checkpoints",
-		"first needed for", w.String(), "remedy", remedy, "error", h.away)
+		slog.String("first needed for", w.String()), slog.String("remedy", remedy), slog.Any("error", h.away))
 	return h.away
 }
 
@@ -316,7 +316,7 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 		for i := range page.Items {
 			item := new(historyObject)
 			if err := decodeHistory(page.Items[i], item); err != nil {
-				h.log.Warn("A UsageHistory cannot be decoded; it is skipped", "error", err)
+				h.log.Warn("A UsageHistory cannot be decoded; it is skipped", slog.Any("error", err))
 				continue
 			}
 			if slices.Contains(h.ignored, item.Metadata.Namespace) {
@@ -324,7 +324,7 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 			}
 			w, err := item.workload()
 			if err != nil {
-				h.log.Warn("A usage history is left alone", "error", err)
+				h.log.Warn("A usage history is left alone", slog.Any("error", err))
 				continue
 			}
 			each(item, w)

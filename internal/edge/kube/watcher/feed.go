@@ -159,7 +159,7 @@ func (f *feed) note(ctx context.Context, err error) {
 	now := time.Now()
 	if err == nil {
 		if f.err != nil {
-			f.log.Info("watch has recovered", "resource", f.name, "after", now.Sub(f.failed).Round(time.Second))
+			f.log.Info("watch has recovered", slog.String("resource", f.name), slog.Duration("after", now.Sub(f.failed).Round(time.Second)))
 		}
 		f.heard, f.err, f.without = now, nil, false
 		return
@@ -172,18 +172,18 @@ func (f *feed) note(ctx context.Context, err error) {
 	switch {
 	case f.spare != "" && apierrors.IsForbidden(err):
 		if !f.without {
-			f.log.Warn("This may not be read; podfit goes on without", "resource", f.name, "lost", f.spare,
-				"remedy", "let podfit list and watch "+f.name+", as deploy/10-rbac.yaml does", "error", err)
+			f.log.Warn("This may not be read; podfit goes on without", slog.String("resource", f.name), slog.String("lost", f.spare),
+				slog.String("remedy", "let podfit list and watch "+f.name+", as deploy/10-rbac.yaml does"), slog.Any("error", err))
 		}
 		f.without = true
 		f.begin()
 	case !first:
 	case f.synced:
-		f.log.Warn("watch has failed, keeping what is known", "resource", f.name, "error", err)
+		f.log.Warn("watch has failed, keeping what is known", slog.String("resource", f.name), slog.Any("error", err))
 	case f.remedy != "" && apierrors.IsNotFound(err):
-		f.log.Warn("Cannot read these yet; nothing begins before", "resource", f.name, "remedy", f.remedy, "error", err)
+		f.log.Warn("Cannot read these yet; nothing begins before", slog.String("resource", f.name), slog.String("remedy", f.remedy), slog.Any("error", err))
 	default:
-		f.log.Warn("Cannot read these yet; nothing begins before", "resource", f.name, "error", err)
+		f.log.Warn("Cannot read these yet; nothing begins before", slog.String("resource", f.name), slog.Any("error", err))
 	}
 }
 
@@ -312,7 +312,7 @@ func (s *boxStore[T]) Add(o any) error {
 // readable reports whether an object could be read. What a watch cannot bring leaves what is known of the object.
 func (s *boxStore[T]) readable(b *box[T]) bool {
 	if b.unreadable != "" {
-		s.feed.log.Error("Skipped an object because of an internal error", "resource", s.feed.name, "object", b.key().String(), "panic", b.unreadable)
+		s.feed.log.Error("Skipped an object because of an internal error", slog.String("resource", s.feed.name), slog.String("object", b.key().String()), slog.String("panic", b.unreadable))
 	}
 	return b.unreadable == ""
 }

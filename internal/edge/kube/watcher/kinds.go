@@ -97,7 +97,7 @@ func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 		k.tried = true
 		k.mu.Unlock()
 		if err != nil {
-			k.log.Warn("discovery has failed, keeping what is known", "error", err)
+			k.log.Warn("discovery has failed, keeping what is known", slog.Any("error", err))
 			k.askAgain()
 		}
 		changed()

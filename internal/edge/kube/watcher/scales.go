@@ -192,7 +192,7 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(grou
 		e.learn(got, w)
 	} else {
 		if e.err == nil {
-			s.log.Warn("scale cannot be read, keeping what is known", "workload", w.String(), "error", err)
+			s.log.Warn("scale cannot be read, keeping what is known", slog.String("workload", w.String()), slog.Any("error", err))
 		}
 		e.err, e.gone = err, apierrors.IsNotFound(err)
 		e.fails++
