@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -159,40 +160,28 @@ func busiest(load *[24]float32, share float64) Hours {
 	return s
 }
 
-// AppendBinary appends all that is remembered.
-func (m *Busy) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.cpu.AppendBinary(appendFloats(appendNumbers(b, []int64{m.day, int64(m.busy)}), m.load[:]...))
-	if err != nil {
-		return nil, err
+// AppendBinary appends the model state.
+func (m *Busy) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Busy) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Busy) encode(e *codec.Encoder) {
+	e.Varint(m.day)
+	e.Varint(int64(m.busy))
+	for _, load := range m.load {
+		e.Float32(load)
 	}
-	return m.Memo.AppendBinary(b)
+	m.cpu.Encode(e)
+	m.Memo.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Busy) UnmarshalBinary(data []byte) error {
-	n := *m
-	var busy int64
-	loads := make([]*float32, 24)
-	for h := range loads {
-		loads[h] = &n.load[h]
+func (m *Busy) decode(d *codec.Decoder) {
+	m.day = d.Varint("day", 0, maxStoredTime)
+	m.busy = Hours(d.Varint("busy hours", 0, int64(WholeDay)))
+	for hour := range m.load {
+		m.load[hour] = d.Float32("load of an hour", 0, maxStored)
 	}
-	rest, err := readNumbers(data, []*int64{&n.day, &busy})
-	if err != nil {
-		return err
-	}
-	if rest, err = readFloats(rest, loads...); err != nil {
-		return err
-	}
-	if busy < 0 || busy >= 1<<24 {
-		return errMemo
-	}
-	n.busy = Hours(busy)
-	if rest, err = n.cpu.Unmarshal(rest); err != nil {
-		return err
-	}
-	if err := n.Memo.UnmarshalBinary(rest); err != nil {
-		return err
-	}
-	*m = n
-	return nil
+	m.cpu.Decode(d)
+	m.Memo.decode(d)
 }

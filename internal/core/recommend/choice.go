@@ -4,9 +4,9 @@
 package recommend
 
 import (
-	"encoding/binary"
 	"math"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 )
 
@@ -169,43 +169,32 @@ func (m *Memo) chooseMemory(day int) {
 	c.turn(day, level, known)
 }
 
-func (c *choice) numbers() [3 * arms]*float32 {
-	var out [3 * arms]*float32
+func (c *choice) encode(e *codec.Encoder) {
+	e.Byte(c.arm)
+	e.Uvarint(uint64(c.samples))
+	e.Uvarint(uint64(c.period))
+	if c.period == 0 && c.samples == 0 {
+		return
+	}
 	for a := range arms {
-		out[3*a], out[3*a+1], out[3*a+2] = &c.cost[a], &c.level[a], &c.charged[a]
+		e.Float32(c.cost[a])
+		e.Float32(c.level[a])
+		e.Float32(c.charged[a])
 	}
-	return out
 }
 
-func (c *choice) appendBinary(b []byte) []byte {
-	b = append(b, c.arm)
-	b = binary.AppendUvarint(b, uint64(c.samples))
-	b = binary.AppendUvarint(b, uint64(c.period))
-	if c.period == 0 && c.samples == 0 {
-		return b
-	}
-	for _, v := range c.numbers() {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*v))
-	}
-	return b
-}
-
-func (c *choice) unmarshal(data []byte) ([]byte, error) {
-	*c = choice{}
-	if len(data) == 0 || int(data[0]) >= arms {
-		return nil, errMemo
-	}
-	c.arm, data = data[0], data[1:]
-	for _, to := range [...]*int32{&c.samples, &c.period} {
-		v, n := binary.Uvarint(data)
-		if n <= 0 || v > math.MaxInt32/2 {
-			return nil, errMemo
-		}
-		*to, data = int32(v), data[n:]
+func (c *choice) decode(d *codec.Decoder) {
+	*c = choice{
+		arm:     d.Byte("chosen arm", arms-1),
+		samples: int32(d.Uvarint("samples of the period", maxStoredInt32)),
+		period:  int32(d.Uvarint("period", maxStoredInt32)),
 	}
 	if c.period == 0 && c.samples == 0 {
-		return data, nil
+		return
 	}
-	numbers := c.numbers()
-	return readFloats(data, numbers[:]...)
+	for a := range arms {
+		c.cost[a] = d.Float32("cost of an arm", 0, maxStored)
+		c.level[a] = d.Float32("level of an arm", 0, maxStored)
+		c.charged[a] = d.Float32("cost of an arm in this period", 0, maxStored)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -182,17 +183,12 @@ func TestAMemoOfVersion1IsRead(t *testing.T) {
 	b := newBench(balanced())
 	b.use(12*day, officeHours)
 	m := b.memo()
-	old := []byte{1}
-	for _, r := range []struct {
-		peaks interface{ AppendBinary([]byte) ([]byte, error) }
-		held  *held
-	}{{&m.CPU, &m.cpu}, {&m.Memory, &m.memory}} {
-		var err error
-		if old, err = r.peaks.AppendBinary(old); err != nil {
-			t.Fatal(err)
-		}
-		old = r.held.appendBinary(old)
-	}
+	e := codec.NewEncoder([]byte{1})
+	m.CPU.Encode(e)
+	m.cpu.encode(e)
+	m.Memory.Encode(e)
+	m.memory.encode(e)
+	old := e.Data()
 	again := newBench(balanced())
 	again.book.Observe(usage.Sample{Pod: again.pod, Container: "app", At: b.now, CPU: 1, Has: cluster.Of(cluster.CPU)})
 	if err := again.memo().UnmarshalBinary(old); err != nil {

@@ -4,11 +4,11 @@
 package recommend
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -61,8 +61,8 @@ const (
 )
 
 // mostModelled is more than a weight, a limit or a cost of the models can be, unless they were read from what is broken. It
-// bounds these, for beyond mostAmount what is stored could not be read again.
-const mostModelled = mostAmount / 2
+// bounds these, for beyond maxStored what is stored could not be read again.
+const mostModelled = maxStored / 2
 
 type ensemble struct{ p EnsembleParams }
 
@@ -323,49 +323,41 @@ func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float6
 	return over, under
 }
 
-// modelsVersion is the format of stored Models. Those of version 2 do not say since when; those of another are not read.
+// modelsVersion is the format of stored Models. Version 2 has no time of the first sample; other versions are not read.
 const modelsVersion = 3
 
-// AppendBinary appends all that the models know.
-func (m *Models) AppendBinary(b []byte) ([]byte, error) {
-	b = appendNumbers(append(b, modelsVersion), []int64{m.since})
-	for _, x := range []*mixture{&m.cpu, &m.memory} {
-		b = x.appendBinary(b)
-	}
-	return b, nil
+// AppendBinary appends the model state.
+func (m *Models) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Models) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Models) encode(e *codec.Encoder) {
+	e.Byte(modelsVersion)
+	e.Varint(m.since)
+	m.cpu.encode(e)
+	m.memory.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote. When it fails the models are as they were.
-func (m *Models) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] < 2 || data[0] > modelsVersion {
-		return errMemo
+func (m *Models) decode(d *codec.Decoder) {
+	version := d.Byte("version", modelsVersion)
+	if version < 2 {
+		d.Fail("version must be between 2 and %d, got %d", modelsVersion, version)
 	}
-	n := *m
-	rest := data[1:]
-	var err error
-	if n.since = 0; data[0] > 2 {
-		if rest, err = readNumbers(rest, []*int64{&n.since}); err != nil {
-			return err
-		}
+	m.since = 0
+	if version >= 3 {
+		m.since = d.Varint("hour of the first sample", 0, maxStoredTime)
 	}
-	if rest, err = n.cpu.unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.memory.unmarshal(rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
+	m.cpu.decode(d)
+	m.memory.decode(d)
 }
 
+// numbers returns the weights, then limit and cost of each model.
 func (x *mixture) numbers() []*float32 {
 	var out []*float32
-	for d := range x.weights {
-		for i := range x.weights[d] {
-			out = append(out, &x.weights[d][i])
+	for decay := range x.weights {
+		for i := range x.weights[decay] {
+			out = append(out, &x.weights[decay][i])
 		}
 	}
 	for m := range models {
@@ -374,110 +366,82 @@ func (x *mixture) numbers() []*float32 {
 	return out
 }
 
-func (x *mixture) appendBinary(b []byte) []byte {
-	b = binary.AppendVarint(b, x.hour)
+// The numbers of a mixture are stored as runs: runOfZeros and the length of the run, or oneNumber and the number. Most
+// weights are zero.
+const (
+	runOfZeros = 0
+	oneNumber  = 1
+)
+
+func (x *mixture) encode(e *codec.Encoder) {
+	e.Varint(x.hour)
 	if x.hour == 0 {
-		return b
+		return
 	}
-	b = binary.AppendVarint(b, int64(x.base))
-	b = binary.AppendVarint(b, int64(x.top))
-	b = binary.AppendVarint(b, x.until)
-	b = append(b, byte(x.chosen))
-	for _, v := range x.bound {
-		b = binary.AppendVarint(b, int64(v))
+	e.Varint(int64(x.base))
+	e.Varint(int64(x.top))
+	e.Varint(x.until)
+	e.Byte(byte(x.chosen))
+	for _, bucket := range x.bound {
+		e.Varint(int64(bucket))
 	}
-	for _, v := range []float64{x.level, x.raised} {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
+	e.Float64(x.level)
+	e.Float64(x.raised)
 	for _, n := range x.samples {
-		b = binary.AppendUvarint(b, uint64(n))
+		e.Uvarint(uint64(n))
 	}
-	// Most weights are nothing: runs of them are stored as one byte.
 	zeros := 0
 	flush := func() {
-		for ; zeros > 0; zeros -= min(zeros, 255) {
-			b = append(b, 0, byte(min(zeros, 255)))
+		for zeros > 0 {
+			run := min(zeros, math.MaxUint8)
+			e.Byte(runOfZeros)
+			e.Byte(byte(run))
+			zeros -= run
 		}
 	}
-	for _, v := range x.numbers() {
-		if *v == 0 {
+	for _, number := range x.numbers() {
+		if *number == 0 {
 			zeros++
 			continue
 		}
 		flush()
-		b = append(b, 1)
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*v))
+		e.Byte(oneNumber)
+		e.Float32(*number)
 	}
 	flush()
-	return b
 }
 
-func (x *mixture) unmarshal(data []byte) ([]byte, error) {
-	ok := true
-	integer := func(lo, hi int64) int64 {
-		v, n := binary.Varint(data)
-		if n <= 0 || v < lo || v > hi {
-			ok, data = false, nil
-			return lo
-		}
-		data = data[n:]
-		return v
-	}
-	const far, mostBucket = 1 << 40, 1000
-	*x = mixture{hour: integer(0, far)}
+// maxBucket is above any bucket that usage can be in.
+const maxBucket = 1000
+
+func (x *mixture) decode(d *codec.Decoder) {
+	*x = mixture{hour: d.Varint("hour", 0, maxStoredTime)}
 	if x.hour == 0 {
-		if !ok {
-			return nil, errMemo
-		}
-		return data, nil
+		return
 	}
-	x.base = int32(integer(0, mostBucket-buckets))
-	x.top = int32(integer(0, mostBucket))
-	x.until = integer(0, far)
-	if len(data) == 0 || int(data[0]) >= models || x.top >= x.base+buckets {
-		return nil, errMemo
+	x.base = int32(d.Varint("first bucket", 0, maxBucket-buckets))
+	x.top = int32(d.Varint("highest bucket of the hour", 0, int64(x.base+buckets-1)))
+	x.until = d.Varint("time until which the level is raised", 0, maxStoredTime)
+	x.chosen = int32(d.Byte("chosen model", byte(models-1)))
+	for decay := range x.bound {
+		x.bound[decay] = int32(d.Varint("bucket of a limit", 0, maxBucket))
 	}
-	x.chosen, data = int32(data[0]), data[1:]
-	for d := range x.bound {
-		x.bound[d] = int32(integer(0, mostBucket))
-	}
-	for _, v := range []*float64{&x.level, &x.raised} {
-		if len(data) < 8 {
-			return nil, errMemo
-		}
-		*v = math.Float64frombits(binary.LittleEndian.Uint64(data))
-		if !(*v >= 0 && *v < 1e15) {
-			return nil, errMemo
-		}
-		data = data[8:]
-	}
+	x.level = d.Float64("level", 0, maxStored)
+	x.raised = d.Float64("raised level", 0, maxStored)
 	for i := range x.samples {
-		v, n := binary.Uvarint(data)
-		if n <= 0 || v > math.MaxUint16 {
-			return nil, errMemo
-		}
-		x.samples[i], data = uint16(v), data[n:]
+		x.samples[i] = uint16(d.Uvarint("samples of a bucket", math.MaxUint16))
 	}
 	numbers := x.numbers()
-	for i := 0; i < len(numbers); {
-		switch {
-		case len(data) >= 2 && data[0] == 0 && data[1] > 0 && i+int(data[1]) <= len(numbers):
-			i += int(data[1])
-			data = data[2:]
-		case len(data) >= 5 && data[0] == 1:
-			v := math.Float32frombits(binary.LittleEndian.Uint32(data[1:]))
-			if !(v >= 0 && v < 1e15) {
-				return nil, errMemo
-			}
-			*numbers[i] = v
+	for i := 0; i < len(numbers) && d.Err() == nil; {
+		if d.Byte("kind of a run", oneNumber) == oneNumber {
+			*numbers[i] = d.Float32("weight, limit or cost", 0, maxStored)
 			i++
-			data = data[5:]
-		default:
-			return nil, errMemo
+			continue
 		}
+		run := int(d.Byte("length of a run of zeros", math.MaxUint8))
+		if run == 0 || i+run > len(numbers) {
+			d.Fail("run of %d zeros in a sequence of %d numbers at %d", run, len(numbers), i)
+		}
+		i += run
 	}
-	if !ok {
-		return nil, errMemo
-	}
-	return data, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -186,28 +187,33 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 	return s, true
 }
 
-func (l *leak) whole() []*int64   { return []*int64{&l.since, &l.seen, &l.last, &l.from} }
-func (l *leak) other() []*float64 { return []*float64{&l.bound, &l.perDay, &l.peak} }
-
-// appendBinary appends what is suspected; nothing, when nothing is.
-func (l *leak) appendBinary(b []byte) []byte {
+// encode appends a suspicion; nothing, when memory is not suspected to leak. It has to be the last of what is encoded.
+func (l *leak) encode(e *codec.Encoder) {
 	if l.since == 0 {
-		return b
+		return
 	}
-	return appendNumbers(b, []int64{l.since, l.seen, l.last, l.from}, l.bound, l.perDay, l.peak)
+	for _, at := range l.times() {
+		e.Varint(*at)
+	}
+	e.Float64(l.bound)
+	e.Float64(l.perDay)
+	e.Float64(l.peak)
 }
 
-func (l *leak) unmarshal(data []byte) ([]byte, error) {
+func (l *leak) decode(d *codec.Decoder) {
 	*l = leak{}
-	if len(data) == 0 {
-		return nil, nil
+	if d.Len() == 0 {
+		return
 	}
-	rest, err := readNumbers(data, l.whole(), l.other()...)
-	if err != nil {
-		return nil, err
+	for _, at := range l.times() {
+		*at = d.Varint("time of a suspected leak", 0, maxStoredTime)
 	}
-	if l.since <= 0 || l.seen < l.since || l.last < l.seen || l.bound < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
-		return nil, errMemo
+	l.bound = d.Float64("bound of a suspected leak", 0, maxStored)
+	l.perDay = d.Float64("growth of a suspected leak", 0, maxStored)
+	l.peak = d.Float64("peak of a suspected leak", 0, maxStored)
+	if l.since == 0 || l.seen < l.since || l.last < l.seen || l.from > l.since {
+		d.Fail("times of a suspected leak are not in order")
 	}
-	return rest, nil
 }
+
+func (l *leak) times() [4]*int64 { return [...]*int64{&l.since, &l.seen, &l.last, &l.from} }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -88,37 +89,26 @@ func (m *Load) ObserveOOM(o usage.OOM, needed int64) {
 	m.memory.Observe(int(o.At.Unix()/3600), float64(needed))
 }
 
-// AppendBinary appends all that is remembered.
-func (m *Load) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.cpu.AppendBinary(appendNumbers(b, []int64{m.hour}, m.now, m.before))
-	if err != nil {
-		return nil, err
-	}
-	if b, err = m.memory.AppendBinary(b); err != nil {
-		return nil, err
-	}
-	return m.leak.appendBinary(b), nil
+// AppendBinary appends the model state.
+func (m *Load) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Load) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Load) encode(e *codec.Encoder) {
+	e.Varint(m.hour)
+	e.Float64(m.now)
+	e.Float64(m.before)
+	m.cpu.Encode(e)
+	m.memory.Encode(e)
+	m.leak.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Load) UnmarshalBinary(data []byte) error {
-	n := *m
-	rest, err := readNumbers(data, []*int64{&n.hour}, &n.now, &n.before)
-	if err != nil {
-		return err
-	}
-	if rest, err = n.cpu.Unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.memory.Unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.leak.unmarshal(rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
+func (m *Load) decode(d *codec.Decoder) {
+	m.hour = d.Varint("hour", 0, maxStoredTime)
+	m.now = d.Float64("target of the hour", 0, maxStored)
+	m.before = d.Float64("target of the hour before", 0, maxStored)
+	m.cpu.Decode(d)
+	m.memory.Decode(d)
+	m.leak.decode(d)
 }

@@ -4,10 +4,10 @@
 package recommend
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 )
 
@@ -91,20 +91,14 @@ func (g *regime) used(v float64, hour int) {
 // start returns the first hour of history that counts.
 func (g *regime) start(p *series.Peaks) int { return max(p.Since(), int(g.since)) }
 
-func (g *regime) appendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(g.since))
-	b = binary.AppendUvarint(b, uint64(g.until))
-	return appendFloats(b, g.old)
+func (g *regime) encode(e *codec.Encoder) {
+	e.Uvarint(uint64(g.since))
+	e.Uvarint(uint64(g.until))
+	e.Float32(g.old)
 }
 
-func (g *regime) unmarshal(data []byte) ([]byte, error) {
-	*g = regime{}
-	for _, to := range [...]*int32{&g.since, &g.until} {
-		v, n := binary.Uvarint(data)
-		if n <= 0 || v > math.MaxInt32/2 {
-			return nil, errMemo
-		}
-		*to, data = int32(v), data[n:]
-	}
-	return readFloats(data, &g.old)
+func (g *regime) decode(d *codec.Decoder) {
+	g.since = int32(d.Uvarint("first hour after a step", maxStoredInt32))
+	g.until = int32(d.Uvarint("hour from which a step is detected", maxStoredInt32))
+	g.old = d.Float32("level before a step", 0, maxStored)
 }

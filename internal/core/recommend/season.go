@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -97,28 +98,25 @@ func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 	}
 }
 
-// AppendBinary appends all that is remembered.
-func (m *Seasons) AppendBinary(b []byte) ([]byte, error) {
-	return m.Window.AppendBinary(appendNumbers(b, []int64{m.checked, int64(m.cpu), int64(m.memory)}))
+// AppendBinary appends the model state.
+func (m *Seasons) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Seasons) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Seasons) encode(e *codec.Encoder) {
+	e.Varint(m.checked)
+	e.Varint(int64(m.cpu))
+	e.Varint(int64(m.memory))
+	m.Window.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Seasons) UnmarshalBinary(data []byte) error {
-	var checked, cpu, memory int64
-	rest, err := readNumbers(data, []*int64{&checked, &cpu, &memory})
-	if err != nil {
-		return err
-	}
-	if cpu < 0 || cpu > 7 || memory < 0 || memory > 7 {
-		return errMemo
-	}
-	n := *m
-	if err := n.Window.UnmarshalBinary(rest); err != nil {
-		return err
-	}
-	n.checked, n.cpu, n.memory = checked, int8(cpu), int8(memory)
-	*m = n
-	return nil
+func (m *Seasons) decode(d *codec.Decoder) {
+	const longest = 7 // days
+	m.checked = d.Varint("day of the last search for a period", 0, maxStoredTime)
+	m.cpu = int8(d.Varint("period of CPU", 0, longest))
+	m.memory = int8(d.Varint("period of memory", 0, longest))
+	m.Window.decode(d)
 }
 
 // What it takes to be called periodic.

@@ -4,8 +4,11 @@
 package recommend
 
 import (
+	"fmt"
+	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 )
 
@@ -30,6 +33,41 @@ func (m *Window) Form() string { return "window/1" }
 
 // Form names what AppendBinary writes.
 func (m *Seasons) Form() string { return "seasons/1" }
+
+// What is stored lies within these limits. They are above any value that is used: more bytes than a machine has, and a time
+// in 36,000 years.
+const (
+	maxStored      = 1e15
+	maxStoredTime  = 1 << 40
+	maxStoredInt32 = math.MaxInt32 / 2
+)
+
+// state is model state: what an estimator stores of a container.
+type state interface {
+	encode(e *codec.Encoder)
+	decode(d *codec.Decoder)
+}
+
+func appendState(b []byte, s state) ([]byte, error) {
+	e := codec.NewEncoder(b)
+	s.encode(e)
+	return e.Data(), nil
+}
+
+// readState decodes model state. When it fails, the state does not change.
+func readState[T any, S interface {
+	*T
+	state
+}](data []byte, s S) error {
+	decoded := *s
+	d := codec.NewDecoder(data)
+	S(&decoded).decode(d)
+	if err := d.Finish("model state"); err != nil {
+		return fmt.Errorf("decode model state: %w", err)
+	}
+	*s = decoded
+	return nil
+}
 
 // ahead is how far a plan may reach, such as to hold a size until a time.
 const ahead = 60 * 24 * 3600

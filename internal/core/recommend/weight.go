@@ -4,6 +4,8 @@
 package recommend
 
 import (
+	"errors"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -35,7 +37,7 @@ func (byRequest) AppendBinary(b []byte) ([]byte, error) { return b, nil }
 // UnmarshalBinary takes nothing: what there is, another profile remembered.
 func (byRequest) UnmarshalBinary(data []byte) error {
 	if len(data) > 0 {
-		return errMemo
+		return errors.New("decode model state: trailing bytes, expected no data")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -74,34 +75,20 @@ func (m *Window) ObserveOOM(o usage.OOM, needed int64) {
 	m.Memory.Observe(int(o.At.Unix()/3600), float64(needed))
 }
 
-// AppendBinary appends the peaks.
-func (m *Window) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.CPU.AppendBinary(b)
-	if err != nil {
-		return nil, err
-	}
-	if b, err = m.Memory.AppendBinary(b); err != nil {
-		return nil, err
-	}
-	return m.leak.appendBinary(b), nil
+// AppendBinary appends the model state.
+func (m *Window) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Window) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Window) encode(e *codec.Encoder) {
+	m.CPU.Encode(e)
+	m.Memory.Encode(e)
+	m.leak.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Window) UnmarshalBinary(data []byte) error {
-	n := *m
-	rest, err := n.CPU.Unmarshal(data)
-	if err != nil {
-		return err
-	}
-	if rest, err = n.Memory.Unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.leak.unmarshal(rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
+func (m *Window) decode(d *codec.Decoder) {
+	m.CPU.Decode(d)
+	m.Memory.Decode(d)
+	m.leak.decode(d)
 }

@@ -4,9 +4,9 @@
 package series
 
 import (
-	"encoding/binary"
-	"errors"
 	"math"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
 // A Level is an amount on a logarithmic scale: 0 is nothing known, and every Step levels are a factor of two. Levels
@@ -187,67 +187,62 @@ func (p *Peaks) Merge(o *Peaks) {
 	p.from = min(p.from, o.from)
 }
 
-// AppendBinary appends the Peaks in a form that UnmarshalBinary of the same room reads back.
-func (p *Peaks) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendUvarint(b, uint64(p.end))
+// Encode appends the Peaks in the form that Decode reads.
+func (p *Peaks) Encode(e *codec.Encoder) {
+	e.Uvarint(uint64(p.end))
 	if p.end == 0 {
-		return b, nil
+		return
 	}
-	b = binary.AppendUvarint(b, uint64(p.from))
+	e.Uvarint(uint64(p.from))
 	first := max(p.end-int32(len(p.ring)), p.from)
 	for first < p.end-1 && *p.slot(first) == 0 {
 		first++
 	}
-	b = binary.AppendUvarint(b, uint64(p.end-first))
-	last := int64(0)
+	e.Uvarint(uint64(p.end - first))
+	previous := int64(0)
 	for h := first; h < p.end; h++ {
-		l := int64(*p.slot(h))
-		b = binary.AppendVarint(b, l-last)
-		last = l
+		level := int64(*p.slot(h))
+		e.Varint(level - previous)
+		previous = level
 	}
-	return b, nil
 }
 
-var errBroken = errors.New("stored peaks are broken")
+// What is stored lies within these limits.
+const (
+	maxHour   = math.MaxInt32 / 2
+	maxStored = 1 << 15 // hours of one Peaks
+)
 
-// Unmarshal reads what AppendBinary wrote into Peaks made with NewPeaks, and returns the rest of the data. When it
-// fails, the Peaks are as they were.
-func (p *Peaks) Unmarshal(data []byte) ([]byte, error) {
-	next := func() uint64 {
-		v, n := binary.Uvarint(data)
-		if n <= 0 {
-			data = nil
-			return math.MaxUint64
-		}
-		data = data[n:]
-		return v
-	}
-	end := next()
-	if end == 0 {
+// Decode reads what Encode wrote into Peaks made with NewPeaks. When it fails (d.Err), the Peaks do not change.
+func (p *Peaks) Decode(d *codec.Decoder) {
+	end := int64(d.Uvarint("end of peaks", maxHour))
+	if d.Err() == nil && end == 0 {
 		*p = Peaks{room: p.room}
-		return data, nil
+		return
 	}
-	from, n := next(), next()
-	if end > math.MaxInt32/2 || from >= end || n == 0 || n > 1<<15 || n > end || uint64(len(data)) < n {
-		return nil, errBroken
+	from := int64(d.Uvarint("start of peaks", maxHour))
+	count := int64(d.Count("number of peaks", maxStored))
+	if from >= end || count == 0 || count > end {
+		d.Fail("peaks from hour %d to %d cannot have %d levels", from, end, count)
 	}
-	q := Peaks{room: p.room}
-	last := int64(0)
-	for h := end - n; h < end; h++ {
-		d, k := binary.Varint(data)
-		if last += d; k <= 0 || last < 0 || last > math.MaxUint16 {
-			return nil, errBroken
+	decoded := Peaks{room: p.room}
+	level := int64(0)
+	for hour := end - count; hour < end && d.Err() == nil; hour++ {
+		level += d.Varint("difference of levels", -math.MaxUint16, math.MaxUint16)
+		if level < 0 || level > math.MaxUint16 {
+			d.Fail("level of a peak must be between 0 and %d, got %d", math.MaxUint16, level)
 		}
-		data = data[k:]
-		if last > 0 {
-			q.raise(int32(h), Level(last))
+		if level > 0 && d.Err() == nil {
+			decoded.raise(int32(hour), Level(level))
 		}
 	}
-	if q.end == 0 {
-		return nil, errBroken
+	if decoded.end == 0 {
+		d.Fail("peaks have no level above 0")
 	}
-	q.advance(int32(end))
-	q.from = min(q.from, int32(from))
-	*p = q
-	return data, nil
+	if d.Err() != nil {
+		return
+	}
+	decoded.advance(int32(end))
+	decoded.from = min(decoded.from, int32(from))
+	*p = decoded
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
 func TestALevelIsNeverLessThanWhatWasSeen(t *testing.T) {
@@ -100,14 +102,13 @@ func TestPeaksAgreeWithTheirTwin(t *testing.T) {
 }
 
 func checkRoundTrip(t *rapid.T, p *Peaks) {
-	b, err := p.AppendBinary([]byte{7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := codec.NewEncoder([]byte{7})
+	p.Encode(e)
 	q := NewPeaks(p.Room())
-	rest, err := q.Unmarshal(append(b[1:], 1, 2))
-	if err != nil || len(rest) != 2 {
-		t.Fatalf("read back: %v, %d left", err, len(rest))
+	d := codec.NewDecoder(append(e.Data()[1:], 1, 2))
+	q.Decode(d)
+	if d.Err() != nil || d.Len() != 2 {
+		t.Fatalf("read back: %v, %d left", d.Err(), d.Len())
 	}
 	if q.Newest() != p.Newest() || q.Since() != p.Since() {
 		t.Fatalf("read back from %d to %d, want %d to %d", q.Since(), q.Newest(), p.Since(), p.Newest())
@@ -167,24 +168,27 @@ func FuzzPeaksFromAnyBytes(f *testing.F) {
 	for h := range 60 {
 		p.Observe(1000+h, float64(h))
 	}
-	good, _ := p.AppendBinary(nil)
-	f.Add(good)
+	good := codec.NewEncoder(nil)
+	p.Encode(good)
+	f.Add(good.Data())
 	f.Add([]byte{})
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		q := NewPeaks(48)
-		if _, err := q.Unmarshal(data); err != nil {
+		d := codec.NewDecoder(data)
+		q.Decode(d)
+		if d.Err() != nil {
 			if !q.Empty() {
 				t.Fatal("a refused checkpoint left something behind")
 			}
 			return
 		}
-		b, err := q.AppendBinary(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := codec.NewEncoder(nil)
+		q.Encode(e)
 		again := NewPeaks(48)
-		if _, err := again.Unmarshal(b); err != nil {
+		d = codec.NewDecoder(e.Data())
+		again.Decode(d)
+		if err := d.Finish("peaks"); err != nil {
 			t.Fatalf("what was accepted does not round-trip: %v", err)
 		}
 	})

@@ -4,9 +4,10 @@
 package series
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
 // The buckets of Weights: bucket 0 ends at the first bound, each later one is wider by the ratio.
@@ -123,38 +124,38 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 	return last
 }
 
-// AppendBinary appends the Weights in a form that Unmarshal reads back.
-func (w *Weights) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendUvarint(b, uint64(w.hour))
-	for i, v := range w.weight {
-		if v != 0 {
-			b = append(b, w.first+byte(i))
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+// Encode appends the Weights in the form that Decode reads: the hour, then the number and the weight of each bucket that is
+// not empty, then the number of buckets as the end mark.
+func (w *Weights) Encode(e *codec.Encoder) {
+	e.Uvarint(uint64(w.hour))
+	for i, weight := range w.weight {
+		if weight != 0 {
+			e.Byte(w.first + byte(i))
+			e.Float32(weight)
 		}
 	}
-	return append(b, weightBuckets), nil
+	e.Byte(weightBuckets)
 }
 
-// Unmarshal reads what AppendBinary wrote and returns the rest of the data. When it fails, the Weights are as they were.
-func (w *Weights) Unmarshal(data []byte) ([]byte, error) {
-	var n Weights
-	hour, k := binary.Uvarint(data)
-	if k <= 0 || hour > math.MaxInt32/2 {
-		return nil, errBroken
-	}
-	n.hour = int32(hour)
-	for data = data[k:]; ; data = data[5:] {
-		switch {
-		case len(data) > 0 && data[0] == weightBuckets:
-			*w = n
-			return data[1:], nil
-		case len(data) < 5 || data[0] > weightBuckets:
-			return nil, errBroken
+// Decode reads what Encode wrote. When it fails (d.Err), the Weights do not change.
+func (w *Weights) Decode(d *codec.Decoder) {
+	decoded := Weights{hour: int32(d.Uvarint("hour of weights", maxHour))}
+	for {
+		bucket := d.Byte("bucket of weights", weightBuckets)
+		if d.Err() != nil {
+			return
 		}
-		v := math.Float32frombits(binary.LittleEndian.Uint32(data[1:]))
-		if !(v > 0 && v < 1e30) {
-			return nil, errBroken
+		if bucket == weightBuckets {
+			*w = decoded
+			return
 		}
-		*n.at(int(data[0])) = v
+		weight := d.Float32("weight of a bucket", math.SmallestNonzeroFloat32, maxWeight)
+		if d.Err() != nil {
+			return
+		}
+		*decoded.at(int(bucket)) = weight
 	}
 }
+
+// maxWeight is above any weight that a bucket can have.
+const maxWeight = 1e30

@@ -5,11 +5,11 @@ package usage
 
 import (
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
 // extra is what a checkpoint of format v3 has no room for. It is stored beside one and holds only together with it.
@@ -140,65 +140,105 @@ func (s *Series) resume(in *instance) {
 	}
 }
 
-// The encoding is a version byte, then varints; times are in seconds. Of a window only what is set is written. An
-// extension comes last: since version 2 with its form before it.
+// The encoding of an extra is a version byte, then varints; times are in seconds. Version 2 has the form of the model state
+// before the model state, which comes last in both.
 const (
 	extraVersion = 1
 	extraForm    = 2
 )
 
+// The flags of a window tell which of its fields are stored: the others are zero. Bits 0 to 3 are for times, bits 4 and 5
+// for peaks.
 const (
-	hasEnd = 1 << iota
-	hasMemory
-	hasCPU
-	hasOOM
-	hasPeak
-	hasOOMPeak
-	windowBits
+	firstPeakBit = 4
+	maxFlags     = 1<<6 - 1
 )
 
+func (w *window) times() [4]*int64 {
+	return [...]*int64{&w.windowEnd, &w.lastMemory, &w.lastCPU, &w.lastOOM}
+}
+
+func (w *window) peaks() [2]*int64 { return [...]*int64{&w.memoryPeak, &w.oomPeak} }
+
+func (w *window) flags() byte {
+	flags := byte(0)
+	for bit, at := range w.times() {
+		if *at != 0 {
+			flags |= 1 << bit
+		}
+	}
+	for bit, peak := range w.peaks() {
+		if *peak != 0 {
+			flags |= 1 << (firstPeakBit + bit)
+		}
+	}
+	return flags
+}
+
+// encode appends a window. Its times are stored as distances from updated, in Unix seconds.
+func (w *window) encode(e *codec.Encoder, updated int64) {
+	e.Uint64(w.uid)
+	e.Byte(w.flags())
+	for _, at := range w.times() {
+		if *at != 0 {
+			e.Varint(seconds(*at) - updated)
+		}
+	}
+	for _, peak := range w.peaks() {
+		if *peak != 0 {
+			e.Uvarint(uint64(*peak))
+		}
+	}
+}
+
+func decodeWindow(d *codec.Decoder, updated int64) window {
+	w := window{uid: d.Uint64("pod of a window")}
+	flags := d.Byte("flags of a window", maxFlags)
+	if flags == 0 {
+		d.Fail("window without a value")
+	}
+	for bit, at := range w.times() {
+		if flags&(1<<bit) != 0 {
+			distance := d.Varint("time of a window", 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
+			*at = (updated + distance) * int64(time.Second)
+		}
+	}
+	for bit, peak := range w.peaks() {
+		if flags&(1<<(firstPeakBit+bit)) == 0 {
+			continue
+		}
+		*peak = int64(d.Uvarint("peak of a window", maxBytes))
+		if *peak == 0 {
+			d.Fail("peak of a window is zero")
+		}
+	}
+	if w.peak() > 0 && w.windowEnd == 0 {
+		d.Fail("window with a peak has no end")
+	}
+	return w
+}
+
 func (x extra) encode() []byte {
-	b := make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension))
-	b = append(b, extraVersion)
-	if x.form != "" {
-		b[0] = extraForm
+	e := codec.NewEncoder(make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension)))
+	if x.form == "" {
+		e.Byte(extraVersion)
+	} else {
+		e.Byte(extraForm)
 	}
-	b = binary.AppendUvarint(b, uint64(x.updated))
+	e.Uvarint(uint64(x.updated))
 	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
-		b = binary.AppendUvarint(b, uint64(v))
+		e.Uvarint(uint64(v))
 	}
-	ws := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
-	b = binary.AppendUvarint(b, uint64(len(ws)))
-	for i := range ws {
-		w := &ws[i]
-		b = binary.LittleEndian.AppendUint64(b, w.uid)
-		at := len(b)
-		b = append(b, 0)
-		for _, t := range []struct {
-			bit byte
-			v   int64
-		}{{hasEnd, w.windowEnd}, {hasMemory, w.lastMemory}, {hasCPU, w.lastCPU}, {hasOOM, w.lastOOM}} {
-			if t.v != 0 {
-				b[at] |= t.bit
-				b = binary.AppendVarint(b, seconds(t.v)-x.updated)
-			}
-		}
-		for _, p := range []struct {
-			bit byte
-			v   int64
-		}{{hasPeak, w.memoryPeak}, {hasOOMPeak, w.oomPeak}} {
-			if p.v != 0 {
-				b[at] |= p.bit
-				b = binary.AppendUvarint(b, uint64(p.v))
-			}
-		}
+	windows := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
+	e.Uvarint(uint64(len(windows)))
+	for i := range windows {
+		windows[i].encode(e, x.updated)
 	}
 	if x.form != "" {
-		b = binary.AppendUvarint(b, uint64(len(x.form)))
-		b = append(b, x.form...)
+		e.String(x.form)
 	}
-	b = binary.AppendUvarint(b, uint64(len(x.extension)))
-	return append(b, x.extension...)
+	e.Bytes(x.extension)
+	return e.Data()
 }
 
 // sortedWindows sorts windows by pod, in place, and leaves one of each.
@@ -207,67 +247,44 @@ func sortedWindows(ws []window) []window {
 	return slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
 }
 
-// decodeExtra returns what encode has written. Nothing at all is an empty extra.
+// decodeExtra returns what encode has written. No data is an empty extra.
 func decodeExtra(data []byte) (extra, error) {
 	if len(data) == 0 {
 		return extra{}, nil
 	}
-	if data[0] != extraVersion && data[0] != extraForm {
-		return extra{}, fmt.Errorf("version %d is not known", data[0])
+	d := codec.NewDecoder(data)
+	version := d.Byte("version", 255)
+	if version != extraVersion && version != extraForm {
+		return extra{}, fmt.Errorf("unsupported version %d of extra data", version)
 	}
-	r := reader{data: data[1:]}
-	x := extra{updated: r.uvarint(maxSecond)}
-	x.memory = seen{first: r.uvarint(maxSecond) * 1e9, last: r.uvarint(maxSecond) * 1e9, count: r.uvarint(maxCount)}
-	x.oomAt, x.oomBytes = r.uvarint(maxSecond)*1e9, r.uvarint(maxBytes)
+	second := func(name string) int64 { return int64(d.Uvarint(name, maxSecond)) }
+	nanosecond := func(name string) int64 { return second(name) * int64(time.Second) }
+	x := extra{updated: second("time of the checkpoint")}
+	x.memory.first = nanosecond("time of the first memory sample")
+	x.memory.last = nanosecond("time of the last memory sample")
+	x.memory.count = int64(d.Uvarint("number of memory samples", maxCount))
+	x.oomAt = nanosecond("time of the last OOM kill")
+	x.oomBytes = int64(d.Uvarint("memory of the last OOM kill", maxBytes))
 	if x.memory.first > x.memory.last {
-		r.fail("the first sample of memory is later than the last")
+		d.Fail("first memory sample is later than the last")
 	}
-	n := r.uvarint(maxWindows)
-	for range n {
-		if r.err != nil {
+	for range d.Count("number of windows", maxWindows) {
+		w := decodeWindow(d, x.updated)
+		if n := len(x.windows); n > 0 && x.windows[n-1].uid >= w.uid {
+			d.Fail("windows are not sorted by pod")
+		}
+		if d.Err() != nil {
 			break
-		}
-		w := window{uid: r.uint64()}
-		flags := r.byte()
-		if flags == 0 || flags >= windowBits {
-			r.fail("a window's flags are not known")
-		}
-		for _, t := range []struct {
-			bit byte
-			to  *int64
-		}{{hasEnd, &w.windowEnd}, {hasMemory, &w.lastMemory}, {hasCPU, &w.lastCPU}, {hasOOM, &w.lastOOM}} {
-			if flags&t.bit != 0 {
-				*t.to = r.second(x.updated) * 1e9
-			}
-		}
-		for _, p := range []struct {
-			bit byte
-			to  *int64
-		}{{hasPeak, &w.memoryPeak}, {hasOOMPeak, &w.oomPeak}} {
-			if flags&p.bit != 0 {
-				if *p.to = r.uvarint(maxBytes); *p.to == 0 {
-					r.fail("a peak is zero")
-				}
-			}
-		}
-		if w.peak() > 0 && w.windowEnd == 0 {
-			r.fail("a peak has no window")
-		}
-		if k := len(x.windows); k > 0 && x.windows[k-1].uid >= w.uid {
-			r.fail("windows are not sorted")
 		}
 		x.windows = append(x.windows, w)
 	}
-	if data[0] == extraForm {
-		x.form = r.text(maxForm)
+	if version == extraForm {
+		x.form = d.String("form of the model state", maxForm)
 	}
-	if n := r.uvarint(maxHistory); r.err == nil && n != int64(len(r.data)) {
-		r.fail("it does not end where it should")
+	x.extension = d.Bytes("model state", maxHistory)
+	if err := d.Finish("extension data"); err != nil {
+		return extra{}, err
 	}
-	if r.err != nil {
-		return extra{}, r.err
-	}
-	x.extension = slices.Clone(r.data)
 	return x, nil
 }
 
@@ -278,68 +295,3 @@ const (
 
 // seconds returns Unix nanoseconds in whole seconds.
 func seconds(at int64) int64 { return at / int64(time.Second) }
-
-// A reader takes an encoding apart. After the first error everything it reads is zero.
-type reader struct {
-	data []byte
-	err  error
-}
-
-func (r *reader) fail(why string) {
-	if r.err == nil {
-		r.err = errors.New(why)
-	}
-	r.data = nil
-}
-
-func (r *reader) uvarint(limit uint64) int64 {
-	v, n := binary.Uvarint(r.data)
-	if n <= 0 || v > limit {
-		r.fail("a number is cut off or too large")
-		return 0
-	}
-	r.data = r.data[n:]
-	return int64(v)
-}
-
-// second reads a time that is stored as its distance from another, in seconds. It is never zero.
-func (r *reader) second(from int64) int64 {
-	v, n := binary.Varint(r.data)
-	if n <= 0 || v > maxSecond || v < -maxSecond || from+v <= 0 || from+v > maxSecond {
-		r.fail("a time is cut off or out of range")
-		return 0
-	}
-	r.data = r.data[n:]
-	return from + v
-}
-
-func (r *reader) uint64() uint64 {
-	if len(r.data) < 8 {
-		r.fail("a pod is cut off")
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(r.data)
-	r.data = r.data[8:]
-	return v
-}
-
-func (r *reader) text(limit uint64) string {
-	n := r.uvarint(limit)
-	if int64(len(r.data)) < n {
-		r.fail("a text is cut off")
-		return ""
-	}
-	s := string(r.data[:n])
-	r.data = r.data[n:]
-	return s
-}
-
-func (r *reader) byte() byte {
-	if len(r.data) == 0 {
-		r.fail("flags are cut off")
-		return 0
-	}
-	v := r.data[0]
-	r.data = r.data[1:]
-	return v
-}
