@@ -295,10 +295,7 @@ func (p *profiles) instead(s *kube.Snapshot, a, governing *cluster.Autoscaler, c
 
 // form names what a profile that remembers something makes a history remember.
 func (c *choice) form() string {
-	if f, ok := c.Extend().(usage.Former); ok {
-		return f.Form()
-	}
-	return ""
+	return c.Extend().Form()
 }
 
 // extend makes the history of the workloads remember what their profiles need.
@@ -398,7 +395,7 @@ func (p *profiles) restored(book *usage.Book, s *kube.Snapshot, now time.Time, e
 // rememberedSince returns since when a container's profile remembers anything, as far as it tells. It may have begun anew
 // less than a day before the process did.
 func rememberedSince(s *usage.Series) time.Time {
-	if e, ok := s.Extension().(interface{ Since() time.Time }); ok {
+	if e := s.Extension(); e != nil {
 		return e.Since()
 	}
 	return time.Time{}

@@ -85,15 +85,20 @@ func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 // to a bound in bytes (0: none). A profile that remembers the peaks of memory is needed for it: of containers of other
 // profiles it cannot be told. Adaptive also bounds what it gives, and so holds on to a suspicion for some time.
 func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
-	if m, ok := s.Extension().(interface{ leaking() *leak }); ok {
-		return m.leaking().suspicion(bound, now)
+	switch m := s.Extension().(type) {
+	case *Memo:
+		return m.leak.suspicion(bound, now)
+	case *Busy:
+		return m.leak.suspicion(bound, now)
+	case *Window:
+		return m.leak.suspicion(bound, now)
+	case *Seasons:
+		return m.leak.suspicion(bound, now)
+	case *Load:
+		return m.leak.suspicion(bound, now)
 	}
 	return Suspicion{}, false
 }
-
-func (m *Window) leaking() *leak { return &m.leak }
-func (m *Load) leaking() *leak   { return &m.leak }
-func (m *Memo) leaking() *leak   { return &m.leak }
 
 // A Suspicion is that memory leaks.
 type Suspicion struct {

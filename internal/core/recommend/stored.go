@@ -10,11 +10,11 @@ import (
 
 	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
-// What is stored of each extension has a name of its own, and says of what time it is (usage.Former, usage.Dated): what
-// another algorithm wrote, or one that remembers other things, is not read; nor what lies in the future, in which
-// nothing that is measured now would count.
+// The model state of each algorithm has a form of its own and tells its newest time (usage.Extension): state of another
+// form is not read, nor state from the future, because samples of the present would not count beside it.
 
 // Form names what AppendBinary writes.
 func (m *Memo) Form() string { return "adaptive/1" }
@@ -119,6 +119,18 @@ func (m *Seasons) Latest() time.Time {
 func (g *regime) latest() int64 { return max(int64(g.since)*3600, int64(g.until)*3600-ahead) }
 
 func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
+
+// CPUWeight implements usage.Extension.
+func (m *Memo) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// CPUWeight implements usage.Extension.
+func (m *Models) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// CPUWeight implements usage.Extension.
+func (m *Load) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// CPUWeight implements usage.Extension.
+func (m *Window) CPUWeight(float64) float64 { return usage.SampleWeight }
 
 // Since returns since when anything is remembered; the zero time when nothing is.
 func (m *Memo) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }

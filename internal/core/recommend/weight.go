@@ -5,6 +5,7 @@ package recommend
 
 import (
 	"errors"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
@@ -22,7 +23,7 @@ type byRequest struct{}
 // leastWeight is what a sample weighs whose container requested less, or nothing.
 const leastWeight = 0.1
 
-// CPUWeight implements usage.Weigher.
+// CPUWeight implements usage.Extension.
 func (byRequest) CPUWeight(request float64) float64 { return max(request, leastWeight) }
 
 // Observe implements usage.Extension.
@@ -30,6 +31,15 @@ func (byRequest) Observe(usage.Sample, cluster.Set) {}
 
 // ObserveOOM implements usage.Extension.
 func (byRequest) ObserveOOM(usage.OOM, int64) {}
+
+// Form, Since and Latest are empty: there is no model state.
+func (byRequest) Form() string { return "" }
+
+// Since implements usage.Extension.
+func (byRequest) Since() time.Time { return time.Time{} }
+
+// Latest implements usage.Extension.
+func (byRequest) Latest() time.Time { return time.Time{} }
 
 // AppendBinary has nothing to store.
 func (byRequest) AppendBinary(b []byte) ([]byte, error) { return b, nil }

@@ -68,7 +68,7 @@ func (b *Book) absorb(s, from *Series, forked int64) {
 }
 
 func (s *Series) absorbExtension(from *Series, forked int64) {
-	if s.load.extend == nil || from.extension == nil || formOf(s.load.extend()) != formOf(from.extension) {
+	if s.load.extend == nil || from.extension == nil || s.load.extend().Form() != from.extension.Form() {
 		return // its profile has changed meanwhile
 	}
 	if s.load.edition != from.load.edition { // the parameters of its profile have

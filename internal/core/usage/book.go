@@ -45,12 +45,9 @@ const (
 	maxBytes = 1e14
 )
 
-// sampleWeight is what a CPU sample weighs. Upstream once weighed it by the request, as a Weigher does, and no longer does.
-const sampleWeight = 0.1
-
-// A Weigher is an Extension that says what a CPU sample weighs in the histogram, by the cores that the container
-// requested when it was taken. Without one, all samples weigh the same.
-type Weigher interface{ CPUWeight(request float64) float64 }
+// SampleWeight is the weight of a CPU sample, unless an Extension sets another one (CPUWeight). Upstream weighed samples by the
+// request until 1.3.
+const SampleWeight = 0.1
 
 // A Book keeps the Series of every workload.
 type Book struct {
@@ -191,9 +188,9 @@ func (b *Book) observeCPU(in *instance, cores float64, at int64) bool {
 		s.alignCPU = false
 		s.CPU.Align(stamp(at))
 	}
-	weight := sampleWeight
-	if w, ok := s.extension.(Weigher); ok {
-		weight = w.CPUWeight(float64(in.ran.CPURequest) / 1000)
+	weight := SampleWeight
+	if s.extension != nil {
+		weight = s.extension.CPUWeight(float64(in.ran.CPURequest) / 1000)
 	}
 	s.CPU.AddNanos(cores, weight, at)
 	s.cpu.add(at)

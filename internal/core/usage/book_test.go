@@ -531,7 +531,18 @@ func TestAWorkloadWithNothingLeftIsForgotten(t *testing.T) {
 }
 
 // recorder is an extension that remembers what it was told.
-type recorder struct{ told []string }
+type recorder struct {
+	stateless
+	told []string
+}
+
+// stateless are the methods of an Extension without a form and times.
+type stateless struct{}
+
+func (stateless) CPUWeight(float64) float64 { return SampleWeight }
+func (stateless) Form() string              { return "" }
+func (stateless) Since() time.Time          { return time.Time{} }
+func (stateless) Latest() time.Time         { return time.Time{} }
 
 func (r *recorder) Observe(s Sample, taken cluster.Set) {
 	r.told = append(r.told, fmt.Sprintf("%s %v %v", s.Container, s.CPU, taken))

@@ -92,7 +92,7 @@ func (b *Book) rewindSeries(s *Series) {
 		}
 		r.told, r.known = b.present(r.told), b.present(r.known)
 	}
-	if d, ok := s.extension.(Dated); ok && s.load.extend != nil && d.Latest().UnixNano() > b.now+int64(maxLead) {
+	if s.extension != nil && s.load.extend != nil && s.extension.Latest().After(stamp(b.now+int64(maxLead))) {
 		s.extension = s.load.extend()
 	}
 	s.cpu.present(b)

@@ -69,7 +69,7 @@ func (s *Series) history(now time.Time) (History, bool) {
 	}
 	return History{
 		Container: s.container, Updated: now, LastSample: stamp(s.lastKnown()).Truncate(time.Second),
-		Form: formOf(s.extension), Data: data,
+		Form: s.extension.Form(), Data: data,
 	}, true
 }
 
@@ -150,13 +150,13 @@ func (s *Series) extend(create func() Extension) error {
 	h := &s.restored.history
 	data := h.Data
 	h.Data = nil
-	form := formOf(e)
+	form := e.Form()
 	err := fmt.Errorf("it is of form %q and not %q", h.Form, form)
 	if h.Form == "" || form == "" || h.Form == form {
 		err = e.UnmarshalBinary(slices.Clone(data))
 	}
-	if d, ok := e.(Dated); ok && err == nil && s.restored.latest != 0 && d.Latest().Unix() > s.restored.latest {
-		err = fmt.Errorf("it remembers %v, which lies too far in the future", d.Latest())
+	if err == nil && s.restored.latest != 0 && e.Latest().Unix() > s.restored.latest {
+		err = fmt.Errorf("model state has time %v, which is too far in the future", e.Latest())
 	}
 	if err != nil {
 		s.restored.told = 0

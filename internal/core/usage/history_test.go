@@ -17,7 +17,10 @@ import (
 )
 
 // diary is an extension that remembers the seconds after noon at which it was told samples.
-type diary struct{ seconds []int }
+type diary struct {
+	stateless
+	seconds []int
+}
 
 func (d *diary) Observe(s Sample, _ cluster.Set) {
 	d.seconds = append(d.seconds, int(s.At.Sub(noon)/time.Second))

@@ -11,7 +11,10 @@ import (
 )
 
 // lastRan is an Extension that notes what the last sample's container ran with.
-type lastRan struct{ ran Ran }
+type lastRan struct {
+	stateless
+	ran Ran
+}
 
 func (l *lastRan) Observe(s Sample, _ cluster.Set)            { l.ran = s.Ran }
 func (l *lastRan) ObserveOOM(OOM, int64)                      {}

@@ -43,7 +43,7 @@ func (s *Series) replace(create func() Extension) bool {
 	if storesNothing(s.extension) {
 		return true
 	}
-	if formOf(before) != formOf(s.extension) {
+	if before.Form() != s.extension.Form() {
 		return false
 	}
 	data, err := before.AppendBinary(nil)

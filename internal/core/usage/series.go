@@ -66,30 +66,27 @@ func (s *Series) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt),
 // Extension returns what was asked for with Book.Extend, or nil.
 func (s *Series) Extension() Extension { return s.extension }
 
-// An Extension remembers what an algorithm needs beyond the two histograms. A Series has one only when it was
-// asked for (Book.Extend); it sees every accepted sample and every OOM kill once, in the order in which they came.
+// An Extension is the model state that an algorithm keeps of a container beside the two histograms. A Series has one only
+// after Book.Extend. It receives every accepted sample and every OOM kill once, in the order in which they arrive.
 type Extension interface {
-	// Observe is told a sample and which of its resources were accepted. It must not allocate in the long run.
+	// Observe adds a sample, of which the resources in taken were accepted. It must not allocate in the long run.
 	Observe(s Sample, taken cluster.Set)
-	// ObserveOOM is told an OOM kill and the bytes that it showed to be needed.
+	// ObserveOOM adds an OOM kill and the memory, in bytes, that it showed to be needed.
 	ObserveOOM(o OOM, needed int64)
-	// AppendBinary and UnmarshalBinary carry it over a restart, as History.Data: keep it small. When it fails,
-	// UnmarshalBinary leaves the extension as it was.
+	// CPUWeight returns the weight of a CPU sample in the histogram, by the cores that the container requested when the
+	// sample was taken. It returns SampleWeight where all samples weigh the same.
+	CPUWeight(request float64) float64
+
+	// AppendBinary and UnmarshalBinary store the model state over a restart, as History.Data: keep it small. When
+	// UnmarshalBinary fails, the extension does not change.
 	AppendBinary(b []byte) ([]byte, error)
 	UnmarshalBinary(data []byte) error
-}
-
-// A Former names what its AppendBinary writes, so that nothing else is taken for it: another Form is not read.
-type Former interface{ Form() string }
-
-// A Dated says of what time the newest is that it remembers. What is stored with a later time than the present is not read.
-type Dated interface{ Latest() time.Time }
-
-func formOf(e Extension) string {
-	if f, ok := e.(Former); ok {
-		return f.Form()
-	}
-	return ""
+	// Form names the format of the stored data. Data of another form is not read. If either form is empty, the data is read.
+	Form() string
+	// Since returns the time of the oldest observation in the model state; the zero time if it is empty or not known.
+	Since() time.Time
+	// Latest returns the newest time in the model state. Stored model state from the future is not read.
+	Latest() time.Time
 }
 
 // seen counts samples. Times are Unix nanoseconds, 0 before the first.
