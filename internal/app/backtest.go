@@ -66,7 +66,7 @@ func BacktestDefaults() BacktestConfig {
 func NewBacktestCommand() *cobra.Command {
 	c := BacktestDefaults()
 	var names []string
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
 	}
 	cmd := &cobra.Command{
@@ -142,7 +142,7 @@ func (o *once) Set(s string) error {
 
 // stray says what is wrong with an argument that is no flag.
 func (c *BacktestConfig) stray(arg string) error {
-	_, builtin := recommend.Builtin(arg)
+	_, builtin := recommend.BacktestProfile(arg)
 	switch {
 	case builtin || isFile(arg):
 		return fmt.Errorf("backtest takes no arguments; give recommenders with --recommenders, separated by commas without blanks, not %q", arg)
@@ -221,7 +221,7 @@ func (c *BacktestConfig) validateRecommenders() error {
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Recommenders {
-		if _, ok := recommend.Builtin(n); !ok && !isFile(n) {
+		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names, meant := profileNames(), ""
 			if near := profile.Nearest(n, names); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
@@ -277,7 +277,7 @@ func sameFile(a, b string) bool {
 
 func profileNames() []string {
 	var names []string
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -293,7 +293,7 @@ func (c *BacktestConfig) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
 	for _, n := range c.Recommenders {
-		p, ok := recommend.Builtin(n)
+		p, ok := recommend.BacktestProfile(n)
 		if !ok {
 			var err error
 			if p, err = profile.ReadFile(n); err != nil {

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="About",type="string",JSONPath=".spec.about"
 // +kubebuilder:printcolumn:name="OOM Budget",type="number",JSONPath=".spec.memory.oomBudget"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot', 'time-of-day', 'autopilot-window', 'window-max'])",message="metadata.name is that of a built-in profile, which cannot be replaced: choose another name, and name the built-in one in spec.base"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot'])",message="metadata.name is that of a built-in profile, which cannot be replaced: choose another name, and name the built-in one in spec.base"
 type SizingProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -43,9 +43,6 @@ type SizingProfileList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.memory) || self.base in ['balanced', 'cost', 'critical', 'busy-hours']",message="memory has no meaning for this base; it belongs to the bases balanced, cost, critical and busy-hours"
 // +kubebuilder:validation:XValidation:rule="!has(self.cpu) || self.base in ['balanced', 'cost', 'critical']",message="cpu has no meaning for this base; it belongs to the bases balanced, cost and critical"
 // +kubebuilder:validation:XValidation:rule="!has(self.busyHours) || self.base == 'busy-hours'",message="busyHours has no meaning for this base; it belongs to the base busy-hours"
-// +kubebuilder:validation:XValidation:rule="!has(self.window) || self.base == 'window-max'",message="window has no meaning for this base; it belongs to the base window-max"
-// +kubebuilder:validation:XValidation:rule="!has(self.load) || self.base == 'autopilot-window'",message="load has no meaning for this base; it belongs to the base autopilot-window"
-// +kubebuilder:validation:XValidation:rule="!has(self.season) || self.base == 'time-of-day'",message="season has no meaning for this base; it belongs to the base time-of-day"
 // +kubebuilder:validation:XValidation:rule="!has(self.ensemble) || self.base == 'autopilot'",message="ensemble has no meaning for this base; it belongs to the base autopilot"
 type SizingProfileSpec struct {
 	// base is the built-in profile that this one changes.
@@ -74,18 +71,6 @@ type SizingProfileSpec struct {
 	// +optional
 	BusyHours *BusyHours `json:"busyHours,omitempty"`
 
-	// window changes the base window-max: the most of some days.
-	// +optional
-	Window *Window `json:"window,omitempty"`
-
-	// load changes the base autopilot-window: a percentile of load for CPU, the most of some days for memory.
-	// +optional
-	Load *Load `json:"load,omitempty"`
-
-	// season changes the base time-of-day: the most around this hour of earlier days or weeks.
-	// +optional
-	Season *Season `json:"season,omitempty"`
-
 	// ensemble changes the base autopilot: the choice among models by cost.
 	// +optional
 	Ensemble *Ensemble `json:"ensemble,omitempty"`
@@ -93,7 +78,7 @@ type SizingProfileSpec struct {
 
 // Base names a built-in profile.
 //
-// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot;time-of-day;autopilot-window;window-max
+// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot
 type Base string
 
 // Duration is a length of time such as 90m, 12h or 1h30m.
@@ -350,67 +335,6 @@ type BusyHours struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	FloorMillicores *float64 `json:"floorMillicores,omitempty"`
-}
-
-// Window are the parameters of profiles based on window-max.
-type Window struct {
-	// days are looked back on for the most.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=14
-	Days *int32 `json:"days,omitempty"`
-
-	// margin is added on top: 0.15 is 15 %.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	Margin *float64 `json:"margin,omitempty"`
-
-	Floors `json:",inline"`
-}
-
-// Load are the parameters of profiles based on autopilot-window.
-type Load struct {
-	// percentile is that of load (not of time) of CPU, as a share.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
-	Percentile *float64 `json:"percentile,omitempty"`
-
-	// halfLife is the age at which a sample of CPU weighs half.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('720h')",message="must be between 1h and 720h"
-	HalfLife *Duration `json:"halfLife,omitempty"`
-
-	// margin is added on top: 0.15 is 15 %.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	Margin *float64 `json:"margin,omitempty"`
-
-	// days are looked back on for the most memory.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=21
-	Days *int32 `json:"days,omitempty"`
-
-	Floors `json:",inline"`
-}
-
-// Season are the parameters of profiles based on time-of-day.
-type Season struct {
-	// days are looked back on. A week that repeats is only seen in 14.
-	// +optional
-	// +kubebuilder:validation:Minimum=3
-	// +kubebuilder:validation:Maximum=14
-	Days *int32 `json:"days,omitempty"`
-
-	// margin is added on top: 0.15 is 15 %.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	Margin *float64 `json:"margin,omitempty"`
-
-	Floors `json:",inline"`
 }
 
 // Ensemble are the parameters of profiles based on autopilot.

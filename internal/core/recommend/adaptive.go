@@ -257,7 +257,7 @@ func (m *Memo) observeMemory(now int64, v, need float64) {
 		}
 		h.day, h.above = d, false
 		m.chooseMemory(int(d))
-		m.leak.judge(&m.Memory, h.level*r.LeakBound, leakOver, now)
+		m.leak.judge(&m.Memory, h.level*r.LeakBound, now)
 	}
 	m.leak.used(v, now)
 	m.regime.used(v, int(now/3600))

@@ -255,7 +255,7 @@ func (b *bench) feed(samples []usage.Sample) []cluster.Estimate {
 }
 
 func TestEveryProfileKeepsItsBoundsInOrder(t *testing.T) {
-	for _, p := range Builtins() {
+	for _, p := range BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			samples := drawUsage(t)
 			var seen cluster.Set

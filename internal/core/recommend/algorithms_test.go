@@ -18,7 +18,7 @@ import (
 
 func builtin(t *testing.T, name string) Profile {
 	t.Helper()
-	p, ok := Builtin(name)
+	p, ok := BacktestProfile(name)
 	if !ok {
 		t.Fatalf("there is no profile %s", name)
 	}
@@ -27,7 +27,7 @@ func builtin(t *testing.T, name string) Profile {
 
 func TestTheTableNamesEveryProfileOnce(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range Builtins() {
+	for _, p := range BacktestProfiles() {
 		if seen[p.Name] || p.About == "" || p.Estimator == nil {
 			t.Errorf("profile %q", p.Name)
 		}
@@ -38,8 +38,25 @@ func TestTheTableNamesEveryProfileOnce(t *testing.T) {
 			t.Errorf("there is no profile %s", name)
 		}
 	}
-	if _, ok := Builtin("magic"); ok {
+	if _, ok := BacktestProfile("magic"); ok {
 		t.Error("there is a profile magic")
+	}
+}
+
+func TestComparisons_outsideOfBacktest_areNotBuiltIn(t *testing.T) {
+	for _, p := range Comparisons() {
+		if _, ok := Builtin(p.Name); ok {
+			t.Errorf("%s is a built-in profile", p.Name)
+		}
+		if _, ok := BacktestProfile(p.Name); !ok {
+			t.Errorf("%s is no profile of a backtest", p.Name)
+		}
+		if data, err := p.Extend().AppendBinary(nil); err != nil || len(data) > 0 {
+			t.Errorf("%s stores %d bytes, error %v", p.Name, len(data), err)
+		}
+	}
+	if len(Comparisons()) != 3 {
+		t.Errorf("%d comparison profiles, want 3", len(Comparisons()))
 	}
 }
 
@@ -339,13 +356,13 @@ func TestWhatProfilesRememberIsSmall(t *testing.T) {
 
 // largest are the profiles that remember the most of those that a SizingProfile may ask for (api/podfit/v1alpha1).
 func largest() []Profile {
-	a, b, l := Critical(), Busiest(), MovingWindow()
-	a.Memory.Days, a.Memory.Long, a.CPU.Window = 14, 14, 72*time.Hour
-	b.Memory, l.Days = a.Memory, 21
-	return []Profile{
-		AdaptiveProfile("adaptive, most", "", a), BusyHoursProfile("busy-hours, most", "", b), LoadProfile("load, most", "", l),
-		WindowProfile("window, most", "", 14, 0.15),
-	}
+	adaptive := Critical()
+	adaptive.Memory.Days = 14
+	adaptive.Memory.Long = 14
+	adaptive.CPU.Window = 72 * time.Hour
+	busy := Busiest()
+	busy.Memory = adaptive.Memory
+	return []Profile{AdaptiveProfile("adaptive, most", "", adaptive), BusyHoursProfile("busy-hours, most", "", busy)}
 }
 
 // deepSize returns the bytes of what a pointer points to, with the slices in it, but without the parameters, which all
@@ -370,7 +387,7 @@ func deepSize(v reflect.Value) int {
 }
 
 func TestOneSampleOfOneResourceSizesOnlyThat(t *testing.T) {
-	for _, p := range Builtins() {
+	for _, p := range BacktestProfiles() {
 		if p.Extend == nil {
 			continue
 		}

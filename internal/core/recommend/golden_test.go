@@ -95,24 +95,18 @@ func sampleStates() map[string]usage.Extension {
 	for h := range busy.load {
 		busy.load[h] = float32(h) + 0.5
 	}
-	window := Window{CPU: samplePeaks(7 * 24), Memory: samplePeaks(7 * 24), leak: sampleLeak()}
 	return map[string]usage.Extension{
 		"adaptive-1":   &memo,
 		"busy-hours-2": busy,
 		"autopilot-1":  &Models{since: sampleHour, cpu: sampleMixture(1), memory: sampleMixture(2)},
-		"load-1":       &Load{cpu: sampleWeights(), memory: samplePeaks(7 * 24), hour: sampleHour, now: 1.5, before: 1.25, leak: sampleLeak()},
-		"window-1":     &window,
-		"seasons-1":    &Seasons{Window: window, days: 14, cpu: 1, memory: 7, checked: 20_000},
 	}
 }
 
 // emptyStates are model states as they are before the first sample, of the same parameters as sampleStates.
 func emptyStates() map[string]usage.Extension {
 	memo := Memo{CPU: series.NewPeaks(96), Memory: series.NewPeaks(14 * 24)}
-	window := Window{CPU: series.NewPeaks(7 * 24), Memory: series.NewPeaks(7 * 24)}
 	return map[string]usage.Extension{
-		"adaptive-1": &memo, "busy-hours-2": &Busy{Memo: memo}, "autopilot-1": &Models{}, "load-1": &Load{memory: series.NewPeaks(7 * 24)},
-		"window-1": &window, "seasons-1": &Seasons{Window: window, days: 14},
+		"adaptive-1": &memo, "busy-hours-2": &Busy{Memo: memo}, "autopilot-1": &Models{},
 	}
 }
 

@@ -81,20 +81,13 @@ func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// LeakOf tells whether the memory of a container looked like it leaks when that was last looked at, which is once a day, up
-// to a bound in bytes (0: none). A profile that remembers the peaks of memory is needed for it: of containers of other
-// profiles it cannot be told. Adaptive also bounds what it gives, and so holds on to a suspicion for some time.
+// LeakOf reports whether the memory of a container looked like it leaks at the last check, which is once a day, and when it
+// will reach a bound in bytes (0: none). Only profiles that size memory by Adaptive check for leaks.
 func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
 	switch m := s.Extension().(type) {
 	case *Memo:
 		return m.leak.suspicion(bound, now)
 	case *Busy:
-		return m.leak.suspicion(bound, now)
-	case *Window:
-		return m.leak.suspicion(bound, now)
-	case *Seasons:
-		return m.leak.suspicion(bound, now)
-	case *Load:
 		return m.leak.suspicion(bound, now)
 	}
 	return Suspicion{}, false
@@ -110,8 +103,7 @@ type Suspicion struct {
 
 // leak is what is remembered of steady growth of memory. It is reported, and the request follows it. Only a profile that sets
 // LeakBound bounds the request: at LeakBound times what it was when growth was first detected. The suspicion, and the bound, last until
-// memory has neither grown steadily nor come near the bound for leakOver; other algorithms than Adaptive end it at once. Times are
-// Unix seconds.
+// memory has neither grown steadily nor come near the bound for leakOver. Times are Unix seconds.
 type leak struct {
 	since  int64   // first suspected; 0: not
 	seen   int64   // last suspected
@@ -129,15 +121,8 @@ const (
 	leakOver    = 14 * daySeconds
 )
 
-// watch looks at the peaks anew when a day begins. The hour of the newest peak is not told yet.
-func (l *leak) watch(p *series.Peaks, now int64) {
-	if newest := int64(p.Newest()); now/daySeconds > newest/24 {
-		l.judge(p, 0, 0, now)
-	}
-}
-
-// judge looks at the peaks anew, once a day. A new suspicion gets a bound (0: none); one that is over ends after a hold, in seconds.
-func (l *leak) judge(p *series.Peaks, bound float64, hold, now int64) {
+// judge looks at the peaks anew, once a day. A new suspicion gets a bound (0: none); one that is over ends after leakOver.
+func (l *leak) judge(p *series.Peaks, bound float64, now int64) {
 	if bound == 0 { // the profile no longer has one
 		l.bound = 0
 	}
@@ -149,7 +134,7 @@ func (l *leak) judge(p *series.Peaks, bound float64, hold, now int64) {
 		l.peak = p.Max(int(now/3600)-6, int(now/3600)+1).Amount()
 		return
 	}
-	if now-l.last > hold {
+	if now-l.last > leakOver {
 		*l = leak{}
 	}
 }

@@ -42,7 +42,7 @@ func capped(p Profile, cores, bytes, ratio float64, most cluster.Resources, minu
 }
 
 func TestARequestClimbsOutOfItsLimit(t *testing.T) {
-	for _, p := range Builtins() {
+	for _, p := range BacktestProfiles() {
 		if p.Name == "default" {
 			continue // its daily peaks and percentiles climb over days
 		}
@@ -70,7 +70,7 @@ func TestTheExampleOfTheLimit(t *testing.T) {
 
 // kubernetes/autoscaler#9521: what is capped must not be fed for ever.
 func TestUsageAtACapDoesNotInflateTheTarget(t *testing.T) {
-	for _, p := range Builtins() {
+	for _, p := range BacktestProfiles() {
 		b := newBench(p)
 		pod := podOf(cart, "cart-1", "app")
 		pod.Containers[0].Requests = cluster.Amounts(2000, 1024*mib)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -35,13 +34,13 @@ type loadPercentile struct{ p LoadParams }
 
 // Load is what LoadPercentile remembers of a container.
 type Load struct {
+	unstored
 	p      *LoadParams
 	cpu    series.Weights
 	memory series.Peaks
 	hour   int64
 	now    float64 // the target of this hour, in cores
 	before float64 // of the hour before
-	leak   leak    // of memory
 }
 
 // Extend returns what LoadPercentile needs to remember of a container (usage.Book.Extend).
@@ -79,7 +78,6 @@ func (m *Load) Observe(s usage.Sample, taken cluster.Set) {
 		m.now = max(m.now, v)
 	}
 	if taken.Has(cluster.Memory) {
-		m.leak.watch(&m.memory, s.At.Unix())
 		m.memory.Observe(int(hour), s.Memory)
 	}
 }
@@ -87,28 +85,4 @@ func (m *Load) Observe(s usage.Sample, taken cluster.Set) {
 // ObserveOOM takes what a kill showed to be needed as a peak.
 func (m *Load) ObserveOOM(o usage.OOM, needed int64) {
 	m.memory.Observe(int(o.At.Unix()/3600), float64(needed))
-}
-
-// AppendBinary appends the model state.
-func (m *Load) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
-
-// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
-func (m *Load) UnmarshalBinary(data []byte) error { return readState(data, m) }
-
-func (m *Load) encode(e *codec.Encoder) {
-	e.Varint(m.hour)
-	e.Float64(m.now)
-	e.Float64(m.before)
-	m.cpu.Encode(e)
-	m.memory.Encode(e)
-	m.leak.encode(e)
-}
-
-func (m *Load) decode(d *codec.Decoder) {
-	m.hour = d.Varint("hour", 0, maxStoredTime)
-	m.now = d.Float64("target of the hour", 0, maxStored)
-	m.before = d.Float64("target of the hour before", 0, maxStored)
-	m.cpu.Decode(d)
-	m.memory.Decode(d)
-	m.leak.decode(d)
 }

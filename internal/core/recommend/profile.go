@@ -32,19 +32,38 @@ type Profile struct {
 	Extend func() usage.Extension
 }
 
-// Builtins returns the profiles that exist without any object, in the order in which help shows them.
-func Builtins() []Profile {
-	out := make([]Profile, 0, len(builtins))
-	for _, b := range builtins {
-		out = append(out, b())
+// Builtins returns the profiles that a VerticalPodAutoscaler may name without any object, in the order in which help shows
+// them.
+func Builtins() []Profile { return created(builtins) }
+
+// Builtin returns the built-in profile with a name.
+func Builtin(name string) (Profile, bool) { return named(builtins, name) }
+
+// Comparisons returns the comparison profiles. Only a backtest has them: nothing in a cluster is sized by them.
+func Comparisons() []Profile { return created(comparisons) }
+
+// BacktestProfiles returns the built-in profiles and the comparison profiles, in the order in which help shows them.
+func BacktestProfiles() []Profile { return append(Builtins(), Comparisons()...) }
+
+// BacktestProfile returns the built-in or comparison profile with a name.
+func BacktestProfile(name string) (Profile, bool) {
+	if p, ok := Builtin(name); ok {
+		return p, true
+	}
+	return named(comparisons, name)
+}
+
+func created(profiles []func() Profile) []Profile {
+	out := make([]Profile, 0, len(profiles))
+	for _, create := range profiles {
+		out = append(out, create())
 	}
 	return out
 }
 
-// Builtin returns the profile with a name.
-func Builtin(name string) (Profile, bool) {
-	for _, p := range Builtins() {
-		if p.Name == name {
+func named(profiles []func() Profile, name string) (Profile, bool) {
+	for _, create := range profiles {
+		if p := create(); p.Name == name {
 			return p, true
 		}
 	}
@@ -70,6 +89,9 @@ var builtins = []func() Profile{
 	func() Profile {
 		return EnsembleProfile("autopilot", "Autopilot's choice among models by cost (EuroSys 2020)", Autopilot())
 	},
+}
+
+var comparisons = []func() Profile{
 	func() Profile {
 		return TimeOfDayProfile("time-of-day", "1.15 × the most around this hour of earlier days or weeks, where usage repeats", Season())
 	},

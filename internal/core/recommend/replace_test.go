@@ -22,7 +22,6 @@ func TestWhatIsRememberedCarriesOverToAChangedProfile(t *testing.T) {
 		"longer":     {AdaptiveProfile("longer", "", longer), false},
 		"critical":   {AdaptiveProfile("critical", "", Critical()), false},
 		"busy hours": {BusyHoursProfile("busy", "", Busiest()), true},
-		"window":     {WindowProfile("window", "", 7, 0.15), true},
 		"ensemble":   {EnsembleProfile("autopilot", "", Autopilot()), true},
 	} {
 		b := newBench(balanced())

@@ -11,7 +11,6 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -96,27 +95,6 @@ func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 		hour := int(s.At.Unix() / 3600)
 		m.cpu, m.memory = int8(Period(&m.CPU, hour)/24), int8(Period(&m.Memory, hour)/24)
 	}
-}
-
-// AppendBinary appends the model state.
-func (m *Seasons) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
-
-// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
-func (m *Seasons) UnmarshalBinary(data []byte) error { return readState(data, m) }
-
-func (m *Seasons) encode(e *codec.Encoder) {
-	e.Varint(m.checked)
-	e.Varint(int64(m.cpu))
-	e.Varint(int64(m.memory))
-	m.Window.encode(e)
-}
-
-func (m *Seasons) decode(d *codec.Decoder) {
-	const longest = 7 // days
-	m.checked = d.Varint("day of the last search for a period", 0, maxStoredTime)
-	m.cpu = int8(d.Varint("period of CPU", 0, longest))
-	m.memory = int8(d.Varint("period of memory", 0, longest))
-	m.Window.decode(d)
 }
 
 // What it takes to be called periodic.

@@ -25,15 +25,6 @@ func (m *Busy) Form() string { return "busy-hours/2" }
 // Form names what AppendBinary writes.
 func (m *Models) Form() string { return "autopilot/1" }
 
-// Form names what AppendBinary writes.
-func (m *Load) Form() string { return "load/1" }
-
-// Form names what AppendBinary writes.
-func (m *Window) Form() string { return "window/1" }
-
-// Form names what AppendBinary writes.
-func (m *Seasons) Form() string { return "seasons/1" }
-
 // What is stored lies within these limits. They are above any value that is used: more bytes than a machine has, and a time
 // in 36,000 years.
 const (
@@ -69,6 +60,30 @@ func readState[T any, S interface {
 	return nil
 }
 
+// unstored has the methods of an Extension whose model state is not stored: that of a comparison profile, which ends with the
+// backtest, or none at all.
+type unstored struct{}
+
+// CPUWeight implements usage.Extension.
+func (unstored) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// AppendBinary implements usage.Extension.
+func (unstored) AppendBinary(b []byte) ([]byte, error) { return b, nil }
+
+// UnmarshalBinary implements usage.Extension.
+func (unstored) UnmarshalBinary(data []byte) error {
+	return codec.NewDecoder(data).Finish("empty model state")
+}
+
+// Form implements usage.Extension.
+func (unstored) Form() string { return "" }
+
+// Since implements usage.Extension.
+func (unstored) Since() time.Time { return time.Time{} }
+
+// Latest implements usage.Extension.
+func (unstored) Latest() time.Time { return time.Time{} }
+
 // ahead is how far a plan may reach, such as to hold a size until a time.
 const ahead = 60 * 24 * 3600
 
@@ -103,19 +118,6 @@ func (m *Models) Latest() time.Time {
 	return unix(max(m.since*3600, m.cpu.hour*3600, m.memory.hour*3600, m.cpu.until-ahead, m.memory.until-ahead))
 }
 
-// Latest returns the time of the newest that is remembered.
-func (m *Load) Latest() time.Time {
-	return unix(max(latestPeak(&m.memory), m.hour*3600, int64(m.cpu.Newest())*3600, m.leak.latest()))
-}
-
-// Latest returns the time of the newest that is remembered.
-func (m *Window) Latest() time.Time { return unix(max(latestPeak(&m.CPU, &m.Memory), m.leak.latest())) }
-
-// Latest returns the time of the newest that is remembered.
-func (m *Seasons) Latest() time.Time {
-	return unix(max(m.Window.Latest().Unix(), m.checked*daySeconds))
-}
-
 func (g *regime) latest() int64 { return max(int64(g.since)*3600, int64(g.until)*3600-ahead) }
 
 func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
@@ -126,20 +128,8 @@ func (m *Memo) CPUWeight(float64) float64 { return usage.SampleWeight }
 // CPUWeight implements usage.Extension.
 func (m *Models) CPUWeight(float64) float64 { return usage.SampleWeight }
 
-// CPUWeight implements usage.Extension.
-func (m *Load) CPUWeight(float64) float64 { return usage.SampleWeight }
-
-// CPUWeight implements usage.Extension.
-func (m *Window) CPUWeight(float64) float64 { return usage.SampleWeight }
-
 // Since returns since when anything is remembered; the zero time when nothing is.
 func (m *Memo) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
-
-// Since returns since when anything is remembered; the zero time when nothing is.
-func (m *Load) Since() time.Time { return earliestPeak(&m.memory) }
-
-// Since returns since when anything is remembered; the zero time when nothing is.
-func (m *Window) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
 
 // Since returns since when anything is remembered; the zero time when nothing is, or that is not known any more.
 func (m *Models) Since() (at time.Time) {

@@ -4,9 +4,6 @@
 package recommend
 
 import (
-	"errors"
-	"time"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -18,7 +15,7 @@ import (
 // as upstream did until February 2025. What was measured with a small request soon counts little beside what is measured
 // with a larger one, so that a container that was starved, and then given more, is sized by what it used afterwards.
 // Memory, whose peaks always weigh the same, is not concerned. It remembers nothing besides the histogram.
-type byRequest struct{}
+type byRequest struct{ unstored }
 
 // leastWeight is what a sample weighs whose container requested less, or nothing.
 const leastWeight = 0.1
@@ -31,23 +28,3 @@ func (byRequest) Observe(usage.Sample, cluster.Set) {}
 
 // ObserveOOM implements usage.Extension.
 func (byRequest) ObserveOOM(usage.OOM, int64) {}
-
-// Form, Since and Latest are empty: there is no model state.
-func (byRequest) Form() string { return "" }
-
-// Since implements usage.Extension.
-func (byRequest) Since() time.Time { return time.Time{} }
-
-// Latest implements usage.Extension.
-func (byRequest) Latest() time.Time { return time.Time{} }
-
-// AppendBinary has nothing to store.
-func (byRequest) AppendBinary(b []byte) ([]byte, error) { return b, nil }
-
-// UnmarshalBinary takes nothing: what there is, another profile remembered.
-func (byRequest) UnmarshalBinary(data []byte) error {
-	if len(data) > 0 {
-		return errors.New("decode model state: trailing bytes, expected no data")
-	}
-	return nil
-}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -28,8 +27,8 @@ type windowMax struct {
 
 // Window is what WindowMax remembers of a container.
 type Window struct {
+	unstored
 	CPU, Memory series.Peaks
-	leak        leak // of memory
 }
 
 // Extend returns what WindowMax needs to remember of a container (usage.Book.Extend).
@@ -65,7 +64,6 @@ func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
 		m.CPU.Observe(hour, s.CPU)
 	}
 	if taken.Has(cluster.Memory) {
-		m.leak.watch(&m.Memory, s.At.Unix())
 		m.Memory.Observe(hour, s.Memory)
 	}
 }
@@ -73,22 +71,4 @@ func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
 // ObserveOOM takes what a kill showed to be needed as a peak.
 func (m *Window) ObserveOOM(o usage.OOM, needed int64) {
 	m.Memory.Observe(int(o.At.Unix()/3600), float64(needed))
-}
-
-// AppendBinary appends the model state.
-func (m *Window) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
-
-// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
-func (m *Window) UnmarshalBinary(data []byte) error { return readState(data, m) }
-
-func (m *Window) encode(e *codec.Encoder) {
-	m.CPU.Encode(e)
-	m.Memory.Encode(e)
-	m.leak.encode(e)
-}
-
-func (m *Window) decode(d *codec.Decoder) {
-	m.CPU.Decode(d)
-	m.Memory.Decode(d)
-	m.leak.decode(d)
 }

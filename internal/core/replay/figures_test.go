@@ -15,7 +15,7 @@ import (
 
 // The Metrics API reader rounds CPU up to millicores; a replay has to see the same.
 func TestRun_fractionOfAMillicore_isRoundedUp(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		var got [2][]Change
 		for i, cores := range []float64{0.0201, 0.021} {
 			w := steady(3, cores, 300*mib)
@@ -115,7 +115,7 @@ func TestMoney_severalPods_countsEach(t *testing.T) {
 func TestDefaultTolerance_isTheLargestPromise(t *testing.T) {
 	of := func(names ...string) (ps []recommend.Profile) {
 		for _, n := range names {
-			p, _ := recommend.Builtin(n)
+			p, _ := recommend.BacktestProfile(n)
 			ps = append(ps, p)
 		}
 		return ps

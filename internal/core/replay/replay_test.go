@@ -46,7 +46,7 @@ func draw(t *rapid.T) *Workload {
 }
 
 func TestNoProfileLooksAhead(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := draw(t)
 			cut := w.Samples[rapid.IntRange(0, len(w.Samples)-1).Draw(t, "cut")].At + rapid.Int64Range(-400, 90_000).Draw(t, "after")
@@ -115,7 +115,7 @@ func until(w *Workload, p recommend.Profile, cut int64) []named {
 
 // A pod's least size is split over its containers: over those that are known, not those that are still to come.
 func TestAContainerThatComesLaterHasNoPartInTheLeastSizeBefore(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		w := steady(4, 0.001, 1*mib)
 		alone := until(w, p, w.Samples[len(w.Samples)-1].At)
 		come := w.Samples[2*288].At
@@ -153,7 +153,7 @@ func TestRequestsChangeOncePerMinuteAndOnlyWhenTheyDiffer(t *testing.T) {
 		container int16
 		resource  cluster.Resource
 	}
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := draw(t)
 			last := map[id]Change{}
@@ -191,7 +191,7 @@ func steady(days int, cores, bytes float64) *Workload {
 }
 
 func TestAKillIsAnsweredWithinAMinute(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		w := steady(10, 0.1, 500*mib)
 		k := len(w.Samples) - 10
 		w.Samples[k].Memory = 3000 * mib
@@ -212,7 +212,7 @@ func TestDefaultWaitsTwelveHoursBetweenSmallChanges(t *testing.T) {
 	for i := range w.Samples {
 		w.Samples[i].CPU = 0.2 + 0.3*float64(i)/float64(len(w.Samples)) // grows slowly
 	}
-	p, _ := recommend.Builtin("default")
+	p, _ := recommend.BacktestProfile("default")
 	var times []int64
 	for _, c := range Run(w, p, RulesFor(p)) {
 		if c.Resource == cluster.CPU {
@@ -302,7 +302,7 @@ func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resou
 }
 
 func TestMeasureAgreesWithItsTwin(t *testing.T) {
-	balanced, _ := recommend.Builtin("balanced")
+	balanced, _ := recommend.BacktestProfile("balanced")
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
 		changes := Run(w, balanced, RulesFor(balanced))
@@ -324,7 +324,7 @@ func TestMeasureAgreesWithItsTwin(t *testing.T) {
 
 // Whatever a trace may have in it, no profile falls over it, requests are such as can be given, and figures are numbers.
 func TestFiguresAreNumbersWhateverWasUsed(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := &Workload{
 				Key:  cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"},
@@ -418,7 +418,7 @@ func BenchmarkReplay(b *testing.B) {
 			w.Samples[i].Memory = float64(200+100*(i*i%7)) * mib
 			w.Samples[i].CPU = 0.1 + 0.1*float64(i*i%11)
 		}
-		for _, p := range recommend.Builtins() {
+		for _, p := range recommend.BacktestProfiles() {
 			b.Run(fmt.Sprintf("%s/%dd", p.Name, days), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -30,6 +30,10 @@ const (
 	maxForm    = 64
 )
 
+// ignoredForms are the forms of model state that former versions stored for the comparison profiles, which only a backtest has
+// now. Such state is not read, and is no error.
+var ignoredForms = []string{"load/1", "seasons/1", "window/1"}
+
 // ErrHistory is returned when the rest was restored, but what the extension remembered makes no sense to it.
 var ErrHistory = errors.New("what is remembered for the profile is unusable")
 
@@ -106,7 +110,7 @@ func (b *Book) Recall(w cluster.Workload, h History) error {
 }
 
 func (b *Book) recall(s *Series, h History) error {
-	if len(h.Data) == 0 {
+	if len(h.Data) == 0 || slices.Contains(ignoredForms, h.Form) {
 		return nil
 	}
 	at, ok := nanos(h.Updated)

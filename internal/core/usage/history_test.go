@@ -273,3 +273,30 @@ func TestOneOfTwoHistoriesIsNewerWhicheverIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// Former versions stored model state of the comparison profiles.
+func TestRestore_modelStateOfAComparisonProfile_isIgnored(t *testing.T) {
+	for _, form := range []string{"load/1", "seasons/1", "window/1"} {
+		for _, carried := range []bool{false, true} {
+			c := stored(t, lived(t, 10, 20), 25)
+			c.History.Form = form
+			if carried {
+				c = c.Carry()
+			}
+			b := newBook()
+			b.Extend(cart, newDiary)
+			if err := b.Restore(cart, "app", c); err != nil {
+				t.Errorf("%s, carried %v: %v", form, carried, err)
+			}
+			if err := b.Recall(cart, c.History); err != nil {
+				t.Errorf("%s, carried %v: %v", form, carried, err)
+			}
+			if got := diaryOf(t, b); len(got) != 0 {
+				t.Errorf("%s, carried %v: the extension has state %v", form, carried, got)
+			}
+			if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 2 {
+				t.Errorf("%s, carried %v: %d samples restored, want 2", form, carried, got)
+			}
+		}
+	}
+}

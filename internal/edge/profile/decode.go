@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // decode returns the one SizingProfile in a text: it may stand among other objects. Nothing in it is left unread.
@@ -41,6 +42,10 @@ func decode(data []byte) (v1alpha1.SizingProfile, error) {
 		return o, nil
 	}
 	var problems []string
+	base := string(o.Spec.Base)
+	if _, known := recommend.Builtin(base); !known && base != "" {
+		problems = append(problems, unknownBase(base)) // the fields may belong to it
+	}
 	for _, e := range strange {
 		path := e.Error()
 		if f := kjson.FieldError(nil); errors.As(e, &f) {

@@ -60,23 +60,25 @@ func (c *checker) wrong(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// number sets to, when v is given, and checks that it is within bounds.
-func (c *checker) number(path string, v *float64, least, most float64, to *float64) {
+// number sets to, if v is given and within the bounds of the field at path.
+func (c *checker) number(path string, v *float64, to *float64) {
+	bounds := boundsOf(numberBounds, path)
 	switch {
 	case v == nil:
-	case math.IsNaN(*v) || *v < least || *v > most:
-		c.wrong("spec.%s is %g; it must be between %g and %g%s", path, *v, least, most, share(*v, least, most))
+	case math.IsNaN(*v) || *v < bounds.least || *v > bounds.most:
+		c.wrong("spec.%s is %g; it must be between %g and %g%s", path, *v, bounds.least, bounds.most, share(*v, bounds.least, bounds.most))
 	default:
 		*to = *v
 	}
 }
 
-// whole is number for whole numbers.
-func (c *checker) whole(path string, v *int32, least, most int, to *int) {
+// whole is number for integers.
+func (c *checker) whole(path string, v *int32, to *int) {
+	bounds := boundsOf(numberBounds, path)
 	switch {
 	case v == nil:
-	case int(*v) < least || int(*v) > most:
-		c.wrong("spec.%s is %d; it must be between %d and %d", path, *v, least, most)
+	case float64(*v) < bounds.least || float64(*v) > bounds.most:
+		c.wrong("spec.%s is %d; it must be between %g and %g", path, *v, bounds.least, bounds.most)
 	default:
 		*to = int(*v)
 	}
@@ -84,15 +86,17 @@ func (c *checker) whole(path string, v *int32, least, most int, to *int) {
 
 var durations = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s))+$`)
 
-func (c *checker) duration(path string, v *v1alpha1.Duration, least, most time.Duration, to *time.Duration) {
+// duration is number for durations.
+func (c *checker) duration(path string, v *v1alpha1.Duration, to *time.Duration) {
 	if v == nil {
 		return
 	}
+	bounds := boundsOf(durationBounds, path)
 	switch d, err := time.ParseDuration(string(*v)); {
-	case err != nil || !durations.MatchString(string(*v)) || len(*v) > 24:
+	case err != nil || !durations.MatchString(string(*v)) || len(*v) > boundsOf(lengthBounds, path):
 		c.wrong("spec.%s is %q; it must be a duration like 12h or 90m", path, *v)
-	case d < least || d > most:
-		c.wrong("spec.%s is %s; it must be between %s and %s", path, d, short(least), short(most))
+	case d < bounds.least || d > bounds.most:
+		c.wrong("spec.%s is %s; it must be between %s and %s", path, d, short(bounds.least), short(bounds.most))
 	default:
 		*to = d
 	}
@@ -106,8 +110,6 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-const day = 24 * time.Hour
-
 // profileOf returns the profile that a spec describes.
 func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
 	base := string(s.Base)
@@ -116,23 +118,15 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	}
 	builtin, known := recommend.Builtin(base)
 	if !known {
-		var names []string
-		for _, b := range recommend.Builtins() {
-			names = append(names, b.Name)
-		}
-		meant := ""
-		if near := Nearest(base, names); near != "" {
-			meant = " (did you mean " + near + "?)"
-		}
-		c.wrong("spec.base is %q; it must be one of %s%s", base, strings.Join(names, ", "), meant)
+		c.wrong("%s", unknownBase(base))
 		return recommend.Profile{}
 	}
 	about := s.About
 	if about == "" {
 		about = "based on " + base
 	}
-	if n := utf8.RuneCountInString(about); n > 200 {
-		c.wrong("spec.about has %d characters; it must not have more than 200", n)
+	if n, most := utf8.RuneCountInString(about), lengthBounds["about"]; n > most {
+		c.wrong("spec.about has %d characters; it must not have more than %d", n, most)
 	}
 	for _, part := range []struct {
 		name  string
@@ -143,9 +137,6 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		{"memory", s.Memory != nil, "balanced, cost, critical, busy-hours"},
 		{"cpu", s.CPU != nil, "balanced, cost, critical"},
 		{"busyHours", s.BusyHours != nil, "busy-hours"},
-		{"window", s.Window != nil, "window-max"},
-		{"load", s.Load != nil, "autopilot-window"},
-		{"season", s.Season != nil, "time-of-day"},
 		{"ensemble", s.Ensemble != nil, "autopilot"},
 	} {
 		if part.given && !strings.Contains(", "+part.bases+", ", ", "+base+", ") {
@@ -160,16 +151,27 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		return histogram(name, about, s.Histogram, c)
 	case "busy-hours":
 		return busyHours(name, about, s.Memory, s.BusyHours, c)
-	case "window-max":
-		return window(name, about, s.Window, c)
-	case "autopilot-window":
-		return load(name, about, s.Load, c)
-	case "time-of-day":
-		return season(name, about, s.Season, c)
 	case "autopilot":
 		return ensemble(name, about, s.Ensemble, c)
 	}
 	return adaptive(name, about, builtin.Name, s, c)
+}
+
+// unknownBase says which bases there are, instead of one that is not known.
+func unknownBase(base string) string {
+	var names []string
+	for _, b := range recommend.Builtins() {
+		names = append(names, b.Name)
+	}
+	what := fmt.Sprintf("spec.base is %q", base)
+	if _, comparison := recommend.BacktestProfile(base); comparison {
+		what += ", which only podfit backtest has"
+	}
+	meant := ""
+	if near := Nearest(base, names); near != "" {
+		meant = " (did you mean " + near + "?)"
+	}
+	return fmt.Sprintf("%s; it must be one of %s%s", what, strings.Join(names, ", "), meant)
 }
 
 func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
@@ -180,17 +182,17 @@ func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checke
 	cpu(s.CPU, &a.CPU, c)
 	p := recommend.AdaptiveProfile(name, about, a)
 	if s.Memory != nil {
-		c.number("memory.floorMiB", s.Memory.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+		c.number("memory.floorMiB", s.Memory.FloorMiB, &p.FloorMegabytes)
 	}
 	if s.CPU != nil {
-		c.number("cpu.floorMillicores", s.CPU.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+		c.number("cpu.floorMillicores", s.CPU.FloorMillicores, &p.FloorMillicores)
 	}
 	return p
 }
 
 func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
-	c.number(part+".floorMillicores", f.FloorMillicores, 1, 1e6, &p.FloorMillicores)
-	c.number(part+".floorMiB", f.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+	c.number(part+".floorMillicores", f.FloorMillicores, &p.FloorMillicores)
+	c.number(part+".floorMiB", f.FloorMiB, &p.FloorMegabytes)
 }
 
 func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
@@ -198,7 +200,7 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 	if h == nil {
 		return recommend.DefaultProfile(name, about, p)
 	}
-	c.number("histogram.margin", h.Margin, 0, 10, &p.Margin)
+	c.number("histogram.margin", h.Margin, &p.Margin)
 	switch h.Weight {
 	case "", "constant":
 	case "request":
@@ -216,9 +218,9 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 // target is not given it makes way for them.
 func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, target, upper *float64) {
 	path := "histogram." + resource
-	c.number(path+"LowerPercentile", lower, 0.01, 1, &p.Lower)
-	c.number(path+"Percentile", target, 0.01, 1, &p.Target)
-	c.number(path+"UpperPercentile", upper, 0.01, 1, &p.Upper)
+	c.number(path+"LowerPercentile", lower, &p.Lower)
+	c.number(path+"Percentile", target, &p.Target)
+	c.number(path+"UpperPercentile", upper, &p.Upper)
 	if lower != nil && target != nil && *lower > *target {
 		c.wrong("spec.%sLowerPercentile is %g, above spec.%[1]sPercentile, %[3]g", path, *lower, *target)
 	}
@@ -239,23 +241,20 @@ func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, t
 	p.Lower, p.Upper = min(p.Lower, p.Target), max(p.Upper, p.Target)
 }
 
-// mostDays is how far a profile may look back: so far that what is remembered of a container stays within 1.5 KiB.
-const mostDays = 14
-
 func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m == nil {
 		return
 	}
 	if m.OOMBudget != nil {
-		c.number("memory.oomBudget", m.OOMBudget, 0.001, 0.5, &r.Budget)
+		c.number("memory.oomBudget", m.OOMBudget, &r.Budget)
 		r.Margin = MarginFor(r.Budget)
 	}
-	c.number("memory.margin", m.Margin, -0.5, 3, &r.Margin)
-	c.whole("memory.days", m.Days, 1, mostDays, &r.Days)
+	c.number("memory.margin", m.Margin, &r.Margin)
+	c.whole("memory.days", m.Days, &r.Days)
 	if m.LongDays == nil {
 		r.Long = max(r.Long, r.Days)
 	} else {
-		c.whole("memory.longDays", m.LongDays, 1, mostDays, &r.Long)
+		c.whole("memory.longDays", m.LongDays, &r.Long)
 		if m.Days == nil {
 			r.Days = min(r.Days, r.Long)
 		} else if r.Long < r.Days {
@@ -268,54 +267,54 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m.LowHours != nil && !*m.LowHours {
 		r.Plan.Gain = 0
 	}
-	c.number("memory.growBy", m.GrowBy, 0.06, 1, &r.Grow)
-	c.number("memory.shrinkBy", m.ShrinkBy, 0.08, 0.95, &r.Shrink)
-	c.number("memory.leakBound", m.LeakBound, 1.1, 100, &r.LeakBound)
-	c.duration("memory.shrinkAfter", m.ShrinkAfter, 0, 30*day, &r.Wait)
+	c.number("memory.growBy", m.GrowBy, &r.Grow)
+	c.number("memory.shrinkBy", m.ShrinkBy, &r.Shrink)
+	c.number("memory.leakBound", m.LeakBound, &r.LeakBound)
+	c.duration("memory.shrinkAfter", m.ShrinkAfter, &r.Wait)
 }
 
 func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	if x == nil {
 		return
 	}
-	c.duration("cpu.window", x.Window, time.Hour, 3*day, &r.Window)
+	c.duration("cpu.window", x.Window, &r.Window)
 	if x.Shortfall != nil {
-		c.number("cpu.shortfall", x.Shortfall, 0.0001, 0.5, &r.Shortfall)
+		c.number("cpu.shortfall", x.Shortfall, &r.Shortfall)
 		r.Factor, r.Overrun = FactorFor(r.Shortfall), OverrunFor(r.Shortfall)
 	}
 	if x.Choose != nil && !*x.Choose {
 		r.Overrun = 0
 	}
-	c.number("cpu.factor", x.Factor, 0.1, 10, &r.Factor)
+	c.number("cpu.factor", x.Factor, &r.Factor)
 	add := r.Add * 1000
-	c.number("cpu.addMillicores", x.AddMillicores, 0, 1e6, &add)
+	c.number("cpu.addMillicores", x.AddMillicores, &add)
 	r.Add = add / 1000
 	if x.LowHours != nil && !*x.LowHours {
 		r.Plan.Gain = 0
 	}
-	c.number("cpu.growBy", x.GrowBy, 0, 1, &r.Grow)
-	c.number("cpu.shrinkBy", x.ShrinkBy, 0.08, 0.95, &r.Shrink)
-	c.duration("cpu.shrinkAfter", x.ShrinkAfter, 0, 30*day, &r.Wait)
+	c.number("cpu.growBy", x.GrowBy, &r.Grow)
+	c.number("cpu.shrinkBy", x.ShrinkBy, &r.Shrink)
+	c.duration("cpu.shrinkAfter", x.ShrinkAfter, &r.Wait)
 }
 
 func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c *checker) recommend.Profile {
 	r := recommend.Busiest()
 	memory(m, &r.Memory, c)
 	if b != nil {
-		c.number("busyHours.percentile", b.Percentile, 0.5, 1, &r.Percentile)
-		c.number("busyHours.criticality", b.Criticality, 1, 3, &r.Factor)
+		c.number("busyHours.percentile", b.Percentile, &r.Percentile)
+		c.number("busyHours.criticality", b.Criticality, &r.Factor)
 		most := float64(r.Most)
-		c.number("busyHours.mostMillicores", b.MostMillicores, 1, 1e6, &most)
+		c.number("busyHours.mostMillicores", b.MostMillicores, &most)
 		r.Most = int64(most)
-		c.number("busyHours.mostOfNode", b.MostOfNode, 0.05, 1, &r.MostOfNode)
+		c.number("busyHours.mostOfNode", b.MostOfNode, &r.MostOfNode)
 		hours(b, &r, c)
 	}
 	p := recommend.BusyHoursProfile(name, about, r)
 	if m != nil {
-		c.number("memory.floorMiB", m.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+		c.number("memory.floorMiB", m.FloorMiB, &p.FloorMegabytes)
 	}
 	if b != nil {
-		c.number("busyHours.floorMillicores", b.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+		c.number("busyHours.floorMillicores", b.FloorMillicores, &p.FloorMillicores)
 	}
 	return p
 }
@@ -324,9 +323,9 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	from, to, offset := 0, 0, 0
 	before := len(c.problems)
-	c.whole("busyHours.from", b.From, 0, 23, &from)
-	c.whole("busyHours.to", b.To, 0, 24, &to)
-	c.whole("busyHours.utcOffset", b.UTCOffset, -12, 14, &offset)
+	c.whole("busyHours.from", b.From, &from)
+	c.whole("busyHours.to", b.To, &to)
+	c.whole("busyHours.utcOffset", b.UTCOffset, &offset)
 	switch {
 	case (b.From == nil) != (b.To == nil):
 		c.wrong("spec.busyHours has only one of from and to: from and to go together")
@@ -354,47 +353,6 @@ func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	}
 }
 
-func window(name, about string, w *v1alpha1.Window, c *checker) recommend.Profile {
-	days, margin := recommend.PlainWindow()
-	if w != nil {
-		c.whole("window.days", w.Days, 1, 14, &days)
-		c.number("window.margin", w.Margin, 0, 10, &margin)
-	}
-	p := recommend.WindowProfile(name, about, days, margin)
-	if w != nil {
-		floors("window", &w.Floors, &p.Params, c)
-	}
-	return p
-}
-
-func load(name, about string, l *v1alpha1.Load, c *checker) recommend.Profile {
-	r := recommend.MovingWindow()
-	if l != nil {
-		c.number("load.percentile", l.Percentile, 0.5, 1, &r.Percentile)
-		c.duration("load.halfLife", l.HalfLife, time.Hour, 30*day, &r.HalfLife)
-		c.number("load.margin", l.Margin, 0, 10, &r.Margin)
-		c.whole("load.days", l.Days, 1, 21, &r.Days)
-	}
-	p := recommend.LoadProfile(name, about, r)
-	if l != nil {
-		floors("load", &l.Floors, &p.Params, c)
-	}
-	return p
-}
-
-func season(name, about string, s *v1alpha1.Season, c *checker) recommend.Profile {
-	r := recommend.Season()
-	if s != nil {
-		c.whole("season.days", s.Days, 3, 14, &r.Days)
-		c.number("season.margin", s.Margin, 0, 10, &r.Margin)
-	}
-	p := recommend.TimeOfDayProfile(name, about, r)
-	if s != nil {
-		floors("season", &s.Floors, &p.Params, c)
-	}
-	return p
-}
-
 func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Profile {
 	r := recommend.Autopilot()
 	if e != nil {
@@ -412,10 +370,10 @@ func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *
 	if w == nil {
 		return
 	}
-	c.number(path+".overrun", w.Overrun, 0.1, 1e4, &r.Overrun)
-	c.number(path+".change", w.Change, 0, 100, &r.Change)
-	c.number(path+".switch", w.Switch, 0, 100, &r.Switch)
-	c.duration(path+".forget", w.Forget, time.Hour, 90*day, &r.Forget)
+	c.number(path+".overrun", w.Overrun, &r.Overrun)
+	c.number(path+".change", w.Change, &r.Change)
+	c.number(path+".switch", w.Switch, &r.Switch)
+	c.duration(path+".forget", w.Forget, &r.Forget)
 }
 
 // suited returns what suits a budget: on the line through what the built-in profiles have, whose parameters were found on

@@ -61,8 +61,7 @@ func TestAProfileThatSaysNothingIsItsBase(t *testing.T) {
 // partsOf are the parts that belong to each base, empty.
 var partsOf = map[string]string{
 	"default": ", histogram: {}", "balanced": ", memory: {}, cpu: {}", "cost": ", memory: {}, cpu: {}", "critical": ", memory: {}, cpu: {}",
-	"busy-hours": ", memory: {}, busyHours: {}", "window-max": ", window: {}", "autopilot-window": ", load: {}",
-	"time-of-day": ", season: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}",
+	"busy-hours": ", memory: {}, busyHours: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}",
 }
 
 func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
@@ -71,7 +70,7 @@ func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
 		`unknown field "memoryy" in spec (did you mean memory?)`:                                         head + "spec: {memoryy: {}}",
 		`unknown field "oombudget" in spec.memory (did you mean oomBudget?)`:                             head + "spec: {memory: {oombudget: 0.04}}",
 		`unknown field "oomBudget" in spec (it belongs to spec.memory.oomBudget)`:                        head + "spec: {oomBudget: 0.04}",
-		`unknown field "halfLife" in spec.memory (it belongs to spec.load.halfLife)`:                     head + "spec: {memory: {halfLife: 24h}}",
+		`unknown field "criticality" in spec.memory (it belongs to spec.busyHours.criticality)`:          head + "spec: {memory: {criticality: 2}}",
 		`unknown field "metadate" (did you mean metadata?); unknown field "x" in spec.ensemble.cpu`:      head + "metadate: {}\nspec: {base: autopilot, ensemble: {cpu: {x: 1}}}",
 		"it is empty; it should have a SizingProfile, which begins with apiVersion: podfit.dev/v1alpha1": "# nothing\n---\n",
 		"it has 2 objects, of which 2 are SizingProfiles; it should have one":                            head + "---\n" + head,
@@ -82,7 +81,7 @@ func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
 		"spec.cpu.shortfall is 0.6; it must be between 0.0001 and 0.5":                                   head + "spec: {cpu: {shortfall: 0.6}}",
 		"spec.cpu is a number; it must be a part with fields of its own":                                 head + "spec: {cpu: 3}",
 		`spec.base is "balance"; it must be one of default, balanced`:                                    head + "spec: {base: balance}",
-		"window-max (did you mean critical?)":                                                            head + "spec: {base: kritical}",
+		"autopilot (did you mean critical?)":                                                             head + "spec: {base: kritical}",
 		`are not podfit.dev/v1alpha1`:                                                                    "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
 		"metadata.name is missing":                                                                       "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
 		"which is built in":                                                                              "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
@@ -94,7 +93,7 @@ func TestWhatIsWrongWithAProfileIsSaidWithItsPath(t *testing.T) {
 		`"Local", which is not in the IANA database`:                                                     head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
 		"timeZone and spec.busyHours.utcOffset do not go together":                                       head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
 		"spec.busyHours.timeZone has no meaning without from and to":                                     head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
-		"spec.load.halfLife is 0s; it must be between 1h and 720h":                                       head + "spec: {base: autopilot-window, load: {halfLife: 0s}}",
+		"spec.ensemble.cpu.forget is 0s; it must be between 1h and 2160h":                                head + "spec: {base: autopilot, ensemble: {cpu: {forget: 0s}}}",
 		"spec.memory.days is a string; it must be a whole number":                                        head + "spec: {memory: {days: soon}}",
 		"spec.memory.days is 2.5; it must be a whole number":                                             head + "spec: {memory: {days: 2.5}}",
 		"spec.memory.longDays is 3, less than spec.memory.days, 7":                                       head + "spec: {memory: {days: 7, longDays: 3}}",
@@ -246,17 +245,6 @@ func TestParametersReachTheAlgorithms(t *testing.T) {
 			a.CPU.Factor, a.CPU.Overrun, a.Memory.Choose = FactorFor(0.01), 0, false
 			return a
 		}()),
-		"{base: window-max, window: {days: 3}}": recommend.WindowProfile("mine", "based on window-max", 3, 0.15),
-		"{base: autopilot-window, load: {percentile: 0.99, halfLife: 24h}}": recommend.LoadProfile("mine", "based on autopilot-window", func() recommend.LoadParams {
-			l := recommend.MovingWindow()
-			l.Percentile, l.HalfLife = 0.99, 24*time.Hour
-			return l
-		}()),
-		"{base: time-of-day, season: {margin: 0.3}}": recommend.TimeOfDayProfile("mine", "based on time-of-day", func() recommend.SeasonParams {
-			s := recommend.Season()
-			s.Margin = 0.3
-			return s
-		}()),
 		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() recommend.EnsembleParams {
 			e := recommend.Autopilot()
 			e.CPU.Overrun, e.CPU.Change, e.CPU.Switch, e.CPU.Forget = 5, 1, 2, 10*time.Hour
@@ -299,5 +287,26 @@ func TestLeakBound_onlyWhereItIsGiven(t *testing.T) {
 		if got := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("Memory").FieldByName("LeakBound").Float(); got != want {
 			t.Errorf("%s: a leak is bounded at %g times, want %g", text, got, want)
 		}
+	}
+}
+
+// Former versions accepted the comparison profiles as bases, with fields of their own.
+func TestParse_baseIsAComparisonProfile_namesTheAllowedBases(t *testing.T) {
+	for _, spec := range []string{
+		"{base: window-max}", "{base: window-max, window: {days: 3, margin: 0.5}}", "{base: autopilot-window, load: {percentile: 0.99}}",
+		"{base: time-of-day, season: {margin: 0.3}}",
+	} {
+		_, err := Parse([]byte(head + "spec: " + spec))
+		const want = ", which only podfit backtest has; it must be one of default, balanced, cost, critical, busy-hours, autopilot"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", spec, err, want)
+		}
+	}
+}
+
+func TestParse_nameOfAComparisonProfile_isAccepted(t *testing.T) {
+	p, err := Parse([]byte(strings.Replace(head, "mine", "window-max", 1) + "spec: {base: cost}"))
+	if err != nil || p.Name != "window-max" {
+		t.Errorf("profile %q, error %v", p.Name, err)
 	}
 }

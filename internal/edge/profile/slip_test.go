@@ -17,10 +17,10 @@ func TestASlipIsToldFromAnotherName(t *testing.T) {
 	for name, want := range map[string]string{
 		"ballanced": "balanced", "balenced": "balanced", "blaanced": "balanced", "balance": "balanced", "Balanced": "balanced",
 		"balancd": "balanced", "criticla": "critical", "dfeault": "default", "busy_hours": "busy-hours", "busyhours": "busy-hours",
-		"autopliot": "autopilot", "autopilot-windo": "autopilot-window", "COST": "cost", "costs": "cost", "miner": "mine",
+		"autopliot": "autopilot", "autopilto": "autopilot", "COST": "cost", "costs": "cost", "miner": "mine",
 
 		"balanced": "", "cost": "", "mine": "", "autopilot": "", // right as they are
-		"test": "", "coast-1": "", "my-recommender": "", "prod": "", "frugal": "", "alpha": "", "custom": "", "vpa": "", "p": "", "": "",
+		"test": "", "window-max": "", "autopilot-windo": "", "coast-1": "", "my-recommender": "", "prod": "", "frugal": "", "alpha": "", "custom": "", "vpa": "", "p": "", "": "",
 	} {
 		if got := Slip(name, names); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)

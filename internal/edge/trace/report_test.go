@@ -33,7 +33,7 @@ func report(t *testing.T, days int) *Report {
 	}
 	profiles := []recommend.Profile{}
 	for _, name := range []string{"default", "balanced"} {
-		p, _ := recommend.Builtin(name)
+		p, _ := recommend.BacktestProfile(name)
 		profiles = append(profiles, p)
 		r.Recommenders = append(r.Recommenders, Recommender{Name: p.Name, About: p.About, OOMBudget: p.OOMBudget})
 	}
