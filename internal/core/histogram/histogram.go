@@ -66,7 +66,8 @@ func (h *Histogram) AddNanos(value, weight float64, at int64) {
 	h.weights[i] += w
 	h.total += w
 	if h.weights[i] >= Epsilon {
-		h.first, h.last = min(h.first, uint8(b)), max(h.last, uint8(b))
+		h.first = min(h.first, uint8(b))
+		h.last = max(h.last, uint8(b))
 	}
 }
 
@@ -89,8 +90,9 @@ func (h *Histogram) SubtractNanos(value, weight float64, at int64) {
 }
 
 func less(v, sub float64) float64 {
-	if v -= sub; v >= Epsilon {
-		return v
+	rest := v - sub
+	if rest >= Epsilon {
+		return rest
 	}
 	return 0
 }
@@ -104,10 +106,12 @@ func (h *Histogram) Percentile(p float64) float64 {
 	if h.IsEmpty() {
 		return 0
 	}
-	sum, threshold := 0.0, p*h.total
+	sum := 0.0
+	threshold := p * h.total
 	b := int(h.first)
 	for ; b < int(h.last); b++ {
-		if sum += h.weights[b-int(h.lo)]; sum >= threshold {
+		sum += h.weights[b-int(h.lo)]
+		if sum >= threshold {
 			break
 		}
 	}
@@ -146,20 +150,20 @@ func (h *Histogram) All() iter.Seq2[int, float64] {
 var ErrMismatch = errors.New("histograms of different buckets or half-lives cannot be merged")
 
 // Merge adds all samples of another histogram. It leaves the other as it is.
-func (h *Histogram) Merge(o *Histogram) error {
-	if h.opts != o.opts || h.halfLife != o.halfLife {
+func (h *Histogram) Merge(other *Histogram) error {
+	if h.opts != other.opts || h.halfLife != other.halfLife {
 		return ErrMismatch
 	}
 	switch {
-	case h.ref < o.ref:
-		h.rebase(o.ref)
-	case o.ref < h.ref:
-		c := o.Clone()
+	case h.ref < other.ref:
+		h.rebase(other.ref)
+	case other.ref < h.ref:
+		c := other.Clone()
 		c.rebase(h.ref)
-		o = &c
+		other = &c
 	}
-	for b := int(o.first); b <= int(o.last); b++ {
-		w := o.weight(b)
+	for b := int(other.first); b <= int(other.last); b++ {
+		w := other.weight(b)
 		if w == 0 {
 			continue
 		}
@@ -169,8 +173,9 @@ func (h *Histogram) Merge(o *Histogram) error {
 		}
 		h.weights[i] += w
 	}
-	h.total += o.total
-	h.first, h.last = min(h.first, o.first), max(h.last, o.last)
+	h.total += other.total
+	h.first = min(h.first, other.first)
+	h.last = max(h.last, other.last)
 	return nil
 }
 
@@ -207,21 +212,24 @@ func (h *Histogram) weight(b int) float64 {
 
 // grow extends the span to a bucket outside it and returns the bucket's index. The new span is a multiple of
 // four buckets, with the room to spare on the side on which it grew.
-func (h *Histogram) grow(b int) int {
-	lo, hi := b, b // inclusive
+func (h *Histogram) grow(bucket int) int {
+	first := bucket
+	last := bucket // inclusive
 	if n := len(h.weights); n > 0 {
-		lo, hi = min(b, int(h.lo)), max(b, int(h.lo)+n-1)
+		first = min(bucket, int(h.lo))
+		last = max(bucket, int(h.lo)+n-1)
 	}
-	spare := -(hi - lo + 1) & 3
-	if b == lo && len(h.weights) > 0 {
-		lo = max(0, lo-spare)
+	spare := -(last - first + 1) & 3
+	if bucket == first && len(h.weights) > 0 {
+		first = max(0, first-spare)
 	} else {
-		hi = min(h.opts.Buckets()-1, hi+spare)
+		last = min(h.opts.Buckets()-1, last+spare)
 	}
-	weights := make([]float64, hi-lo+1)
-	copy(weights[max(0, int(h.lo)-lo):], h.weights)
-	h.weights, h.lo = weights, uint8(lo)
-	return b - lo
+	weights := make([]float64, last-first+1)
+	copy(weights[max(0, int(h.lo)-first):], h.weights)
+	h.weights = weights
+	h.lo = uint8(first)
+	return bucket - first
 }
 
 // narrow draws first and last in to buckets that are not empty.

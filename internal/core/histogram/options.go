@@ -46,24 +46,25 @@ var (
 )
 
 func exponential(limit, first, ratio float64) *Options {
-	o := &Options{first: first, step: ratio - 1, logRatio: math.Log(ratio)}
-	n := int(math.Ceil(math.Log(limit*(ratio-1)/first+1)/math.Log(ratio))) + 1
-	o.starts = make([]float64, n)
-	for i := 1; i < n; i++ {
-		o.starts[i] = first * (math.Pow(ratio, float64(i)) - 1) / (ratio - 1)
+	options := &Options{first: first, step: ratio - 1, logRatio: math.Log(ratio)}
+	count := int(math.Ceil(math.Log(limit*(ratio-1)/first+1)/math.Log(ratio))) + 1
+	options.starts = make([]float64, count)
+	for i := 1; i < count; i++ {
+		options.starts[i] = first * (math.Pow(ratio, float64(i)) - 1) / (ratio - 1)
 	}
-	o.edges = make([]float64, n+1)
-	for i := range o.edges {
-		o.edges[i] = math.Pow(ratio, float64(i))
+	options.edges = make([]float64, count+1)
+	for i := range options.edges {
+		options.edges[i] = math.Pow(ratio, float64(i))
 	}
-	for slot, b := slotBase, 0; b < n-1; slot++ {
+	b := 0
+	for slot := slotBase; b < count-1; slot++ {
 		start := math.Float64frombits(uint64(slot) << slotShift)
-		for b < n-1 && o.edges[b+1] <= start {
+		for b < count-1 && options.edges[b+1] <= start {
 			b++
 		}
-		o.slots = append(o.slots, uint8(b))
+		options.slots = append(options.slots, uint8(b))
 	}
-	return o
+	return options
 }
 
 // Buckets returns how many buckets there are.
@@ -76,25 +77,25 @@ func (o *Options) Bucket(v float64) int {
 		return 0
 	}
 	const doubt = 1e-12 // relative: a thousand times what the logarithm may be off
-	x := float64(v*o.step/o.first) + 1
+	scaled := float64(v*o.step/o.first) + 1
 	last := len(o.starts) - 1
-	slot := int(math.Float64bits(x)>>slotShift) - slotBase
+	slot := int(math.Float64bits(scaled)>>slotShift) - slotBase
 	if slot >= len(o.slots) {
 		return last
 	}
-	b := int(o.slots[slot])
-	edge := o.edges[b+1]
-	switch off := (x - edge) / edge; {
+	bucket := int(o.slots[slot])
+	edge := o.edges[bucket+1]
+	switch off := (scaled - edge) / edge; {
 	case off < -doubt:
-		if x-o.edges[b] < doubt*edge {
-			return o.logarithm(x)
+		if scaled-o.edges[bucket] < doubt*edge {
+			return o.logarithm(scaled)
 		}
 	case off > doubt:
-		b++
+		bucket++
 	default:
-		return o.logarithm(x)
+		return o.logarithm(scaled)
 	}
-	return min(b, last)
+	return min(bucket, last)
 }
 
 // logarithm is the definition of Bucket, for x' = x·step/first + 1.

@@ -112,20 +112,20 @@ func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64) clust
 
 // Estimate reads what was decided when the last sample came (Memo.Observe). Only the time of day is its own.
 func (a *adaptive) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
-	m, ok := s.Extension().(*Memo)
+	var estimate cluster.Estimate
+	memo, ok := s.Extension().(*Memo)
 	if !ok {
-		return e
+		return estimate
 	}
 	set := func(r cluster.Resource, v float64) {
 		if v <= 0 {
 			return
 		}
-		e = withBand(e, r, max(amount(math.Ceil(v)), floor.Amount(r)), floor.Amount(r))
+		estimate = withBand(estimate, r, max(amount(math.Ceil(v)), floor.Amount(r)), floor.Amount(r))
 	}
-	set(cluster.CPU, m.cpu.at(now.Unix())*1000)
-	set(cluster.Memory, m.memory.at(now.Unix()))
-	return e
+	set(cluster.CPU, memo.cpu.at(now.Unix())*1000)
+	set(cluster.Memory, memo.memory.at(now.Unix()))
+	return estimate
 }
 
 // Memo is what Adaptive remembers of a container: the peaks of the last hours, and what it gives the container now.
@@ -201,7 +201,9 @@ func uncut(v, limit, factor float64) float64 {
 // ObserveOOM takes a kill: what was needed is not known, but it is more than what the container had. It is given no less than
 // upstream would give it, which is needed.
 func (m *Memo) ObserveOOM(o usage.OOM, needed int64) {
-	now, h, r := o.At.Unix(), &m.memory, &m.p.Memory
+	now := o.At.Unix()
+	h := &m.memory
+	r := &m.p.Memory
 	had := float64(o.Memory)
 	if h.level == 0 || had < 0.95*h.at(now) {
 		return // it had less than is given by now
@@ -219,18 +221,19 @@ func (m *Memo) ObserveOOM(o usage.OOM, needed int64) {
 
 // exceeded notes that usage went above the request.
 func (m *Memo) exceeded(now int64, need float64) {
-	h, r := &m.memory, &m.p.Memory
-	if !h.above && h.learns(&m.Memory, now) && !m.leak.bounds() { // it is not the margin's fault
-		h.adjust = min(h.adjust+r.Step*(1-r.aim()), maxAdjust)
+	request := &m.memory
+	rule := &m.p.Memory
+	if !request.above && request.learns(&m.Memory, now) && !m.leak.bounds() { // it is not the margin's fault
+		request.adjust = min(request.adjust+rule.Step*(1-rule.aim()), maxAdjust)
 	}
-	h.above = true
-	if h.inLow && h.isLow(now) {
-		h.banned = now + int64(r.Plan.Ban/time.Second)
+	request.above = true
+	if request.inLow && request.isLow(now) {
+		request.banned = now + int64(rule.Plan.Ban/time.Second)
 	}
-	if now >= h.bumped || need > h.bump {
-		h.bump = need
+	if now >= request.bumped || need > request.bump {
+		request.bump = need
 	}
-	h.bumped = now + int64(r.Hold/time.Second)
+	request.bumped = now + int64(rule.Hold/time.Second)
 }
 
 // generalization is how much more often usage goes above the request on workloads that took no part in tuning than on those that
@@ -249,65 +252,69 @@ const (
 // learns reports whether there is enough history to blame the margin for what happens.
 func (h *held) learns(p *series.Peaks, now int64) bool { return int(now/3600)-p.Since() >= 7*24 }
 
-func (m *Memo) observeMemory(now int64, v, need float64) {
-	h, r := &m.memory, &m.p.Memory
-	if d := now / daySeconds; d > h.day { // samples of several pods may come a little out of order
-		if h.day != 0 && !h.above && h.learns(&m.Memory, now) {
-			h.adjust = max(h.adjust-r.Step*r.aim(), minAdjust)
+func (m *Memo) observeMemory(now int64, used, need float64) {
+	request := &m.memory
+	rule := &m.p.Memory
+	if d := now / daySeconds; d > request.day { // samples of several pods may come a little out of order
+		if request.day != 0 && !request.above && request.learns(&m.Memory, now) {
+			request.adjust = max(request.adjust-rule.Step*rule.aim(), minAdjust)
 		}
-		h.day, h.above = d, false
+		request.day = d
+		request.above = false
 		m.chooseMemory(int(d))
-		m.leak.judge(&m.Memory, h.level*r.LeakBound, now)
+		m.leak.judge(&m.Memory, request.level*rule.LeakBound, now)
 	}
-	m.leak.used(v, now)
-	m.regime.used(v, int(now/3600))
+	m.leak.used(used, now)
+	m.regime.used(used, int(now/3600))
 	raised := m.Memory.Observe(int(now/3600), need)
-	had := h.at(now)
-	above := had > 0 && v > had
+	had := request.at(now)
+	above := had > 0 && used > had
 	if above {
-		m.exceeded(now, v*r.Bump)
+		m.exceeded(now, used*rule.Bump)
 	}
-	if above || h.level == 0 || now-h.decided >= 3600 || raised && need > 0.8*had {
+	if above || request.level == 0 || now-request.decided >= 3600 || raised && need > 0.8*had {
 		m.decideMemory(now, above || had > 0 && need > had)
 	}
 }
 
 func (m *Memo) decideMemory(now int64, above bool) {
-	h, r := &m.memory, &m.p.Memory
-	h.resume(now)
+	request := &m.memory
+	rule := &m.p.Memory
+	request.resume(now)
 	var days peaksOfDays
 	hour := int(now / 3600)
 	m.regime.observe(&m.Memory, hour)
 	since := m.regime.start(&m.Memory)
-	days.read(&m.Memory, since, hour, r.Long)
-	base := r.base(&m.Memory, since, hour)
-	usual := r.levelOf(m.memoryChoice.arm, days.all(), base)
-	if now-h.planned >= int64(r.Plan.Every/time.Second) && hour-since >= r.Plan.Days*24 {
-		h.planned = now
-		h.hours = r.plan(&m.Memory, since, hour, usual, base)
+	days.read(&m.Memory, since, hour, rule.Long)
+	base := rule.base(&m.Memory, since, hour)
+	usual := rule.levelOf(m.memoryChoice.arm, days.all(), base)
+	if now-request.planned >= int64(rule.Plan.Every/time.Second) && hour-since >= rule.Plan.Days*24 {
+		request.planned = now
+		request.hours = rule.plan(&m.Memory, since, hour, usual, base)
 	}
-	margin := (r.Margin + h.adjust) * series.PerNat
-	today := float64(days[0]) + r.Least*series.PerNat
-	least := r.Min
-	if now < h.bumped {
-		least = max(least, h.bump)
+	margin := (rule.Margin + request.adjust) * series.PerNat
+	today := float64(days[0]) + rule.Least*series.PerNat
+	least := rule.Min
+	if now < request.bumped {
+		least = max(least, request.bump)
 	}
 	want := max(series.Amount(max(usual+margin, today)), m.leak.ahead(days.all(), now), least)
 	want = min(want, m.leak.most(), maxAmount)
-	wasLow := h.inLow
-	h.inLow = h.isLow(now)
-	if h.inLow {
-		recent := float64(m.Memory.Max(hour+1-r.Plan.Recent, hour+1)) + r.Least*series.PerNat
-		low := min(want, max(series.Amount(max(float64(h.hours.base)+margin, recent)), least))
+	wasLow := request.inLow
+	request.inLow = request.isLow(now)
+	if request.inLow {
+		recent := float64(m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)) + rule.Least*series.PerNat
+		low := min(want, max(series.Amount(max(float64(request.hours.base)+margin, recent)), least))
 		if !wasLow {
-			h.low, h.changed = min(low, h.level), now
+			request.low = min(low, request.level)
+			request.changed = now
 		} else {
-			h.low, h.changed = r.move(h.low, low, now, h.changed, time.Hour, above)
+			request.low, request.changed = rule.move(request.low, low, now, request.changed, time.Hour, above)
 		}
 	}
-	h.level, h.changed = r.move(h.level, want, now, h.changed, r.wait(h), above && !h.inLow)
-	if h.inLow {
-		h.low = min(h.low, h.level)
+	request.level, request.changed = rule.move(request.level, want, now, request.changed, rule.wait(request), above && !request.inLow)
+	if request.inLow {
+		request.low = min(request.low, request.level)
 	}
 }
 

@@ -86,33 +86,33 @@ func (b *busyHours) Extend() usage.Extension {
 }
 
 func (b *busyHours) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
-	m, ok := s.Extension().(*Busy)
+	var estimate cluster.Estimate
+	state, ok := s.Extension().(*Busy)
 	if !ok {
-		return e
+		return estimate
 	}
-	if v := m.cpu.Percentile(b.p.Percentile); v > 0 {
+	if v := state.cpu.Percentile(b.p.Percentile); v > 0 {
 		least := floor.Amount(cluster.CPU)
 		target := amount(math.Ceil(1000 * v * b.p.Factor))
 		if b.p.Most > 0 {
 			target = min(target, b.p.Most)
 		}
-		e = withBand(e, cluster.CPU, max(target, least), least)
+		estimate = withBand(estimate, cluster.CPU, max(target, least), least)
 	}
-	if v := m.memory.at(now.Unix()); v > 0 {
+	if v := state.memory.at(now.Unix()); v > 0 {
 		least := floor.Amount(cluster.Memory)
-		e = withBand(e, cluster.Memory, max(amount(math.Ceil(v)), least), least)
+		estimate = withBand(estimate, cluster.Memory, max(amount(math.Ceil(v)), least), least)
 	}
-	return e
+	return estimate
 }
 
 // Observe takes a sample.
-func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
-	m.Memo.Observe(s, taken.Without(cluster.CPU))
+func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {
+	m.Memo.Observe(sample, taken.Without(cluster.CPU))
 	if !taken.Has(cluster.CPU) {
 		return
 	}
-	now := s.At.Unix()
+	now := sample.At.Unix()
 	hour := int(now / 3600 % 24)
 	if d := now / daySeconds; d > m.day {
 		if m.day > 0 && m.p.Hours == 0 {
@@ -124,9 +124,9 @@ func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
 		}
 		m.day = d
 	}
-	m.load[hour] += float32(s.CPU)
-	if m.counts(s.At, hour) || m.cpu.Percentile(1) == 0 {
-		m.cpu.Observe(int(now/3600), s.CPU, m.p.HalfLife.Hours())
+	m.load[hour] += float32(sample.CPU)
+	if m.counts(sample.At, hour) || m.cpu.Percentile(1) == 0 {
+		m.cpu.Observe(int(now/3600), sample.CPU, m.p.HalfLife.Hours())
 	}
 }
 

@@ -51,24 +51,28 @@ func (c *choice) charge(arm int, cost float64) {
 
 // turn ends the period: it chooses, if enough is known, and notes what the arms would give in the next.
 func (c *choice) turn(period int, level [arms]float64, known bool) {
-	best, least := c.arm, math.Inf(1)
-	for a := range c.cost {
+	best := c.arm
+	least := math.Inf(1)
+	for arm := range c.cost {
 		if c.period > 0 && c.samples > 0 {
-			c.cost[a] = float32(costKept*float64(c.cost[a]) + (1-costKept)*float64(c.charged[a])/float64(c.samples))
+			c.cost[arm] = float32(costKept*float64(c.cost[arm]) + (1-costKept)*float64(c.charged[arm])/float64(c.samples))
 		}
-		cost := float64(c.cost[a])
-		if a != int(c.arm) {
+		cost := float64(c.cost[arm])
+		if arm != int(c.arm) {
 			cost += switchPenalty
 		}
 		if cost < least {
-			best, least = uint8(a), cost
+			best = uint8(arm)
+			least = cost
 		}
-		c.level[a], c.charged[a] = float32(level[a]), 0
+		c.level[arm] = float32(level[arm])
+		c.charged[arm] = 0
 	}
 	if known {
 		c.arm = best
 	}
-	c.samples, c.period = 0, int32(period)
+	c.samples = 0
+	c.period = int32(period)
 }
 
 // cpuArms are how many hours the peak is looked for that sets the level of CPU, relative to Window.
@@ -82,26 +86,27 @@ func (r *CPURule) longest() int { return max(r.window(0), r.window(1), r.window(
 
 // chooseCPU charges the arms for a sample, and chooses when an hour is over.
 func (m *Memo) chooseCPU(hour int, v, had float64) {
-	c, r := &m.cpuChoice, &m.p.CPU
-	if r.Overrun <= 0 {
+	choice := &m.cpuChoice
+	rule := &m.p.CPU
+	if rule.Overrun <= 0 {
 		return
 	}
-	for a, level := range c.level {
+	for a, level := range choice.level {
 		cost := float64(level)
 		if v > cost {
-			cost += r.Overrun * v
+			cost += rule.Overrun * v
 		}
-		c.charge(a, cost/had)
+		choice.charge(a, cost/had)
 	}
-	c.samples++
-	if hour <= int(c.period) {
+	choice.samples++
+	if hour <= int(choice.period) {
 		return
 	}
 	var level [arms]float64
 	for a := range level {
-		level[a], _, _ = m.given(hour, r.window(uint8(a)))
+		level[a], _, _ = m.given(hour, rule.window(uint8(a)))
 	}
-	c.turn(hour, level, hour-m.CPU.Since() >= cpuKnown)
+	choice.turn(hour, level, hour-m.CPU.Since() >= cpuKnown)
 }
 
 // A long memory needs less margin than a short one to be as safe.
@@ -116,16 +121,19 @@ const exceedCost = 0.06
 
 // levelOf is level, of an arm: from 12 and 14, or 4 and 10 days, where the rule has 7 and 14.
 func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float64 {
-	s := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
-	margin, all := 0.0, days
+	short := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
+	margin := 0.0
+	all := days
 	switch arm {
 	case 1:
-		s.Days, margin = (5*r.Days+1)/3, longMargin
+		short.Days = (5*r.Days + 1) / 3
+		margin = longMargin
 	case 2:
-		s.Days, margin = (r.Days+1)/2, shortMargin
-		days = days[:min(len(days), max(5*r.Long/7, s.Days))]
+		short.Days = (r.Days + 1) / 2
+		margin = shortMargin
+		days = days[:min(len(days), max(5*r.Long/7, short.Days))]
 	}
-	level := s.level(days, base) + margin*series.PerNat
+	level := short.level(days, base) + margin*series.PerNat
 	return max(level, float64(recurring(all)))
 }
 
@@ -141,32 +149,33 @@ func recurring(days []series.Level) series.Level {
 
 // chooseMemory charges the arms for the day before one, and chooses.
 func (m *Memo) chooseMemory(day int) {
-	c, r := &m.memoryChoice, &m.p.Memory
-	if !r.Choose {
+	choice := &m.memoryChoice
+	rule := &m.p.Memory
+	if !rule.Choose {
 		return
 	}
 	last := 24*day - 1 // the last hour of the day before
 	since := m.regime.start(&m.Memory)
-	base := r.base(&m.Memory, since, last)
-	peak := m.Memory.Max(24*int(c.period), 24*int(c.period)+24)
+	base := rule.base(&m.Memory, since, last)
+	peak := m.Memory.Max(24*int(choice.period), 24*int(choice.period)+24)
 	known := m.memory.learns(&m.Memory, int64(last)*3600)
-	if known && c.period > 0 && peak > 0 {
-		for a, level := range c.level {
+	if known && choice.period > 0 && peak > 0 {
+		for a, level := range choice.level {
 			cost := max(0, 1-series.Amount(base)/float64(level))
 			if peak.Amount() > float64(level) {
-				cost += exceedCost / r.aim()
+				cost += exceedCost / rule.aim()
 			}
-			c.charge(a, cost)
+			choice.charge(a, cost)
 		}
-		c.samples = 1
+		choice.samples = 1
 	}
 	var days peaksOfDays
-	days.read(&m.Memory, since, last, r.Long)
+	days.read(&m.Memory, since, last, rule.Long)
 	var level [arms]float64
 	for a := range level {
-		level[a] = min(series.Amount(r.levelOf(uint8(a), days.all(), base)+(r.Margin+m.memory.adjust)*series.PerNat), maxAmount)
+		level[a] = min(series.Amount(rule.levelOf(uint8(a), days.all(), base)+(rule.Margin+m.memory.adjust)*series.PerNat), maxAmount)
 	}
-	c.turn(day, level, known)
+	choice.turn(day, level, known)
 }
 
 func (c *choice) encode(e *codec.Encoder) {

@@ -43,19 +43,19 @@ func (d *byPercentile) Estimate(s *usage.Series, floor cluster.Resources, _ time
 }
 
 // estimate sets one resource of an estimate.
-func (d *byPercentile) estimate(e *cluster.Estimate, r cluster.Resource, h *histogram.Histogram, at Percentiles, conf float64, floor cluster.Resources) {
+func (d *byPercentile) estimate(out *cluster.Estimate, resource cluster.Resource, h *histogram.Histogram, at Percentiles, conf float64, floor cluster.Resources) {
 	unit := 1.0
-	if r == cluster.CPU {
+	if resource == cluster.CPU {
 		unit = 1000 // a histogram of cores, an estimate in millicores
 	}
 	target := d.withMargin(h.Percentile(at.Target), unit)
 	lower := scale(d.withMargin(h.Percentile(at.Lower), unit), math.Pow(1+0.001/conf, -2))
 	upper := scale(d.withMargin(h.Percentile(at.Upper), unit), 1+1/conf)
-	least := floor.Amount(r)
+	least := floor.Amount(resource)
 	target = max(target, least)
-	e.Target = e.Target.Set(r, target)
-	e.Lower = e.Lower.Set(r, min(max(lower, least), target))
-	e.Upper = e.Upper.Set(r, max(upper, least, target))
+	out.Target = out.Target.Set(resource, target)
+	out.Lower = out.Lower.Set(resource, min(max(lower, least), target))
+	out.Upper = out.Upper.Set(resource, max(upper, least, target))
 }
 
 // withMargin turns usage into an amount and adds the margin. Both are cut to whole units, one after the other.

@@ -152,27 +152,27 @@ func (x *mixture) at(now int64) float64 {
 	return x.level
 }
 
-func (x *mixture) observe(now int64, v float64, w *EnsembleWeights, peakOnly bool) {
+func (x *mixture) observe(now int64, used float64, weights *EnsembleWeights, peakOnly bool) {
 	hour := max(1, now/3600) // the first of 1970 belongs to the second: 0 says that there was none
 	if x.hour == 0 {
 		x.hour = hour
-		x.base = max(0, bucketOf(v)-buckets/2)
+		x.base = max(0, bucketOf(used)-buckets/2)
 	}
 	if hour > x.hour {
-		x.endHour(w, peakOnly)
+		x.endHour(weights, peakOnly)
 		x.hour = hour
 	}
-	k := bucketOf(v)
+	k := bucketOf(used)
 	x.include(k)
 	x.top = max(x.top, k)
 	if n := &x.samples[max(0, k-x.base)]; *n < math.MaxUint16 {
 		*n++
 	}
 	if x.level == 0 {
-		x.level = v * w.Bump
+		x.level = used * weights.Bump
 	}
-	if v > x.at(now) {
-		x.raise(now, v*w.Bump, w)
+	if used > x.at(now) {
+		x.raise(now, used*weights.Bump, weights)
 	}
 }
 
@@ -198,26 +198,26 @@ func (x *mixture) include(k int32) {
 }
 
 // shiftDown moves all by so many places, what falls out to the first, which holds no more than the most there can be.
-func shiftDown[T uint16 | float32](a []T, by int, most T) {
+func shiftDown[T uint16 | float32](values []T, by int, most T) {
 	lost := 0.0
-	for i := range min(by, len(a)) {
-		lost += float64(a[i])
+	for i := range min(by, len(values)) {
+		lost += float64(values[i])
 	}
-	for i := range a {
-		if i+by < len(a) {
-			a[i] = a[i+by]
+	for i := range values {
+		if i+by < len(values) {
+			values[i] = values[i+by]
 		} else {
-			a[i] = 0
+			values[i] = 0
 		}
 	}
-	a[0] = T(min(float64(a[0])+lost, float64(most)))
+	values[0] = T(min(float64(values[0])+lost, float64(most)))
 }
 
 // endHour does equations 4 to 9 with the samples of the hour.
-func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
-	var s [buckets]float64
+func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
+	var shares [buckets]float64
 	if peakOnly {
-		s[max(0, x.top-x.base)] = 1
+		shares[max(0, x.top-x.base)] = 1
 	} else {
 		n := 0.0
 		for _, c := range x.samples {
@@ -228,41 +228,43 @@ func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
 			return
 		}
 		for i, c := range x.samples {
-			s[i] = float64(c) / n
+			shares[i] = float64(c) / n
 		}
 	}
 	for d := range modelDecays {
 		keep := math.Exp2(-1 / modelDecays[d]) // 1 − d_m
-		for i := range s {
-			x.weights[d][i] = float32(keep*float64(x.weights[d][i]) + (1-keep)*s[i])
+		for i := range shares {
+			x.weights[d][i] = float32(keep*float64(x.weights[d][i]) + (1-keep)*shares[i])
 		}
-		x.bound[d] = x.best(d, w, peakOnly)
+		x.bound[d] = x.best(d, weights, peakOnly)
 	}
-	keep := math.Exp2(-3600 / w.Forget.Seconds())
-	least, chosen := math.Inf(1), int32(0)
-	for m := range models {
-		limit := min(boundOf(x.bound[m/len(modelMargins)])*(1+modelMargins[m%len(modelMargins)]), mostModelled)
+	keep := math.Exp2(-3600 / weights.Forget.Seconds())
+	least := math.Inf(1)
+	chosen := int32(0)
+	for model := range models {
+		limit := min(boundOf(x.bound[model/len(modelMargins)])*(1+modelMargins[model%len(modelMargins)]), mostModelled)
 		// The limit that stood while the hour went by is the one to be judged by it.
 		c := 0.0
-		if before := float64(x.limit[m]); before > 0 {
-			over, under := runs(&s, before/boundOf(x.base), peakOnly)
-			c = w.Overrun*over + w.Underrun*under
+		if before := float64(x.limit[model]); before > 0 {
+			over, under := runs(&shares, before/boundOf(x.base), peakOnly)
+			c = weights.Overrun*over + weights.Underrun*under
 			if differ(limit, before) {
-				c += w.Change
+				c += weights.Change
 			}
 			c = min(c, mostModelled)
 		}
-		x.cost[m] = float32((1-keep)*c + keep*float64(x.cost[m]))
-		x.limit[m] = float32(limit)
-		total := float64(x.cost[m])
-		if int32(m) != x.chosen {
-			total += w.Switch
+		x.cost[model] = float32((1-keep)*c + keep*float64(x.cost[model]))
+		x.limit[model] = float32(limit)
+		total := float64(x.cost[model])
+		if int32(model) != x.chosen {
+			total += weights.Switch
 		}
 		if differ(limit, x.level) {
-			total += w.Change * (1 - keep)
+			total += weights.Change * (1 - keep)
 		}
 		if total < least {
-			least, chosen = total, int32(m)
+			least = total
+			chosen = int32(model)
 		}
 	}
 	x.chosen = chosen
@@ -277,10 +279,10 @@ func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
 func differ(a, b float64) bool { return math.Abs(a-b) > 1e-4*b }
 
 // best is equation 6.
-func (x *mixture) best(d int, w *EnsembleWeights, peakOnly bool) int32 {
+func (x *mixture) best(decay int, weights *EnsembleWeights, peakOnly bool) int32 {
 	var s [buckets]float64
 	total := 0.0
-	for i, v := range x.weights[d] {
+	for i, v := range x.weights[decay] {
 		s[i] = float64(v)
 		total += s[i]
 	}
@@ -290,16 +292,18 @@ func (x *mixture) best(d int, w *EnsembleWeights, peakOnly bool) int32 {
 		}
 		s[i] /= total
 	}
-	least, at := math.Inf(1), int32(0)
+	least := math.Inf(1)
+	at := int32(0)
 	for i := range int32(buckets) {
 		k := x.base + i
 		over, under := runs(&s, steps[i], peakOnly)
-		c := w.Overrun*over + w.Underrun*under
-		if k != x.bound[d] {
-			c += w.Change
+		c := weights.Overrun*over + weights.Underrun*under
+		if k != x.bound[decay] {
+			c += weights.Change
 		}
 		if c < least {
-			least, at = c, k
+			least = c
+			at = k
 		}
 	}
 	return at

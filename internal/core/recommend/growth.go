@@ -47,14 +47,14 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 			value = append(value, l.Amount())
 		}
 	}
-	n := len(at)
-	if n < leakDays*24/block {
+	count := len(at)
+	if count < leakDays*24/block {
 		return Growth{}, false
 	}
 	later := 0
-	slopes := make([]float64, 0, n*(n-1)/2)
+	slopes := make([]float64, 0, count*(count-1)/2)
 	for i := range at {
-		for j := i + 1; j < n; j++ {
+		for j := i + 1; j < count; j++ {
 			if value[j] > value[i] {
 				later++
 			}
@@ -63,13 +63,13 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	}
 	slices.Sort(slopes)
 	slope := slopes[len(slopes)/2]
-	span := at[n-1] - at[0]
+	span := at[count-1] - at[0]
 	first := slices.Min(value)
 	if float64(later) < leakSteady*float64(len(slopes)) || slope*span < leakGrowth*first {
 		return Growth{}, false
 	}
 	g := Growth{PerDay: slope, Days: int(math.Ceil(span))}
-	g.Full = g.full(bound-value[n-1], bound, now)
+	g.Full = g.full(bound-value[count-1], bound, now)
 	return g, true
 }
 
@@ -122,16 +122,20 @@ const (
 )
 
 // judge looks at the peaks anew, once a day. A new suspicion gets a bound (0: none); one that is over ends after leakOver.
-func (l *leak) judge(p *series.Peaks, bound float64, now int64) {
+func (l *leak) judge(peaks *series.Peaks, bound float64, now int64) {
 	if bound == 0 { // the profile no longer has one
 		l.bound = 0
 	}
-	if g, suspected := Leak(p, 0, time.Unix(now, 0)); suspected {
+	if g, suspected := Leak(peaks, 0, time.Unix(now, 0)); suspected {
 		if l.since == 0 {
-			l.since, l.bound, l.from = now, bound, now-int64(g.Days)*daySeconds
+			l.since = now
+			l.bound = bound
+			l.from = now - int64(g.Days)*daySeconds
 		}
-		l.seen, l.last, l.perDay = now, now, g.PerDay
-		l.peak = p.Max(int(now/3600)-6, int(now/3600)+1).Amount()
+		l.seen = now
+		l.last = now
+		l.perDay = g.PerDay
+		l.peak = peaks.Max(int(now/3600)-6, int(now/3600)+1).Amount()
 		return
 	}
 	if now-l.last > leakOver {
@@ -156,7 +160,8 @@ func (l *leak) ahead(days []series.Level, now int64) float64 {
 	if l.since == 0 || now-l.seen > 2*daySeconds || len(days) < 2 {
 		return 0
 	}
-	today, before := days[0].Amount(), days[1].Amount()
+	today := days[0].Amount()
+	before := days[1].Amount()
 	return today + growthAhead*min(max(today-before, l.perDay), 3*l.perDay)
 }
 
@@ -172,7 +177,8 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 		return Suspicion{}, false
 	}
 	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Last: time.Unix(l.seen, 0).UTC(), Most: l.bound}
-	s.PerDay, s.Days = l.perDay, int((now.Unix()-l.from)/daySeconds)
+	s.PerDay = l.perDay
+	s.Days = int((now.Unix() - l.from) / daySeconds)
 	s.Full = s.full(bound-l.peak, bound, s.Last)
 	return s, true
 }

@@ -49,36 +49,38 @@ func (l *loadPercentile) Extend() usage.Extension {
 }
 
 func (l *loadPercentile) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
+	var estimate cluster.Estimate
 	m, ok := s.Extension().(*Load)
 	if !ok {
-		return e
+		return estimate
 	}
 	if v := max(m.now, m.before); v > 0 {
 		least := floor.Amount(cluster.CPU)
-		e = withBand(e, cluster.CPU, max(amount(math.Ceil(1000*v*(1+l.p.Margin))), least), least)
+		estimate = withBand(estimate, cluster.CPU, max(amount(math.Ceil(1000*v*(1+l.p.Margin))), least), least)
 	}
 	hour := int(now.Unix() / 3600)
 	if peak := m.memory.Last(24*l.p.Days, hour); peak > 0 {
 		least := floor.Amount(cluster.Memory)
-		e = withBand(e, cluster.Memory, max(amount(math.Ceil(peak.Amount()*(1+l.p.Margin))), least), least)
+		estimate = withBand(estimate, cluster.Memory, max(amount(math.Ceil(peak.Amount()*(1+l.p.Margin))), least), least)
 	}
-	return e
+	return estimate
 }
 
 // Observe takes a sample.
-func (m *Load) Observe(s usage.Sample, taken cluster.Set) {
-	hour := s.At.Unix() / 3600
+func (m *Load) Observe(sample usage.Sample, taken cluster.Set) {
+	hour := sample.At.Unix() / 3600
 	if taken.Has(cluster.CPU) {
-		m.cpu.Observe(int(hour), s.CPU, m.p.HalfLife.Hours())
+		m.cpu.Observe(int(hour), sample.CPU, m.p.HalfLife.Hours())
 		v := m.cpu.LoadPercentile(m.p.Percentile)
 		if hour > m.hour {
-			m.hour, m.before, m.now = hour, m.now, v
+			m.hour = hour
+			m.before = m.now
+			m.now = v
 		}
 		m.now = max(m.now, v)
 	}
 	if taken.Has(cluster.Memory) {
-		m.memory.Observe(int(hour), s.Memory)
+		m.memory.Observe(int(hour), sample.Memory)
 	}
 }
 

@@ -19,19 +19,20 @@ type peaksOfDays [maxDays]series.Level
 
 // read fills in up to n days that end with an hour, none of which begins before the hour since. Only the newest may be
 // incomplete; days without samples are left out.
-func (d *peaksOfDays) read(p *series.Peaks, since, hour, n int) {
-	k, end := 0, hour+1
+func (d *peaksOfDays) read(peaks *series.Peaks, since, hour, n int) {
+	day := 0
+	end := hour + 1
 	for i := range min(n, maxDays) {
 		from := hour + 1 - 24*(i+1)
 		if i > 0 && from < since {
 			break
 		}
 		if from >= since {
-			from = max(quietest(p, from), since)
+			from = max(quietest(peaks, from), since)
 		}
-		if l := p.Max(from, end); l > 0 {
-			d[k] = l
-			k++
+		if l := peaks.Max(from, end); l > 0 {
+			d[day] = l
+			day++
 		}
 		end = from
 	}
@@ -71,18 +72,20 @@ func (d *peaksOfDays) all() []series.Level {
 // level is the formula of Adaptive without the margin, from peaks of days (newest first) and the base.
 func (r *MemoryRule) level(days []series.Level, base float64) float64 {
 	var x1, x2, y1, y2 series.Level // the highest and second of the short past, and of the long one
-	for i, l := range days {
+	for i, peak := range days {
 		if i < r.Days {
-			if l > x1 {
-				x1, x2 = l, x1
-			} else if l > x2 {
-				x2 = l
+			if peak > x1 {
+				x2 = x1
+				x1 = peak
+			} else if peak > x2 {
+				x2 = peak
 			}
 		}
-		if l > y1 {
-			y1, y2 = l, y1
-		} else if l > y2 {
-			y2 = l
+		if peak > y1 {
+			y2 = y1
+			y1 = peak
+		} else if peak > y2 {
+			y2 = peak
 		}
 	}
 	if x2 == 0 {
@@ -145,22 +148,22 @@ const shortest = 4
 // is largest, where b is the base as an estimate of what is used. It returns none when the largest gain is less than
 // a day of two changes more has to bring, and none when the higher level is needed on some weekdays only: a weekly pattern keeps
 // one level, instead of two changes on each day of the week.
-func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64) lowHours {
+func (r *MemoryRule) plan(peaks *series.Peaks, since, hour int, usual, base float64) lowHours {
 	var best lowHours
 	if r.Plan.Gain <= 0 {
 		return best
 	}
 	var room peaksOfDays
-	n := min(r.Long, (hour+1-since)/24, maxDays)
-	if !wellKnown(p, hour, r.Plan.Days) {
+	count := min(r.Long, (hour+1-since)/24, maxDays)
+	if !wellKnown(peaks, hour, r.Plan.Days) {
 		return best // it may only seem low
 	}
-	// peaks[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
-	var peaks [maxDays][24]series.Level
-	for d := range n {
+	// around[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
+	var around [maxDays][24]series.Level
+	for d := range count {
 		for k := range 24 {
 			at := hour - 24*d - k
-			peaks[d][((at%24)+24)%24] = p.Max(at-r.Plan.Jitter, at+r.Plan.Jitter+1)
+			around[d][((at%24)+24)%24] = peaks.Max(at-r.Plan.Jitter, at+r.Plan.Jitter+1)
 		}
 	}
 	nats := func(position float64) float64 { return position / series.PerNat }
@@ -171,8 +174,8 @@ func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64)
 		var days peaksOfDays
 		for length := 1; length <= 22; length++ {
 			top := series.Level(0)
-			for d := range n {
-				days[d] = max(days[d], peaks[d][(from+length-1)%24])
+			for d := range count {
+				days[d] = max(days[d], around[d][(from+length-1)%24])
 				top = max(top, days[d])
 			}
 			if length < shortest {
@@ -181,11 +184,11 @@ func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64)
 			if float64(top) > usual+margin {
 				break
 			}
-			seen := days.seen(room[:0], n)
+			seen := days.seen(room[:0], count)
 			if len(seen) < r.Plan.Days {
 				continue
 			}
-			low := max(r.level(seen, base), float64(recurring(days[:n]))) + r.Plan.Extra*series.PerNat
+			low := max(r.level(seen, base), float64(recurring(days[:count]))) + r.Plan.Extra*series.PerNat
 			part := float64(length) / 24
 			mean := part*math.Exp(nats(low-usual)) + 1 - part // relative to the usual level
 			if g := high/mean - high; g > gain {
@@ -198,18 +201,18 @@ func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64)
 		return best
 	}
 	var needed [maxDays]bool
-	for d := range n {
+	for d := range count {
 		high := series.Level(0)
 		for h := range 24 {
 			if !best.has(h) {
-				high = max(high, peaks[d][h])
+				high = max(high, around[d][h])
 			}
 		}
 		if float64(high) > float64(best.base)+highShare*(usual-float64(best.base)) {
 			needed[d] = true
 		}
 	}
-	if weekly(needed[:n]) {
+	if weekly(needed[:count]) {
 		return lowHours{}
 	}
 	return best
@@ -224,7 +227,8 @@ func weekly(days []bool) bool {
 	if len(days) < 14 {
 		return false
 	}
-	without, differ := 0, 0
+	without := 0
+	differ := 0
 	for d := range 7 {
 		if !days[d] {
 			without++

@@ -107,7 +107,8 @@ var comparisons = []func() Profile{
 // lowFloors are those of all profiles but the default: upstream's floor of 250 MiB is most of what small containers waste.
 func lowFloors() Params {
 	p := DefaultParams()
-	p.FloorMillicores, p.FloorMegabytes = 10, 16
+	p.FloorMillicores = 10
+	p.FloorMegabytes = 16
 	return p
 }
 
@@ -180,7 +181,8 @@ func DefaultProfile(name, about string, p Params) Profile {
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
 	p := extended(name, about, &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}})
-	p.MostOfNode, p.OOMBudget = b.MostOfNode, b.Memory.Budget
+	p.MostOfNode = b.MostOfNode
+	p.OOMBudget = b.Memory.Budget
 	return p
 }
 
@@ -213,18 +215,29 @@ func Balanced() AdaptiveParams {
 // Cost accepts more risk for less waste.
 func Cost() AdaptiveParams {
 	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.05, 0.06, 0.1
-	a.Memory.LongSecond, a.Memory.Plan.Gain = 0.3, 0.16
-	a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 0.88, 150, 0.003
+	a.Memory.Margin = 0.05
+	a.Memory.Budget = 0.06
+	a.Memory.Spread = 0.1
+	a.Memory.LongSecond = 0.3
+	a.Memory.Plan.Gain = 0.16
+	a.CPU.Factor = 0.88
+	a.CPU.Overrun = 150
+	a.CPU.Shortfall = 0.003
 	return a
 }
 
 // Critical pays for safety.
 func Critical() AdaptiveParams {
-	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.28, 0.02, 0.2
-	a.Memory.Shrink, a.Memory.Plan.Gain = 0.2, 0.2
-	a.CPU.Window, a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 48*time.Hour, 1.12, 1000, 0.0003
-	a.CPU.Plan.Days = 5
-	return a
+	params := Balanced()
+	params.Memory.Margin = 0.28
+	params.Memory.Budget = 0.02
+	params.Memory.Spread = 0.2
+	params.Memory.Shrink = 0.2
+	params.Memory.Plan.Gain = 0.2
+	params.CPU.Window = 48 * time.Hour
+	params.CPU.Factor = 1.12
+	params.CPU.Overrun = 1000
+	params.CPU.Shortfall = 0.0003
+	params.CPU.Plan.Days = 5
+	return params
 }

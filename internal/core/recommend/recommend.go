@@ -85,28 +85,28 @@ func (p Params) Round(r cluster.Resources) cluster.Resources {
 // Workload returns what the containers of a workload should be given, sorted by container: raw, before the user's
 // bounds. A container that no live pod has any more gets nothing and has no share in the floor, nor has one whose
 // policy is off. A container without any sample of a resource that is sized is left out.
-func Workload(p Params, est Estimator, book *usage.Book, a *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
+func Workload(params Params, est Estimator, book *usage.Book, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
 	all := book.All(w)
 	n := 0
 	for _, s := range all {
-		if sized(a, s) {
+		if sized(autoscaler, s) {
 			n++
 		}
 	}
 	if n == 0 {
 		return nil
 	}
-	floor := p.Floor(n)
+	floor := params.Floor(n)
 	advice := make([]cluster.Advice, 0, n)
 	for _, s := range all {
-		if !sized(a, s) {
+		if !sized(autoscaler, s) {
 			continue
 		}
-		controls := a.Policy(s.Container()).Controls()
-		e := p.bounded(est.Estimate(s, floor, now), floor)
-		e.Lower = p.Round(e.Lower.Only(controls))
-		e.Target = p.Round(e.Target.Only(controls))
-		e.Upper = p.Round(e.Upper.Only(controls))
+		controls := autoscaler.Policy(s.Container()).Controls()
+		e := params.bounded(est.Estimate(s, floor, now), floor)
+		e.Lower = params.Round(e.Lower.Only(controls))
+		e.Target = params.Round(e.Target.Only(controls))
+		e.Upper = params.Round(e.Upper.Only(controls))
 		if !e.Target.Has.Empty() {
 			advice = append(advice, cluster.Advice{Container: s.Container(), Estimate: e, Uncapped: e.Target})
 		}
@@ -120,7 +120,9 @@ func (p Params) bounded(e cluster.Estimate, floor cluster.Resources) cluster.Est
 		return e
 	}
 	most := max(p.MostMillicores, floor.CPU)
-	e.Lower.CPU, e.Target.CPU, e.Upper.CPU = min(e.Lower.CPU, most), min(e.Target.CPU, most), min(e.Upper.CPU, most)
+	e.Lower.CPU = min(e.Lower.CPU, most)
+	e.Target.CPU = min(e.Target.CPU, most)
+	e.Upper.CPU = min(e.Upper.CPU, most)
 	return e
 }
 

@@ -42,8 +42,8 @@ const (
 )
 
 // observe looks for a step at an hour. It returns whether there is a new one.
-func (g *regime) observe(p *series.Peaks, hour int) bool {
-	if hour < int(g.until) || hour+1-p.Since() < 24*(newDays+oldDays) {
+func (g *regime) observe(peaks *series.Peaks, hour int) bool {
+	if hour < int(g.until) || hour+1-peaks.Since() < 24*(newDays+oldDays) {
 		return false
 	}
 	first := hour + 1 - 24*newDays
@@ -51,14 +51,15 @@ func (g *regime) observe(p *series.Peaks, hour int) bool {
 		return false // the days before are not all of one level
 	}
 	var now, before [oldDays]float64 // peaks of days, the newest last
-	top, least := 0.0, math.Inf(1)   // the highest of the new peaks, the lowest of the old ones
+	top := 0.0
+	least := math.Inf(1) // the highest of the new peaks, the lowest of the old ones
 	for d := range newDays {
-		now[d] = float64(p.Max(first+24*d, first+24*d+24))
+		now[d] = float64(peaks.Max(first+24*d, first+24*d+24))
 		top = max(top, now[d])
 	}
 	for d := range oldDays {
 		from := first - 24*(oldDays-d)
-		before[d] = float64(p.Max(from, from+24))
+		before[d] = float64(peaks.Max(from, from+24))
 		least = min(least, before[d])
 	}
 	newMean, newSpread := moments(now[:newDays])
@@ -66,7 +67,8 @@ func (g *regime) observe(p *series.Peaks, hour int) bool {
 	if slices.Min(now[:newDays]) == 0 || top > least+stepShare || oldMean-newMean < stepGap*max(newSpread, oldSpread) {
 		return false
 	}
-	g.since, g.old = int32(first), float32(series.Amount(least))
+	g.since = int32(first)
+	g.old = float32(series.Amount(least))
 	return true
 }
 

@@ -93,7 +93,8 @@ func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 	if day := s.At.Unix() / daySeconds; day > m.checked {
 		m.checked = day
 		hour := int(s.At.Unix() / 3600)
-		m.cpu, m.memory = int8(Period(&m.CPU, hour)/24), int8(Period(&m.Memory, hour)/24)
+		m.cpu = int8(Period(&m.CPU, hour) / 24)
+		m.memory = int8(Period(&m.Memory, hour) / 24)
 	}
 }
 
@@ -114,64 +115,66 @@ const (
 //
 // A week is only accepted when it explains more than a day does. Candidates by spectrum and confirmation by
 // autocorrelation are those of Crane's predictor (after Vlachos et al., SDM 2005).
-func Period(p *series.Peaks, hour int) int {
-	have := hour - max(p.Since(), hour-p.Room())
-	n := have / (7 * 24) * 7 * 24
-	if n < 2*7*24 {
-		n = have / 24 * 24
+func Period(peaks *series.Peaks, hour int) int {
+	have := hour - max(peaks.Since(), hour-peaks.Room())
+	count := have / (7 * 24) * 7 * 24
+	if count < 2*7*24 {
+		count = have / 24 * 24
 	}
-	if n < 3*24 {
+	if count < 3*24 {
 		return 0
 	}
-	x := make([]float64, n)
-	mean, seen := 0.0, 0
-	for i := range x {
-		if l := p.At(hour - n + i); l > 0 {
-			x[i] = float64(l)
-			mean += x[i]
+	levels := make([]float64, count)
+	mean := 0.0
+	seen := 0
+	for i := range levels {
+		if l := peaks.At(hour - count + i); l > 0 {
+			levels[i] = float64(l)
+			mean += levels[i]
 			seen++
 		}
 	}
-	if seen < n*3/4 {
+	if seen < count*3/4 {
 		return 0 // too many gaps to tell
 	}
 	mean /= float64(seen)
-	for i := range x {
-		if x[i] > 0 {
-			x[i] -= mean // gaps stay at the mean
+	for i := range levels {
+		if levels[i] > 0 {
+			levels[i] -= mean // gaps stay at the mean
 		}
 	}
-	t := fourier.NewFFT(n)
-	lines := t.Coefficients(nil, x)
+	transform := fourier.NewFFT(count)
+	lines := transform.Coefficients(nil, levels)
 	power := make([]float64, len(lines))
 	total := 0.0
 	for i := 1; i < len(lines); i++ {
 		power[i] = real(lines[i] * cmplx.Conj(lines[i]))
 		total += power[i]
 	}
-	if total < 1e-9*float64(n) {
+	if total < 1e-9*float64(count) {
 		return 0 // constant
 	}
 	spectrum := make([]complex128, len(lines))
 	for i := range lines {
 		spectrum[i] = complex(power[i], 0)
 	}
-	auto := t.Sequence(nil, spectrum) // Wiener and Khinchin: the autocorrelation is the transform of the power
+	auto := transform.Sequence(nil, spectrum) // Wiener and Khinchin: the autocorrelation is the transform of the power
 	confirmed := func(period int) float64 {
-		if n < 2*period {
+		if count < 2*period {
 			return 0
 		}
 		stands := false
 		for harmonic := 1; harmonic <= 4; harmonic++ { // a narrow peak has its power in the harmonics
-			stands = stands || power[harmonic*n/period] > peakShare*total/float64(len(lines)-1)
+			stands = stands || power[harmonic*count/period] > peakShare*total/float64(len(lines)-1)
 		}
 		r := auto[period] / auto[0]
-		if !stands || r < correlation || r <= auto[period-period/4]/auto[0] || r <= auto[(period+period/4)%n]/auto[0] {
+		if !stands || r < correlation || r <= auto[period-period/4]/auto[0] || r <= auto[(period+period/4)%count]/auto[0] {
 			return 0
 		}
 		return r
 	}
-	day, week := confirmed(24), confirmed(7*24)
+	day := confirmed(24)
+	week := confirmed(7 * 24)
 	switch {
 	case week > day+0.1:
 		return 7 * 24

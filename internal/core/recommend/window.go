@@ -37,10 +37,10 @@ func (w *windowMax) Extend() usage.Extension {
 }
 
 func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
-	m, ok := s.Extension().(*Window)
+	var estimate cluster.Estimate
+	state, ok := s.Extension().(*Window)
 	if !ok {
-		return e
+		return estimate
 	}
 	hour := int(now.Unix() / 3600)
 	set := func(r cluster.Resource, p *series.Peaks, unit float64) {
@@ -50,11 +50,11 @@ func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.
 		}
 		least := floor.Amount(r)
 		target := max(amount(math.Ceil(peak.Amount()*(1+w.margin)*unit)), least)
-		e = withBand(e, r, target, least)
+		estimate = withBand(estimate, r, target, least)
 	}
-	set(cluster.CPU, &m.CPU, 1000)
-	set(cluster.Memory, &m.Memory, 1)
-	return e
+	set(cluster.CPU, &state.CPU, 1000)
+	set(cluster.Memory, &state.Memory, 1)
+	return estimate
 }
 
 // Observe keeps the peaks.

@@ -72,20 +72,21 @@ func (p *Peaks) Room() int { return int(p.room) }
 // kept are ignored.
 func (p *Peaks) Observe(hour int, v float64) bool { return p.raise(int32(hour), LevelOf(v)) }
 
-func (p *Peaks) raise(h int32, l Level) bool {
+func (p *Peaks) raise(hour int32, level Level) bool {
 	switch {
-	case h < 0 || p.room <= 0:
+	case hour < 0 || p.room <= 0:
 		return false
 	case p.end == 0:
-		p.from, p.end = h, h
-	case h < p.end-p.room:
+		p.from = hour
+		p.end = hour
+	case hour < p.end-p.room:
 		return false
 	}
-	p.from = min(p.from, h)
-	p.fit(max(p.end, h+1))
-	p.advance(h + 1)
-	if s := p.slot(h); *s < l {
-		*s = l
+	p.from = min(p.from, hour)
+	p.fit(max(p.end, hour+1))
+	p.advance(hour + 1)
+	if s := p.slot(hour); *s < level {
+		*s = level
 		return true
 	}
 	return false
@@ -136,12 +137,14 @@ func (p *Peaks) At(hour int) Level {
 
 // Max returns the highest peak from an hour on and before another.
 func (p *Peaks) Max(from, before int) Level {
-	lo, hi := max(from, int(p.end)-len(p.ring), 0), min(before, int(p.end))
+	lo := max(from, int(p.end)-len(p.ring), 0)
+	hi := min(before, int(p.end))
 	if lo >= hi {
 		return 0
 	}
 	// The hours lie in at most two runs of the ring.
-	i, n := lo%len(p.ring), hi-lo
+	i := lo % len(p.ring)
+	n := hi - lo
 	var m Level
 	for _, l := range p.ring[i:min(i+n, len(p.ring))] {
 		m = max(m, l)

@@ -37,17 +37,20 @@ func (w *Weights) Observe(hour int, v, halfLife float64) {
 }
 
 // at returns a bucket, with room made for it.
-func (w *Weights) at(b int) *float32 {
-	first, end := int(w.first), int(w.first)+len(w.weight)
-	if b < first || b >= end {
+func (w *Weights) at(bucket int) *float32 {
+	first := int(w.first)
+	end := int(w.first) + len(w.weight)
+	if bucket < first || bucket >= end {
 		if len(w.weight) == 0 {
-			first, end = b, b
+			first = bucket
+			end = bucket
 		}
-		grown := make([]float32, max(end, b+1)-min(first, b))
-		copy(grown[first-min(first, b):], w.weight)
-		w.weight, w.first = grown, uint8(min(first, b))
+		grown := make([]float32, max(end, bucket+1)-min(first, bucket))
+		copy(grown[first-min(first, bucket):], w.weight)
+		w.weight = grown
+		w.first = uint8(min(first, bucket))
 	}
-	return &w.weight[b-int(w.first)]
+	return &w.weight[bucket-int(w.first)]
 }
 
 // age lets what there is weigh as much as it does in a later hour.
@@ -58,7 +61,8 @@ func (w *Weights) age(hour int32, halfLife float64) {
 	if w.hour > 0 {
 		f := float32(math.Exp2(-float64(hour-w.hour) / halfLife))
 		for i := range w.weight {
-			if w.weight[i] *= f; w.weight[i] < 1e-9 {
+			w.weight[i] *= f
+			if w.weight[i] < 1e-9 {
 				w.weight[i] = 0
 			}
 		}
@@ -69,7 +73,8 @@ func (w *Weights) age(hour int32, halfLife float64) {
 // Merge adds what other Weights have seen, as if these had seen both. It does not matter which of two is added to which.
 func (w *Weights) Merge(o *Weights, halfLife float64) {
 	other := *o
-	w.weight, other.weight = slices.Clone(w.weight), slices.Clone(o.weight)
+	w.weight = slices.Clone(w.weight)
+	other.weight = slices.Clone(o.weight)
 	w.age(other.hour, halfLife)
 	other.age(w.hour, halfLife)
 	for i, v := range other.weight {
@@ -110,12 +115,14 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 	if total == 0 {
 		return 0
 	}
-	sum, last := 0.0, 0.0
+	sum := 0.0
+	last := 0.0
 	bound = start
 	for i := range w.weight {
 		if v := weigh(i); v > 0 {
 			last = bound
-			if sum += v; sum >= share*total*(1-1e-12) {
+			sum += v
+			if sum >= share*total*(1-1e-12) {
 				return bound
 			}
 		}

@@ -9,24 +9,28 @@ import "podfit.dev/podfit/internal/core/cluster"
 // nothing that changes with this one. Its Series are empty; its extensions begin with what these remember. What it has learnt
 // comes back with Absorb.
 func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
-	f := NewBook(b.cfg)
-	f.now, f.latest = b.now, b.latest
+	fork := NewBook(b.cfg)
+	fork.now = b.now
+	fork.latest = b.latest
 	for key, wl := range b.workloads {
 		if !of(key) {
 			continue
 		}
-		fork := f.workload(key)
-		fork.governed, fork.policies, fork.extend, fork.edition = wl.governed, wl.policies, wl.extend, wl.edition
+		forked := fork.workload(key)
+		forked.governed = wl.governed
+		forked.policies = wl.policies
+		forked.extend = wl.extend
+		forked.edition = wl.edition
 		for _, s := range wl.series {
 			if s.extension == nil {
 				continue
 			}
 			if data, err := s.extension.AppendBinary(nil); err == nil && len(data) > 0 {
-				_ = f.series(fork, s.container).extension.UnmarshalBinary(data) // where it cannot be read, it begins anew
+				_ = fork.series(forked, s.container).extension.UnmarshalBinary(data) // where it cannot be read, it begins anew
 			}
 		}
 	}
-	return f
+	return fork
 }
 
 // Absorb adds what a Book has learnt that was forked from this one, as if this one had been told those samples. They must be
@@ -46,7 +50,7 @@ func (b *Book) Absorb(o *Book) {
 }
 
 // absorb adds one Series of a Book that was forked at a time.
-func (b *Book) absorb(s, from *Series, forked int64) {
+func (b *Book) absorb(into, from *Series, forked int64) {
 	last := from.lastSeen()
 	windows := from.windows(last)
 	memory := from.Memory.Clone()
@@ -55,16 +59,17 @@ func (b *Book) absorb(s, from *Series, forked int64) {
 			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
 		}
 	}
-	join(&s.CPU, &from.CPU)
-	join(&s.Memory, &memory)
-	s.cpu.merge(from.cpu)
-	s.memory.merge(from.memory)
-	s.adopt(b, extra{windows: sortedWindows(windows)}, last)
-	s.absorbExtension(from, forked)
-	if from.oomAt > s.oomAt {
-		s.oomAt, s.oomBytes = from.oomAt, from.oomBytes
+	join(&into.CPU, &from.CPU)
+	join(&into.Memory, &memory)
+	into.cpu.merge(from.cpu)
+	into.memory.merge(from.memory)
+	into.adopt(b, extra{windows: sortedWindows(windows)}, last)
+	into.absorbExtension(from, forked)
+	if from.oomAt > into.oomAt {
+		into.oomAt = from.oomAt
+		into.oomBytes = from.oomBytes
 	}
-	s.version++
+	into.version++
 }
 
 func (s *Series) absorbExtension(from *Series, forked int64) {

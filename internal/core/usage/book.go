@@ -111,7 +111,8 @@ func (b *Book) Tick(now time.Time) {
 	if !ok {
 		return
 	}
-	b.now, b.latest = at, max(b.latest, at)
+	b.now = at
+	b.latest = max(b.latest, at)
 	if b.latest-at > int64(b.cfg.MaxAhead) { // in one step or several
 		b.latest = at
 		b.rewind()
@@ -121,22 +122,23 @@ func (b *Book) Tick(now time.Time) {
 // Track says that a pod exists, and as what. Call it for every new and changed pod; nothing happens when nothing
 // changed. It returns whether the pod is tracked: a pod whose topmost owner is not known yet is not, one whose
 // owner cannot be found any more stays with the owner it had.
-func (b *Book) Track(p *cluster.Pod) bool {
-	t, uid := b.pods[p.Key], hash(p.UID)
-	if t != nil && (t.uid != uid || !p.Top.IsZero() && t.workload.key != p.Top || !b.sameContainers(t, p)) {
-		b.drop(t)
-		delete(b.pods, p.Key)
-		t = nil
+func (b *Book) Track(observed *cluster.Pod) bool {
+	tracked := b.pods[observed.Key]
+	uid := hash(observed.UID)
+	if tracked != nil && (tracked.uid != uid || !observed.Top.IsZero() && tracked.workload.key != observed.Top || !b.sameContainers(tracked, observed)) {
+		b.drop(tracked)
+		delete(b.pods, observed.Key)
+		tracked = nil
 	}
-	if t == nil {
-		if p.Top.IsZero() {
+	if tracked == nil {
+		if observed.Top.IsZero() {
 			return false
 		}
-		t = b.enter(p, uid)
-		b.pods[p.Key] = t
+		tracked = b.enter(observed, uid)
+		b.pods[observed.Key] = tracked
 	}
-	b.note(t, p)
-	t.setLive(p.Live())
+	b.note(tracked, observed)
+	tracked.setLive(observed.Live())
 	return true
 }
 
@@ -152,67 +154,67 @@ func (b *Book) Forget(key cluster.Key) {
 func (b *Book) Tracked(key cluster.Key) bool { return b.pods[key] != nil }
 
 // Observe takes a sample and returns which of its resources were accepted. It does not allocate.
-func (b *Book) Observe(s Sample) cluster.Set {
-	in, at := b.find(s.Pod, s.Container, s.At)
-	if in == nil {
+func (b *Book) Observe(sample Sample) cluster.Set {
+	instance, at := b.find(sample.Pod, sample.Container, sample.At)
+	if instance == nil {
 		return 0
 	}
 	var taken cluster.Set
-	if s.Has.Has(cluster.CPU) && b.observeCPU(in, s.CPU, at) {
+	if sample.Has.Has(cluster.CPU) && b.observeCPU(instance, sample.CPU, at) {
 		taken = taken.With(cluster.CPU)
 	}
-	if s.Has.Has(cluster.Memory) && b.observeMemory(in, s.Memory, at) {
+	if sample.Has.Has(cluster.Memory) && b.observeMemory(instance, sample.Memory, at) {
 		taken = taken.With(cluster.Memory)
 	}
 	if taken != 0 {
-		in.series.version++
-		if e := in.series.extension; e != nil && !in.series.told(s.At) {
-			s.Ran = in.ran
-			e.Observe(s, taken)
+		instance.series.version++
+		if e := instance.series.extension; e != nil && !instance.series.told(sample.At) {
+			sample.Ran = instance.ran
+			e.Observe(sample, taken)
 		}
 	}
 	return taken
 }
 
-func (b *Book) observeCPU(in *instance, cores float64, at int64) bool {
+func (b *Book) observeCPU(instance *instance, cores float64, at int64) bool {
 	switch {
 	case !b.plausible(cores, maxCores):
 		return false
-	case at == in.lastCPU:
+	case at == instance.lastCPU:
 		return b.reject(Repeated)
-	case at < in.lastCPU:
+	case at < instance.lastCPU:
 		return b.reject(OutOfOrder)
 	}
-	s := in.series
+	s := instance.series
 	if s.alignCPU {
 		s.alignCPU = false
 		s.CPU.Align(stamp(at))
 	}
 	weight := SampleWeight
 	if s.extension != nil {
-		weight = s.extension.CPUWeight(float64(in.ran.CPURequest) / 1000)
+		weight = s.extension.CPUWeight(float64(instance.ran.CPURequest) / 1000)
 	}
 	s.CPU.AddNanos(cores, weight, at)
 	s.cpu.add(at)
-	in.lastCPU = at
+	instance.lastCPU = at
 	return true
 }
 
-func (b *Book) observeMemory(in *instance, bytes float64, at int64) bool {
+func (b *Book) observeMemory(instance *instance, bytes float64, at int64) bool {
 	switch {
 	case !b.plausible(bytes, maxBytes):
 		return false
 	case bytes < 1:
 		return b.reject(NoMemory)
-	case at < in.lastMemory:
+	case at < instance.lastMemory:
 		return b.reject(OutOfOrder)
 	}
-	repeated := at == in.lastMemory
-	in.addMemory(int64(bytes), at, false)
+	repeated := at == instance.lastMemory
+	instance.addMemory(int64(bytes), at, false)
 	if repeated { // it may have raised the peak, but is not one more sample
 		return b.reject(Repeated)
 	}
-	in.series.memory.add(at)
+	instance.series.memory.add(at)
 	return true
 }
 
@@ -236,8 +238,8 @@ func (b *Book) find(key cluster.Key, container string, when time.Time) (*instanc
 		b.reject(UnknownPod)
 		return nil, 0
 	}
-	in := p.instance(container)
-	if in == nil {
+	instance := p.instance(container)
+	if instance == nil {
 		b.reject(UnknownContainer)
 		return nil, 0
 	}
@@ -250,7 +252,7 @@ func (b *Book) find(key cluster.Key, container string, when time.Time) (*instanc
 		b.reject(Ahead)
 		return nil, 0
 	}
-	return in, at
+	return instance, at
 }
 
 // reject counts a rejection. It returns false, so that a check can end with it.
@@ -263,7 +265,8 @@ func (b *Book) reject(r Rejection) bool {
 // which samples are kept holds from now on; what they no longer set is as in the Config again.
 func (b *Book) Configure(w cluster.Workload, policies []cluster.ContainerPolicy) {
 	wl := b.workload(w)
-	wl.governed, wl.policies = true, nil
+	wl.governed = true
+	wl.policies = nil
 	for i := range policies {
 		if overrides(&policies[i]) {
 			wl.policies = policies
@@ -276,7 +279,8 @@ func (b *Book) Configure(w cluster.Workload, policies []cluster.ContainerPolicy)
 // Release says that no autoscaler sizes a workload any more.
 func (b *Book) Release(w cluster.Workload) {
 	if wl := b.workloads[w]; wl != nil {
-		wl.governed, wl.policies = false, nil
+		wl.governed = false
+		wl.policies = nil
 		b.rule(wl)
 	}
 }
@@ -364,7 +368,7 @@ func (b *Book) series(wl *workload, container string) *Series {
 	if ok {
 		return wl.series[i]
 	}
-	s := &Series{
+	created := &Series{
 		CPU:       histogram.New(histogram.CPU, b.cfg.CPUHalfLife),
 		Memory:    histogram.New(histogram.Memory, b.cfg.MemoryHalfLife),
 		container: container,
@@ -373,11 +377,11 @@ func (b *Book) series(wl *workload, container string) *Series {
 		stale:     wl.live > 0,
 	}
 	if wl.extend != nil {
-		s.extension = wl.extend()
+		created.extension = wl.extend()
 	}
-	wl.series = slices.Insert(wl.series, i, s)
-	b.ruleSeries(wl, s)
-	return s
+	wl.series = slices.Insert(wl.series, i, created)
+	b.ruleSeries(wl, created)
+	return created
 }
 
 // rule makes the policies of a workload hold for its Series.
@@ -388,7 +392,8 @@ func (b *Book) rule(wl *workload) {
 }
 
 func (b *Book) ruleSeries(wl *workload, s *Series) {
-	before, after := s.rules, b.rules.with(policyFor(wl.policies, s.container))
+	before := s.rules
+	after := b.rules.with(policyFor(wl.policies, s.container))
 	switch after {
 	case *before:
 		return
@@ -408,60 +413,61 @@ func (b *Book) sized(c *cluster.Container) bool {
 	return c.Role == cluster.Regular || c.Role == cluster.Sidecar && b.cfg.Sidecars
 }
 
-func (b *Book) sameContainers(t *pod, p *cluster.Pod) bool {
+func (b *Book) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
 		if !b.sized(&p.Containers[c]) {
 			continue
 		}
-		if i == len(t.instances) || t.instances[i].series.container != p.Containers[c].Name {
+		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
 			return false
 		}
 		i++
 	}
 	b.steps += uint64(i)
-	return i == len(t.instances)
+	return i == len(tracked.instances)
 }
 
 // enter makes a new tracked pod, not live yet.
-func (b *Book) enter(p *cluster.Pod, uid uint64) *pod {
+func (b *Book) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
-	for i := range p.Containers {
-		if b.sized(&p.Containers[i]) {
+	for i := range observed.Containers {
+		if b.sized(&observed.Containers[i]) {
 			n++
 		}
 	}
-	t := newPod(n)
-	t.workload, t.uid = b.workload(p.Top), uid
-	t.workload.pods++
-	for i := range p.Containers {
-		if c := &p.Containers[i]; b.sized(c) {
-			t.instances = append(t.instances, instance{pod: t})
-			in := &t.instances[len(t.instances)-1]
-			s := b.series(t.workload, c.Name)
+	tracked := newPod(n)
+	tracked.workload = b.workload(observed.Top)
+	tracked.uid = uid
+	tracked.workload.pods++
+	for i := range observed.Containers {
+		if c := &observed.Containers[i]; b.sized(c) {
+			tracked.instances = append(tracked.instances, instance{pod: tracked})
+			in := &tracked.instances[len(tracked.instances)-1]
+			s := b.series(tracked.workload, c.Name)
 			s.link(in)
 			s.resume(in)
 			b.steps++
 		}
 	}
-	return t
+	return tracked
 }
 
 // note keeps what the containers of a tracked pod run with.
 func (b *Book) note(t *pod, p *cluster.Pod) {
-	n := 0
+	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if !b.sized(c) {
 			continue
 		}
 		requests, limits := c.Running()
-		t.instances[n].ran = Ran{
+		t.instances[next].ran = Ran{
 			CPURequest:  int32(min(requests.CPU, math.MaxInt32)),
 			CPULimit:    int32(min(limits.CPU, math.MaxInt32)),
 			MemoryLimit: limits.Memory,
 		}
-		n++
+		next++
 	}
 }
 
@@ -496,13 +502,15 @@ func (p *pod) setLive(live bool) {
 		wl.live--
 		for i := range p.instances {
 			s := p.instances[i].series
-			if s.live--; s.live == 0 {
+			s.live--
+			if s.live == 0 {
 				s.stale = wl.live > 0
 			}
 		}
 		return
 	}
-	if wl.live++; wl.live == 1 {
+	wl.live++
+	if wl.live == 1 {
 		for _, s := range wl.series {
 			s.stale = true
 		}

@@ -36,11 +36,16 @@ func (b *Book) lead(at int64) time.Duration {
 }
 
 // present draws the times of a count to the present.
-func (n *seen) present(b *Book) { n.first, n.last = b.present(n.first), b.present(n.last) }
+func (n *seen) present(b *Book) {
+	n.first = b.present(n.first)
+	n.last = b.present(n.last)
+}
 
 // present draws the times of a restored window to the present, but for its end, which may lie ahead by a whole window.
 func (r *window) present(b *Book, interval time.Duration) {
-	r.lastMemory, r.lastCPU, r.lastOOM = b.present(r.lastMemory), b.present(r.lastCPU), b.present(r.lastOOM)
+	r.lastMemory = b.present(r.lastMemory)
+	r.lastCPU = b.present(r.lastCPU)
+	r.lastOOM = b.present(r.lastOOM)
 	if limit := b.now + int64(interval); b.now != 0 && r.windowEnd > limit {
 		r.windowEnd = limit
 	}
@@ -63,40 +68,44 @@ func (b *Book) rewind() {
 	}
 }
 
-func (b *Book) rewindSeries(s *Series) {
-	interval := s.rules.interval
-	lead := b.lead(max(s.cpu.last, s.memory.last))
-	s.CPU.Age(int(lead / s.CPU.HalfLife()))
-	ages := int(lead / s.Memory.HalfLife())
-	s.Memory.Age(ages)
-	shift := int64(ages) * int64(s.Memory.HalfLife())
+func (b *Book) rewindSeries(series *Series) {
+	interval := series.rules.interval
+	lead := b.lead(max(series.cpu.last, series.memory.last))
+	series.CPU.Age(int(lead / series.CPU.HalfLife()))
+	ages := int(lead / series.Memory.HalfLife())
+	series.Memory.Age(ages)
+	shift := int64(ages) * int64(series.Memory.HalfLife())
 	// The peak of a window under way stands in the histogram at the window's end, wherever that is now.
 	move := func(peak int64, end *int64) {
 		to := min(*end, b.now+int64(interval))
 		if peak > 0 && (shift > 0 || to != *end) {
-			s.Memory.SubtractNanos(float64(peak), 1, *end-shift)
-			s.Memory.AddNanos(float64(peak), 1, to)
+			series.Memory.SubtractNanos(float64(peak), 1, *end-shift)
+			series.Memory.AddNanos(float64(peak), 1, to)
 		}
 		*end = to
 	}
-	for in := s.instances; in != nil; in = in.next {
-		in.lastCPU, in.lastMemory, in.lastOOM = b.present(in.lastCPU), b.present(in.lastMemory), b.present(in.lastOOM)
+	for in := series.instances; in != nil; in = in.next {
+		in.lastCPU = b.present(in.lastCPU)
+		in.lastMemory = b.present(in.lastMemory)
+		in.lastOOM = b.present(in.lastOOM)
 		move(in.peak(), &in.windowEnd)
 	}
-	if r := s.restored; r != nil {
+	if r := series.restored; r != nil {
 		for i := range r.windows {
 			if w := &r.windows[i]; !w.used {
 				move(w.peak(), &w.windowEnd)
 				w.present(b, interval)
 			}
 		}
-		r.told, r.known = b.present(r.told), b.present(r.known)
+		r.told = b.present(r.told)
+		r.known = b.present(r.known)
 	}
-	if s.extension != nil && s.load.extend != nil && s.extension.Latest().After(stamp(b.now+int64(maxLead))) {
-		s.extension = s.load.extend()
+	if series.extension != nil && series.load.extend != nil && series.extension.Latest().After(stamp(b.now+int64(maxLead))) {
+		series.extension = series.load.extend()
 	}
-	s.cpu.present(b)
-	s.memory.present(b)
-	s.oomAt, s.savedAt = b.present(s.oomAt), b.present(s.savedAt)
-	s.version++
+	series.cpu.present(b)
+	series.memory.present(b)
+	series.oomAt = b.present(series.oomAt)
+	series.savedAt = b.present(series.savedAt)
+	series.version++
 }

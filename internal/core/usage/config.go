@@ -57,21 +57,21 @@ func overrides(p *cluster.ContainerPolicy) bool {
 }
 
 // with returns the rules with those a policy sets replaced.
-func (r rules) with(p *cluster.ContainerPolicy) rules {
-	if p == nil {
+func (r rules) with(policy *cluster.ContainerPolicy) rules {
+	if policy == nil {
 		return r
 	}
-	if p.MemoryInterval > 0 {
-		r.interval = p.MemoryInterval
+	if policy.MemoryInterval > 0 {
+		r.interval = policy.MemoryInterval
 	}
-	if p.MemoryCount > 0 {
-		r.count = p.MemoryCount
+	if policy.MemoryCount > 0 {
+		r.count = policy.MemoryCount
 	}
-	if p.OOMBumpRatio > 0 {
-		r.ratio = p.OOMBumpRatio
+	if policy.OOMBumpRatio > 0 {
+		r.ratio = policy.OOMBumpRatio
 	}
-	if p.OOMMinBumpSet {
-		r.minBump = p.OOMMinBump
+	if policy.OOMMinBumpSet {
+		r.minBump = policy.OOMMinBump
 	}
 	return r
 }

@@ -49,29 +49,29 @@ const maxWindows = 512
 // windows returns what to store of the instances at a time: those tracked, and those restored that still wait for
 // their pods. Sorted by pod.
 func (s *Series) windows(now int64) []window {
-	var ws []window
+	var windows []window
 	for in := s.instances; in != nil; in = in.next {
 		w := window{
 			uid: in.pod.uid, windowEnd: in.windowEnd, memoryPeak: in.memoryPeak, oomPeak: in.oomPeak,
 			lastMemory: in.lastMemory, lastCPU: in.lastCPU, lastOOM: in.lastOOM,
 		}
 		if w != (window{uid: w.uid}) {
-			ws = append(ws, w)
+			windows = append(windows, w)
 		}
 	}
 	if s.restored != nil {
 		for _, w := range s.restored.windows {
 			if !w.used && now < s.awaits(&w) {
-				ws = append(ws, w)
+				windows = append(windows, w)
 			}
 		}
 	}
-	if len(ws) > maxWindows {
-		slices.SortFunc(ws, func(x, y window) int {
+	if len(windows) > maxWindows {
+		slices.SortFunc(windows, func(x, y window) int {
 			return cmp.Or(cmp.Compare(y.peak(), x.peak()), cmp.Compare(y.lastOOM, x.lastOOM), cmp.Compare(x.uid, y.uid))
 		})
 	}
-	return ws
+	return windows
 }
 
 // awaits returns until when a restored window waits for its pod. After that, it no longer tells anything that the
@@ -113,30 +113,32 @@ func (s *Series) waiting() *restored {
 }
 
 // resume gives an instance the window that was stored of it.
-func (s *Series) resume(in *instance) {
+func (s *Series) resume(instance *instance) {
 	if s.restored == nil {
 		return
 	}
-	i, ok := slices.BinarySearchFunc(s.restored.windows, in.pod.uid, func(w window, uid uint64) int {
+	i, ok := slices.BinarySearchFunc(s.restored.windows, instance.pod.uid, func(w window, uid uint64) int {
 		return cmp.Compare(w.uid, uid)
 	})
 	if !ok {
 		return
 	}
-	w := &s.restored.windows[i]
-	if w.used {
+	stored := &s.restored.windows[i]
+	if stored.used {
 		return
 	}
-	w.used = true
-	own := *in
-	in.lastOOM = max(own.lastOOM, w.lastOOM)
-	in.lastCPU = max(own.lastCPU, w.lastCPU)
-	in.lastMemory, in.windowEnd = w.lastMemory, w.windowEnd
-	in.memoryPeak, in.oomPeak = w.memoryPeak, w.oomPeak
+	stored.used = true
+	own := *instance
+	instance.lastOOM = max(own.lastOOM, stored.lastOOM)
+	instance.lastCPU = max(own.lastCPU, stored.lastCPU)
+	instance.lastMemory = stored.lastMemory
+	instance.windowEnd = stored.windowEnd
+	instance.memoryPeak = stored.memoryPeak
+	instance.oomPeak = stored.oomPeak
 	// Samples that came before the checkpoint opened a window of their own: the two are one, unless that had ended before.
-	if p := own.peak(); p > 0 && own.windowEnd > w.windowEnd-int64(s.rules.interval) {
+	if p := own.peak(); p > 0 && own.windowEnd > stored.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
-		in.addMemory(p, max(own.lastMemory, in.lastMemory), own.oomPeak == p)
+		instance.addMemory(p, max(own.lastMemory, instance.lastMemory), own.oomPeak == p)
 	}
 }
 

@@ -81,7 +81,8 @@ func (s *Series) history(now time.Time) (History, bool) {
 func (c Checkpoint) Carry() Checkpoint {
 	x, err := decodeExtra(c.Extra)
 	if err == nil && len(c.History.Data) > 0 {
-		x.form, x.extension = c.History.Form, c.History.Data
+		x.form = c.History.Form
+		x.extension = c.History.Data
 		c.Extra = x.encode()
 	}
 	c.History = History{}
@@ -109,35 +110,38 @@ func (b *Book) Recall(w cluster.Workload, h History) error {
 	return nil
 }
 
-func (b *Book) recall(s *Series, h History) error {
-	if len(h.Data) == 0 || slices.Contains(ignoredForms, h.Form) {
+func (b *Book) recall(series *Series, history History) error {
+	if len(history.Data) == 0 || slices.Contains(ignoredForms, history.Form) {
 		return nil
 	}
-	at, ok := nanos(h.Updated)
+	at, ok := nanos(history.Updated)
 	switch {
-	case len(h.Data) > maxHistory || len(h.Form) > maxForm:
+	case len(history.Data) > maxHistory || len(history.Form) > maxForm:
 		return fmt.Errorf("%w: it is too long", ErrHistory)
 	case !ok:
-		return fmt.Errorf("%w: time %v is out of range", ErrHistory, h.Updated)
+		return fmt.Errorf("%w: time %v is out of range", ErrHistory, history.Updated)
 	}
-	r := s.waiting()
-	if !h.Newer(&r.history) {
+	waiting := series.waiting()
+	if !history.Newer(&waiting.history) {
 		return nil
 	}
 	at = b.present(at)
-	before := *r
-	r.history, r.known, r.told, r.latest = h, at, 0, 0
+	before := *waiting
+	waiting.history = history
+	waiting.known = at
+	waiting.told = 0
+	waiting.latest = 0
 	if b.now != 0 {
-		r.latest = (b.now + int64(maxLead)) / int64(time.Second)
+		waiting.latest = (b.now + int64(maxLead)) / int64(time.Second)
 	}
-	if last, ok := nanos(h.LastSample); ok && at > s.savedAt {
-		r.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would let some samples in again
+	if last, ok := nanos(history.LastSample); ok && at > series.savedAt {
+		waiting.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would let some samples in again
 	}
-	if s.load.extend == nil {
+	if series.load.extend == nil {
 		return nil
 	}
-	if err := s.extend(s.load.extend); err != nil {
-		*r = before
+	if err := series.extend(series.load.extend); err != nil {
+		*waiting = before
 		return err
 	}
 	return nil
@@ -146,21 +150,21 @@ func (b *Book) recall(s *Series, h History) error {
 // extend makes an extension, with what it remembered if that waits for it. If that cannot be read, the extension is as
 // it was or begins anew.
 func (s *Series) extend(create func() Extension) error {
-	e := create()
+	extension := create()
 	if s.restored == nil || len(s.restored.history.Data) == 0 {
-		s.extension = e
+		s.extension = extension
 		return nil
 	}
 	h := &s.restored.history
 	data := h.Data
 	h.Data = nil
-	form := e.Form()
+	form := extension.Form()
 	err := fmt.Errorf("it is of form %q and not %q", h.Form, form)
 	if h.Form == "" || form == "" || h.Form == form {
-		err = e.UnmarshalBinary(slices.Clone(data))
+		err = extension.UnmarshalBinary(slices.Clone(data))
 	}
-	if err == nil && s.restored.latest != 0 && e.Latest().Unix() > s.restored.latest {
-		err = fmt.Errorf("model state has time %v, which is too far in the future", e.Latest())
+	if err == nil && s.restored.latest != 0 && extension.Latest().Unix() > s.restored.latest {
+		err = fmt.Errorf("model state has time %v, which is too far in the future", extension.Latest())
 	}
 	if err != nil {
 		s.restored.told = 0
@@ -169,7 +173,7 @@ func (s *Series) extend(create func() Extension) error {
 		}
 		return fmt.Errorf("%w: %w", ErrHistory, err)
 	}
-	s.extension = e
+	s.extension = extension
 	return nil
 }
 

@@ -31,7 +31,8 @@ func (in *instance) peak() int64 { return max(in.memoryPeak, in.oomPeak) }
 
 // addMemory puts a use of memory, or a need that an OOM kill showed, into the window it belongs to.
 func (in *instance) addMemory(bytes, at int64, oom bool) {
-	s, interval := in.series, int64(in.series.rules.interval)
+	series := in.series
+	interval := int64(in.series.rules.interval)
 	in.lastMemory = at
 	if in.windowEnd == 0 {
 		in.windowEnd = at
@@ -43,13 +44,14 @@ func (in *instance) addMemory(bytes, at int64, oom bool) {
 		}
 		// Upstream adds nothing here when there is no peak yet, which freezes the window (W-05).
 		if old > 0 {
-			s.Memory.SubtractNanos(float64(old), 1, in.windowEnd)
+			series.Memory.SubtractNanos(float64(old), 1, in.windowEnd)
 		}
 	} else {
 		in.windowEnd += (at-in.windowEnd)/interval*interval + interval
-		in.memoryPeak, in.oomPeak = 0, 0
+		in.memoryPeak = 0
+		in.oomPeak = 0
 	}
-	s.addPeak(bytes, in.windowEnd)
+	series.addPeak(bytes, in.windowEnd)
 	if oom {
 		in.oomPeak = bytes
 	} else {

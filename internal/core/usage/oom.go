@@ -20,44 +20,45 @@ type OOM struct {
 // ObserveOOM takes an OOM kill: as a peak of memory that is higher than what was not enough. It returns whether
 // that was news. One may be told any number of times, and after a restart: what counts is that no later kill of
 // the container is known yet.
-func (b *Book) ObserveOOM(o OOM) bool {
-	in, at := b.find(o.Pod, o.Container, o.At)
-	if in == nil || at <= in.lastOOM {
+func (b *Book) ObserveOOM(kill OOM) bool {
+	instance, at := b.find(kill.Pod, kill.Container, kill.At)
+	if instance == nil || at <= instance.lastOOM {
 		return false
 	}
-	in.lastOOM = at
-	s := in.series
+	instance.lastOOM = at
+	series := instance.series
 	// What happened long before the last sample is in the past already. Of a container without samples only the
 	// present can say that.
-	reference := in.lastMemory
+	reference := instance.lastMemory
 	if reference == 0 {
 		reference = b.now
 	}
-	if reference != 0 && at < reference-int64(s.rules.interval) {
+	if reference != 0 && at < reference-int64(series.rules.interval) {
 		return b.reject(OldOOM)
 	}
-	used := min(max(o.Memory, in.memoryPeak), maxBytes)
-	needed := max(used+min(s.rules.minBump, maxBytes), scale(used, s.rules.ratio))
+	used := min(max(kill.Memory, instance.memoryPeak), maxBytes)
+	needed := max(used+min(series.rules.minBump, maxBytes), scale(used, series.rules.ratio))
 	if needed <= 0 {
 		return false
 	}
-	in.addMemory(needed, at, true)
-	if at >= s.oomAt {
-		s.oomAt, s.oomBytes = at, needed
+	instance.addMemory(needed, at, true)
+	if at >= series.oomAt {
+		series.oomAt = at
+		series.oomBytes = needed
 	}
-	s.version++
-	if s.extension != nil {
-		s.extension.ObserveOOM(o, needed)
+	series.version++
+	if series.extension != nil {
+		series.extension.ObserveOOM(kill, needed)
 	}
 	return true
 }
 
 // ObserveExits takes the OOM kills that a pod's status shows and returns how many were news. It needs no earlier
 // status to compare with, so it may be called at any time and any number of times.
-func (b *Book) ObserveExits(p *cluster.Pod) int {
+func (b *Book) ObserveExits(observed *cluster.Pod) int {
 	n := 0
-	for i := range p.Containers {
-		c := &p.Containers[i]
+	for i := range observed.Containers {
+		c := &observed.Containers[i]
 		if c.Exit == nil || !c.Exit.OOM || !b.sized(c) {
 			continue
 		}
@@ -66,7 +67,7 @@ func (b *Book) ObserveExits(p *cluster.Pod) int {
 		if b.cfg.OOMFromLimit {
 			memory = max(memory, limits.Memory)
 		}
-		if b.ObserveOOM(OOM{Pod: p.Key, Container: c.Name, At: c.Exit.Finished, Memory: memory}) {
+		if b.ObserveOOM(OOM{Pod: observed.Key, Container: c.Name, At: c.Exit.Finished, Memory: memory}) {
 			n++
 		}
 	}

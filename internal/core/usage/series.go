@@ -117,11 +117,13 @@ func (s *Series) unlink(in *instance) {
 	if in.next != nil {
 		in.next.prev = in.prev
 	}
-	in.prev, in.next = nil, nil
+	in.prev = nil
+	in.next = nil
 }
 
 func (s *Series) link(in *instance) {
-	in.series, in.next = s, s.instances
+	in.series = s
+	in.next = s.instances
 	if s.instances != nil {
 		s.instances.prev = in
 	}
@@ -149,8 +151,7 @@ func stamp(at int64) time.Time {
 
 // nanos returns a time in Unix nanoseconds, and whether it is one that a cluster can have today.
 func nanos(t time.Time) (int64, bool) {
-	const from, to = 0, 7_258_118_400 // 1970 to 2200
-	if s := t.Unix(); s <= from || s >= to {
+	if second := t.Unix(); second <= 0 || second >= maxSecond {
 		return 0, false
 	}
 	return t.UnixNano(), true
