@@ -169,7 +169,7 @@ var Differences = []Difference{
 		Upstream: "takes times of checkpoints as they are, and no samples until the clock has caught up",
 		Podfit:   "takes times that lie in the future as the present; ages histograms of which they would outweigh all that is new",
 		Reason:   "a wrong clock must not stop learning",
-		Test:     "TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn",
+		Test:     "TestRestore_checkpointFromTheFuture_keepsHistoryAndTakesSamples",
 	},
 	{
 		Name:     "a Prometheus that hangs",

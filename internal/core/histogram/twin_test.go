@@ -133,7 +133,7 @@ func (d *dense) same(t *rapid.T, h *Histogram) {
 }
 
 // A sparse histogram is the dense one to the last bit, whatever is done to it.
-func TestHistogramEqualsItsDenseTwin(t *testing.T) {
+func TestHistogram_randomUse_equalsReference(t *testing.T) {
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		o := rapid.SampledFrom([]*Options{CPU, Memory}).Draw(t, "options")
@@ -178,7 +178,7 @@ func TestHistogramEqualsItsDenseTwin(t *testing.T) {
 }
 
 // Bucket finds what the logarithm says, also on both sides of every edge.
-func TestBucketEqualsTheLogarithm(t *testing.T) {
+func TestBucket_anyValue_equalsTheLogarithm(t *testing.T) {
 	for name, o := range map[string]*Options{"cpu": CPU, "memory": Memory} {
 		t.Run(name, func(t *testing.T) {
 			d := newDense(o, time.Hour)

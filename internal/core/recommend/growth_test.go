@@ -82,7 +82,7 @@ func TestLeak_withoutBound_isFollowedAndReported(t *testing.T) {
 	}
 }
 
-func TestLeak_withBound_isNotFedForEver(t *testing.T) {
+func TestLeak_withBound_stopsRaisingTheRequest(t *testing.T) {
 	var told []string
 	for name, p := range bounded() {
 		d := &drip{bench: newBench(p)}
@@ -113,7 +113,7 @@ func TestLeak_withBound_isNotFedForEver(t *testing.T) {
 	example(t, told...)
 }
 
-func TestASuspicionOfALeakEnds(t *testing.T) {
+func TestLeak_growthEnds_endsTheSuspicion(t *testing.T) {
 	d := &drip{bench: newBench(bounded()["balanced"])}
 	d.live(6, 60)
 	high := d.used
@@ -130,7 +130,7 @@ func TestASuspicionOfALeakEnds(t *testing.T) {
 	}
 }
 
-func TestASuspicionOfALeakSurvivesARestart(t *testing.T) {
+func TestLeak_restart_keepsTheSuspicion(t *testing.T) {
 	d := &drip{bench: newBench(bounded()["balanced"])}
 	d.live(12, 60)
 	before, leaks := LeakOf(d.book.Series(cart, "app"), 2000*mib, d.now)

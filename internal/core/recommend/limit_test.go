@@ -41,7 +41,7 @@ func capped(p Profile, cores, bytes, ratio float64, most cluster.Resources, minu
 	return cpu, memory
 }
 
-func TestARequestClimbsOutOfItsLimit(t *testing.T) {
+func TestAdaptive_usageCutOffByTheLimit_raisesTheRequestStepByStep(t *testing.T) {
 	for _, p := range BacktestProfiles() {
 		if p.Name == "default" {
 			continue // its daily peaks and percentiles climb over days
@@ -56,7 +56,7 @@ func TestARequestClimbsOutOfItsLimit(t *testing.T) {
 }
 
 // The example in docs/algorithm.md.
-func TestTheExampleOfTheLimit(t *testing.T) {
+func TestAdaptive_limitExampleOfTheDocs_isCorrect(t *testing.T) {
 	var told []string
 	for minutes, want := range map[int]float64{1: 657, 2: 863} {
 		cpu, _ := capped(balanced(), 6, 100*mib, 1, cluster.Amounts(100_000, 1<<40), minutes)
@@ -69,7 +69,7 @@ func TestTheExampleOfTheLimit(t *testing.T) {
 }
 
 // kubernetes/autoscaler#9521: what is capped must not be fed for ever.
-func TestUsageAtACapDoesNotInflateTheTarget(t *testing.T) {
+func TestAdaptive_usageAtACap_doesNotInflateTheTarget(t *testing.T) {
 	for _, p := range BacktestProfiles() {
 		b := newBench(p)
 		pod := podOf(cart, "cart-1", "app")
@@ -83,7 +83,7 @@ func TestUsageAtACapDoesNotInflateTheTarget(t *testing.T) {
 	}
 }
 
-func TestUsageBelowTheLimitIsTakenAsItIs(t *testing.T) {
+func TestUncut_usageBelowTheLimit_isUnchanged(t *testing.T) {
 	for _, tt := range []struct{ v, limit, want float64 }{{1, 0, 1}, {0.94, 1, 0.94}, {0.96, 1, 1.2}, {1.1, 1, 1.375}, {3, 8, 3}} {
 		if got := uncut(tt.v, tt.limit, cutCPU); got < tt.want*0.999999 || got > tt.want*1.000001 {
 			t.Errorf("%g at a limit of %g counts as %g, want %g", tt.v, tt.limit, got, tt.want)

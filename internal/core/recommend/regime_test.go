@@ -155,7 +155,7 @@ var patterns = map[string]func(day int, hour float64) float64{
 	"ramp": func(d int, _ float64) float64 { return 0.3 + 0.1*float64(d%7) },
 }
 
-func TestRequests_weeklyPattern_changeSeldom(t *testing.T) {
+func TestAdaptive_weeklyPattern_changesSeldom(t *testing.T) {
 	for pattern, amount := range patterns {
 		for name, p := range adaptiveProfiles() {
 			b := newBench(p)
@@ -191,7 +191,7 @@ func TestRequests_weeklyPattern_changeSeldom(t *testing.T) {
 	}
 }
 
-func TestMemory_stepDown_survivesARestart(t *testing.T) {
+func TestRegime_restart_keepsTheStep(t *testing.T) {
 	b := newBench(balanced())
 	b.use(20*day, always(0.1, 1000*mib))
 	b.use(4*day, always(0.1, 300*mib))
@@ -213,7 +213,7 @@ func TestMemory_stepDown_survivesARestart(t *testing.T) {
 	}
 }
 
-func TestMemo_storedBeforeThereWereSteps_isRead(t *testing.T) {
+func TestMemo_version2_isRead(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day, always(0.1, 300*mib))
 	data, err := b.memo().AppendBinary(nil)

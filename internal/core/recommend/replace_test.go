@@ -12,7 +12,7 @@ import (
 
 // A profile that has been changed, or another of the same algorithm, knows what was remembered; another algorithm begins
 // anew.
-func TestWhatIsRememberedCarriesOverToAChangedProfile(t *testing.T) {
+func TestReplace_sameAlgorithm_keepsModelState(t *testing.T) {
 	longer := Balanced()
 	longer.Memory.Days, longer.Memory.Long = 10, 21
 	for name, tt := range map[string]struct {
@@ -45,7 +45,7 @@ func TestWhatIsRememberedCarriesOverToAChangedProfile(t *testing.T) {
 	}
 }
 
-func TestAProfileThatNeedsNothingMoreTakesNothingOver(t *testing.T) {
+func TestReplace_afterAProfileWithoutModelState_beginsAnew(t *testing.T) {
 	b := newBench(balanced())
 	b.use(day, always(0.1, 300*mib))
 	b.book.Extend(cart, nil)

@@ -24,7 +24,7 @@ func lives(b *bench, days int) {
 	}
 }
 
-func TestWhatIsStoredIsNamedAndDated(t *testing.T) {
+func TestModelState_everyProfile_hasFormAndTimes(t *testing.T) {
 	forms := map[string]string{}
 	for _, p := range Builtins() {
 		if p.Extend == nil {
@@ -64,7 +64,7 @@ func TestWhatIsStoredIsNamedAndDated(t *testing.T) {
 }
 
 // What was stored before it was said since when is read.
-func TestModelsOfTheFormerVersionAreRead(t *testing.T) {
+func TestModels_version2_isRead(t *testing.T) {
 	p := builtin(t, "autopilot")
 	b := newBench(p)
 	lives(b, 2)

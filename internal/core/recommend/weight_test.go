@@ -27,7 +27,7 @@ func (b *bench) run(millicores int64) {
 }
 
 // The example in docs/algorithm.md: ten hours starved at 100m, then 45 minutes with a core of which 0.8 are used.
-func TestASampleWeighsWhatWasRequestedWhenItWasTaken(t *testing.T) {
+func TestByRequest_sample_weighsTheRequestOfItsTime(t *testing.T) {
 	target := func(byRequest bool) int64 {
 		b := newBench(weighted(byRequest))
 		every := func(d time.Duration, cores float64) {
@@ -52,7 +52,7 @@ func TestASampleWeighsWhatWasRequestedWhenItWasTaken(t *testing.T) {
 	example(t, fmt.Sprintf("110m + 15 %% = %dm", target(false)), fmt.Sprintf("800m + 15 %% = %dm", target(true)))
 }
 
-func TestWeightsOfSamplesAddUpByHand(t *testing.T) {
+func TestByRequest_weights_equalAHandCalculation(t *testing.T) {
 	b := newBench(weighted(true))
 	for i, s := range []struct {
 		requested int64
@@ -70,7 +70,7 @@ func TestWeightsOfSamplesAddUpByHand(t *testing.T) {
 	}
 }
 
-func TestWeightsByRequestSurviveARestartInTheHistogram(t *testing.T) {
+func TestByRequest_restart_keepsTheHistogram(t *testing.T) {
 	b := newBench(weighted(true))
 	b.run(2000)
 	b.use(day, always(0.7, 300*mib))
@@ -94,7 +94,7 @@ func TestWeightsByRequestSurviveARestartInTheHistogram(t *testing.T) {
 	}
 }
 
-func TestWithoutTheOptionRequestsDoNotMatter(t *testing.T) {
+func TestDefault_constantWeight_ignoresRequests(t *testing.T) {
 	one, two := newBench(weighted(false)), newBench(weighted(false))
 	two.run(5000)
 	for _, b := range []*bench{one, two} {

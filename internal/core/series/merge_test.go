@@ -36,7 +36,7 @@ func clonePeaks(p *Peaks) Peaks {
 }
 
 // In whatever order, and however often, peaks are merged.
-func TestTheOrderOfMergingPeaksDoesNotMatter(t *testing.T) {
+func TestPeaksMerge_anyOrder_givesTheSameResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, _ := drawPeaks(t, 48)
 		b, _ := drawPeaks(t, 48)
@@ -95,7 +95,7 @@ func weightAt(w *Weights, bucket int) float64 {
 	return 0
 }
 
-func TestMergedWeightsAreThoseOfAllSamples(t *testing.T) {
+func TestWeightsMerge_twoParts_equalsOneOfAllSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, as := drawWeights(t)
 		b, bs := drawWeights(t)

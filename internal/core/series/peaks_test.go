@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/codec"
 )
 
-func TestALevelIsNeverLessThanWhatWasSeen(t *testing.T) {
+func TestLevelOf_anyAmount_isRoundedUp(t *testing.T) {
 	for _, v := range []float64{2e-5, 0.001, 0.25, 1, 3.7, 1024, 1 << 30, 5e11, 1.7e14} {
 		got := LevelOf(v).Amount()
 		if got < v*(1-1e-12) || got > v*1.0008 {
@@ -74,7 +74,7 @@ func drawPeaks(t *rapid.T, room int) (Peaks, peaksTwin) {
 	return p, twin
 }
 
-func TestPeaksAgreeWithTheirTwin(t *testing.T) {
+func TestPeaks_randomUse_equalsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		room := rapid.SampledFrom([]int{1, 2, 24, 26, 48, 336}).Draw(t, "room")
 		p, twin := drawPeaks(t, room)
@@ -120,7 +120,7 @@ func checkRoundTrip(t *rapid.T, p *Peaks) {
 	}
 }
 
-func TestMergedPeaksAreTheHigherOfEachHour(t *testing.T) {
+func TestPeaksMerge_sameHours_keepsTheHigherPeak(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, a := drawPeaks(t, 48)
 		q, b := drawPeaks(t, 48)
@@ -138,7 +138,7 @@ func TestMergedPeaksAreTheHigherOfEachHour(t *testing.T) {
 	})
 }
 
-func TestTheLastPeakIsKnownAfterAGap(t *testing.T) {
+func TestPeaksLast_afterAGap_returnsTheNewestKnownPeak(t *testing.T) {
 	p := NewPeaks(48)
 	p.Observe(100, 5)
 	p.Observe(110, 3)
@@ -149,7 +149,7 @@ func TestTheLastPeakIsKnownAfterAGap(t *testing.T) {
 	}
 }
 
-func TestPeaksTakeLittleRoomAndNoGarbage(t *testing.T) {
+func TestPeaks_twoWeeks_takeFewBytesAndDoNotAllocate(t *testing.T) {
 	p := NewPeaks(14 * 24)
 	hour := 0
 	for ; hour < 1000; hour++ {
@@ -163,7 +163,7 @@ func TestPeaksTakeLittleRoomAndNoGarbage(t *testing.T) {
 	}
 }
 
-func FuzzPeaksFromAnyBytes(f *testing.F) {
+func FuzzPeaksDecode(f *testing.F) {
 	p := NewPeaks(48)
 	for h := range 60 {
 		p.Observe(1000+h, float64(h))

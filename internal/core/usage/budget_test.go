@@ -46,7 +46,7 @@ func heap() uint64 {
 
 // Budget: 500 bytes per container with 5 pods per workload; measured 355. Names are not counted: they belong to
 // whoever keeps the pods.
-func TestAContainerTakesFewBytes(t *testing.T) {
+func TestSeries_perContainer_takesFewBytes(t *testing.T) {
 	const budget = 500
 	pods := fleet(20_000)
 	before := heap()
@@ -64,7 +64,7 @@ func TestAContainerTakesFewBytes(t *testing.T) {
 	runtime.KeepAlive(pods)
 }
 
-func TestObserveDoesNotAllocate(t *testing.T) {
+func TestObserve_steadyState_doesNotAllocate(t *testing.T) {
 	b := newBook()
 	pods := fleet(1)
 	for _, p := range pods {
@@ -86,7 +86,7 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 }
 
 // Ten times as many workloads are ten times as much work: nothing is looked for among all others.
-func TestLoadingIsLinear(t *testing.T) {
+func TestTrack_manyPods_takesLinearTime(t *testing.T) {
 	perPod := func(n int) float64 {
 		b := newBook()
 		pods := fleet(n)

@@ -39,7 +39,7 @@ func restart(t rapid.TB, old *Book, now time.Time) *Book {
 	return b
 }
 
-func TestACheckpointLeavesOutWindowsUnderWay(t *testing.T) {
+func TestCheckpoint_currentWindows_areLeftOut(t *testing.T) {
 	b := newBook()
 	one, two := podOf(cart, "cart-1", "app"), podOf(cart, "cart-2", "app")
 	b.Track(one)
@@ -69,7 +69,7 @@ func TestACheckpointLeavesOutWindowsUnderWay(t *testing.T) {
 }
 
 // W-08: what a restart must not lose.
-func TestWindowsAndOOMKillsSurviveARestart(t *testing.T) {
+func TestRestore_windowsAndOOMKills_areKept(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -100,7 +100,7 @@ func TestWindowsAndOOMKillsSurviveARestart(t *testing.T) {
 	wantPeaks(t, s, noon.Add(2*day), map[float64]float64{700 * mib: 0.5, 200 * mib: 1})
 }
 
-func TestTheLastPeakOfAPodThatDidNotSurviveTheRestartStays(t *testing.T) {
+func TestRestore_podGoneMeanwhile_keepsItsLastPeak(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -114,7 +114,7 @@ func TestTheLastPeakOfAPodThatDidNotSurviveTheRestartStays(t *testing.T) {
 	}
 }
 
-func TestAWindowThatOpenedBeforeTheCheckpointWasReadIsTheSame(t *testing.T) {
+func TestRestore_samplesBeforeTheCheckpointIsRead_shareTheWindow(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
 	old.Track(p)
@@ -135,7 +135,7 @@ func TestAWindowThatOpenedBeforeTheCheckpointWasReadIsTheSame(t *testing.T) {
 }
 
 // Going back to upstream and coming again: what upstream wrote last holds, and the Extra from before does not.
-func TestAnExtraFromBeforeUpstreamsLastWriteIsIgnored(t *testing.T) {
+func TestRestore_extraOlderThanTheStatus_isIgnored(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
 	old.Track(p)
@@ -154,7 +154,7 @@ func TestAnExtraFromBeforeUpstreamsLastWriteIsIgnored(t *testing.T) {
 	}
 }
 
-func TestABrokenExtraLosesOnlyItself(t *testing.T) {
+func TestRestore_brokenExtra_restoresTheRest(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
 	old.Track(p)
@@ -168,7 +168,7 @@ func TestABrokenExtraLosesOnlyItself(t *testing.T) {
 	wantPeaks(t, b.Series(cart, "app"), noon.Add(day), map[float64]float64{300 * mib: 1})
 }
 
-func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
+func TestRestore_invalidCheckpoint_restoresNothing(t *testing.T) {
 	good := func() Checkpoint {
 		b := newBook()
 		p := podOf(cart, "cart-1", "app")
@@ -215,7 +215,7 @@ func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatChangedIsPending(t *testing.T) {
+func TestPending_unchangedSeries_isNotPending(t *testing.T) {
 	b := newBook()
 	p, q := podOf(cart, "cart-1", "app", "proxy"), podOf(cluster.Workload{Kind: "Job", Namespace: "shop", Name: "free"}, "free-1", "app")
 	for _, pod := range []*cluster.Pod{p, q} {
@@ -250,7 +250,7 @@ func TestOnlyWhatChangedIsPending(t *testing.T) {
 	}
 }
 
-func TestNothingIsStoredOfAContainerNeverSeen(t *testing.T) {
+func TestCheckpoint_containerWithoutSamples_isNotStored(t *testing.T) {
 	b := newBook()
 	b.Track(podOf(cart, "cart-1", "app"))
 	if _, ok := b.Checkpoint(cart, "app", noon); ok {
@@ -262,7 +262,7 @@ func TestNothingIsStoredOfAContainerNeverSeen(t *testing.T) {
 }
 
 // A restart at any time changes nothing but the rounding of weights to one in ten thousand.
-func TestARestartIsInvisible(t *testing.T) {
+func TestRestore_restartAtAnyTime_equalsNoRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -337,7 +337,7 @@ func alike(t *rapid.T, got, want *histogram.Histogram, checkpoints int) {
 	}
 }
 
-func TestExtraStaysSmall(t *testing.T) {
+func TestExtra_manyPods_staysSmall(t *testing.T) {
 	b := newBook()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 3000 {

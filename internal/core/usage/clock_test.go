@@ -36,7 +36,7 @@ func percentiles(s *Series) (cpu, memory float64) {
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 0.11*want }
 
-func TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn(t *testing.T) {
+func TestRestore_checkpointFromTheFuture_keepsHistoryAndTakesSamples(t *testing.T) {
 	for name, lead := range leads {
 		for _, whole := range []bool{true, false} { // all the time, or for the last ten minutes before the checkpoint
 			for _, extra := range []bool{true, false} {
@@ -84,7 +84,7 @@ func TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn(t *testing
 	}
 }
 
-func TestTick_ClockSetBack_SamplesGoOn(t *testing.T) {
+func TestTick_clockSetBack_takesSamples(t *testing.T) {
 	for name, lead := range leads {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(cart, "cart-1", "app")
@@ -117,7 +117,7 @@ func TestTick_ClockSetBack_SamplesGoOn(t *testing.T) {
 }
 
 // A skew that a sample may have is no reason to touch anything.
-func TestTick_ClockSetBackByMinutes_ChangesNothing(t *testing.T) {
+func TestTick_clockSetBackByMinutes_changesNothing(t *testing.T) {
 	p := podOf(cart, "cart-1", "app")
 	b := newBook()
 	during(b, p, noon.Add(time.Second), time.Hour, 0, 0.3, 300*mib)
@@ -128,7 +128,7 @@ func TestTick_ClockSetBackByMinutes_ChangesNothing(t *testing.T) {
 	}
 }
 
-func TestRestore_HistoryOfAClockThatWasAhead_IsKept(t *testing.T) {
+func TestRestore_modelStateFromTheNearFuture_isKept(t *testing.T) {
 	for name, lead := range leads {
 		t.Run(name, func(t *testing.T) {
 			c := stored(t, lived(t, 10, 20), 25)
@@ -149,7 +149,7 @@ func TestRestore_HistoryOfAClockThatWasAhead_IsKept(t *testing.T) {
 }
 
 // The clock is set back again and again, each time by less than a sample may be ahead.
-func TestTick_setBackInSmallSteps_newSamplesAreTaken(t *testing.T) {
+func TestTick_clockSetBackInSmallSteps_takesSamples(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Tick(noon)

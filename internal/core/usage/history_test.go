@@ -83,7 +83,7 @@ func stored(t *testing.T, b *Book, second int) Checkpoint {
 
 // A process may die between storing a container's checkpoint and storing its history: each is right by itself, and no
 // sample counts twice in either.
-func TestCheckpointAndHistoryMayBeOfDifferentTimes(t *testing.T) {
+func TestRestore_checkpointAndModelStateOfDifferentTimes_countEachSampleOnce(t *testing.T) {
 	b := lived(t, 10, 20)
 	early := stored(t, b, 25)
 	live(b, 30, 40)
@@ -120,7 +120,7 @@ func TestCheckpointAndHistoryMayBeOfDifferentTimes(t *testing.T) {
 	}
 }
 
-func TestAHistoryWithoutACheckpointIsRecalled(t *testing.T) {
+func TestRecall_withoutACheckpoint_restoresModelState(t *testing.T) {
 	h := stored(t, lived(t, 10, 20), 25).History
 	for name, extendFirst := range map[string]bool{"extended, then recalled": true, "recalled, then extended": false} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAHistoryWithoutACheckpointIsRecalled(t *testing.T) {
 	}
 }
 
-func TestTheNewerOfTwoHistoriesHolds(t *testing.T) {
+func TestRestore_twoModelStates_keepsTheNewer(t *testing.T) {
 	b := lived(t, 10)
 	early := stored(t, b, 15)
 	live(b, 20)
@@ -170,7 +170,7 @@ func TestTheNewerOfTwoHistoriesHolds(t *testing.T) {
 }
 
 // What an earlier version wrote into the annotation: without a form.
-func TestAnExtensionInAnExtraOfVersionOneIsRead(t *testing.T) {
+func TestRestore_extraVersion1WithModelState_isRead(t *testing.T) {
 	c := stored(t, lived(t, 10, 20), 25)
 	x, err := decodeExtra(c.Carry().Extra)
 	if err != nil || x.form != "diary" {
@@ -192,7 +192,7 @@ func TestAnExtensionInAnExtraOfVersionOneIsRead(t *testing.T) {
 }
 
 // Upstream has written the checkpoint since: its status holds, but what podfit's profile remembered is still true.
-func TestWhatAProfileRemembersOutlivesAnEpisodeWithUpstream(t *testing.T) {
+func TestRestore_statusRewrittenByUpstream_keepsModelState(t *testing.T) {
 	c := stored(t, lived(t, 10, 20), 25).Carry()
 	c.Updated = c.Updated.Add(time.Minute)
 	b := newBook()
@@ -205,7 +205,7 @@ func TestWhatAProfileRemembersOutlivesAnEpisodeWithUpstream(t *testing.T) {
 	}
 }
 
-func TestAnUnusableHistoryLosesOnlyItself(t *testing.T) {
+func TestRestore_unusableModelState_restoresTheRest(t *testing.T) {
 	good := stored(t, lived(t, 10, 20), 25)
 	tests := map[string]struct {
 		change func(*History)
@@ -241,7 +241,7 @@ func TestAnUnusableHistoryLosesOnlyItself(t *testing.T) {
 	}
 }
 
-func TestHistoriesAreThoseOfAWorkloadsExtendedContainers(t *testing.T) {
+func TestHistories_extendedContainers_areReturnedSorted(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "proxy", "app", "idle")
 	b.Track(p)
@@ -263,7 +263,7 @@ func TestHistoriesAreThoseOfAWorkloadsExtendedContainers(t *testing.T) {
 	}
 }
 
-func TestOneOfTwoHistoriesIsNewerWhicheverIsAsked(t *testing.T) {
+func TestNewer_anyTwoHistories_isAsymmetric(t *testing.T) {
 	at := func(second int, data string) *History {
 		return &History{Updated: noon.Add(time.Duration(second) * time.Second), Data: []byte(data)}
 	}

@@ -28,7 +28,7 @@ func (l *lastRan) want(t *testing.T, what string, expected Ran) {
 	}
 }
 
-func TestASampleIsPassedOnWithWhatItsContainerRanWith(t *testing.T) {
+func TestObserve_extension_receivesRequestsAndLimitsOfTheContainer(t *testing.T) {
 	b, got := newBook(), &lastRan{}
 	b.Extend(cart, func() Extension { return got })
 	p := podOf(cart, "cart-1", "app", "sidecar")
