@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// maxStored is the weight of the heaviest bucket of a checkpoint; the others are in proportion to it.
+// maxStored is the stored weight of the heaviest bucket; the others are stored in proportion to it.
 const maxStored = 10000
 
-// maxTotal is far above any total weight that can come about: 2^100 for the largest decay factor, times a
-// hundred million samples a second for a century.
+// maxTotal is above any possible total weight: 2^100 for the largest decay factor, times 100 million samples a second
+// for a century.
 const maxTotal = 1e60
 
-// A Checkpoint is a histogram as it is stored in a VerticalPodAutoscalerCheckpoint, format v3.
+// A Checkpoint is the stored form of a histogram in a VerticalPodAutoscalerCheckpoint, format v3.
 type Checkpoint struct {
 	Reference time.Time
 	Weights   map[int]uint32 // by bucket; the heaviest is 10000
-	Total     float64        // of the weights before they were scaled to whole numbers
+	Total     float64        // sum of the weights before scaling to integers
 }
 
-// Checkpoint returns the histogram in its stored form. Buckets that round to nothing are dropped.
+// Checkpoint returns the stored form of the histogram. Buckets whose stored weight rounds to 0 are left out.
 func (h *Histogram) Checkpoint() Checkpoint {
 	checkpoint := Checkpoint{Total: h.total, Weights: make(map[int]uint32, max(0, int(h.last)-int(h.first)+1))}
 	if h.ref != never {
@@ -46,21 +46,21 @@ func (h *Histogram) Checkpoint() Checkpoint {
 	return checkpoint
 }
 
-// Load returns the histogram that a checkpoint holds. It refuses what no histogram can have written.
+// Load returns the histogram of a checkpoint. It returns an error for values that no histogram can have.
 func Load(options *Options, halfLife time.Duration, checkpoint Checkpoint) (Histogram, error) {
 	loaded := New(options, halfLife)
 	switch {
 	case math.IsNaN(checkpoint.Total) || checkpoint.Total < 0 || checkpoint.Total > maxTotal:
-		return loaded, fmt.Errorf("total weight %v is not between 0 and %g", checkpoint.Total, float64(maxTotal))
+		return loaded, fmt.Errorf("total weight must be between 0 and %g, got %v", float64(maxTotal), checkpoint.Total)
 	case halfLife <= 0:
-		return loaded, fmt.Errorf("half-life %v is not positive", halfLife)
+		return loaded, fmt.Errorf("half-life must be positive, got %v", halfLife)
 	}
 	first := options.Buckets()
 	last := -1
 	sum := int64(0)
 	for b, w := range checkpoint.Weights {
 		if b < 0 || b >= options.Buckets() {
-			return loaded, fmt.Errorf("bucket %d is not between 0 and %d", b, options.Buckets()-1)
+			return loaded, fmt.Errorf("bucket must be between 0 and %d, got %d", options.Buckets()-1, b)
 		}
 		if w > 0 {
 			first = min(first, b)
@@ -70,7 +70,7 @@ func Load(options *Options, halfLife time.Duration, checkpoint Checkpoint) (Hist
 	}
 	if !checkpoint.Reference.IsZero() {
 		if y := checkpoint.Reference.Year(); y < 1970 || y > 2200 {
-			return loaded, fmt.Errorf("reference time %v is out of range", checkpoint.Reference)
+			return loaded, fmt.Errorf("reference time must be between 1970 and 2200, got %v", checkpoint.Reference)
 		}
 		loaded.ref = nanos(checkpoint.Reference)
 	}
@@ -91,6 +91,6 @@ func Load(options *Options, halfLife time.Duration, checkpoint Checkpoint) (Hist
 	loaded.total = checkpoint.Total
 	loaded.first = uint8(first)
 	loaded.last = uint8(last)
-	loaded.narrow() // what was near Epsilon may have fallen below it by rounding (kubernetes/autoscaler#7726)
+	loaded.narrow() // rounding may have moved a weight below Epsilon (kubernetes/autoscaler#7726)
 	return loaded, nil
 }

@@ -9,17 +9,17 @@ import (
 	"podfit.dev/podfit/internal/core/codec"
 )
 
-// A Level is an amount on a logarithmic scale: 0 is nothing known, and every Step levels are a factor of two. Levels
-// are rounded up, so that what a Level stands for is never less than what was seen, and at most 0.07 % more.
+// A Level is an amount on a logarithmic scale: 0 is no sample, and Step levels are a factor of two. Levels are rounded
+// up: a Level is never less than the amount, and at most 0.07 % more.
 type Level uint16
 
-// Step is how many levels make a factor of two.
+// Step is the number of levels in a factor of two.
 const Step = 1024
 
-// unit is the smallest amount that is told from none; 64 factors of two above it is the largest, 1.8e14.
+// unit is the smallest amount that has a Level of its own. The largest is 2^64 times that, 1.8e14.
 const unit = 1e-5
 
-// PerNat is how many levels make a factor of e.
+// PerNat is the number of levels in a factor of e.
 const PerNat = Step / math.Ln2
 
 // LevelOf returns the level of an amount.
@@ -31,10 +31,10 @@ func LevelOf(v float64) Level {
 	return Level(math.Min(1+l, math.MaxUint16))
 }
 
-// Amount returns what a position on the scale of levels stands for; it may lie between two of them.
+// Amount converts a position on the scale of levels, which may be between two levels, to an amount.
 func Amount(position float64) float64 { return unit * math.Exp2((position-1)/Step) }
 
-// Amount returns what a level stands for, 0 for no level.
+// Amount converts a level to an amount; 0 is 0.
 func (l Level) Amount() float64 {
 	if l == 0 {
 		return 0
@@ -42,8 +42,8 @@ func (l Level) Amount() float64 {
 	return Amount(float64(l))
 }
 
-// Peaks are the highest amounts of the last hours, one Level for each. Hours are those since 1970, UTC. An hour
-// without samples is 0. The zero value is empty; Room says how many hours are kept.
+// Peaks are the highest amounts of the last hours, one Level for each. Hours are numbered from 1970, UTC. An hour
+// without samples is 0. Room is the number of hours that are kept. The zero value is empty and has no room.
 //
 //	ring:  [ 17h 18h 19h | 12h 13h 14h 15h 16h ]     end = 20h: the newest hour is the one before
 type Peaks struct {
@@ -53,22 +53,22 @@ type Peaks struct {
 	from int32 // the first hour there was a sample in
 }
 
-// NewPeaks returns Peaks that keep a number of hours. They take memory as history grows.
+// NewPeaks returns Peaks that keep a number of hours. Memory is allocated as history grows.
 func NewPeaks(hours int) Peaks { return Peaks{room: int32(hours)} }
 
-// Empty reports whether nothing has been seen.
+// Empty reports whether there are no samples.
 func (p *Peaks) Empty() bool { return p.end == 0 }
 
 // Newest returns the hour of the newest sample.
 func (p *Peaks) Newest() int { return int(p.end) - 1 }
 
-// Since returns the first hour there was a sample in, which may have been forgotten since.
+// Since returns the hour of the first sample, even if that hour is no longer kept.
 func (p *Peaks) Since() int { return int(p.from) }
 
-// Room returns how many hours are kept.
+// Room returns the number of hours that are kept.
 func (p *Peaks) Room() int { return int(p.room) }
 
-// Observe takes an amount seen in an hour, and returns whether it raised that hour's peak. Hours that are no longer
+// Observe adds an amount of an hour, and returns whether it raised the peak of that hour. Hours that are no longer
 // kept are ignored.
 func (p *Peaks) Observe(hour int, v float64) bool { return p.raise(int32(hour), LevelOf(v)) }
 
@@ -92,7 +92,7 @@ func (p *Peaks) raise(hour int32, level Level) bool {
 	return false
 }
 
-// advance makes room up to an hour.
+// advance moves the end of the ring to an hour.
 func (p *Peaks) advance(end int32) {
 	if end <= p.end {
 		return
@@ -108,7 +108,7 @@ func (p *Peaks) advance(end int32) {
 	p.end = end
 }
 
-// fit grows the ring, a day at a time, as long as that is needed to hold all since the first sample.
+// fit grows the ring by whole days, until it holds all hours since the first sample or the room is used up.
 func (p *Peaks) fit(end int32) {
 	need := min(end-p.from, p.room)
 	if need <= int32(len(p.ring)) {
@@ -126,7 +126,7 @@ func (p *Peaks) fit(end int32) {
 
 func (p *Peaks) slot(h int32) *Level { return &p.ring[int(h)%len(p.ring)] }
 
-// At returns the peak of an hour, 0 when there is none or it is no longer kept.
+// At returns the peak of an hour, 0 if there is none or it is no longer kept.
 func (p *Peaks) At(hour int) Level {
 	h := int32(hour)
 	if h < 0 || h >= p.end || h < p.end-int32(len(p.ring)) {
@@ -135,7 +135,7 @@ func (p *Peaks) At(hour int) Level {
 	return *p.slot(h)
 }
 
-// Max returns the highest peak from an hour on and before another.
+// Max returns the highest peak of the hours in [from, before).
 func (p *Peaks) Max(from, before int) Level {
 	lo := max(from, int(p.end)-len(p.ring), 0)
 	hi := min(before, int(p.end))
@@ -157,8 +157,8 @@ func (p *Peaks) Max(from, before int) Level {
 	return m
 }
 
-// Last returns the highest peak of so many hours that end with one; or, when there was nothing in them, of as many that
-// end with the newest sample: who has not been heard of is still known.
+// Last returns the highest peak of a number of hours that end with an hour. If these have no samples, it returns that of the same
+// number of hours that end with the newest sample.
 func (p *Peaks) Last(hours, hour int) Level {
 	if m := p.Max(hour+1-hours, hour+1); m > 0 {
 		return m
@@ -166,7 +166,7 @@ func (p *Peaks) Last(hours, hour int) Level {
 	return p.Max(int(p.end)-hours, int(p.end))
 }
 
-// AppendHours appends the peaks of hours from one on and before another, leaving out those without.
+// AppendHours appends the peaks of the hours in [from, before), without hours that have no samples.
 func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
 	for h := max(from, int(p.end)-len(p.ring), 0); h < min(before, int(p.end)); h++ {
 		if l := *p.slot(int32(h)); l > 0 {
@@ -176,7 +176,7 @@ func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
 	return dst
 }
 
-// Merge adds what other Peaks have seen: of every hour, the higher peak counts.
+// Merge adds other Peaks: of each hour, the higher peak is kept.
 func (p *Peaks) Merge(o *Peaks) {
 	if o.end == 0 {
 		return
@@ -210,7 +210,7 @@ func (p *Peaks) Encode(e *codec.Encoder) {
 	}
 }
 
-// What is stored lies within these limits.
+// Limits of stored peaks.
 const (
 	maxHour   = math.MaxInt32 / 2
 	maxStored = 1 << 15 // hours of one Peaks

@@ -17,16 +17,15 @@ const (
 	weightRatio   = 1.12 // the last bucket ends at 1,780 times a thousand times the first: 1,780 cores
 )
 
-// Weights are how often a container used how much CPU, in cores, with what is older weighing less: a small decaying
-// histogram that is stored without loss. It takes room for the buckets between the lowest and the highest that was used.
-// The zero value is empty.
+// Weights are a decaying histogram of CPU usage, in cores, that is stored without loss. It allocates the buckets between the lowest
+// and the highest one in use. The zero value is empty.
 type Weights struct {
 	weight []float32
 	first  uint8 // bucket of the first weight
 	hour   int32 // of the newest sample
 }
 
-// Observe takes a sample. What is older by a half-life, in hours, weighs half as much.
+// Observe adds a sample of v cores. A sample that is older by halfLife, in hours, weighs half as much.
 func (w *Weights) Observe(hour int, v, halfLife float64) {
 	w.age(int32(hour), halfLife)
 	b := 0
@@ -36,7 +35,7 @@ func (w *Weights) Observe(hour int, v, halfLife float64) {
 	*w.at(b)++
 }
 
-// at returns a bucket, with room made for it.
+// at returns a bucket. It allocates it if necessary.
 func (w *Weights) at(bucket int) *float32 {
 	first := int(w.first)
 	end := int(w.first) + len(w.weight)
@@ -53,7 +52,7 @@ func (w *Weights) at(bucket int) *float32 {
 	return &w.weight[bucket-int(w.first)]
 }
 
-// age lets what there is weigh as much as it does in a later hour.
+// age decays all weights to a later hour.
 func (w *Weights) age(hour int32, halfLife float64) {
 	if hour <= w.hour {
 		return
@@ -70,7 +69,7 @@ func (w *Weights) age(hour int32, halfLife float64) {
 	w.hour = hour
 }
 
-// Merge adds what other Weights have seen, as if these had seen both. It does not matter which of two is added to which.
+// Merge adds the samples of other Weights. The order of merging does not matter.
 func (w *Weights) Merge(o *Weights, halfLife float64) {
 	other := *o
 	w.weight = slices.Clone(w.weight)
@@ -84,14 +83,14 @@ func (w *Weights) Merge(o *Weights, halfLife float64) {
 	}
 }
 
-// Newest returns the hour of the newest sample, 0 when there is none.
+// Newest returns the hour of the newest sample, 0 if there is none.
 func (w *Weights) Newest() int { return int(w.hour) }
 
-// Percentile returns the bound that a share of the samples did not exceed, 0 when there are none.
+// Percentile returns the bound that a share of the samples does not exceed, 0 if there are none.
 func (w *Weights) Percentile(share float64) float64 { return w.percentile(share, false) }
 
-// LoadPercentile returns the bound below which a share of the load was, not of the time: Autopilot's S_pj, equation 3
-// of the paper. A container that idles most of the day is sized by when it works.
+// LoadPercentile returns the bound that a share of the load (core-seconds), not of the time, does not exceed: Autopilot's S_pj,
+// equation 3 of the paper. It is not lowered by the time in which a container is idle.
 func (w *Weights) LoadPercentile(share float64) float64 { return w.percentile(share, true) }
 
 func (w *Weights) percentile(share float64, load bool) float64 {

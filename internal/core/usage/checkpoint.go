@@ -17,13 +17,13 @@ import (
 // CheckpointVersion is the format of checkpoints that upstream and podfit share.
 const CheckpointVersion = "v3"
 
-// A Checkpoint is a Series as it is stored: the status of a VerticalPodAutoscalerCheckpoint, and beside it what
-// that has no room for. Upstream reads and writes the status, so one may go there and back.
+// A Checkpoint is the stored form of a Series: the status of a VerticalPodAutoscalerCheckpoint, and data that the
+// status has no field for. Upstream reads and writes the same status, so users can switch back and forth.
 //
-// As upstream has it, first and last sample and their number are those of CPU, and the peaks of windows still
-// under way are left out of the memory histogram. Extra has the memory's own counts and those windows.
+// As in upstream, the times and number of samples are those of CPU, and the memory histogram does not contain the
+// peaks of current windows. Extra has the counts of memory and these windows.
 type Checkpoint struct {
-	Workload    cluster.Workload // whose history it is; zero where that is not known, as of upstream's checkpoints
+	Workload    cluster.Workload // zero if unknown, as in checkpoints that upstream wrote
 	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint
@@ -33,11 +33,10 @@ type Checkpoint struct {
 	Samples     int
 	Extra       []byte // valid only together with a status of the same Updated
 
-	// What the extension of the Series remembers, if there is one. It stands by itself and is stored elsewhere, or with
-	// Carry in Extra.
+	// Model state of the extension, if there is one. It is stored in another object, or in Extra (Carry).
 	History History
 
-	version uint32 // what of the Series it holds, for Saved
+	version uint32 // of the Series, for Saved
 }
 
 // A Ref names a container of a workload.
@@ -51,10 +50,10 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(r.Workload.Compare(o.Workload), cmp.Compare(r.Container, o.Container))
 }
 
-// ErrExtra is returned when a checkpoint was restored, but for its Extra, which makes no sense.
-var ErrExtra = errors.New("extra part of the checkpoint is unusable")
+// ErrExtra is returned if a checkpoint was restored without its Extra, which is invalid.
+var ErrExtra = errors.New("invalid extra data of the checkpoint")
 
-// Checkpoint returns what to store of a container. It is not ok when nothing is known of it.
+// Checkpoint returns the checkpoint of a container. It is not ok if the container has no samples.
 func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
 	series := b.Series(w, container)
 	if series == nil || series.lastSeen() == 0 {
@@ -90,7 +89,7 @@ func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (
 	return checkpoint, true
 }
 
-// Saved says that a checkpoint has been stored.
+// Saved records that a checkpoint has been stored.
 func (b *Book) Saved(w cluster.Workload, container string, c Checkpoint) {
 	if s := b.Series(w, container); s != nil {
 		s.saved = c.version
@@ -98,8 +97,8 @@ func (b *Book) Saved(w cluster.Workload, container string, c Checkpoint) {
 	}
 }
 
-// Pending returns the containers of workloads under an autoscaler that have changed since they were last saved,
-// if that was at or before a time. The one saved longest ago comes first.
+// Pending returns the containers of workloads with an autoscaler that were last saved at or before a time and have
+// changed since. The one saved longest ago comes first.
 func (b *Book) Pending(savedBy time.Time) []Ref {
 	type due struct {
 		Ref
@@ -125,9 +124,9 @@ func (b *Book) Pending(savedBy time.Time) []Ref {
 	return refs
 }
 
-// Restore adds what a checkpoint holds to the history of a container. Do it once for each: after Tick, after
-// Configure and Extend, and before the first sample where that is possible. What the extension remembered is the newer of
-// what the checkpoint carries and its History. On an error nothing was restored, except with ErrExtra and ErrHistory.
+// Restore merges a checkpoint into the Series of a container. Call it once per container, after Tick, Configure and Extend, and if
+// possible before the first sample. Of the model state in Extra and in History, the newer one is restored. On an error nothing is
+// restored, unless it is ErrExtra or ErrHistory: then the rest is.
 func (b *Book) Restore(w cluster.Workload, container string, checkpoint Checkpoint) error {
 	cpu, memory, counts, err := b.load(w, container, checkpoint)
 	if err != nil {
@@ -140,8 +139,8 @@ func (b *Book) Restore(w cluster.Workload, container string, checkpoint Checkpoi
 	}
 	carried := rest.history()
 	if err != nil || rest.updated != checkpoint.Updated.Unix() {
-		// Upstream has written the checkpoint since, or there never was an Extra: memory is as old as CPU. That holds for
-		// an empty histogram, too: peaks of windows under way are left out, and on the first day there are no others.
+		// Upstream has written the checkpoint since, or there is no Extra: use the counts of CPU for memory. Do so for an
+		// empty memory histogram, too: on the first day all peaks belong to current windows, which it does not contain.
 		rest = extra{memory: counts}
 	}
 	rest.memory.present(b)
@@ -162,24 +161,24 @@ func (b *Book) Restore(w cluster.Workload, container string, checkpoint Checkpoi
 	return errors.Join(err, b.recall(series, checkpoint.History), b.recall(series, carried))
 }
 
-// join adds a histogram that has just been loaded to that of a Series.
+// join merges a loaded histogram into that of a Series.
 func join(to, loaded *histogram.Histogram) {
 	if to.Total() == 0 {
 		*to = *loaded
 	} else if err := to.Merge(loaded); err != nil {
-		panic(err) // both were made with the Book's options
+		panic(err) // cannot happen: both have the options of the Book
 	}
 }
 
-// anyLead says of a time that it may lie in the future: it is drawn to the present.
+// anyLead marks a time that may be in the future without limit. It is moved to the present.
 const anyLead = time.Duration(-1)
 
-// load checks a checkpoint and returns its parts.
+// load validates a checkpoint and returns its parts.
 func (b *Book) load(w cluster.Workload, container string, checkpoint Checkpoint) (cpu, memory histogram.Histogram, samples seen, err error) {
 	rules := &b.rules
 	if s := b.Series(w, container); s != nil {
 		if s.loaded {
-			return cpu, memory, samples, errors.New("a checkpoint has been restored already")
+			return cpu, memory, samples, errors.New("a checkpoint of this container was already restored")
 		}
 		rules = s.rules
 	}
@@ -200,17 +199,17 @@ func (b *Book) load(w cluster.Workload, container string, checkpoint Checkpoint)
 		return cpu, memory, samples, fmt.Errorf("memory histogram: %w", err)
 	}
 	if checkpoint.Samples < 0 {
-		return cpu, memory, samples, fmt.Errorf("number of samples %d is negative", checkpoint.Samples)
+		return cpu, memory, samples, fmt.Errorf("number of samples must not be negative, got %d", checkpoint.Samples)
 	}
 	if checkpoint.Samples > maxCount {
-		return cpu, memory, samples, fmt.Errorf("number of samples %d is more than there can be", checkpoint.Samples)
+		return cpu, memory, samples, fmt.Errorf("number of samples must be at most %d, got %d", int64(maxCount), checkpoint.Samples)
 	}
 	samples.count = int64(checkpoint.Samples)
 	for _, stored := range []struct {
 		name  string
 		value time.Time
 		to    *int64
-		ahead time.Duration // how far it may lie ahead of the present without distorting weights
+		ahead time.Duration // the most it may be in the future without distorting weights
 	}{
 		{"last update", checkpoint.Updated, new(int64), anyLead},
 		{"first sample", checkpoint.FirstSample, &samples.first, anyLead},
@@ -223,10 +222,10 @@ func (b *Book) load(w cluster.Workload, container string, checkpoint Checkpoint)
 		}
 		at, ok := nanos(stored.value)
 		if !ok {
-			return cpu, memory, samples, fmt.Errorf("time of the %s %v is out of range", stored.name, stored.value)
+			return cpu, memory, samples, fmt.Errorf("time of the %s must be between 1970 and 2200, got %v", stored.name, stored.value)
 		}
 		if stored.ahead != anyLead && b.now != 0 && at > b.now+int64(stored.ahead) {
-			return cpu, memory, samples, fmt.Errorf("time of the %s %v lies in the future", stored.name, stored.value)
+			return cpu, memory, samples, fmt.Errorf("time of the %s is in the future: %v", stored.name, stored.value)
 		}
 		*stored.to = at
 	}

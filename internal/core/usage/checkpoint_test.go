@@ -186,7 +186,7 @@ func TestRestore_invalidCheckpoint_restoresNothing(t *testing.T) {
 		"negative CPU total":   {func(c *Checkpoint) { c.CPU.Total = -1 }, "cpu histogram: total weight"},
 		"memory total is NaN":  {func(c *Checkpoint) { c.Memory.Total = math.NaN() }, "memory histogram: total weight"},
 		"negative samples":     {func(c *Checkpoint) { c.Samples = -1 }, "number of samples"},
-		"too many samples":     {func(c *Checkpoint) { c.Samples = math.MaxInt64 }, "more than there can be"},
+		"too many samples":     {func(c *Checkpoint) { c.Samples = math.MaxInt64 }, "number of samples must be at most"},
 		"first after last":     {func(c *Checkpoint) { c.FirstSample = c.LastSample.Add(1) }, "later than last sample"},
 		"last long past":       {func(c *Checkpoint) { c.LastSample = time.Date(1950, 1, 1, 0, 0, 0, 0, time.UTC) }, "last sample"},
 		"CPU in the future":    {func(c *Checkpoint) { c.CPU.Reference = noon.Add(9 * day) }, "reference of the cpu histogram"},

@@ -12,42 +12,41 @@ import (
 	"podfit.dev/podfit/internal/core/codec"
 )
 
-// extra is what a checkpoint of format v3 has no room for. It is stored beside one and holds only together with it.
+// extra is data that checkpoint format v3 has no field for. It is valid only with the status of the same time.
 type extra struct {
 	updated         int64 // Unix seconds of the status it belongs to
 	memory          seen
 	oomAt, oomBytes int64
 	windows         []window // sorted by pod
-	form            string   // of the extension
-	extension       []byte   // only where it cannot be stored elsewhere
+	form            string   // of the model state
+	extension       []byte   // model state, if it cannot be stored in another object
 }
 
-// A window is what is stored of an instance. Times are Unix nanoseconds, in whole seconds once stored.
+// A window is the stored form of an instance. Times are Unix nanoseconds; they are stored in whole seconds.
 type window struct {
 	uid                                     uint64 // hash of the pod's UID
 	windowEnd, lastMemory, lastCPU, lastOOM int64
 	memoryPeak, oomPeak                     int64
-	used                                    bool // its pod has come; not stored
+	used                                    bool // given to the instance of its pod; not stored
 }
 
 func (r *window) peak() int64 { return max(r.memoryPeak, r.oomPeak) }
 
-// restored is what a Series got from storage for pods that have not come up again yet, and for an extension that has not
-// been asked for yet.
+// restored is restored data that waits for pods that have not been observed yet, and for an extension that does not exist yet.
 type restored struct {
 	windows []window // sorted by pod
-	history History  // without Data once the extension has it
-	known   int64    // when history was stored, or the present if that lies ahead; Unix nanoseconds
-	told    int64    // what was measured until then the extension has seen already; Unix nanoseconds
-	latest  int64    // no later time can be remembered; Unix seconds, 0 when it is not known
+	history History  // without Data after the extension has decoded it
+	known   int64    // when history was stored, but not in the future; Unix nanoseconds
+	told    int64    // the extension has already observed samples until this time; Unix nanoseconds
+	latest  int64    // newest time that is accepted in model state; Unix seconds, 0 for any
 }
 
-// Of a workload with more pods than this, only the windows with the highest peaks are stored. Where a checkpoint
-// is an annotation, they take some 15 of the 256 KiB there is room for.
+// maxWindows is the most windows that are stored of a container: those with the highest peaks. They take 15 KiB of the 256 KiB
+// that annotations may have.
 const maxWindows = 512
 
-// windows returns what to store of the instances at a time: those tracked, and those restored that still wait for
-// their pods. Sorted by pod.
+// windows returns the windows to store: those of tracked instances, and restored ones that still wait for their pods. If there are
+// more than maxWindows, those with the highest peaks come first.
 func (s *Series) windows(now int64) []window {
 	var windows []window
 	for in := s.instances; in != nil; in = in.next {
@@ -74,8 +73,8 @@ func (s *Series) windows(now int64) []window {
 	return windows
 }
 
-// awaits returns until when a restored window waits for its pod. After that, it no longer tells anything that the
-// histogram does not hold or that would not be rejected as old.
+// awaits returns until when a restored window waits for its pod. After that it has no effect: its peak is in the histogram, and an
+// OOM kill of that time is rejected as old.
 func (s *Series) awaits(w *window) int64 {
 	if w.lastOOM == 0 {
 		return w.windowEnd
@@ -83,8 +82,8 @@ func (s *Series) awaits(w *window) int64 {
 	return max(w.windowEnd, w.lastOOM+int64(s.rules.interval))
 }
 
-// adopt puts the windows of a checkpoint back: to their instances as these come, and into the histogram at once.
-// Windows that had ended when the checkpoint was made are in its histogram already.
+// adopt restores the windows of a checkpoint: into the histogram now, and into instances as their pods are observed. The histogram
+// already has the peaks of windows that ended before the checkpoint was made.
 func (s *Series) adopt(b *Book, x extra, updated int64) {
 	if len(x.windows) == 0 {
 		return
@@ -92,7 +91,7 @@ func (s *Series) adopt(b *Book, x extra, updated int64) {
 	s.waiting().windows = x.windows
 	for i := range x.windows {
 		w := &x.windows[i]
-		// However a window came by its end, it cannot last longer than a whole one.
+		// A window is never longer than the interval, whatever is stored.
 		w.windowEnd = min(w.windowEnd, updated+int64(s.rules.interval))
 		underWay := updated < w.windowEnd
 		w.present(b, s.rules.interval)
@@ -112,7 +111,7 @@ func (s *Series) waiting() *restored {
 	return s.restored
 }
 
-// resume gives an instance the window that was stored of it.
+// resume restores the window of an instance.
 func (s *Series) resume(instance *instance) {
 	if s.restored == nil {
 		return
@@ -135,7 +134,7 @@ func (s *Series) resume(instance *instance) {
 	instance.windowEnd = stored.windowEnd
 	instance.memoryPeak = stored.memoryPeak
 	instance.oomPeak = stored.oomPeak
-	// Samples that came before the checkpoint opened a window of their own: the two are one, unless that had ended before.
+	// Samples observed before the checkpoint was restored have opened another window: merge the two, unless they do not overlap.
 	if p := own.peak(); p > 0 && own.windowEnd > stored.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
 		instance.addMemory(p, max(own.lastMemory, instance.lastMemory), own.oomPeak == p)
@@ -243,13 +242,13 @@ func (x extra) encode() []byte {
 	return e.Data()
 }
 
-// sortedWindows sorts windows by pod, in place, and leaves one of each.
+// sortedWindows sorts windows by pod, in place, and removes duplicates.
 func sortedWindows(ws []window) []window {
 	slices.SortFunc(ws, func(x, y window) int { return cmp.Compare(x.uid, y.uid) })
 	return slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
 }
 
-// decodeExtra returns what encode has written. No data is an empty extra.
+// decodeExtra decodes what encode has written. No data is an empty extra.
 func decodeExtra(data []byte) (extra, error) {
 	if len(data) == 0 {
 		return extra{}, nil

@@ -211,12 +211,12 @@ func TestRestore_unusableModelState_restoresTheRest(t *testing.T) {
 		change func(*History)
 		want   string
 	}{
-		"another form":   {func(h *History) { h.Form = "novel" }, `of form "novel" and not "diary"`},
+		"another form":   {func(h *History) { h.Form = "novel" }, `form must be "diary", got "novel"`},
 		"broken":         {func(h *History) { h.Data = h.Data[1:] }, "a second is cut off"},
-		"too long":       {func(h *History) { h.Data = make([]byte, maxHistory+1) }, "too long"},
-		"no time":        {func(h *History) { h.Updated = time.Time{} }, "out of range"},
-		"another age":    {func(h *History) { h.Updated = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, "out of range"},
-		"a form of 1 KB": {func(h *History) { h.Form = strings.Repeat("x", 1000) }, "too long"},
+		"too long":       {func(h *History) { h.Data = make([]byte, maxHistory+1) }, "data must have at most"},
+		"no time":        {func(h *History) { h.Updated = time.Time{} }, "must be between 1970 and 2200"},
+		"another age":    {func(h *History) { h.Updated = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, "must be between 1970 and 2200"},
+		"a form of 1 KB": {func(h *History) { h.Form = strings.Repeat("x", 1000) }, "data must have at most"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,17 +9,16 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// An OOM is a container that was killed for want of memory.
+// An OOM is an out-of-memory kill of a container.
 type OOM struct {
 	Pod       cluster.Key
 	Container string
 	At        time.Time // when it was killed
-	Memory    int64     // bytes it is known to have been given, or to have used
+	Memory    int64     // request, limit or usage at that time, in bytes
 }
 
-// ObserveOOM takes an OOM kill: as a peak of memory that is higher than what was not enough. It returns whether
-// that was news. One may be told any number of times, and after a restart: what counts is that no later kill of
-// the container is known yet.
+// ObserveOOM adds an OOM kill as a memory peak above the memory that was not enough. It returns whether the kill is new. It may
+// be called any number of times for one kill, also after a restart: kills not later than the last known one are ignored.
 func (b *Book) ObserveOOM(kill OOM) bool {
 	instance, at := b.find(kill.Pod, kill.Container, kill.At)
 	if instance == nil || at <= instance.lastOOM {
@@ -27,8 +26,7 @@ func (b *Book) ObserveOOM(kill OOM) bool {
 	}
 	instance.lastOOM = at
 	series := instance.series
-	// What happened long before the last sample is in the past already. Of a container without samples only the
-	// present can say that.
+	// Ignore kills long before the last sample. Without samples, compare with the present.
 	reference := instance.lastMemory
 	if reference == 0 {
 		reference = b.now
@@ -53,8 +51,8 @@ func (b *Book) ObserveOOM(kill OOM) bool {
 	return true
 }
 
-// ObserveExits takes the OOM kills that a pod's status shows and returns how many were news. It needs no earlier
-// status to compare with, so it may be called at any time and any number of times.
+// ObserveExits adds the OOM kills in the status of a pod and returns how many are new. It may be called any number of times with
+// the same status.
 func (b *Book) ObserveExits(observed *cluster.Pod) int {
 	n := 0
 	for i := range observed.Containers {
@@ -74,7 +72,7 @@ func (b *Book) ObserveExits(observed *cluster.Pod) int {
 	return n
 }
 
-// scale returns an amount times a factor, cut to a whole number that can be an amount.
+// scale multiplies an amount by a factor, truncates it, and limits it to valid amounts.
 func scale(amount int64, factor float64) int64 {
 	switch v := float64(amount) * factor; {
 	case v > maxBytes:
