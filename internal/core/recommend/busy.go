@@ -15,12 +15,12 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// BusyHours sizes CPU by the hours in which the work is done (the rule of the grocery service Samokat):
+// BusyHours sizes CPU by the usage in busy hours (the rule of the grocery service Samokat):
 //
 //	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
 //
-// The share of the node is applied by Workload, which is told the node (Params.MostMillicores). The busy hours are given, or
-// found: the fewest hours of the day that hold a share of its load. Memory is sized by Adaptive.
+// Workload applies the share of the node (Params.MostMillicores). The busy hours are configured, or detected: the fewest hours of
+// the day that have a share of its load. Adaptive sizes memory.
 func BusyHours(p BusyParams) Estimator {
 	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}}
 }
@@ -29,16 +29,16 @@ func BusyHours(p BusyParams) Estimator {
 type BusyParams struct {
 	Percentile float64        // of the samples within the busy hours, as a share
 	Factor     float64        // k
-	Share      float64        // of the day's load that the busy hours hold, when they are found
-	Hours      Hours          // the busy hours, when they are given
-	Zone       *time.Location // where the given hours are read off the clock, with daylight saving; nil is UTC
-	HalfLife   time.Duration  // of what is remembered
+	Share      float64        // of the daily load that detected busy hours have
+	Hours      Hours          // configured busy hours; 0: they are detected
+	Zone       *time.Location // time zone of the configured hours; nil is UTC
+	HalfLife   time.Duration  // of samples and load
 	Most       int64          // millicores; 0: no bound
 	MostOfNode float64        // a share of the smallest node that the pods may run on; 0: no bound (Profile.MostOfNode)
 	Memory     MemoryRule
 }
 
-// busy reports whether a time is within the given hours.
+// busy reports whether a time is in the configured hours.
 func (p *BusyParams) busy(at time.Time) bool {
 	if p.Zone == nil {
 		return p.Hours.Has(at.UTC().Hour())
@@ -46,14 +46,14 @@ func (p *BusyParams) busy(at time.Time) bool {
 	return p.Hours.Has(at.In(p.Zone).Hour())
 }
 
-// Hours is a set of hours of the day: bit h is the hour from h o'clock on. The zero value is none.
+// Hours is a set of hours of the day: bit h is the hour that starts at h:00. The zero value is empty.
 type Hours uint32
 
 // WholeDay is every hour.
 const WholeDay Hours = 1<<24 - 1
 
-// HoursBetween returns the hours from one on and before another, over midnight when they say so, of a day that is ahead
-// of UTC by whole hours.
+// HoursBetween returns the hours in [from, before), across midnight if before is less than from, converted to UTC from a clock that
+// is ahead of UTC by a number of hours.
 func HoursBetween(from, before, ahead int) Hours {
 	var s Hours
 	for h := from; h != before; h = (h + 1) % 24 {
@@ -70,17 +70,17 @@ type busyHours struct {
 	memory adaptive
 }
 
-// Busy is what BusyHours remembers of a container.
+// Busy is the model state of BusyHours.
 type Busy struct {
 	Memo
 	p    *BusyParams
 	cpu  series.Weights // samples within the busy hours
 	load [24]float32    // decaying, of each hour of the day
-	day  int64          // that the load was last decayed on
-	busy Hours          // as found for today, UTC
+	day  int64          // on which load was last decayed
+	busy Hours          // detected for the current day, UTC
 }
 
-// Extend returns what BusyHours needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (b *busyHours) Extend() usage.Extension {
 	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p}
 }
@@ -106,7 +106,7 @@ func (b *busyHours) Estimate(s *usage.Series, floor cluster.Resources, now time.
 	return estimate
 }
 
-// Observe takes a sample.
+// Observe adds a sample.
 func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {
 	m.Memo.Observe(sample, taken.Without(cluster.CPU))
 	if !taken.Has(cluster.CPU) {
@@ -130,8 +130,8 @@ func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {
 	}
 }
 
-// counts reports whether a sample of a time, in an hour of the day (UTC), is of the busy hours: those given, or those found,
-// which before the end of the first day are all.
+// counts reports whether a sample is in the busy hours: the configured ones, or the detected ones. On the first day all hours are
+// busy.
 func (m *Busy) counts(at time.Time, hour int) bool {
 	if m.p.Hours != 0 {
 		return m.p.busy(at)
@@ -139,7 +139,7 @@ func (m *Busy) counts(at time.Time, hour int) bool {
 	return m.busy == 0 || m.busy.Has(hour)
 }
 
-// busiest returns the fewest hours that hold a share of the load: those with the most, and of equals the earlier.
+// busiest returns the fewest hours that have a share of the load. Ties go to the earlier hour.
 func busiest(load *[24]float32, share float64) Hours {
 	order := make([]int, 24)
 	total := 0.0

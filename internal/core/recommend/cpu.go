@@ -10,13 +10,12 @@ import (
 	"podfit.dev/podfit/internal/core/series"
 )
 
-// level returns what a peak calls for: peak·m·peak^−η + a.
+// level returns the level for a peak: peak·m·peak^−η + a.
 func (r *CPURule) level(peak float64) float64 {
 	return peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
 }
 
-// given returns what the peak of a window calls for, with what the factor has learnt, that peak, and the least that is given
-// because of the recent past.
+// given returns the calibrated level for the peak of a window, that peak, and the minimum from the recent past.
 func (m *Memo) given(hour, window int) (level, peak, least float64) {
 	r := &m.p.CPU
 	peak = m.CPU.Max(hour+1-window, hour+1).Amount()
@@ -42,23 +41,23 @@ func (m *Memo) observeCPU(now int64, used, need float64) {
 	}
 }
 
-// How the factor of CPU is calibrated: in logarithms, a day, within bounds.
+// Calibration of the CPU factor: daily steps of its logarithm, within bounds.
 const (
 	cpuStep      = 0.005
-	cpuMost      = 6 // budgets that a day counts at most, whatever came
+	cpuMost      = 6 // the most budgets that one day counts
 	minCPUAdjust = -0.1
 	maxCPUAdjust = 0.4
-	cpuKnown     = 72 // hours of history before that
+	cpuKnown     = 72 // hours of history before calibration starts
 )
 
-// shortfall is what was used on a day, and what of it lay above the request, in cores × samples.
+// shortfall is the usage of a day, and the part of it above the request, in cores × samples.
 type shortfall struct{ used, over float32 }
 
-// calibrate changes the factor by the share of a day's usage that lay above the request:
+// calibrate adjusts the factor by the share of a day's usage above the request:
 //
 //	log factor += step · (min(share/budget, 6) − 1)
 //
-// So that share tends to the budget, whatever the usage is like, but for days that are beyond six budgets.
+// In the long run the share equals the budget, whatever the usage, except for days above six budgets.
 func (m *Memo) calibrate(now int64, used, had float64) {
 	request := &m.cpu
 	shortfall := &m.shortfall

@@ -23,10 +23,10 @@ import (
 //	(8) c_m  ← d·(w_o·o_m + w_u·u_m + w_ΔL·Δ(L_m, L_m before)) + (1−d)·c_m     o_m, u_m: of the last hour alone
 //	(9) L    = L_m of the m with least c_m + w_Δm·Δ(m, m before) + w_ΔL·Δ(L_m, L before)
 //
-// Three things differ, because with counts alone (5) and (6) end at the highest bucket that is not empty: an underrun
-// weighs by how much is unused, (L−b)/L; buckets whose weight has decayed to less than a thousandth are left out; and
-// an overrun of CPU weighs by how much is missing, (b−L)/L, while one of memory is an event. Margins are relative.
-// The paper does not publish its weights; those here were tuned on the traces (docs/backtest.md).
+// There are three differences, because with counts alone (5) and (6) end at the highest bucket that is not empty: an underrun
+// is weighted by the unused share (L−b)/L; buckets with a decayed weight below a thousandth are ignored; and an overrun of CPU is
+// weighted by the missing share (b−L)/L, while an overrun of memory counts as 1. Margins are relative.
+// The paper does not publish its weights; these were tuned on the traces (docs/backtest.md).
 func Ensemble(p EnsembleParams) Estimator { return &ensemble{p} }
 
 // EnsembleParams are the hyper-parameters of Ensemble.
@@ -34,14 +34,14 @@ type EnsembleParams struct {
 	CPU, Memory EnsembleWeights
 }
 
-// EnsembleWeights are what the costs of a resource weigh, and how fast they are forgotten.
+// EnsembleWeights are the weights of the costs of a resource, and their decay.
 type EnsembleWeights struct {
 	Overrun, Underrun float64       // w_o, w_u
 	Change            float64       // w_ΔL
 	Switch            float64       // w_Δm
 	Forget            time.Duration // the half-life of c_m, instead of d
-	Bump              float64       // what is given, relative to what was seen above the request
-	Hold              time.Duration // how long that stays
+	Bump              float64       // after usage above the request: the request relative to usage
+	Hold              time.Duration // how long the raised request stays
 }
 
 // The models: half-lives in hours, and margins.
@@ -52,7 +52,7 @@ var (
 
 const models = len(modelDecays) * len(modelMargins)
 
-// The buckets are as many steps of one factor as cover a range of 1 to 268; the range moves up with usage.
+// The buckets grow by a constant factor and cover a range of 1 to 268. The range moves up with usage.
 const (
 	buckets     = 40
 	bucketRatio = 1.15
@@ -60,13 +60,13 @@ const (
 	lightest    = 1e-3
 )
 
-// mostModelled is more than a weight, a limit or a cost of the models can be, unless they were read from what is broken. It
-// bounds these, for beyond maxStored what is stored could not be read again.
+// mostModelled limits weights, limits and costs, which only broken model state exceeds. It is below maxStored, so that they can be
+// stored and read again.
 const mostModelled = maxStored / 2
 
 type ensemble struct{ p EnsembleParams }
 
-// Extend returns what Ensemble needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (e *ensemble) Extend() usage.Extension { return &Models{p: &e.p} }
 
 func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
@@ -85,14 +85,14 @@ func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.T
 	return out
 }
 
-// Models is what Ensemble remembers of a container.
+// Models is the model state of Ensemble.
 type Models struct {
 	p           *EnsembleParams
-	since       int64 // the hour of the first sample; 0: none, or that is not known any more
+	since       int64 // the hour of the first sample; 0: no sample, or unknown
 	cpu, memory mixture
 }
 
-// Observe takes a sample.
+// Observe adds a sample.
 func (m *Models) Observe(s usage.Sample, taken cluster.Set) {
 	now := s.At.Unix()
 	if m.since == 0 && m.cpu.hour == 0 && m.memory.hour == 0 {
@@ -106,15 +106,15 @@ func (m *Models) Observe(s usage.Sample, taken cluster.Set) {
 	}
 }
 
-// ObserveOOM takes what a kill showed to be needed.
+// ObserveOOM raises the request to the memory that an OOM kill showed to be needed.
 func (m *Models) ObserveOOM(o usage.OOM, needed int64) {
 	m.memory.raise(o.At.Unix(), float64(needed), &m.p.Memory)
 }
 
-// mixture is the models of one resource. Times are Unix seconds.
+// mixture is the state of the models of one resource. Times are Unix seconds.
 type mixture struct {
 	base    int32 // the bucket of the first weight, on the scale of bucketOf
-	hour    int64 // the hour that is being gathered, 0 before the first sample
+	hour    int64 // the current hour, 0 before the first sample
 	samples [buckets]uint16
 	top     int32 // the highest bucket of the hour
 	weights [len(modelDecays)][buckets]float32
@@ -127,7 +127,7 @@ type mixture struct {
 	until   int64                   // until then
 }
 
-// bucketOf returns the bucket a value is in; bucket k ends at its boundOf.
+// bucketOf returns the bucket of a value. Bucket k ends at boundOf(k).
 func bucketOf(v float64) int32 {
 	if v <= lowest {
 		return 0
@@ -137,7 +137,7 @@ func bucketOf(v float64) int32 {
 
 func boundOf(k int32) float64 { return lowest * math.Pow(bucketRatio, float64(k)) }
 
-// steps are the bounds of a range of buckets relative to that of the first.
+// steps are the bounds of the buckets relative to the first one.
 var steps = func() (out [buckets]float64) {
 	for i := range out {
 		out[i] = math.Pow(bucketRatio, float64(i))
@@ -153,7 +153,7 @@ func (x *mixture) at(now int64) float64 {
 }
 
 func (x *mixture) observe(now int64, used float64, weights *EnsembleWeights, peakOnly bool) {
-	hour := max(1, now/3600) // the first of 1970 belongs to the second: 0 says that there was none
+	hour := max(1, now/3600) // not 0, which means that there is no sample
 	if x.hour == 0 {
 		x.hour = hour
 		x.base = max(0, bucketOf(used)-buckets/2)
@@ -176,7 +176,7 @@ func (x *mixture) observe(now int64, used float64, weights *EnsembleWeights, pea
 	}
 }
 
-// raise answers usage above the request at once.
+// raise raises the request at once, for the time of Hold.
 func (x *mixture) raise(now int64, v float64, w *EnsembleWeights) {
 	if now >= x.until || v > x.raised {
 		x.raised = v
@@ -184,7 +184,7 @@ func (x *mixture) raise(now int64, v float64, w *EnsembleWeights) {
 	x.until = now + int64(w.Hold/time.Second)
 }
 
-// include moves the range of buckets up so that one is in it. What falls out at the lower end stays in the lowest.
+// include moves the range of buckets up to include a bucket. Weights below the range are added to the lowest bucket.
 func (x *mixture) include(k int32) {
 	shift := k - x.base - (buckets - 1)
 	if shift <= 0 {
@@ -197,7 +197,7 @@ func (x *mixture) include(k int32) {
 	x.base += shift
 }
 
-// shiftDown moves all by so many places, what falls out to the first, which holds no more than the most there can be.
+// shiftDown moves values down by a number of places and adds those that fall out to the first, up to a maximum.
 func shiftDown[T uint16 | float32](values []T, by int, most T) {
 	lost := 0.0
 	for i := range min(by, len(values)) {
@@ -213,7 +213,7 @@ func shiftDown[T uint16 | float32](values []T, by int, most T) {
 	values[0] = T(min(float64(values[0])+lost, float64(most)))
 }
 
-// endHour does equations 4 to 9 with the samples of the hour.
+// endHour applies equations 4 to 9 to the samples of the hour.
 func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
 	var shares [buckets]float64
 	if peakOnly {
@@ -223,7 +223,7 @@ func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
 		for _, c := range x.samples {
 			n += float64(c)
 		}
-		if n == 0 { // only what is broken says so
+		if n == 0 { // only in broken model state
 			x.top = 0
 			return
 		}
@@ -243,7 +243,7 @@ func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
 	chosen := int32(0)
 	for model := range models {
 		limit := min(boundOf(x.bound[model/len(modelMargins)])*(1+modelMargins[model%len(modelMargins)]), mostModelled)
-		// The limit that stood while the hour went by is the one to be judged by it.
+		// The hour is charged to the limit that was in effect during it.
 		c := 0.0
 		if before := float64(x.limit[model]); before > 0 {
 			over, under := runs(&shares, before/boundOf(x.base), peakOnly)
@@ -275,10 +275,10 @@ func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
 	x.top = 0
 }
 
-// differ reports whether two limits are different ones: those of one bucket and margin are the same but for rounding.
+// differ reports whether two limits differ by more than rounding.
 func differ(a, b float64) bool { return math.Abs(a-b) > 1e-4*b }
 
-// best is equation 6.
+// best returns the bucket of equation 6.
 func (x *mixture) best(decay int, weights *EnsembleWeights, peakOnly bool) int32 {
 	var s [buckets]float64
 	total := 0.0
@@ -309,7 +309,7 @@ func (x *mixture) best(decay int, weights *EnsembleWeights, peakOnly bool) int32
 	return at
 }
 
-// runs returns the overruns and underruns of a histogram at a limit, which is relative to the first bucket's bound.
+// runs returns the overruns and underruns of a histogram at a limit relative to the bound of the first bucket.
 func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float64) {
 	for i, weight := range s {
 		if weight == 0 {

@@ -13,14 +13,14 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Growth is how memory grows, when it does so steadily.
+// Growth is steady growth of memory.
 type Growth struct {
 	PerDay float64   // bytes
-	Days   int       // over which it has
-	Full   time.Time // when the bound asked about will be reached at this rate; zero when never within a year
+	Days   int       // of growth so far
+	Full   time.Time // when the bound will be reached at this rate; zero if not within a year
 }
 
-// A leak grows, and goes on growing. What only grew once, or shrinks in between, is something else.
+// Conditions for a leak: memory grows steadily. Memory that grew once, or shrinks in between, does not leak.
 const (
 	leakDays   = 4    // of history at least
 	leakWindow = 10   // days looked at
@@ -28,15 +28,15 @@ const (
 	leakSteady = 0.85 // share of all pairs of times of which the later has more
 )
 
-// Leak reports whether memory looks like it leaks, up to a bound in bytes (0: none): the peaks x of six hours each, at the
-// times t, grow. In nearly every pair of them the later is higher (Kendall's τ, 1938), and altogether they grow by a
-// quarter at least:
+// Leak reports whether memory seems to leak, and when it will reach a bound in bytes (0: none). The peaks x of six hours each, at
+// times t, have to grow: the later one is higher in nearly every pair (Kendall's τ, 1938), and the total growth is at least
+// a quarter:
 //
 //	τ     = (pairs that grow − pairs that do not) / pairs ≥ 0.7
 //	slope = median of (x_j − x_i)/(t_j − t_i) over all i < j        slope · (t_n − t_1) ≥ 0.25 · min x
 //	full  = now + (bound − x_n)/slope
 //
-// The median of the slopes of all pairs (Theil 1950, Sen 1968) is not bent by a restart or a spike.
+// The median of the slopes of all pairs (Theil 1950, Sen 1968) is robust against a restart or a spike.
 func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	const block = 6
 	hour := int(now.Unix() / 3600)
@@ -73,7 +73,7 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	return g, true
 }
 
-// full returns when a bound is reached that so much is left to.
+// full returns when a bound is reached, where left is the distance to it.
 func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 	if days := max(left, 0) / g.PerDay; bound > 0 && days < 366 {
 		return now.Add(time.Duration(days * 24 * float64(time.Hour)))
@@ -93,37 +93,37 @@ func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
 	return Suspicion{}, false
 }
 
-// A Suspicion is that memory leaks.
+// A Suspicion is a suspected memory leak.
 type Suspicion struct {
 	Growth
-	Since time.Time // since when memory grows, as far as that is remembered
-	Last  time.Time // when it was last seen to grow
-	Most  float64   // bytes: what the container is given at most because of it; 0 where that is not bounded
+	Since time.Time // start of the growth, as far as history tells
+	Last  time.Time // when growth was last detected
+	Most  float64   // bytes: bound of the request; 0: no bound
 }
 
-// leak is what is remembered of steady growth of memory. It is reported, and the request follows it. Only a profile that sets
-// LeakBound bounds the request: at LeakBound times what it was when growth was first detected. The suspicion, and the bound, last until
-// memory has neither grown steadily nor come near the bound for leakOver. Times are Unix seconds.
+// leak is the state of a suspected leak. It is reported, and the request follows the growth. If a profile sets LeakBound, the request is
+// bounded at LeakBound times the request when growth was first detected. Suspicion and bound end when memory has neither grown steadily nor
+// come near the bound for leakOver. Times are Unix seconds.
 type leak struct {
-	since  int64   // first suspected; 0: not
+	since  int64   // first suspected; 0: no leak is suspected
 	seen   int64   // last suspected
 	last   int64   // last suspected, or last near the bound
-	bound  float64 // bytes: what is given at most; 0: no bound
+	bound  float64 // bytes: bound of the request; 0: no bound
 	perDay float64 // the growth when it was last suspected
 	peak   float64 // the newest peak then
-	from   int64   // since when memory grows
+	from   int64   // start of the growth
 }
 
 const (
 	leakNear = 0.95 // of the bound
-	// growthAhead is how many days of growth a request provides for while memory grows steadily.
+	// growthAhead is the number of days of growth that a request provides for.
 	growthAhead = 1.5
 	leakOver    = 14 * daySeconds
 )
 
-// judge looks at the peaks anew, once a day. A new suspicion gets a bound (0: none); one that is over ends after leakOver.
+// judge checks the peaks, once a day. A new suspicion gets a bound (0: none). It ends leakOver after it was last confirmed.
 func (l *leak) judge(peaks *series.Peaks, bound float64, now int64) {
-	if bound == 0 { // the profile no longer has one
+	if bound == 0 { // the profile has no bound any more
 		l.bound = 0
 	}
 	if g, suspected := Leak(peaks, 0, time.Unix(now, 0)); suspected {
@@ -143,7 +143,7 @@ func (l *leak) judge(peaks *series.Peaks, bound float64, now int64) {
 	}
 }
 
-// most returns what is given at most, infinity when no leak is suspected.
+// most returns the bound of the request, infinity without a bound.
 func (l *leak) most() float64 {
 	if !l.bounds() {
 		return math.Inf(1)
@@ -151,11 +151,11 @@ func (l *leak) most() float64 {
 	return l.bound
 }
 
-// bounds reports whether a suspicion bounds what is given.
+// bounds reports whether a suspicion bounds the request.
 func (l *leak) bounds() bool { return l.since != 0 && l.bound > 0 }
 
-// ahead returns what steady growth calls for: the peak of the last 24 hours and the growth of some days to come; 0 when memory
-// does not grow. Growth is the slope, or what the last day grew by when that is more, three slopes at most.
+// ahead returns the request for steady growth: the peak of the last 24 hours and the growth of the next days; 0 if memory does not
+// grow. The growth of a day is the slope, or that of the last day if it is more, at most three slopes.
 func (l *leak) ahead(days []series.Level, now int64) float64 {
 	if l.since == 0 || now-l.seen > 2*daySeconds || len(days) < 2 {
 		return 0
@@ -165,7 +165,7 @@ func (l *leak) ahead(days []series.Level, now int64) float64 {
 	return today + growthAhead*min(max(today-before, l.perDay), 3*l.perDay)
 }
 
-// used notes what the container uses.
+// used records usage near the bound.
 func (l *leak) used(v float64, now int64) {
 	if l.bounds() && v >= leakNear*l.bound {
 		l.last = max(l.last, now)

@@ -18,8 +18,8 @@ import (
 //	(3) h[t][k] = b[k]·Σ_τ w[τ]·s[t−τ][k],  S_pj[t] = P_j(h[t])       CPU: a percentile of load, not of time
 //	    S_max[t] = the highest bucket that is not empty                memory, over some days
 //
-// then a margin, and for CPU the most of the last hour. Equation 2, the mean, is what Autopilot gives to batch jobs;
-// it is left out, for it is less than what is used about half of the time.
+// then a margin, and for CPU the maximum of the last hour. Equation 2, the mean, which Autopilot uses for batch jobs, is left out,
+// because usage exceeds the mean about half of the time.
 func LoadPercentile(p LoadParams) Estimator { return &loadPercentile{p} }
 
 // LoadParams are the parameters of LoadPercentile.
@@ -32,7 +32,7 @@ type LoadParams struct {
 
 type loadPercentile struct{ p LoadParams }
 
-// Load is what LoadPercentile remembers of a container.
+// Load is the model state of LoadPercentile.
 type Load struct {
 	unstored
 	p      *LoadParams
@@ -43,7 +43,7 @@ type Load struct {
 	before float64 // of the hour before
 }
 
-// Extend returns what LoadPercentile needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (l *loadPercentile) Extend() usage.Extension {
 	return &Load{p: &l.p, memory: series.NewPeaks(24 * l.p.Days)}
 }
@@ -66,7 +66,7 @@ func (l *loadPercentile) Estimate(s *usage.Series, floor cluster.Resources, now 
 	return estimate
 }
 
-// Observe takes a sample.
+// Observe adds a sample.
 func (m *Load) Observe(sample usage.Sample, taken cluster.Set) {
 	hour := sample.At.Unix() / 3600
 	if taken.Has(cluster.CPU) {
@@ -84,7 +84,7 @@ func (m *Load) Observe(sample usage.Sample, taken cluster.Set) {
 	}
 }
 
-// ObserveOOM takes what a kill showed to be needed as a peak.
+// ObserveOOM adds the memory that an OOM kill showed to be needed as a peak.
 func (m *Load) ObserveOOM(o usage.OOM, needed int64) {
 	m.memory.Observe(int(o.At.Unix()/3600), float64(needed))
 }

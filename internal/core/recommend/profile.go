@@ -10,25 +10,25 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Profile is a way to size, under the name by which a VerticalPodAutoscaler asks for it.
+// A Profile is an algorithm with its parameters. A VerticalPodAutoscaler selects it by name.
 type Profile struct {
 	Name  string
 	About string // one line for help and reports
 	Params
 	Estimator
 
-	// OOMBudget is what the profile promises: the share of days that may see memory above the request. 0: it promises nothing.
+	// OOMBudget is the share of days on which memory may exceed the request, which the profile promises. 0: no promise.
 	OOMBudget float64
 
-	// MostOfNode bounds the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
+	// MostOfNode limits the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
 	// Params.MostMillicores). 0: no bound.
 	MostOfNode float64
 
-	// Mode is how the profile is meant to be applied; autoscalers may say otherwise. A backtest assumes it.
+	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
 	Mode cluster.Mode
 
-	// Extend makes what the Estimator needs to remember of a container besides its histograms (usage.Book.Extend).
-	// Nil when it needs nothing.
+	// Extend creates the model state that the Estimator needs in addition to the histograms (usage.Book.Extend).
+	// Nil if it needs none.
 	Extend func() usage.Extension
 }
 
@@ -39,7 +39,7 @@ func Builtins() []Profile { return created(builtins) }
 // Builtin returns the built-in profile with a name.
 func Builtin(name string) (Profile, bool) { return named(builtins, name) }
 
-// Comparisons returns the comparison profiles. Only a backtest has them: nothing in a cluster is sized by them.
+// Comparisons returns the comparison profiles. Only a backtest uses them.
 func Comparisons() []Profile { return created(comparisons) }
 
 // BacktestProfiles returns the built-in profiles and the comparison profiles, in the order in which help shows them.
@@ -104,7 +104,8 @@ var comparisons = []func() Profile{
 	},
 }
 
-// lowFloors are those of all profiles but the default: upstream's floor of 250 MiB is most of what small containers waste.
+// lowFloors returns the parameters of all profiles except default. Upstream's floor of 250 MiB is most of the waste of small
+// containers.
 func lowFloors() Params {
 	p := DefaultParams()
 	p.FloorMillicores = 10
@@ -141,7 +142,7 @@ func Busiest() BusyParams {
 	}
 }
 
-// extended returns a profile whose estimator remembers something, meant for changes in place.
+// extended returns a profile with model state that is meant for in-place changes.
 func extended(name, about string, e interface {
 	Estimator
 	Extend() usage.Extension
@@ -169,7 +170,7 @@ func WindowProfile(name, about string, days int, margin float64) Profile {
 	return extended(name, about, &windowMax{days, margin})
 }
 
-// DefaultProfile returns a profile that sizes by Default, with parameters of its own.
+// DefaultProfile returns a profile that sizes by Default with the given parameters.
 func DefaultProfile(name, about string, p Params) Profile {
 	d := Profile{Name: name, About: about, Params: p, Estimator: Default(p)}
 	if p.WeightByRequest {
@@ -193,7 +194,7 @@ func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
 	return p
 }
 
-// Balanced is meant for most workloads. How the numbers were found is told in docs/backtest.md.
+// Balanced returns the parameters of the profile for most workloads. docs/backtest.md tells how they were tuned.
 func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{
@@ -212,7 +213,7 @@ func Balanced() AdaptiveParams {
 	}
 }
 
-// Cost accepts more risk for less waste.
+// Cost returns parameters with more risk and less waste.
 func Cost() AdaptiveParams {
 	a := Balanced()
 	a.Memory.Margin = 0.05
@@ -226,7 +227,7 @@ func Cost() AdaptiveParams {
 	return a
 }
 
-// Critical pays for safety.
+// Critical returns parameters with less risk and more waste.
 func Critical() AdaptiveParams {
 	params := Balanced()
 	params.Memory.Margin = 0.28

@@ -11,14 +11,14 @@ import (
 	"podfit.dev/podfit/internal/core/series"
 )
 
-// regime is what is remembered of a step down of memory: usage that has moved to a lower level for good. History from before
-// the step is not used for sizing, until usage comes back.
+// regime is the state of a step down of memory: usage has moved to a lower level permanently. History from before the step is not
+// used for sizing, unless usage returns.
 //
 // A step is detected when the peak of each of the last newDays days lies below a share of the peak of each of the oldDays days
 // before them, and the means of the two groups are stepGap standard deviations apart (of logarithms, the larger of the groups').
-// Were the days exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days; the condition on the gap keeps
-// spiky workloads, whose quiet days come and go, from looking like a step. The old days hold every weekday, so a workload that rests on
-// some weekdays does not look like one either.
+// If the days were exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days. The condition on the gap excludes
+// spiky workloads with a few quiet days. The old days contain every weekday, so a workload that is idle on some weekdays is not taken for
+// a step either.
 //
 //	peaks of days:  900 920 880 910 900 890 930 | 290 310 300     step: 310 < 0.7 × 880, ln(904/300) = 1.1 ≥ 5 × 0.034
 //
@@ -35,13 +35,13 @@ const (
 	stepShare = -0.36 * series.PerNat // 0.7 of the lowest of the old peaks, in levels
 	stepGap   = 5                     // standard deviations
 
-	// relapse is how near usage has to come to the lowest old peak to undo the step.
+	// relapse is the share of the lowest old peak at which usage undoes the step.
 	relapse = 0.7
-	// stepHold is how many hours after an undone step no other is detected.
+	// stepHold is the number of hours after an undone step in which no other is detected.
 	stepHold = 14 * 24
 )
 
-// observe looks for a step at an hour. It returns whether there is a new one.
+// observe detects a step. It returns whether there is a new one.
 func (g *regime) observe(peaks *series.Peaks, hour int) bool {
 	if hour < int(g.until) || hour+1-peaks.Since() < 24*(newDays+oldDays) {
 		return false
@@ -83,14 +83,14 @@ func moments(x []float64) (mean, spread float64) {
 	return mean, math.Sqrt(spread)
 }
 
-// used undoes a step when usage comes back to near the old level.
+// used undoes a step if usage returns to near the old level.
 func (g *regime) used(v float64, hour int) {
 	if g.since != 0 && v >= relapse*float64(g.old) {
 		*g = regime{until: int32(hour + stepHold)}
 	}
 }
 
-// start returns the first hour of history that counts.
+// start returns the first hour of history that is used for sizing.
 func (g *regime) start(p *series.Peaks) int { return max(p.Since(), int(g.since)) }
 
 func (g *regime) encode(e *codec.Encoder) {

@@ -15,12 +15,12 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// TimeOfDay gives at every hour what was the most around that hour in earlier periods, and a margin:
+// TimeOfDay recommends for every hour the maximum around that hour of earlier periods, and a margin:
 //
 //	target(t) = max over periods k = 1 … n and |j| ≤ jitter of x(t − k·P + j), and of the last hours × (1 + margin)
 //
-// where the period P is a day or a week when usage repeats with it (Period), and else it is WindowMax. This is the
-// forecast of Crane's predictor with "maxValue": what is high every night, or every Monday, is provided for then only.
+// where the period P is a day or a week if usage repeats with it (Period). Without a period it is WindowMax. This is the
+// forecast of Crane's predictor with "maxValue": a peak of every night, or every Monday, is provided for at that time only.
 func TimeOfDay(p SeasonParams) Estimator { return &timeOfDay{p} }
 
 // SeasonParams are the parameters of TimeOfDay.
@@ -28,22 +28,22 @@ type SeasonParams struct {
 	Days   int // of history
 	Margin float64
 	Jitter int // hours
-	Recent int // hours whose most is provided for in any case
-	Ahead  int // hours that are provided for together, so that the request does not change with each
+	Recent int // hours whose maximum is always provided for
+	Ahead  int // length of the blocks of hours that share one request
 }
 
 type timeOfDay struct{ p SeasonParams }
 
-// Seasons is what TimeOfDay remembers of a container.
+// Seasons is the model state of TimeOfDay.
 type Seasons struct {
 	Window
 	days    int
-	cpu     int8 // the period in days, as found today; 0: none
+	cpu     int8 // the period in days, as detected today; 0: none
 	memory  int8
-	checked int64 // the day it was looked for
+	checked int64 // the day of the last detection
 }
 
-// Extend returns what TimeOfDay needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (e *timeOfDay) Extend() usage.Extension {
 	n := 24 * e.p.Days
 	return &Seasons{Window: Window{CPU: series.NewPeaks(n), Memory: series.NewPeaks(n)}, days: e.p.Days}
@@ -70,7 +70,7 @@ func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.
 	return out
 }
 
-// peak returns the most that is to be expected in the hours that belong together with an hour.
+// peak returns the expected maximum of the block of hours that contains hour.
 func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
 	all := x.Last(24*p.Days, hour)
 	if period == 0 {
@@ -82,12 +82,12 @@ func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
 		m = max(m, x.Max(from-back-p.Jitter, from-back+p.Ahead+p.Jitter))
 	}
 	if m == 0 {
-		return all // nothing is known of these hours
+		return all // no samples of these hours
 	}
 	return m
 }
 
-// Observe keeps the peaks, and looks for periods once a day.
+// Observe adds a sample, and detects periods once a day.
 func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 	m.Window.Observe(s, taken)
 	if day := s.At.Unix() / daySeconds; day > m.checked {
@@ -98,14 +98,14 @@ func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 	}
 }
 
-// What it takes to be called periodic.
+// Conditions for a period.
 const (
-	peakShare   = 4.0 // a spectral line that carries so many times the mean power is a candidate
-	correlation = 0.3 // the autocorrelation at the period at least
+	peakShare   = 4.0 // power of a spectral line relative to the mean that makes it a candidate
+	correlation = 0.3 // minimum autocorrelation at the period
 )
 
-// Period returns the period of usage in hours: 24, 168, or 0 when it does not repeat. The hours before an hour are
-// looked at, as whole weeks or, when there is less than two, as whole days.
+// Period returns the period of usage in hours: 24, 168, or 0 for none. It uses the history before an hour: whole weeks, or whole days
+// if there are less than two weeks.
 //
 // A period P is a candidate when its line, or one of its first harmonics, stands out of the spectrum of the n hourly peaks
 // (FFT; x are their logarithms), and confirmed when the circular autocorrelation r has a maximum there: higher than a
@@ -113,8 +113,8 @@ const (
 //
 //	power(n/P) > 4 · mean power        r(k) = Σ_t (x_t − x̄)·(x_{t+k mod n} − x̄) / Σ_t (x_t − x̄)²
 //
-// A week is only accepted when it explains more than a day does. Candidates by spectrum and confirmation by
-// autocorrelation are those of Crane's predictor (after Vlachos et al., SDM 2005).
+// A week is accepted only if its autocorrelation is higher than that of a day. Candidates from the spectrum and confirmation by
+// autocorrelation are as in Crane's predictor (after Vlachos et al., SDM 2005).
 func Period(peaks *series.Peaks, hour int) int {
 	have := hour - max(peaks.Since(), hour-peaks.Room())
 	count := have / (7 * 24) * 7 * 24
@@ -135,7 +135,7 @@ func Period(peaks *series.Peaks, hour int) int {
 		}
 	}
 	if seen < count*3/4 {
-		return 0 // too many gaps to tell
+		return 0 // too many gaps
 	}
 	mean /= float64(seen)
 	for i := range levels {

@@ -16,24 +16,23 @@ import (
 // The model state of each algorithm has a form of its own and tells its newest time (usage.Extension): state of another
 // form is not read, nor state from the future, because samples of the present would not count beside it.
 
-// Form names what AppendBinary writes.
+// Form implements usage.Extension.
 func (m *Memo) Form() string { return "adaptive/1" }
 
-// Form names what AppendBinary writes.
+// Form implements usage.Extension.
 func (m *Busy) Form() string { return "busy-hours/2" }
 
-// Form names what AppendBinary writes.
+// Form implements usage.Extension.
 func (m *Models) Form() string { return "autopilot/1" }
 
-// What is stored lies within these limits. They are above any value that is used: more bytes than a machine has, and a time
-// in 36,000 years.
+// Limits of stored values. They are above any real value: more bytes than a machine has, and a time in 36,000 years.
 const (
 	maxStored      = 1e15
 	maxStoredTime  = 1 << 40
 	maxStoredInt32 = math.MaxInt32 / 2
 )
 
-// state is model state: what an estimator stores of a container.
+// state is the model state that an estimator stores.
 type state interface {
 	encode(e *codec.Encoder)
 	decode(d *codec.Decoder)
@@ -84,7 +83,7 @@ func (unstored) Since() time.Time { return time.Time{} }
 // Latest implements usage.Extension.
 func (unstored) Latest() time.Time { return time.Time{} }
 
-// ahead is how far a plan may reach, such as to hold a size until a time.
+// ahead is how far planned times may be in the future, in seconds.
 const ahead = 60 * 24 * 3600
 
 func unix(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
@@ -99,7 +98,7 @@ func latestPeak(ps ...*series.Peaks) int64 {
 	return latest
 }
 
-// Latest returns the time of the newest that is remembered.
+// Latest implements usage.Extension.
 func (m *Memo) Latest() time.Time {
 	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.latest(), m.regime.latest())
 	for _, h := range [...]*held{&m.cpu, &m.memory} {
@@ -108,12 +107,12 @@ func (m *Memo) Latest() time.Time {
 	return unix(latest)
 }
 
-// Latest returns the time of the newest that is remembered.
+// Latest implements usage.Extension.
 func (m *Busy) Latest() time.Time {
 	return unix(max(m.Memo.Latest().Unix(), m.day*daySeconds, int64(m.cpu.Newest())*3600))
 }
 
-// Latest returns the time of the newest that is remembered.
+// Latest implements usage.Extension.
 func (m *Models) Latest() time.Time {
 	return unix(max(m.since*3600, m.cpu.hour*3600, m.memory.hour*3600, m.cpu.until-ahead, m.memory.until-ahead))
 }
@@ -128,10 +127,10 @@ func (m *Memo) CPUWeight(float64) float64 { return usage.SampleWeight }
 // CPUWeight implements usage.Extension.
 func (m *Models) CPUWeight(float64) float64 { return usage.SampleWeight }
 
-// Since returns since when anything is remembered; the zero time when nothing is.
+// Since implements usage.Extension.
 func (m *Memo) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
 
-// Since returns since when anything is remembered; the zero time when nothing is, or that is not known any more.
+// Since implements usage.Extension.
 func (m *Models) Since() (at time.Time) {
 	if m.since > 0 {
 		at = unix(m.since * 3600)

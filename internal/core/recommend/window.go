@@ -12,12 +12,12 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// WindowMax gives what was the most in the last days, and a margin: Autopilot's S_max (3.2.2), what KRR does for memory
-// and Kruize for both. It is the plain rule that every better one has to beat.
+// WindowMax recommends the maximum of the last days and a margin: Autopilot's S_max (3.2.2). KRR sizes memory like this,
+// Kruize both resources. It is the simple rule that other algorithms are compared with.
 //
 //	target = max over the window × (1 + margin)
 //
-// The bounds are where a running pod is left alone: 5 % below the target and 8 % above.
+// The bounds are 5 % below and 8 % above the target.
 func WindowMax(days int, margin float64) Estimator { return &windowMax{days, margin} }
 
 type windowMax struct {
@@ -25,13 +25,13 @@ type windowMax struct {
 	margin float64
 }
 
-// Window is what WindowMax remembers of a container.
+// Window is the model state of WindowMax.
 type Window struct {
 	unstored
 	CPU, Memory series.Peaks
 }
 
-// Extend returns what WindowMax needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (w *windowMax) Extend() usage.Extension {
 	return &Window{CPU: series.NewPeaks(24 * w.days), Memory: series.NewPeaks(24 * w.days)}
 }
@@ -57,7 +57,7 @@ func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.
 	return estimate
 }
 
-// Observe keeps the peaks.
+// Observe adds a sample.
 func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
 	hour := int(s.At.Unix() / 3600)
 	if taken.Has(cluster.CPU) {
@@ -68,7 +68,7 @@ func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
 	}
 }
 
-// ObserveOOM takes what a kill showed to be needed as a peak.
+// ObserveOOM adds the memory that an OOM kill showed to be needed as a peak.
 func (m *Window) ObserveOOM(o usage.OOM, needed int64) {
 	m.Memory.Observe(int(o.At.Unix()/3600), float64(needed))
 }
