@@ -220,8 +220,7 @@ func TestLoad_invalidCheckpoint_isRefused(t *testing.T) {
 	}
 }
 
-// Whatever a checkpoint says, loading it does not panic, and what is accepted works and keeps its distribution
-// when it is stored again.
+// Loading any checkpoint does not panic. An accepted one works and keeps its distribution when it is stored again.
 func FuzzLoad(f *testing.F) {
 	h := New(Memory, day)
 	h.Add(3e8, 1, noon)

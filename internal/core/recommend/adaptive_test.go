@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A bench feeds one container and asks what it should get.
+// A bench observes one container and estimates its size.
 type bench struct {
 	book *usage.Book
 	p    Profile
@@ -32,7 +32,7 @@ func newBench(p Profile) *bench {
 	return b
 }
 
-// use feeds a sample every five minutes.
+// use adds a sample every five minutes.
 func (b *bench) use(d time.Duration, amount func(at time.Time) (cores, bytes float64)) {
 	for end := b.now.Add(d); b.now.Before(end); b.now = b.now.Add(5 * time.Minute) {
 		c, m := amount(b.now)
@@ -122,7 +122,7 @@ func TestAdaptive_oomKill_raisesAboveTheRequest(t *testing.T) {
 		}
 		had = got
 	}
-	// A pod that still ran with an old, smaller size tells nothing new.
+	// A kill of a pod that still has an old, smaller request changes nothing.
 	b.now = b.now.Add(time.Minute)
 	b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: b.now, Memory: 100 * mib})
 	if got := b.estimate().Target.Memory; got != had {
@@ -167,7 +167,7 @@ func TestAdaptive_lowHours_getALowerRequest(t *testing.T) {
 			t.Errorf("at %d h, when 200 MiB are used, the request is %.0f MiB", h, seen[h])
 		}
 	}
-	// Usage in the low hours that was never there before ends them.
+	// New usage in the low hours ends them.
 	for b.now.Hour() != 12 {
 		b.use(5*time.Minute, nightly)
 	}
@@ -242,7 +242,7 @@ func drawUsage(t *rapid.T) []usage.Sample {
 	return out
 }
 
-// feed gives samples to an extension and returns the estimates after each.
+// feed adds samples to an extension and returns the estimates after each.
 func (b *bench) feed(samples []usage.Sample) []cluster.Estimate {
 	var out []cluster.Estimate
 	for _, s := range samples {

@@ -151,7 +151,7 @@ func TestEnsemble_changedUsage_isFollowedUpAndDown(t *testing.T) {
 	if got := b.memory(); got > 500 {
 		t.Errorf("two months at 200 MiB leave the request at %.0f MiB", got)
 	}
-	// Usage beyond the range of the buckets moves it.
+	// Usage above the range of the buckets moves the range.
 	b.use(10*day, always(0.5, 200_000*mib))
 	if got := b.memory(); got < 200_000 {
 		t.Errorf("ten days at 200000 MiB get %.0f MiB", got)
@@ -329,7 +329,7 @@ func TestLeakOf_profilesThatKeepPeaks_reportTheLeak(t *testing.T) {
 	}
 }
 
-// A profile remembers at most 1.5 KiB of a container beside the histograms, in memory and stored.
+// The model state of a container takes at most 1.5 KiB, in memory and stored.
 func TestModelState_everyProfile_staysSmall(t *testing.T) {
 	const budget = 1536
 	for _, p := range append(Builtins(), largest()...) {
@@ -354,7 +354,7 @@ func TestModelState_everyProfile_staysSmall(t *testing.T) {
 	}
 }
 
-// largest are the profiles that remember the most of those that a SizingProfile may ask for (api/podfit/v1alpha1).
+// largest returns profiles with the largest model state that a SizingProfile may have (api/podfit/v1alpha1).
 func largest() []Profile {
 	adaptive := Critical()
 	adaptive.Memory.Days = 14
@@ -365,8 +365,7 @@ func largest() []Profile {
 	return []Profile{AdaptiveProfile("adaptive, most", "", adaptive), BusyHoursProfile("busy-hours, most", "", busy)}
 }
 
-// deepSize returns the bytes of what a pointer points to, with the slices in it, but without the parameters, which all
-// containers of a profile share.
+// deepSize returns the size of the value of a pointer in bytes, including its slices, without the parameters, which containers share.
 func deepSize(v reflect.Value) int {
 	size := int(v.Elem().Type().Size())
 	var slices func(v reflect.Value)

@@ -31,7 +31,7 @@ func podOf(w cluster.Workload, name string, containers ...string) *cluster.Pod {
 	return p
 }
 
-// steady returns the history of a container that used the same for some minutes.
+// steady returns the history of a container with constant usage for some minutes.
 func steady(minutes int, cores, bytes float64, has cluster.Set) *usage.Book {
 	b := usage.NewBook(usage.DefaultConfig())
 	p := podOf(cart, "cart-1", "app")
@@ -264,7 +264,7 @@ func TestWorkload_policies_selectAndRoundTheAdvice(t *testing.T) {
 	}
 }
 
-// W-01: upstream recommends the floor to a container it knows nothing of.
+// W-01: upstream recommends the floor for containers without samples.
 func TestWorkload_withoutSamples_returnsNoAdvice(t *testing.T) {
 	b := usage.NewBook(usage.DefaultConfig())
 	p := DefaultParams()
@@ -277,7 +277,7 @@ func TestWorkload_withoutSamples_returnsNoAdvice(t *testing.T) {
 	}
 }
 
-// W-10: the floor is not split over containers that are gone.
+// W-10: removed containers have no share of the floor.
 func TestWorkload_removedContainer_hasNoShareOfTheFloor(t *testing.T) {
 	b := usage.NewBook(usage.DefaultConfig())
 	before, after := podOf(cart, "cart-1", "app", "old"), podOf(cart, "cart-2", "app")

@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// example holds docs/algorithm.md to what a test has computed: its example there tells each of these figures.
+// example checks that the example of a test in docs/algorithm.md has each of these figures.
 func example(t *testing.T, figures ...string) {
 	t.Helper()
 	told := examples(t)[t.Name()]
@@ -34,7 +34,7 @@ func example(t *testing.T, figures ...string) {
 
 var exampleHead = regexp.MustCompile("\\*Example\\* \\([^)]*`(Test[A-Za-z_]+)`\\)")
 
-// examples returns the text of the examples in docs/algorithm.md, without its line breaks, by the test that computes it.
+// examples returns the texts of the examples in docs/algorithm.md, without line breaks, by the name of their test.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../../../docs/algorithm.md")

@@ -12,9 +12,9 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// capped lets a container use what it needs, but no more than its limit, which is ratio times its request; the request
-// follows the target once it is out of its bounds, as the updater's does, up to a bound. It returns the requests of CPU
-// and memory in the end, and how often the first sample of a request was at the limit.
+// capped simulates a container whose usage is capped by its limit, which is ratio times its request. The request follows the target
+// when it is out of bounds, as the updater does, up to a bound. It returns the final requests of CPU and memory, and how often the
+// first sample after a change was at the limit.
 func capped(p Profile, cores, bytes, ratio float64, most cluster.Resources, minutes int) (cpu, memory int64) {
 	b := newBench(p)
 	cpu, memory = min(500, most.CPU), min(512*mib, most.Memory)
@@ -68,7 +68,7 @@ func TestAdaptive_limitExampleOfTheDocs_isCorrect(t *testing.T) {
 	example(t, told...)
 }
 
-// kubernetes/autoscaler#9521: what is capped must not be fed for ever.
+// kubernetes/autoscaler#9521: capped usage must not raise the target without end.
 func TestAdaptive_usageAtACap_doesNotInflateTheTarget(t *testing.T) {
 	for _, p := range BacktestProfiles() {
 		b := newBench(p)

@@ -51,7 +51,7 @@ func TestSmallestNode_selectorsAndTaints_areRespected(t *testing.T) {
 	}
 }
 
-// A node that is not ready for a minute moves no request.
+// A node that is not ready for a minute changes no request.
 func TestSmallestNode_notReady_counts(t *testing.T) {
 	pods := []*cluster.Pod{{Node: "large", Place: cluster.Anywhere, Phase: cluster.Running}}
 	for _, ready := range []bool{true, false} {

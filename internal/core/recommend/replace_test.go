@@ -10,8 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A profile that has been changed, or another of the same algorithm, knows what was remembered; another algorithm begins
-// anew.
+// A changed profile, or another one with the same algorithm, keeps model state. Another algorithm starts without.
 func TestReplace_sameAlgorithm_keepsModelState(t *testing.T) {
 	longer := Balanced()
 	longer.Memory.Days, longer.Memory.Long = 10, 21

@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// lives feeds days of usage to a profile.
+// lives adds days of samples.
 func lives(b *bench, days int) {
 	at := b.now
 	for i := range days * 144 {
@@ -63,7 +63,7 @@ func TestModelState_everyProfile_hasFormAndTimes(t *testing.T) {
 	}
 }
 
-// What was stored before it was said since when is read.
+// Version 2 has no time of the first sample.
 func TestModels_version2_isRead(t *testing.T) {
 	p := builtin(t, "autopilot")
 	b := newBench(p)
@@ -83,7 +83,8 @@ func TestModels_version2_isRead(t *testing.T) {
 	}
 }
 
-// Whatever is read back, sizes are in order and of this world, samples change them, and what is stored next can be read.
+// Decoding any bytes does not panic. With accepted model state, estimates are in order and bounded, also after more samples, and the
+// state can be stored and read again.
 func FuzzStored(f *testing.F) {
 	builtins := Builtins()
 	for i, p := range builtins {

@@ -12,21 +12,21 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// weighted returns the default profile with either weight.
+// weighted returns the default profile with weights by request or constant ones.
 func weighted(byRequest bool) Profile {
 	p := DefaultParams()
 	p.FloorMillicores, p.WeightByRequest = 1, byRequest
 	return DefaultProfile("weighted", "", p)
 }
 
-// run gives the container of a bench other requests.
+// run sets the requests of the container.
 func (b *bench) run(millicores int64) {
 	p := podOf(cart, "cart-1", "app")
 	p.Containers[0].Requests = cluster.Amounts(millicores, 256*mib)
 	b.book.Track(p)
 }
 
-// The example in docs/algorithm.md: ten hours starved at 100m, then 45 minutes with a core of which 0.8 are used.
+// The example in docs/algorithm.md: ten hours at a request of 100m, then 45 minutes at 1 core, of which 0.8 are used.
 func TestByRequest_sample_weighsTheRequestOfItsTime(t *testing.T) {
 	target := func(byRequest bool) int64 {
 		b := newBench(weighted(byRequest))

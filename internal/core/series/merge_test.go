@@ -28,14 +28,14 @@ func samePeaks(t *rapid.T, what string, p, q *Peaks) {
 	}
 }
 
-// clonePeaks returns Peaks that share nothing.
+// clonePeaks returns an independent copy.
 func clonePeaks(p *Peaks) Peaks {
 	q := *p
 	q.ring = append([]Level(nil), p.ring...)
 	return q
 }
 
-// In whatever order, and however often, peaks are merged.
+// Merging is commutative, associative and idempotent.
 func TestPeaksMerge_anyOrder_givesTheSameResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, _ := drawPeaks(t, 48)

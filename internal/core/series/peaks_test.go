@@ -30,7 +30,7 @@ func TestLevelOf_anyAmount_isRoundedUp(t *testing.T) {
 	}
 }
 
-// peaksTwin is the obvious version.
+// peaksTwin is a simple reference implementation.
 type peaksTwin struct {
 	room, newest, since int
 	hours               map[int]Level

@@ -15,8 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Book that is told the present while another is told the past, and that absorbs it, knows what one knows that was told both
-// in their order.
+// A Book that observes the present and absorbs a fork that observed the past equals one that observed both in order.
 func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -81,7 +80,7 @@ func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T
 	})
 }
 
-// The process learnt, lost the lease, and leads again: what it missed is absorbed.
+// The process had the lease, lost it, and has it again: it absorbs the samples of the gap.
 func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 	for _, gap := range []time.Duration{3 * time.Hour, 30 * time.Hour, 5 * day} {
 		t.Run(gap.String(), func(t *testing.T) {
@@ -142,13 +141,13 @@ func TestAbsorb_extension_keepsThatOfTheFork(t *testing.T) {
 	}
 }
 
-// tagged is a diary of a profile with a parameter.
+// tagged is a diary with a parameter.
 type tagged struct {
 	diary
 	parameter int
 }
 
-// The parameters of a profile change while the past is read.
+// The parameters of a profile change while history is read.
 func TestAbsorb_extensionReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
 	b := newBook()
 	b.Tick(noon)
@@ -170,7 +169,7 @@ func TestAbsorb_extensionReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
 	}
 }
 
-// The memory interval of a workload changes while the past is read: each peak stays in the histogram once.
+// The memory interval of a workload changes while history is read. Each peak is in the histogram once.
 func TestAbsorb_memoryIntervalChangedMeanwhile_keepsEachPeakOnce(t *testing.T) {
 	for _, after := range []time.Duration{time.Hour, 6 * time.Hour, 48 * time.Hour} {
 		b := newBook()

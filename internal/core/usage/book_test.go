@@ -25,7 +25,7 @@ var (
 	cart = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 )
 
-// podOf returns a running pod of a workload with containers that ask for 100m and 256 MiB.
+// podOf returns a running pod of a workload. Its containers request 100m and 256 MiB.
 func podOf(w cluster.Workload, name string, containers ...string) *cluster.Pod {
 	p := &cluster.Pod{
 		Key:   cluster.Key{Namespace: w.Namespace, Name: name},
@@ -45,7 +45,7 @@ func sample(p *cluster.Pod, container string, at time.Time, cores, bytes float64
 
 func newBook() *Book { return NewBook(DefaultConfig()) }
 
-// weightAt returns how many peaks of a time the bucket of so many bytes weighs.
+// weightAt returns the weight of the bucket of an amount of memory, in peaks of a time.
 func weightAt(h *histogram.Histogram, bytes float64, at time.Time) float64 {
 	one := math.Exp2(float64(at.Sub(h.Checkpoint().Reference)) / float64(h.HalfLife()))
 	for b, w := range h.All() {
@@ -191,8 +191,8 @@ func TestObserve_memorySamplesOfOneWindow_addOnePeak(t *testing.T) {
 	}
 }
 
-// W-05, kubernetes/autoscaler#8982: a first value of zero, which is how a gap in the metrics shows, kept all of the
-// window's later values out.
+// W-05, kubernetes/autoscaler#8982: upstream ignores all later values of a window whose first value is zero, as after a gap in
+// the metrics.
 func TestObserve_firstMemorySampleIsZero_windowFollowsLaterSamples(t *testing.T) {
 	for name, first := range map[string]Sample{
 		"zero":    {CPU: 0.1, Memory: 0, Has: cluster.Both},
@@ -400,7 +400,7 @@ func TestContainers_restoredWithoutPods_returnsRestoredContainers(t *testing.T) 
 	}
 }
 
-// W-09: what an autoscaler sets for a container ends when it is no longer set.
+// W-09: a rule that a policy no longer sets is reset.
 func TestConfigure_policyOfAnAutoscaler_appliesUntilRelease(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app", "proxy")
@@ -530,7 +530,7 @@ func TestPrune_workloadWithoutSeries_isRemoved(t *testing.T) {
 	}
 }
 
-// recorder is an extension that remembers what it was told.
+// recorder is an extension that records its calls.
 type recorder struct {
 	stateless
 	told []string

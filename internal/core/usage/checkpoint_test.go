@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
-// restart returns the Book after a restart at a time, given that all its checkpoints had been saved by then.
+// restart returns the Book after a restart at a time at which all checkpoints had been saved.
 func restart(t rapid.TB, old *Book, now time.Time) *Book {
 	t.Helper()
 	b := newBook()
@@ -68,7 +68,7 @@ func TestCheckpoint_currentWindows_areLeftOut(t *testing.T) {
 	}
 }
 
-// W-08: what a restart must not lose.
+// W-08: upstream loses these at a restart.
 func TestRestore_windowsAndOOMKills_areKept(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
@@ -134,7 +134,7 @@ func TestRestore_samplesBeforeTheCheckpointIsRead_shareTheWindow(t *testing.T) {
 	}
 }
 
-// Going back to upstream and coming again: what upstream wrote last holds, and the Extra from before does not.
+// After a switch to upstream and back, the status that upstream wrote is used, and the older Extra is not.
 func TestRestore_extraOlderThanTheStatus_isIgnored(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
@@ -261,7 +261,7 @@ func TestCheckpoint_containerWithoutSamples_isNotStored(t *testing.T) {
 	}
 }
 
-// A restart at any time changes nothing but the rounding of weights to one in ten thousand.
+// A restart at any time changes weights by rounding only, by 1/10,000.
 func TestRestore_restartAtAnyTime_equalsNoRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -318,7 +318,7 @@ func TestRestore_restartAtAnyTime_equalsNoRestart(t *testing.T) {
 	})
 }
 
-// alike checks that two histograms have the same distribution, up to what so many checkpoints can round away.
+// alike checks that two histograms have the same distribution, up to the rounding of a number of checkpoints.
 func alike(t *rapid.T, got, want *histogram.Histogram, checkpoints int) {
 	t.Helper()
 	share := func(h *histogram.Histogram) []float64 {
@@ -355,7 +355,7 @@ func TestExtra_manyPods_staysSmall(t *testing.T) {
 	}
 }
 
-// Whatever stands in the annotation, reading it does not panic, and what is accepted is written the same way.
+// Decoding any bytes does not panic, and accepted data is encoded to the same value.
 func FuzzExtra(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(extra{}.encode())

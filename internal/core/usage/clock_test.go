@@ -14,10 +14,10 @@ import (
 
 const year = 365 * day
 
-// leads are how far a clock was ahead.
+// leads are times by which the clock was ahead.
 var leads = map[string]time.Duration{"1 h": time.Hour, "1 day": day, "3 days": 3 * day, "10 years": 10 * year}
 
-// during observes a sample every minute of a time, by a clock that is ahead.
+// during observes a sample a minute, with a clock that is ahead.
 func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cores, bytes float64) (taken int) {
 	for at := from; at.Before(from.Add(d)); at = at.Add(time.Minute) {
 		b.Tick(at.Add(ahead))
@@ -29,7 +29,7 @@ func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cor
 	return taken
 }
 
-// percentiles returns what a series says of CPU and memory.
+// percentiles returns percentiles of CPU and memory.
 func percentiles(s *Series) (cpu, memory float64) {
 	return s.CPU.Percentile(0.9), s.Memory.Percentile(0.9)
 }
@@ -116,7 +116,7 @@ func TestTick_clockSetBack_takesSamples(t *testing.T) {
 	}
 }
 
-// A skew that a sample may have is no reason to touch anything.
+// A skew of less than MaxAhead changes nothing.
 func TestTick_clockSetBackByMinutes_changesNothing(t *testing.T) {
 	p := podOf(cart, "cart-1", "app")
 	b := newBook()
@@ -148,7 +148,7 @@ func TestRestore_modelStateFromTheNearFuture_isKept(t *testing.T) {
 	}
 }
 
-// The clock is set back again and again, each time by less than a sample may be ahead.
+// The clock is set back several times, each time by less than MaxAhead.
 func TestTick_clockSetBackInSmallSteps_takesSamples(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// diary is an extension that remembers the seconds after noon at which it was told samples.
+// diary is an extension that records the times of its samples, in seconds after noon.
 type diary struct {
 	stateless
 	seconds []int
@@ -55,7 +55,7 @@ func diaryOf(t *testing.T, b *Book) []int {
 	return d.seconds
 }
 
-// lived returns a Book that took samples at so many seconds after noon.
+// lived returns a Book with samples at the given seconds after noon.
 func lived(t *testing.T, seconds ...int) *Book {
 	t.Helper()
 	b := newBook()
@@ -81,8 +81,8 @@ func stored(t *testing.T, b *Book, second int) Checkpoint {
 	return c
 }
 
-// A process may die between storing a container's checkpoint and storing its history: each is right by itself, and no
-// sample counts twice in either.
+// A process may end between storing the checkpoint and the model state of a container. Both are restored, and neither counts a sample
+// twice.
 func TestRestore_checkpointAndModelStateOfDifferentTimes_countEachSampleOnce(t *testing.T) {
 	b := lived(t, 10, 20)
 	early := stored(t, b, 25)
@@ -169,7 +169,7 @@ func TestRestore_twoModelStates_keepsTheNewer(t *testing.T) {
 	}
 }
 
-// What an earlier version wrote into the annotation: without a form.
+// A former version stored model state without its form.
 func TestRestore_extraVersion1WithModelState_isRead(t *testing.T) {
 	c := stored(t, lived(t, 10, 20), 25)
 	x, err := decodeExtra(c.Carry().Extra)
@@ -191,7 +191,7 @@ func TestRestore_extraVersion1WithModelState_isRead(t *testing.T) {
 	}
 }
 
-// Upstream has written the checkpoint since: its status holds, but what podfit's profile remembered is still true.
+// Upstream has rewritten the checkpoint: its status is used, and the model state is still restored.
 func TestRestore_statusRewrittenByUpstream_keepsModelState(t *testing.T) {
 	c := stored(t, lived(t, 10, 20), 25).Carry()
 	c.Updated = c.Updated.Add(time.Minute)

@@ -92,7 +92,7 @@ func TestObserveOOM_beforeTheFirstSample_isAddedToHistory(t *testing.T) {
 	}
 }
 
-// W-07: an OOM kill is read off the pod's status, so none is missed while nobody looks.
+// W-07: OOM kills are read from the status of the pod, so none is missed between two passes.
 func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 	fresh := func() *cluster.Pod {
 		p := podOf(cart, "cart-1", "app", "proxy", "fine", "migrate")
