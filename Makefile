@@ -1,41 +1,41 @@
-# Everything podfit is built and checked with. It needs Go and git, and for the race detector a C compiler; the tools come
-# from tools/go.mod. "make" prints what there is.
+# Builds and checks podfit. Requires Go and git, and a C compiler for the race detector. Other tools come from tools/go.mod.
+# "make" lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The version is what git calls this commit; it does not depend on what the build tool finds in .git.
+# The version is the output of git describe. The go command does not add version control information (-buildvcs=false).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
-# The modules with tests, and all of them.
+# The modules with tests, and all modules.
 TESTED := . $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod test/*/go.mod))
 MODULES := $(TESTED) $(patsubst %/go.mod,%,$(wildcard localcluster/*/go.mod tools/go.mod))
 TOOL := go tool -modfile=tools/go.mod
 STEP := tools/step
 LOG := .cache/test.log
 
-# How long a module's tests may take, and how the Go test tool is told more: make test TESTFLAGS=-v
+# The timeout for the tests of a module, and additional flags for go test, for example: make test TESTFLAGS=-v
 TESTTIMEOUT ?= 40m
 TESTFLAGS ?=
-# What is fuzzed, and for how long; which benchmarks are run, in which packages.
+# The time for each fuzz test, and the benchmarks and packages for make microbench.
 FUZZTIME ?= 30s
 BENCH ?= .
 BENCHPKG ?= ./...
 
 .PHONY: help
-help: ## Print this list
+help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/podfit: one static binary, and bin/THIRD-PARTY-LICENSES.txt: the licences of what is linked into it
+build: ## Build bin/podfit, a static binary, and bin/THIRD-PARTY-LICENSES.txt, the licenses of linked modules
 	@mkdir -p bin
 	@tools/licenses bin/THIRD-PARTY-LICENSES.txt
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app.Version=$(VERSION)' -o bin/podfit .
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app/process.Version=$(VERSION)' -o bin/podfit .
 
 .PHONY: test
-test: build localcluster ## Run all tests of all modules, in the end those on the local cluster
+test: build localcluster ## Run all tests of all modules, at the end those on the local cluster
 	@mkdir -p $(dir $(LOG)) && : > $(LOG)
 	@failed=0; for module in $(TESTED); do \
 		race=; if [ "$$module" = . ]; then race=-race; fi; \
@@ -45,46 +45,46 @@ test: build localcluster ## Run all tests of all modules, in the end those on th
 	exit $$failed
 
 .PHONY: localcluster
-localcluster: ## Build the local cluster: a real control plane with simulated nodes
+localcluster: ## Build the local cluster, a real control plane with simulated nodes
 	@$(STEP) "local cluster" go -C localcluster run ./cmd/localcluster build
 
 .PHONY: verify
-verify: ## Check everything that is not a test: generated files, format, vet, lint, imports, modules
+verify: ## Check generated files, format, vet, lint, imports and modules
 	@$(STEP) "generated files are up to date" tools/verify-generated
-	@$(STEP) "files are formatted and have their header" tools/verify-format
+	@$(STEP) "files are formatted and have a header" tools/verify-format
 	@for module in $(TESTED); do $(STEP) "vet $$module" go -C $$module vet ./...; done
-	@$(STEP) "imports go one way" go test ./internal/archtest
+	@$(STEP) "imports follow the layers" go test ./internal/archtest
 	@$(MAKE) --no-print-directory lint
 	@$(STEP) "modules are tidy" tools/verify-tidy $(MODULES)
 
 .PHONY: lint
-lint: ## Run golangci-lint on all modules (its first build takes minutes)
+lint: ## Run golangci-lint on all modules (the first build of golangci-lint takes minutes)
 	@failed=0; for module in $(TESTED); do \
 		(cd $$module && $(CURDIR)/$(STEP) "lint $$module" go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
 	done; exit $$failed
 
 .PHONY: vulnerabilities
-vulnerabilities: ## Look for known vulnerabilities in what is linked (asks vuln.go.dev; skipped where it cannot be reached)
+vulnerabilities: ## Check linked modules for known vulnerabilities (uses vuln.go.dev; skipped if it is not reachable)
 	@$(STEP) "known vulnerabilities" tools/vulnerabilities
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs and documentation
+generate: ## Generate deep-copy functions, CRDs and documentation
 	@tools/generate
 
 .PHONY: bench
-bench: ## Measure the model beside upstream's own code, against its budgets
+bench: ## Benchmark podfit and upstream's code side by side, and check the budgets
 	@$(STEP) "budgets" go -C test/bench run .
 
 .PHONY: microbench
-microbench: ## Run Go benchmarks; BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/bench/OTHER.txt compares
+microbench: ## Run Go benchmarks; options: BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/bench/OTHER.txt to compare
 	@mkdir -p .cache/bench
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHPKG) | tee .cache/bench/$(VERSION).txt
 	@if [ -n "$(BASE)" ]; then $(TOOL) benchstat $(BASE) .cache/bench/$(VERSION).txt; fi
 
 .PHONY: backtest-dev
-backtest-dev: build ## Replay the traces of TRACES=FOLDER through every profile, as docs/backtest.md has it
+backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, for the results in docs/backtest.md
 	@traces=$$(find "$(TRACES)" -maxdepth 1 \( -name '*.csv' -o -name '*.csv.gz' \) 2>/dev/null | sort || true); \
-	if [ -z "$$traces" ]; then echo "backtest-dev: skipped, there are no traces: make backtest-dev TRACES=FOLDER"; exit 0; fi; \
+	if [ -z "$$traces" ]; then echo "backtest-dev: skipped, no traces found; run make backtest-dev TRACES=FOLDER"; exit 0; fi; \
 	for trace in $$traces; do \
 		bin/podfit backtest --trace "$$trace" --workloads 0 \
 			--recommenders default,balanced,cost,critical,busy-hours,autopilot,autopilot-window,time-of-day,window-max; \
@@ -95,9 +95,9 @@ fuzz: ## Run each fuzz test for FUZZTIME
 	@tools/fuzz $(FUZZTIME)
 
 .PHONY: demo
-demo: ## Show podfit at work on the local cluster; KEEP=1 leaves the cluster up until Ctrl-C
+demo: ## Demonstrate podfit on the local cluster; KEEP=1 keeps the cluster running until Ctrl-C
 	@go -C test/e2e run ./demo
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove build output and caches
 	rm -rf bin .cache

@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy carries the custom resource definitions in the binary, so that "podfit crds" prints the ones it was built with.
+// Package deploy embeds the custom resource definitions in the binary, for "podfit crds".
 //
-// The folder is what an administrator applies: "kubectl apply -f deploy/" installs everything. kubectl does not look into
-// sub-folders, so 00-crds.yaml repeats crds/; "make generate" writes both, and a test compares them.
+// "kubectl apply -f deploy/" installs podfit from this directory. kubectl does not read subdirectories, so 00-crds.yaml contains
+// the files of crds/. "make generate" writes both, and a test compares them.
 package deploy
 
 import (

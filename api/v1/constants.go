@@ -3,17 +3,17 @@
 
 package v1
 
-// The conditions of an autoscaler's status. Conditions of other types, set by others, are kept.
+// The condition types of an autoscaler's status. Conditions of other types that other programs set are kept.
 const (
-	// RecommendationProvided is True when at least one container has a recommendation.
+	// RecommendationProvided is True if at least one container has a recommendation.
 	RecommendationProvided VerticalPodAutoscalerConditionType = "RecommendationProvided"
-	// LowConfidence says that the history behind a recommendation is thin.
+	// LowConfidence is True if the recommendation is based on little history.
 	LowConfidence VerticalPodAutoscalerConditionType = "LowConfidence"
 	// NoPodsMatched is True while the target has no pods, and absent otherwise.
 	NoPodsMatched VerticalPodAutoscalerConditionType = "NoPodsMatched"
-	// FetchingHistory says that older samples are still being read; no checkpoint is written meanwhile.
+	// FetchingHistory is True while history is being read. No checkpoint is written during that time.
 	FetchingHistory VerticalPodAutoscalerConditionType = "FetchingHistory"
-	// ConfigDeprecated marks a configuration that works but will not for ever.
+	// ConfigDeprecated is True if the configuration is deprecated.
 	ConfigDeprecated VerticalPodAutoscalerConditionType = "ConfigDeprecated"
 	// ConfigUnsupported is True while the target cannot be resolved, and absent otherwise.
 	ConfigUnsupported VerticalPodAutoscalerConditionType = "ConfigUnsupported"
@@ -21,34 +21,35 @@ const (
 
 // Annotations on pods.
 const (
-	// AnnotationUpdates tells what the webhook set in a pod, in words.
+	// AnnotationUpdates describes for people what the webhook changed in a pod.
 	AnnotationUpdates = "vpaUpdates"
-	// AnnotationObservedContainers lists the containers the webhook saw, separated by ", ". A container that is not in it was
-	// injected later and is not a reason to replace the pod.
+	// AnnotationObservedContainers lists the containers of the pod at the time of the webhook, separated by ", ". A container
+	// that is not in the list was injected later. Its recommendation is not a reason to update the pod.
 	AnnotationObservedContainers = "vpaObservedContainers"
 	// AnnotationInPlaceUpdated is "true" on a pod that was resized in place.
 	AnnotationInPlaceUpdated = "vpaInPlaceUpdated"
-	// AnnotationStartupBoostPrefix, followed by a container's name, holds the resources the container had before its start-up
-	// boost, as JSON. It goes when the boost goes.
+	// AnnotationStartupBoostPrefix, followed by the name of a container, contains the resources of the container without its
+	// startup boost, as JSON. It is removed together with the boost.
 	AnnotationStartupBoostPrefix = "vpaCpuStartupBoost/"
 )
 
-// Annotations on autoscalers: the prefix, the container's name, and the suffix make the key; the value "true" has the
-// container's CPU rounded up to whole cores.
+// Annotations on autoscalers. The key is the prefix, the name of the container and the suffix. If the value is "true", the
+// recommended CPU of the container is rounded up to whole cores.
 const (
 	AnnotationPostProcessorPrefix = "vpa-post-processor.kubernetes.io/"
 	AnnotationIntegerCPUSuffix    = "_integerCPU"
 )
 
-// Annotations the kubelet puts on the Event of a pod it evicted; comma-separated lists of equal length.
+// Annotations that the kubelet sets on the Event of a pod that it evicted. The values are comma-separated lists of equal
+// length.
 const (
 	AnnotationOffendingContainers      = "offending_containers"
 	AnnotationOffendingContainersUsage = "offending_containers_usage"
 	AnnotationStarvedResource          = "starved_resource"
 )
 
-// DefaultContainerResourcePolicy as a policy's container name stands for every container without a policy of its own.
+// DefaultContainerResourcePolicy is the container name of the policy for all containers without a policy of their own.
 const DefaultContainerResourcePolicy = "*"
 
-// CheckpointVersion is the format of checkpoint status that is read and written.
+// CheckpointVersion is the version of the checkpoint format that podfit reads and writes.
 const CheckpointVersion = "v3"

@@ -3,9 +3,9 @@
 
 // Package v1 holds the types of autoscaling.k8s.io/v1, the API of the Kubernetes Vertical Pod Autoscaler.
 //
-// Field by field they read and write the same JSON as upstream's types, so a manifest, a kubectl plug-in or a controller made for
-// upstream works with podfit, and the other way round. The CustomResourceDefinitions are generated from here. The package
-// describes what is written down and checks nothing; what it means is decided in internal/core.
+// The types read and write the same JSON as upstream's types. So manifests, kubectl plug-ins and controllers for upstream work
+// with podfit, and the other way round. The CustomResourceDefinitions are generated from this package. The package does not
+// validate objects and does not interpret them: internal/core does.
 //
 // +kubebuilder:object:generate=true
 // +groupName=autoscaling.k8s.io

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VerticalPodAutoscaler keeps the pods of one workload at the size their usage calls for.
+// VerticalPodAutoscaler configures vertical autoscaling for the pods of one workload: resource requests are set according to
+// usage.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -28,15 +29,15 @@ type VerticalPodAutoscaler struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the user asks for.
+	// spec is the configuration of the autoscaler.
 	Spec VerticalPodAutoscalerSpec `json:"spec"`
 
-	// status is what has been found out, and what is recommended.
+	// status is the current recommendation and the conditions of the autoscaler.
 	// +optional
 	Status VerticalPodAutoscalerStatus `json:"status,omitempty"`
 }
 
-// VerticalPodAutoscalerList is a list of autoscalers.
+// VerticalPodAutoscalerList is a list of VerticalPodAutoscaler objects.
 //
 // +kubebuilder:object:root=true
 type VerticalPodAutoscalerList struct {
@@ -47,295 +48,302 @@ type VerticalPodAutoscalerList struct {
 	Items []VerticalPodAutoscaler `json:"items"`
 }
 
-// VerticalPodAutoscalerSpec is what the user asks for.
+// VerticalPodAutoscalerSpec is the configuration of an autoscaler.
 type VerticalPodAutoscalerSpec struct {
-	// targetRef names the controller whose pods are sized: a Deployment, StatefulSet, DaemonSet, ReplicaSet,
-	// ReplicationController, Job or CronJob, or any other resource with a scale subresource. It must be the topmost such
-	// controller of its pods. A target that cannot be used is reported in the condition ConfigUnsupported.
+	// targetRef references the controller of the pods to autoscale: a Deployment, StatefulSet, DaemonSet, ReplicaSet,
+	// ReplicationController, Job or CronJob, or any other resource with a scale subresource. It must be the topmost controller
+	// of its pods. If the target cannot be used, the condition ConfigUnsupported is True.
 	TargetRef *autoscalingv1.CrossVersionObjectReference `json:"targetRef"`
 
-	// updatePolicy says how recommendations reach the pods. Without it, every part has its default.
+	// updatePolicy controls how recommendations are applied to pods. If unset, each field has its default.
 	// +optional
 	UpdatePolicy *PodUpdatePolicy `json:"updatePolicy,omitempty"`
 
-	// resourcePolicy bounds what is recommended, container by container. Without it, all containers are sized, without bounds.
+	// resourcePolicy controls the recommendations per container. If unset, all containers are autoscaled without minimum and
+	// maximum.
 	// +optional
 	ResourcePolicy *PodResourcePolicy `json:"resourcePolicy,omitempty"`
 
-	// recommenders names who computes the recommendation: at most one. Empty means the one called "default".
+	// recommenders names the recommender or the sizing profile that computes the recommendation. At most one entry. Default: the
+	// recommender named "default".
 	// +optional
 	Recommenders []*VerticalPodAutoscalerRecommenderSelector `json:"recommenders,omitempty"`
 
-	// startupBoost gives every container more CPU while it starts.
+	// startupBoost gives each container more CPU during startup. If unset, there is no boost.
 	// +optional
 	StartupBoost *StartupBoost `json:"startupBoost,omitempty"`
 }
 
-// VerticalPodAutoscalerRecommenderSelector names a recommender.
+// VerticalPodAutoscalerRecommenderSelector selects a recommender or a sizing profile.
 type VerticalPodAutoscalerRecommenderSelector struct {
-	// name is the recommender's name.
+	// name is the name of the recommender or of the sizing profile.
 	Name string `json:"name"`
 }
 
-// StartupBoost is what a container gets on top while it starts.
+// StartupBoost configures the additional resources of a container during startup.
 type StartupBoost struct {
-	// cpu is the additional CPU. Without it there is no boost.
+	// cpu is the CPU boost. If unset, there is no boost.
 	// +optional
 	CPU *GenericStartupBoost `json:"cpu,omitempty"`
 }
 
-// GenericStartupBoost is a boost of one resource.
+// GenericStartupBoost configures the startup boost of one resource.
 //
 // +union
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Factor') == has(self.factor)",message="factor is required when type is Factor and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Quantity') == has(self.quantity)",message="quantity is required when type is Quantity and forbidden otherwise"
 type GenericStartupBoost struct {
-	// type chooses between multiplying (Factor) and adding (Quantity).
+	// type is Factor, which multiplies the amount by factor, or Quantity, which adds quantity to the amount.
 	// +unionDiscriminator
 	// +required
 	Type StartupBoostType `json:"type"`
 
-	// factor multiplies the amount. It belongs to type Factor.
+	// factor is the number by which the amount is multiplied. Required if type is Factor, otherwise forbidden.
 	// +unionMember=Factor
 	// +optional
 	Factor *int32 `json:"factor,omitempty"`
 
-	// quantity is added to the amount. It belongs to type Quantity.
+	// quantity is added to the amount. Required if type is Quantity, otherwise forbidden.
 	// +unionMember=Quantity
 	// +optional
 	Quantity *resource.Quantity `json:"quantity,omitempty"`
 
-	// durationSeconds is how long the boost stays after the pod has become Ready; 0, the default, ends it at once.
+	// durationSeconds is the time in seconds for which the boost continues after the pod is Ready. Default: 0.
 	// +optional
 	DurationSeconds *int32 `json:"durationSeconds,omitempty"`
 }
 
-// StartupBoostType says how a boost is measured.
+// StartupBoostType is the type of a startup boost.
 //
 // +kubebuilder:validation:Enum=Factor;Quantity
 type StartupBoostType string
 
-// The ways to measure a boost.
+// The types of a startup boost.
 const (
-	FactorStartupBoostType   StartupBoostType = "Factor"   // a multiple of the amount
-	QuantityStartupBoostType StartupBoostType = "Quantity" // an amount on top
+	FactorStartupBoostType   StartupBoostType = "Factor"   // multiplies the amount
+	QuantityStartupBoostType StartupBoostType = "Quantity" // adds to the amount
 )
 
-// PodUpdatePolicy says how recommendations reach the pods.
+// PodUpdatePolicy controls how recommendations are applied to pods.
 type PodUpdatePolicy struct {
-	// updateMode chooses the way; the default is Recreate.
+	// updateMode is the way in which recommendations are applied. Off: not applied. Initial: to new pods only. Recreate: also to
+	// running pods, by eviction. InPlaceOrRecreate: also to running pods, by in-place resize or by eviction if that is not
+	// possible. InPlace: also to running pods, by in-place resize only. Auto: deprecated, same as Recreate. Default: Recreate.
 	// +optional
 	UpdateMode *UpdateMode `json:"updateMode,omitempty"`
 
-	// minReplicas is how many pods must be alive before one of them is evicted; positive. It stands above the updater's
-	// --min-replicas. PodDisruptionBudgets hold besides.
+	// minReplicas is the minimum number of live pods that the workload must have before a pod is evicted. At least 1. It
+	// overrides the updater's flag --min-replicas. PodDisruptionBudgets apply in addition.
 	// +optional
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// evictionRequirements must all hold before a pod is evicted.
+	// evictionRequirements lists requirements that must all be met before a pod is evicted. Default: no requirements.
 	// +optional
 	EvictionRequirements []*EvictionRequirement `json:"evictionRequirements,omitempty"`
 
-	// evictAfterOOMSeconds: a container killed for memory sooner than this after its start makes its pod a candidate for an
-	// update. It stands above the updater's --evict-after-oom-threshold.
+	// evictAfterOOMSeconds is a time in seconds. If a container is OOM-killed within this time after its start, its pod is
+	// updated immediately. At least 1. It overrides the updater's flag --evict-after-oom-threshold.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	EvictAfterOOMSeconds *int32 `json:"evictAfterOOMSeconds,omitempty"`
 }
 
-// UpdateMode is a way in which recommendations reach the pods.
+// UpdateMode is the way in which recommendations are applied to pods.
 //
 // +kubebuilder:validation:Enum=Off;Initial;Recreate;InPlaceOrRecreate;InPlace;Auto
 type UpdateMode string
 
 // The update modes.
 const (
-	UpdateModeOff               UpdateMode = "Off"               // only recommend
-	UpdateModeInitial           UpdateMode = "Initial"           // size pods when they are created
-	UpdateModeRecreate          UpdateMode = "Recreate"          // and replace running pods by evicting them
-	UpdateModeInPlaceOrRecreate UpdateMode = "InPlaceOrRecreate" // and resize running pods, evicting where that cannot be done
-	UpdateModeInPlace           UpdateMode = "InPlace"           // and resize running pods, never evicting
-	UpdateModeAuto              UpdateMode = "Auto"              // the old name of Recreate
+	UpdateModeOff               UpdateMode = "Off"               // recommendations are not applied
+	UpdateModeInitial           UpdateMode = "Initial"           // applied to new pods only
+	UpdateModeRecreate          UpdateMode = "Recreate"          // also applied to running pods, by eviction
+	UpdateModeInPlaceOrRecreate UpdateMode = "InPlaceOrRecreate" // also applied to running pods, by in-place resize or else by eviction
+	UpdateModeInPlace           UpdateMode = "InPlace"           // also applied to running pods, by in-place resize only
+	UpdateModeAuto              UpdateMode = "Auto"              // deprecated, same as Recreate
 )
 
-// EvictionRequirement is a relation between recommendation and request that must hold before a pod is evicted.
+// EvictionRequirement is a requirement on the change of requests that must be met before a pod is evicted.
 type EvictionRequirement struct {
-	// resources are looked at one by one; the requirement holds when it holds for one of them.
+	// resources lists the resources that are checked. The requirement is met if at least one of them meets it.
 	Resources []corev1.ResourceName `json:"resources"`
-	// changeRequirement is the relation.
+	// changeRequirement is the required direction of the change.
 	ChangeRequirement EvictionChangeRequirement `json:"changeRequirement"`
 }
 
-// EvictionChangeRequirement is a direction of change.
+// EvictionChangeRequirement is the direction in which the target must differ from the request.
 //
 // +kubebuilder:validation:Enum:=TargetHigherThanRequests;TargetLowerThanRequests
 type EvictionChangeRequirement string
 
-// The directions of change.
+// The values of EvictionChangeRequirement.
 const (
-	TargetHigherThanRequests EvictionChangeRequirement = "TargetHigherThanRequests" // the pod would grow
-	TargetLowerThanRequests  EvictionChangeRequirement = "TargetLowerThanRequests"  // the pod would shrink
+	TargetHigherThanRequests EvictionChangeRequirement = "TargetHigherThanRequests" // the target is above the request
+	TargetLowerThanRequests  EvictionChangeRequirement = "TargetLowerThanRequests"  // the target is below the request
 )
 
-// PodResourcePolicy bounds what is recommended.
+// PodResourcePolicy controls the recommendations for the containers of a pod.
 type PodResourcePolicy struct {
-	// containerPolicies has one entry for a container, and perhaps one for "*", which is for all containers without their own.
+	// containerPolicies lists the policies of containers. The policy for "*" applies to all containers without a policy of
+	// their own.
 	// +optional
 	// +patchMergeKey=containerName
 	// +patchStrategy=merge
 	ContainerPolicies []ContainerResourcePolicy `json:"containerPolicies,omitempty" patchStrategy:"merge" patchMergeKey:"containerName"`
 }
 
-// ContainerResourcePolicy bounds what is recommended for one container.
+// ContainerResourcePolicy controls the recommendation for one container.
 type ContainerResourcePolicy struct {
-	// containerName is the container's name, or "*".
+	// containerName is the name of the container, or "*" for all containers without a policy of their own.
 	ContainerName string `json:"containerName,omitempty"`
 
-	// mode Off leaves the container alone; the default is Auto.
+	// mode is Auto, or Off to exclude the container from autoscaling. Default: Auto.
 	// +optional
 	Mode *ContainerScalingMode `json:"mode,omitempty"`
 
-	// minAllowed is the least that is recommended; no minimum by default.
+	// minAllowed is the minimum amount of each resource that is recommended. Default: no minimum.
 	// +optional
 	MinAllowed corev1.ResourceList `json:"minAllowed,omitempty"`
 
-	// maxAllowed is the most that is recommended; no maximum by default.
+	// maxAllowed is the maximum amount of each resource that is recommended. Default: no maximum.
 	// +optional
 	MaxAllowed corev1.ResourceList `json:"maxAllowed,omitempty"`
 
-	// controlledResources are the resources that are sized; cpu and memory by default.
+	// controlledResources lists the resources that are autoscaled. Default: cpu and memory.
 	// +patchStrategy=merge
 	ControlledResources *[]corev1.ResourceName `json:"controlledResources,omitempty" patchStrategy:"merge"`
 
-	// controlledValues says whether limits follow requests (RequestsAndLimits, the default) or stay (RequestsOnly).
+	// controlledValues is RequestsAndLimits, which changes limits in proportion to requests, or RequestsOnly, which does not
+	// change limits. Default: RequestsAndLimits.
 	// +optional
 	ControlledValues *ContainerControlledValues `json:"controlledValues,omitempty"`
 
-	// oomBumpUpRatio multiplies the memory at which the container was killed; at least 1. It stands above --oom-bump-up-ratio.
+	// oomBumpUpRatio is the factor by which the memory of the container is multiplied after an OOM kill. At least 1. It
+	// overrides the recommender's flag --oom-bump-up-ratio.
 	// +optional
 	OOMBumpUpRatio *resource.Quantity `json:"oomBumpUpRatio,omitempty"`
 
-	// oomMinBumpUp is the least that is added to the memory at which the container was killed, in bytes. It stands above
+	// oomMinBumpUp is the minimum increase of memory after an OOM kill, in bytes. It overrides the recommender's flag
 	// --oom-min-bump-up-bytes.
 	// +optional
 	OOMMinBumpUp *resource.Quantity `json:"oomMinBumpUp,omitempty"`
 
-	// memoryAggregationIntervalSeconds: of the memory used in each such interval only the peak counts. It stands above
-	// --memory-aggregation-interval.
+	// memoryAggregationIntervalSeconds is the length of a memory window in seconds. Only the peak usage of each window is
+	// used. At least 1. It overrides the recommender's flag --memory-aggregation-interval.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MemoryAggregationIntervalSeconds *int32 `json:"memoryAggregationIntervalSeconds,omitempty"`
 
-	// memoryAggregationIntervalCount is how many such intervals are remembered. It stands above
-	// --memory-aggregation-interval-count.
+	// memoryAggregationIntervalCount is the number of memory windows that make up the memory history. At least 1. It overrides
+	// the recommender's flag --memory-aggregation-interval-count.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MemoryAggregationIntervalCount *int64 `json:"memoryAggregationIntervalCount,omitempty"`
 
-	// startupBoost replaces spec.startupBoost for the container.
+	// startupBoost overrides spec.startupBoost for this container.
 	// +optional
 	StartupBoost *StartupBoost `json:"startupBoost,omitempty"`
 }
 
-// ContainerScalingMode switches the sizing of a container on or off.
+// ContainerScalingMode enables or disables autoscaling of a container.
 //
 // +kubebuilder:validation:Enum=Auto;Off
 type ContainerScalingMode string
 
-// The switch's positions.
+// The values of ContainerScalingMode.
 const (
-	ContainerScalingModeAuto ContainerScalingMode = "Auto" // size the container
-	ContainerScalingModeOff  ContainerScalingMode = "Off"  // leave it alone
+	ContainerScalingModeAuto ContainerScalingMode = "Auto" // the container is autoscaled
+	ContainerScalingModeOff  ContainerScalingMode = "Off"  // the container is not autoscaled
 )
 
-// ContainerControlledValues says what is changed in a container.
+// ContainerControlledValues selects the values of a container that are changed.
 //
 // +kubebuilder:validation:Enum=RequestsAndLimits;RequestsOnly
 type ContainerControlledValues string
 
-// What is changed in a container.
+// The values of ContainerControlledValues.
 const (
 	ContainerControlledValuesRequestsAndLimits ContainerControlledValues = "RequestsAndLimits" // limits keep their ratio to requests
-	ContainerControlledValuesRequestsOnly      ContainerControlledValues = "RequestsOnly"      // limits stay as they are
+	ContainerControlledValuesRequestsOnly      ContainerControlledValues = "RequestsOnly"      // limits do not change
 )
 
-// VerticalPodAutoscalerStatus is what has been found out, and what is recommended.
+// VerticalPodAutoscalerStatus is the current recommendation and the conditions of an autoscaler.
 type VerticalPodAutoscalerStatus struct {
-	// recommendation is the latest one.
+	// recommendation is the latest recommendation.
 	// +optional
 	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
 
-	// conditions say whether the autoscaler works, and if not, why.
+	// conditions describe the state of the autoscaler and its problems.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
 	Conditions []VerticalPodAutoscalerCondition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 
-	// observedGeneration is the metadata.generation this status belongs to.
+	// observedGeneration is the metadata.generation for which this status was computed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 
-// RecommendedPodResources is a recommendation for the containers of a pod.
+// RecommendedPodResources contains the recommendations for the containers of a pod.
 type RecommendedPodResources struct {
-	// containerRecommendations has an entry for each container that is sized and whose usage is known.
+	// containerRecommendations has an entry for each autoscaled container whose usage is known.
 	// +optional
 	ContainerRecommendations []RecommendedContainerResources `json:"containerRecommendations,omitempty"`
 }
 
-// RecommendedContainerResources is a recommendation for one container.
+// RecommendedContainerResources is the recommendation for one container.
 type RecommendedContainerResources struct {
-	// containerName is the container's name.
+	// containerName is the name of the container.
 	ContainerName string `json:"containerName,omitempty"`
 
-	// target is what the container should request, within the user's bounds.
+	// target is the recommended request, within minAllowed and maxAllowed.
 	Target corev1.ResourceList `json:"target"`
 
-	// lowerBound is the least request that is still left alone, within the user's bounds.
+	// lowerBound is the minimum request that does not need an update, within minAllowed and maxAllowed.
 	// +optional
 	LowerBound corev1.ResourceList `json:"lowerBound,omitempty"`
 
-	// upperBound is the largest request that is still left alone, within the user's bounds.
+	// upperBound is the maximum request that does not need an update, within minAllowed and maxAllowed.
 	// +optional
 	UpperBound corev1.ResourceList `json:"upperBound,omitempty"`
 
-	// uncappedTarget is what the target would be without the user's bounds; for information.
+	// uncappedTarget is the recommended request without minAllowed and maxAllowed. It is for information only.
 	// +optional
 	UncappedTarget corev1.ResourceList `json:"uncappedTarget,omitempty"`
 }
 
-// VerticalPodAutoscalerConditionType names a condition.
+// VerticalPodAutoscalerConditionType is the type of a condition.
 type VerticalPodAutoscalerConditionType string
 
-// VerticalPodAutoscalerCondition is one thing that holds, or does not.
+// VerticalPodAutoscalerCondition describes one aspect of the state of an autoscaler.
 type VerticalPodAutoscalerCondition struct {
-	// type names the condition.
+	// type is the type of the condition.
 	Type VerticalPodAutoscalerConditionType `json:"type"`
 
 	// status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`
 
-	// lastTransitionTime is when status changed last.
+	// lastTransitionTime is the time of the last change of status.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 
-	// reason is why, in one word.
+	// reason is the reason for the status, in one CamelCase word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message is why, in a sentence.
+	// message explains the status to people.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// observedGeneration is the metadata.generation the condition was derived from.
+	// observedGeneration is the metadata.generation for which the condition was computed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// VerticalPodAutoscalerCheckpoint keeps what was learnt about one container of one autoscaler over a restart. It has no status
-// subresource: all of it is written through the resource itself.
+// VerticalPodAutoscalerCheckpoint stores the usage history of one container of one autoscaler, so that it survives a restart
+// of the recommender. It has no status subresource: spec and status are written together.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -345,16 +353,16 @@ type VerticalPodAutoscalerCheckpoint struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what the checkpoint is about.
+	// spec identifies the autoscaler and the container.
 	// +optional
 	Spec VerticalPodAutoscalerCheckpointSpec `json:"spec,omitempty"`
 
-	// status is what was learnt.
+	// status is the stored usage history.
 	// +optional
 	Status VerticalPodAutoscalerCheckpointStatus `json:"status,omitempty"`
 }
 
-// VerticalPodAutoscalerCheckpointList is a list of checkpoints.
+// VerticalPodAutoscalerCheckpointList is a list of VerticalPodAutoscalerCheckpoint objects.
 //
 // +kubebuilder:object:root=true
 type VerticalPodAutoscalerCheckpointList struct {
@@ -364,28 +372,28 @@ type VerticalPodAutoscalerCheckpointList struct {
 	Items []VerticalPodAutoscalerCheckpoint `json:"items"`
 }
 
-// VerticalPodAutoscalerCheckpointSpec says what a checkpoint is about.
+// VerticalPodAutoscalerCheckpointSpec identifies the autoscaler and the container of a checkpoint.
 type VerticalPodAutoscalerCheckpointSpec struct {
-	// vpaObjectName is the autoscaler's name.
+	// vpaObjectName is the name of the VerticalPodAutoscaler object.
 	VPAObjectName string `json:"vpaObjectName,omitempty"`
 
-	// containerName is the container's name.
+	// containerName is the name of the container.
 	ContainerName string `json:"containerName,omitempty"`
 }
 
-// VerticalPodAutoscalerCheckpointStatus is what was learnt about a container.
+// VerticalPodAutoscalerCheckpointStatus is the stored usage history of a container.
 type VerticalPodAutoscalerCheckpointStatus struct {
-	// lastUpdateTime is when the checkpoint was written.
+	// lastUpdateTime is the time at which the checkpoint was written.
 	// +nullable
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
 
-	// version is the format of the data: v3.
+	// version is the version of the data format: v3.
 	Version string `json:"version,omitempty"`
 
-	// cpuHistogram is the CPU usage, in cores.
+	// cpuHistogram is the decaying histogram of CPU usage, in cores.
 	CPUHistogram HistogramCheckpoint `json:"cpuHistogram,omitempty"`
 
-	// memoryHistogram is the memory peaks, in bytes.
+	// memoryHistogram is the decaying histogram of memory peaks, in bytes.
 	MemoryHistogram HistogramCheckpoint `json:"memoryHistogram,omitempty"`
 
 	// firstSampleStart is the time of the oldest sample.
@@ -400,18 +408,18 @@ type VerticalPodAutoscalerCheckpointStatus struct {
 	TotalSamplesCount int `json:"totalSamplesCount,omitempty"`
 }
 
-// HistogramCheckpoint is a decaying histogram, written down.
+// HistogramCheckpoint is the stored form of a decaying histogram.
 type HistogramCheckpoint struct {
 	// referenceTimestamp is the time at which a sample has weight 1.
 	// +nullable
 	ReferenceTimestamp metav1.Time `json:"referenceTimestamp,omitempty"`
 
-	// bucketWeights maps the number of a bucket to its weight, scaled so that the heaviest has 10000.
+	// bucketWeights maps the index of a bucket to its weight. Weights are scaled so that the largest is 10000.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:XPreserveUnknownFields
 	BucketWeights map[int]uint32 `json:"bucketWeights,omitempty"`
 
-	// totalWeight is the sum of the weights before they were scaled.
+	// totalWeight is the sum of the weights before scaling.
 	TotalWeight float64 `json:"totalWeight,omitempty"`
 }

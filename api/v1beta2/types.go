@@ -5,7 +5,7 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// VerticalPodAutoscaler is an autoscaler as it was stored before v1.
+// VerticalPodAutoscaler is the stored form of an autoscaler before v1.
 //
 // +kubebuilder:resource:shortName=vpa
 // +kubebuilder:unservedversion
@@ -17,7 +17,7 @@ type VerticalPodAutoscaler struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }
 
-// VerticalPodAutoscalerCheckpoint is a checkpoint as it was stored before v1.
+// VerticalPodAutoscalerCheckpoint is the stored form of a checkpoint before v1.
 //
 // +kubebuilder:resource:shortName=vpacheckpoint
 // +kubebuilder:unservedversion

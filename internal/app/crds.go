@@ -11,8 +11,8 @@ import (
 
 func newCRDsCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "crds", Short: "Print the CRDs this binary needs", Args: cobra.NoArgs,
-		Long:    "Prints the custom resource definitions this binary needs, as YAML.",
+		Use: "crds", Short: "Print the CRDs that podfit requires", Args: cobra.NoArgs,
+		Long:    "Prints the custom resource definitions that podfit requires, as YAML.",
 		Example: "  podfit crds | kubectl apply -f -",
 		RunE: func(*cobra.Command, []string) error {
 			_, err := s.Out.Write(deploy.CRDs())

@@ -1,10 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app wires podfit: one file per command with its configuration, its flags and its loop.
+// Package app is podfit's command line: it builds the command tree from the jobs, and runs all jobs in one process with
+// "podfit run".
 //
-// It builds the edges and hands their values to the core, on a tick. It takes no sizing or disruption
-// decision itself; those are made in core, and it translates nothing; that is done in edge.
+// Each job has a package of its own below: recommender, updater, admission and backtest. They do not import each other.
+// What the processes of several jobs need is in package process.
 //
 //go:generate go test . -run TestFlagsAndMetricsAreDocumented -update
 package app

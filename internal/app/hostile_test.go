@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,12 +24,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/client-go/rest"
-
-	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 const mib = 1 << 20
@@ -47,41 +43,6 @@ func uniquePod(i int) string {
 	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +
 		`"ownerReferences":[{"apiVersion":"g` + id + `.example/v1","kind":"K` + id + `","name":"w` + id + `","controller":true}]},` +
 		`"spec":{"nodeSelector":{"k` + id + `":"v` + id + `"},"containers":[{"name":"c` + id + `"}]}}`
-}
-
-// Anybody who may create pods, be it as a dry run, can have the webhook asked about as many as they like.
-func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T) {
-	reviews := 100_000
-	if raceDetector {
-		reviews = 10_000
-	}
-	clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	view := &admissionView{world: kube.NewWorld(clients, kube.Options{}), serves: func(string) bool { return true }, ctx: t.Context()}
-	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	before := liveHeap()
-	for i := range reviews {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(podReview(uniquePod(i))))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
-			t.Fatalf("status %d: %s", w.Code, w.Body)
-		}
-	}
-	if grown := liveHeap() - before; grown > 4*mib {
-		t.Errorf("%d reviews left %d MiB", reviews, grown/mib)
-	}
-	runtime.KeepAlive(view)
-}
-
-func liveHeap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // TestAdmissionController_hostileLoad_staysWithinItsMemory runs the real command, with the memory limit of deploy/, and sends
@@ -132,7 +93,7 @@ func startVictim(t *testing.T, limit int) *victim {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build podfit: %v\n%s", err, out)
 	}
-	api := httptest.NewServer(http.HandlerFunc(smallCluster))
+	api := httptest.NewServer(http.HandlerFunc(kubetest.SmallCluster))
 	t.Cleanup(api.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -147,7 +108,7 @@ func startVictim(t *testing.T, limit int) *victim {
 	}
 	var log tail
 	cmd := exec.Command(binary, "admission-controller", "--kubeconfig="+kubeconfig, "--port="+port, "--address="+v.metrics, "--register-webhook=false")
-	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT="+strconv.Itoa(limit))
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "GOMEMLIMIT=", process.MemoryLimitVariable+"="+strconv.Itoa(limit))
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -230,51 +191,6 @@ func (l *tail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
-}
-
-// smallCluster is as much of an API server as the admission controller needs: a cluster with one workload and its autoscaler.
-func smallCluster(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	say := func(status int, body string) {
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
-	list := func(apiVersion, kind, items string) {
-		say(http.StatusOK, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","metadata":{"resourceVersion":"1"},"items":[`+items+`]}`)
-	}
-	resource := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	switch q := r.URL.Query(); {
-	case q.Get("sendInitialEvents") != "":
-		say(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no streamed lists"}`)
-	case q.Get("watch") != "":
-		w.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	case r.URL.Path == "/api":
-		say(http.StatusOK, `{"kind":"APIVersions","versions":["v1"]}`)
-	case r.URL.Path == "/apis":
-		say(http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-	case r.URL.Path == "/api/v1":
-		say(http.StatusOK, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`)
-	case resource == "verticalpodautoscalers":
-		list("autoscaling.k8s.io/v1", "VerticalPodAutoscalerList", `{"metadata":{"namespace":"shop","name":"cart","uid":"a"},
-			"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}},
-			"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"}}]}}}`)
-	case resource == "replicasets":
-		list("apps/v1", "ReplicaSetList", `{"metadata":{"namespace":"shop","name":"cart","uid":"r"}}`)
-	case resource == "statefulsets":
-		list("apps/v1", "StatefulSetList", "")
-	case resource == "daemonsets":
-		list("apps/v1", "DaemonSetList", "")
-	case resource == "replicationcontrollers":
-		list("v1", "ReplicationControllerList", "")
-	case resource == "limitranges":
-		list("v1", "LimitRangeList", "")
-	case resource == "deployments" || resource == "jobs" || resource == "cronjobs":
-		list("meta.k8s.io/v1", "PartialObjectMetadataList", "")
-	default:
-		say(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-	}
 }
 
 // load is what is sent to a victim.

@@ -6,6 +6,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -22,14 +23,22 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
 // emptyCluster is an API server without objects but leases. Watches stay open until the client ends them, and what is
 // created is given back.
 type emptyCluster struct {
 	mu       sync.Mutex
-	leases   map[string]*leaseServer
+	leases   map[string]stored
 	requests map[string]bool // method and path
+}
+
+// stored is an object as it was sent.
+type stored struct {
+	kind string
+	body []byte
 }
 
 var listKinds = map[string]string{
@@ -44,13 +53,7 @@ var listKinds = map[string]string{
 func (c *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.requests[r.Method+" "+r.URL.Path] = true
-	lease := c.leases[r.URL.Path]
-	if lease == nil {
-		lease = &leaseServer{renewed: map[string]time.Time{}}
-		if name := r.URL.Path; strings.Contains(name, "/leases") && r.Method != http.MethodPost {
-			c.leases[name] = lease
-		}
-	}
+	lease, exists := c.leases[r.URL.Path]
 	c.mu.Unlock()
 	path := strings.Split(r.URL.Path, "/")
 	kind, isList := listKinds[path[len(path)-1]]
@@ -58,20 +61,11 @@ func (c *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kind = "metrics.k8s.io/v1beta1 PodMetricsList"
 	}
 	switch {
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases"):
-		body, _ := io.ReadAll(r.Body)
-		name := regexp.MustCompile(`(vpa|podfit)[a-z-]*`).FindString(string(body))
-		lease := &leaseServer{renewed: map[string]time.Time{}}
-		c.mu.Lock()
-		c.leases[r.URL.Path+"/"+name] = lease
-		c.requests["POST "+r.URL.Path+"/"+name] = true
-		c.mu.Unlock()
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		lease.ServeHTTP(w, r)
-	case strings.Contains(r.URL.Path, "/leases"):
-		lease.ServeHTTP(w, r)
+	case r.Method == http.MethodGet && exists:
+		w.Header().Set("Content-Type", lease.kind)
+		_, _ = w.Write(lease.body)
 	case r.URL.Query().Get("sendInitialEvents") != "":
-		reply(w, 422, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid})
+		answer(w, 422, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid})
 	case r.URL.Query().Get("watch") != "":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
@@ -83,22 +77,44 @@ func (c *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, version, name)
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
 		body, _ := io.ReadAll(r.Body)
+		c.store(r, body)
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(body)
 	case r.URL.Path == "/api":
-		reply(w, 200, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}})
+		answer(w, 200, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}})
 	case r.URL.Path == "/apis":
-		reply(w, 200, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
+		answer(w, 200, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
 	default:
-		reply(w, 404, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 404, Reason: metav1.StatusReasonNotFound})
+		answer(w, 404, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 404, Reason: metav1.StatusReasonNotFound})
 	}
+}
+
+// store keeps a lease that is created or renewed.
+func (c *emptyCluster) store(r *http.Request, body []byte) {
+	path := r.URL.Path
+	if !strings.Contains(path, "/leases") {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Method == http.MethodPost {
+		path += "/" + regexp.MustCompile(`(vpa|podfit)[a-z-]*`).FindString(string(body))
+		c.requests["POST "+path] = true
+	}
+	c.leases[path] = stored{r.Header.Get("Content-Type"), body}
 }
 
 func (c *emptyCluster) has(requests []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !slices.ContainsFunc(requests, func(r string) bool { return !c.requests[r] })
+}
+
+func answer(w http.ResponseWriter, code int, o any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(o)
 }
 
 // createdBy is the line of a stack that says which function started the goroutine.
@@ -131,7 +147,7 @@ func TestCommands_startedAndEnded_leaveNoGoroutine(t *testing.T) {
 	} {
 		t.Run(tt.args[0], func(t *testing.T) {
 			start := func() {
-				c := &emptyCluster{leases: map[string]*leaseServer{}, requests: map[string]bool{}}
+				c := &emptyCluster{leases: map[string]stored{}, requests: map[string]bool{}}
 				srv := httptest.NewServer(c)
 				defer srv.Close()
 				defer srv.CloseClientConnections()
@@ -144,7 +160,7 @@ contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {ser
 				defer cancel()
 				var out bytes.Buffer
 				ended := make(chan error, 1)
-				root := Root(Streams{Out: &out, Err: &out})
+				root := Root(process.Streams{Out: &out, Err: &out})
 				root.SetArgs(append(slices.Clone(tt.args), "--kubeconfig="+kubeconfig, "--address=127.0.0.1:0"))
 				go func() { ended <- root.ExecuteContext(ctx) }()
 				for ctx.Err() == nil && len(ended) == 0 && !c.has(tt.does) {

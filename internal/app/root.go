@@ -7,35 +7,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/backtest"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender"
+	"podfit.dev/podfit/internal/app/updater"
 )
 
 // Streams are where a command reads and writes.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
-
-// Version is what this binary calls itself. The build sets it.
-var Version = "dev"
+type Streams = process.Streams
 
 // The exit codes of podfit.
 const (
 	exitOK    = 0
-	exitError = 1 // the command could not do its work
-	exitUsage = 2 // the command was called wrongly
+	exitError = 1 // the command failed
+	exitUsage = 2 // the command line is invalid
 )
-
-// usageError is a mistake in how a command was called.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
@@ -45,7 +38,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(process.UsageError)):
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
 		return exitUsage
 	default:
@@ -54,7 +47,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	}
 }
 
-// arguments puts the command in front when the binary is called by a component's name, as upstream's images do.
+// arguments inserts the command if the binary has the name of a component, as in upstream's images.
 func arguments(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -72,38 +65,38 @@ func arguments(args []string) []string {
 func Root(s Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "podfit",
-		Short: "Keeps every container of a Kubernetes cluster at the right size",
-		Long: `podfit sizes containers from what they use. It is a drop-in replacement of the Vertical Pod Autoscaler:
-the same VerticalPodAutoscaler objects, flags and metrics.
+		Short: "Sets the resource requests of containers according to their usage",
+		Long: `podfit sets the CPU and memory requests of containers according to their usage. It is a drop-in replacement for the
+Kubernetes Vertical Pod Autoscaler (VPA): it uses the same VerticalPodAutoscaler objects, flags and metrics.
 
-Three jobs, each alone or all in one process with "podfit run":
-  recommender            watches usage and writes recommendations into VPA status
-  updater                applies them to running pods, in place where it can
-  admission-controller   applies them to new pods`,
+podfit has three components. Each can run alone, or all three run in one process with "podfit run":
+  recommender            measures usage and writes recommendations to the status of VPA objects
+  updater                applies recommendations to running pods, in place where possible
+  admission-controller   applies recommendations to new pods`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	root.SetGlobalNormalizationFunc(dashes)
+	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+		return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 	})
 	for _, c := range commands(s) {
-		c.Flags().SetNormalizeFunc(dashes)
+		c.Flags().SetNormalizeFunc(process.Dashes)
 		root.AddCommand(c)
 	}
 	return root
 }
 
-// commands lists the commands in the order in which help shows them.
+// commands returns all commands.
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
-		newRecommenderCommand(s),
-		newUpdaterCommand(s),
-		newAdmissionCommand(s),
+		recommender.NewCommand(s),
+		updater.NewCommand(s),
+		admission.NewCommand(s),
 		newRunCommand(s),
-		NewBacktestCommand(),
+		backtest.NewCommand(),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	}
@@ -113,18 +106,8 @@ func newVersionCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", process.BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
-}
-
-func buildVersion() string {
-	if Version != "dev" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return Version
 }

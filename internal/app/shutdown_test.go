@@ -15,8 +15,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // In a rolling update of podfit the pods of a workload that is rolled out at the same time have controllers that are newer
@@ -25,7 +27,7 @@ func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
 	stopped := make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/replicasets") || r.URL.Query().Get("watch") == "" || r.URL.Query().Get("sendInitialEvents") != "" {
-			smallCluster(w, r)
+			kubetest.SmallCluster(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -46,7 +48,7 @@ func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
 	world := kube.NewWorld(clients, kube.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	err = withWorld(ctx, world, func(ctx context.Context) error {
+	err = process.WithWorld(ctx, world, func(ctx context.Context) error {
 		if err := world.WaitSynced(ctx); err != nil {
 			return err
 		}
@@ -55,7 +57,7 @@ func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
 		close(stopped)
 		serving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
-		if _, known := world.TopSoon(serving, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "late"}); !known {
+		if _, err := world.TopSoon(serving, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "late"}); err != nil {
 			return errors.New("the new controller does not become known")
 		}
 		return nil

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archtest holds the direction of imports: main → app → edge → core → standard library.
+// Package archtest holds the direction of imports: main → app → jobs → process → edge → core → standard library.
 //
 // A rule that has to be broken asks a question about the design; docs/architecture.md says what each layer is for.
 package archtest
@@ -35,7 +35,7 @@ type pkg struct {
 	XTestImports []string
 }
 
-// layer is where a package belongs: "core", "edge/kube", "app", "api", "main", ... ; "" is not ours.
+// layer is where a package belongs: "core", "edge/kube", "app", "job/updater", "process", "api", "main", ... ; "" is not ours.
 func layer(path string) string {
 	rest, ok := strings.CutPrefix(path, module)
 	if !ok || rest != "" && rest[0] != '/' {
@@ -48,15 +48,21 @@ func layer(path string) string {
 		return parts[0]
 	case parts[1] == "edge" && len(parts) > 2:
 		return "edge/" + parts[2]
+	case parts[1] == "app" && len(parts) > 2 && parts[2] == "process":
+		return "process"
+	case parts[1] == "app" && len(parts) > 2:
+		return "job/" + parts[2]
 	default:
 		return parts[1]
 	}
 }
 
-// The layers a layer may import besides itself. "edge" is any edge; an edge may not import another.
+// The layers a layer may import besides itself. "edge" is any edge, "job" any job; an edge may not import another, nor a job.
 var below = map[string][]string{
 	"main":     {"app"},
-	"app":      {"edge", "core", "api", "deploy"},
+	"app":      {"job", "process", "edge", "deploy"},
+	"job":      {"process", "edge", "core", "api"},
+	"process":  {"edge"},
 	"edge":     {"core", "api"},
 	"core":     {},
 	"api":      {},
@@ -98,8 +104,11 @@ func violations(all []pkg) (out []string) {
 			}
 		}
 		for _, i := range slices.Concat(p.TestImports, p.XTestImports) {
-			if under(i, never) {
+			switch to := layer(i); {
+			case under(i, never):
 				out = append(out, fmt.Sprintf("a test of %s imports %s: not in this module", p.ImportPath, i))
+			case to != from && from != "app" && (to == "app" || strings.HasPrefix(to, "job/")):
+				out = append(out, fmt.Sprintf("a test of %s imports %s: only tests of app, and those in modules of their own, may", p.ImportPath, i))
 			}
 		}
 	}
@@ -123,9 +132,9 @@ func forbidden(from, path string, standard bool) string {
 	case to == "" || to == from:
 		return ""
 	}
-	target, _, isEdge := strings.Cut(to, "/")
-	if kind == "edge" && isEdge {
-		return "edges do not know each other"
+	target, _, _ := strings.Cut(to, "/")
+	if target == kind { // of those that have several packages, each a layer
+		return kind + "s do not know each other"
 	}
 	if !slices.Contains(below[kind], target) {
 		return fmt.Sprintf("%s may import %v", kind, below[kind])
@@ -164,7 +173,7 @@ func TestImportsGoOneWay(t *testing.T) {
 	for _, p := range all {
 		seen[strings.SplitN(layer(p.ImportPath), "/", 2)[0]] = true
 	}
-	for _, l := range []string{"main", "app", "edge", "core", "api"} {
+	for _, l := range []string{"main", "app", "job", "process", "edge", "core", "api"} {
 		if !seen[l] {
 			t.Errorf("go list found no package of layer %s, so the rule held nothing", l)
 		}
@@ -182,7 +191,16 @@ func TestEachRuleBites(t *testing.T) {
 		{"/internal/core/plan", module + "/internal/edge/kube", "core may import []"},
 		{"/internal/edge/webhook", module + "/internal/edge/kube", "edges do not know each other"},
 		{"/internal/edge/webhook", module + "/internal/app", "edge may import [core api]"},
-		{"/internal/app", module + "/internal/contract", "app may import [edge core api deploy]"},
+		{"/internal/edge/webhook", module + "/internal/app/updater", "edge may import [core api]"},
+		{"/internal/edge/webhook", module + "/internal/app/process", "edge may import [core api]"},
+		{"/internal/app", module + "/internal/contract", "app may import [job process edge deploy]"},
+		{"/internal/app/recommender", module + "/internal/app/updater", "jobs do not know each other"},
+		{"/internal/app/recommender", module + "/internal/app", "job may import [process edge core api]"},
+		{"/internal/app/process", module + "/internal/app", "process may import [edge]"},
+		{"/internal/app/process", module + "/internal/app/updater", "process may import [edge]"},
+		{"/internal/contract", module + "/internal/app/updater", "contract may import []"},
+		{"", module + "/internal/app/updater", "main may import [app]"},
+		{"", module + "/internal/app/process", "main may import [app]"},
 		{"/internal/app", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/target", "the product must not need it"},
 		{"/internal/app", module + "/localcluster/client", "the product must not need it"},
 		{"", module + "/internal/core/plan", "main may import [app]"},
@@ -195,6 +213,11 @@ func TestEachRuleBites(t *testing.T) {
 		{"/internal/edge/webhook", module + "/internal/core/policy", ""},
 		{"/internal/edge/kube", module + "/internal/edge/kube/wire", ""},
 		{"/internal/app", module + "/internal/edge/kube", ""},
+		{"/internal/app", module + "/internal/app/updater", ""},
+		{"/internal/app", module + "/internal/app/process", ""},
+		{"/internal/app/updater", module + "/internal/app/process", ""},
+		{"/internal/app/updater", module + "/internal/core/plan", ""},
+		{"/internal/app/process", module + "/internal/edge/kube", ""},
 		{"", module + "/internal/app", ""},
 	} {
 		standard := !strings.Contains(strings.SplitN(c.to, "/", 2)[0], ".")
@@ -210,6 +233,12 @@ func TestEachRuleBites(t *testing.T) {
 	}
 	if got := violations([]pkg{{ImportPath: module + "/internal/core/plan", XTestImports: []string{never[0] + "/x"}}}); len(got) != 1 {
 		t.Errorf("a test that imports upstream: %q", got)
+	}
+	for from, want := range map[string]int{"/internal/app/recommender": 2, "/internal/edge/kube": 2, "/internal/app/updater": 1, "/internal/app": 0} {
+		p := pkg{ImportPath: module + from, TestImports: []string{module + "/internal/app"}, XTestImports: []string{module + "/internal/app/updater"}}
+		if got := violations([]pkg{p}); len(got) != want {
+			t.Errorf("a test of %s that imports app and a job: %q", from, got)
+		}
 	}
 	if got := violations([]pkg{{ImportPath: "k8s.io/kubernetes/pkg/apis"}}); len(got) != 1 {
 		t.Errorf("a dependency that links Kubernetes: %q", got)

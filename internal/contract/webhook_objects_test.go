@@ -113,9 +113,12 @@ func deployments(t *testing.T) []*appsv1.Deployment {
 func TestDeployments_memory_isBoundedAndKnownToTheProcess(t *testing.T) {
 	for _, d := range deployments(t) {
 		c := d.Spec.Template.Spec.Containers[0]
-		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
+		if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" }) {
+			t.Errorf("%s: GOMEMLIMIT overrides the 90 %% of the memory limit that the process sets", d.Name)
+		}
+		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "PODFIT_MEMORY_LIMIT" })
 		if c.Resources.Limits.Memory().IsZero() || i < 0 || c.Env[i].ValueFrom == nil || c.Env[i].ValueFrom.ResourceFieldRef == nil ||
-			c.Env[i].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
+			c.Env[i].ValueFrom.ResourceFieldRef.Resource != "limits.memory" || !c.Env[i].ValueFrom.ResourceFieldRef.Divisor.IsZero() {
 			t.Errorf("%s: limits %v, environment %+v", d.Name, c.Resources.Limits, c.Env)
 		}
 		if d.Name == "vpa-admission-controller" && c.Resources.Limits.Memory().String() != "500Mi" {

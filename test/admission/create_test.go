@@ -36,11 +36,11 @@ func (n *namespaceView) Project(p *corev1.Pod) *cluster.Pod {
 	return out
 }
 
-func (n *namespaceView) Autoscalers(w cluster.Workload) []*cluster.Autoscaler {
-	if w != n.autoscaler.Target {
+func (n *namespaceView) Governing(w cluster.Workload) *cluster.Autoscaler {
+	if w != n.autoscaler.Target || !n.autoscaler.ChangesPods(true) {
 		return nil
 	}
-	return []*cluster.Autoscaler{n.autoscaler}
+	return n.autoscaler
 }
 
 func (n *namespaceView) Limits(string) policy.Limits { return n.limits }

@@ -117,23 +117,23 @@ func TestSizingProfiles(t *testing.T) {
 func (p *place) refusesProfiles() {
 	p.Helper()
 	for _, tt := range []struct{ name, spec, want string }{
-		{"balanced", "{base: cost}", "metadata.name is that of a built-in profile, which cannot be replaced"},
+		{"balanced", "{base: cost}", "metadata.name must not be the name of a built-in profile"},
 		{"bad", "{base: magic}", `Unsupported value: "magic"`},
 		{"bad", "{base: window-max}", `Unsupported value: "window-max": supported values: "default"`},
 		{"bad", "{memory: {oomBudget: 3}}", "spec.memory.oomBudget: Invalid value: 3: must be between 0.001 and 0.5"},
 		{"bad", "{memory: {days: 0}}", "should be greater than or equal to 1"},
 		{"bad", "{memory: {days: 2.5}}", "must be of type integer"},
-		{"bad", "{memory: {days: 10, longDays: 3}}", "longDays must not be less than days"},
+		{"bad", "{memory: {days: 10, longDays: 3}}", "longDays must be at least days"},
 		{"bad", "{memory: {shrinkAfter: soon}}", "should match"},
 		{"bad", "{memory: {shrinkAfter: 721h}}", "must be between 0s and 720h"},
 		{"bad", "{cpu: {window: 1m}}", "must be between 1h and 72h"},
-		{"bad", "{base: default, cpu: {factor: 1}}", "cpu has no meaning for this base; it belongs to the bases balanced, cost and critical"},
-		{"bad", "{histogram: {margin: 0.2}}", "histogram has no meaning for this base; it belongs to the base default"},
-		{"bad", "{base: default, histogram: {cpuPercentile: 0.5, cpuLowerPercentile: 0.9}}", "cpuLowerPercentile must not be above cpuPercentile"},
-		{"bad", "{base: busy-hours, busyHours: {from: 9}}", "from and to go together"},
-		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 9}}", "from and to are the same, which is no hour"},
-		{"bad", "{base: busy-hours, busyHours: {timeZone: Europe/Berlin}}", "timeZone has no meaning without from and to"},
-		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}", "timeZone and utcOffset do not go together"},
+		{"bad", "{base: default, cpu: {factor: 1}}", "cpu can only be set if base is balanced, cost or critical"},
+		{"bad", "{histogram: {margin: 0.2}}", "histogram can only be set if base is default"},
+		{"bad", "{base: default, histogram: {cpuPercentile: 0.5, cpuLowerPercentile: 0.9}}", "cpuLowerPercentile must be at most cpuPercentile"},
+		{"bad", "{base: busy-hours, busyHours: {from: 9}}", "from and to must be set together"},
+		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 9}}", "from and to must differ"},
+		{"bad", "{base: busy-hours, busyHours: {timeZone: Europe/Berlin}}", "timeZone can only be set together with from and to"},
+		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}", "timeZone and utcOffset cannot both be set"},
 	} {
 		err := p.ApplyYAML(p.Context(), "", sizingProfile(tt.name, tt.spec))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -3,26 +3,26 @@
 
 package v1alpha1
 
-// The conditions that podfit sets in the status of autoscalers beside upstream's.
+// The condition types that podfit sets in the status of autoscalers in addition to upstream's. Each condition is absent if it does
+// not apply.
 const (
-	// ConditionSizingProfileUsable is False while the SizingProfile that an autoscaler names is broken (ReasonInvalid) or has
-	// been deleted (ReasonDeleted), or while what is remembered of its target is for another autoscaler's profile and of no use
-	// to its own (ReasonOtherProfile), and absent otherwise.
+	// ConditionSizingProfileUsable is False if the SizingProfile that the autoscaler names is invalid (ReasonInvalid) or has been
+	// deleted (ReasonDeleted), or if the target has model state for the profile of another autoscaler, which the profile of this
+	// one cannot use (ReasonOtherProfile).
 	ConditionSizingProfileUsable = "SizingProfileUsable"
-	// ConditionMemoryLeakSuspected is True while the memory of a container grows as if it leaked, and absent otherwise.
+	// ConditionMemoryLeakSuspected is True if the memory usage of a container grows steadily.
 	ConditionMemoryLeakSuspected = "MemoryLeakSuspected"
-	// ConditionDisruptiveProfile is True where a profile that is meant for resizes in place meets an update mode that evicts for
-	// each of them, and there are pods that it governs; and absent otherwise.
+	// ConditionDisruptiveProfile is True if the profile is designed for in-place resizes but the update mode evicts a pod for each
+	// change, and the autoscaler governs pods.
 	ConditionDisruptiveProfile = "DisruptiveProfile"
-	// ConditionHistoryIncomplete is True while the usage history of the target is being read from Prometheus
-	// (ReasonBackfillRunning), or after that has failed (ReasonBackfillFailed), and absent otherwise.
+	// ConditionHistoryIncomplete is True while the backfill of the target's usage history from Prometheus runs
+	// (ReasonBackfillRunning), or if it failed (ReasonBackfillFailed).
 	ConditionHistoryIncomplete = "HistoryIncomplete"
-	// ConditionOOMKillLoop is True while a container is killed for lack of memory again and again, and does not get the memory that
-	// is recommended for it (ReasonRequestBelowTarget, ReasonLimitFixed), or not enough is recommended because of maxAllowed
-	// (ReasonTargetAtMaximum), and absent otherwise.
+	// ConditionOOMKillLoop is True if a container is OOM-killed repeatedly and does not get the recommended memory
+	// (ReasonRequestBelowTarget, ReasonLimitFixed), or the recommendation is limited by maxAllowed (ReasonTargetAtMaximum).
 	ConditionOOMKillLoop = "OOMKillLoop"
-	// ConditionRecommendationNotAdmitted is True while the API server would refuse pods with the recommended size: they get the
-	// nearest size that it admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted). It is absent otherwise.
+	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
+	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
 )
 
@@ -45,7 +45,7 @@ const (
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
 )
 
-// Conditions returns the types of all conditions that podfit sets.
+// Conditions returns the types of all conditions that podfit sets in addition to upstream's.
 func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,

@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the types of podfit.dev/v1alpha1: what podfit offers beyond autoscaling.k8s.io.
+// Package v1alpha1 contains the types of podfit.dev/v1alpha1, podfit's own API in addition to autoscaling.k8s.io.
 //
-// The CustomResourceDefinitions are generated from here, with the bounds of each field and the texts that say what is wrong.
-// The package describes what is written down; what it means is decided in internal/core.
+// The CustomResourceDefinitions are generated from this package, including the range of each field and the messages of validation
+// rules. The package does not interpret the objects: internal/core does.
 //
 // +kubebuilder:object:generate=true
 // +groupName=podfit.dev

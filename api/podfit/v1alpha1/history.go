@@ -7,12 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UsageHistory is what podfit remembers of a workload's containers for sizing profiles that need more than the checkpoints
-// of autoscaling.k8s.io have room for. The recommender writes it and reads it when it starts; nobody else needs to. To delete
-// one makes the profile begin anew.
+// UsageHistory stores the model state of a workload: the history of its containers that sizing profiles need in addition to the
+// checkpoints of autoscaling.k8s.io. The recommender writes it, and reads it at startup. Deleting the object discards the stored
+// history.
 //
-// It has no owner: a workload that is deleted and created again goes on with what it has learnt, as long as a
-// VerticalPodAutoscaler names it. The recommender removes histories that nobody needs.
+// It has no owner reference: a workload that is deleted and created again continues with its history, as long as a
+// VerticalPodAutoscaler references the workload. The recommender deletes histories that are no longer needed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -27,15 +27,15 @@ type UsageHistory struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says whose history it is. The name of the object does not.
+	// spec identifies the workload. The name of the object has no meaning.
 	Spec UsageHistorySpec `json:"spec"`
 
-	// status is what is remembered.
+	// status is the stored history.
 	// +optional
 	Status UsageHistoryStatus `json:"status,omitempty"`
 }
 
-// UsageHistoryList is a list of histories.
+// UsageHistoryList is a list of UsageHistory objects.
 //
 // +kubebuilder:object:root=true
 type UsageHistoryList struct {
@@ -46,16 +46,16 @@ type UsageHistoryList struct {
 	Items []UsageHistory `json:"items"`
 }
 
-// UsageHistorySpec says whose history it is.
+// UsageHistorySpec identifies the workload of a history.
 type UsageHistorySpec struct {
-	// target is the workload: the topmost controller of its pods.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target cannot be changed: a history belongs to one workload"
+	// target is the workload: the topmost controller of the pods. It cannot be changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target cannot be changed"
 	Target UsageHistoryTarget `json:"target"`
 }
 
-// UsageHistoryTarget names a workload in the namespace of the object.
+// UsageHistoryTarget identifies a workload in the namespace of the object.
 type UsageHistoryTarget struct {
-	// group is the API group of the workload, empty for that of Kubernetes' core.
+	// group is the API group of the workload. Empty means the core API group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
@@ -71,7 +71,7 @@ type UsageHistoryTarget struct {
 	Name string `json:"name"`
 }
 
-// The bounds of a UsageHistory. With all of them reached, an object takes some 550 KiB.
+// The limits of a UsageHistory. An object that reaches all of them takes about 550 KiB.
 const (
 	// MaxContainerHistories is the maximum number of entries of status.histories.
 	MaxContainerHistories = 32
@@ -79,23 +79,23 @@ const (
 	MaxContainerHistoryData = 16384
 )
 
-// UsageHistoryStatus is what is remembered of a workload.
+// UsageHistoryStatus is the stored history of a workload.
 type UsageHistoryStatus struct {
-	// updated is when the newest of it was remembered.
+	// updated is the time of the newest entry of histories.
 	// +optional
 	Updated *metav1.Time `json:"updated,omitempty"`
 
-	// containers is how many there are histories of.
+	// containers is the number of entries of histories.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Containers int32 `json:"containers"`
 
-	// size is how many bytes all data take, before they are encoded as text.
+	// size is the total number of bytes of the data of all entries, before base64 encoding.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Size int32 `json:"size"`
 
-	// histories are those of the containers, by their names. At most 32: those with the most recent samples.
+	// histories contains an entry per container. At most 32: the containers with the most recent samples.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
@@ -103,25 +103,25 @@ type UsageHistoryStatus struct {
 	Histories []ContainerHistory `json:"histories,omitempty"`
 }
 
-// ContainerHistory is what is remembered of one container of all pods of a workload.
+// ContainerHistory is the stored history of one container of a workload, over all pods.
 type ContainerHistory struct {
-	// container is its name.
+	// container is the name of the container.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Container string `json:"container"`
 
-	// format is how data are to be read: the way to size that they are for, and a version. What is of another one is not read.
+	// format identifies the algorithm and the version of the data format. Entries with an unknown format are ignored.
 	// +kubebuilder:validation:MaxLength=64
 	Format string `json:"format"`
 
-	// updated is when this was remembered.
+	// updated is the time at which the entry was last changed.
 	Updated metav1.Time `json:"updated"`
 
-	// lastSample is when the last measurement was taken that data know of.
+	// lastSample is the time of the newest sample in data.
 	// +optional
 	LastSample *metav1.Time `json:"lastSample,omitempty"`
 
-	// data are in podfit's own format.
+	// data is the history in a binary format of podfit.
 	// +kubebuilder:validation:MaxLength=16384
 	Data []byte `json:"data"`
 }

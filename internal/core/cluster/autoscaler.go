@@ -68,8 +68,12 @@ type Autoscaler struct {
 	Advice        []Advice      // status.recommendation, sorted by container
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
 
-	// ProfileProblem is what its status says is wrong with the SizingProfile that it names, or named; "" when nothing is.
+	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
+
+	// StatusOutdated is whether the status was written for an earlier generation of the spec. It is false where the API server stores
+	// no status.observedGeneration.
+	StatusOutdated bool
 
 	// Remarked is whether its status has any of podfit's own conditions, which go when another recommender serves it.
 	Remarked bool

@@ -40,7 +40,7 @@ func fleet(n int) World {
 			})
 		}
 	}
-	w.Governed = Gather(as, pods)
+	w.Governed = Gather(as, pods, true)
 	return w
 }
 

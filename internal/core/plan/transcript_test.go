@@ -164,7 +164,7 @@ func (s *transcript) command(line string, out *strings.Builder) error {
 
 func (s *transcript) world() World {
 	return World{
-		Governed: Gather(s.as, s.pods), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
+		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
 		Tolerations: s.tolerations, Ledger: s.ledger,
 	}
 }

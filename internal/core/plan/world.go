@@ -48,29 +48,27 @@ type Governed struct {
 	Pods       []*cluster.Pod
 }
 
-// Gather assigns pods to the autoscalers that govern them: those that target the pod's topmost controller, and of
-// several the one that cluster.Elect chooses. An autoscaler whose target names no API group takes controllers of any
-// group with the same kind and name, unless another names the group. The result is sorted; autoscalers that govern no
-// pod are in it too, those that lost the election are in it without pods.
-func Gather(as []*cluster.Autoscaler, pods []*cluster.Pod) []Governed {
+// Gather assigns pods to the autoscalers that govern them: the pods of a topmost controller to the autoscaler that
+// cluster.Governing chooses for it. Where none changes pods, they are assigned to the oldest autoscaler, whose update mode is then the
+// reason why they are left alone. startupBoost is the feature gate CPUStartupBoost. The result is sorted by autoscaler and
+// contains every autoscaler, those that govern no pod too.
+func Gather(as []*cluster.Autoscaler, pods []*cluster.Pod, startupBoost bool) []Governed {
 	byTarget := make(map[cluster.Workload][]*cluster.Autoscaler, len(as))
 	for _, a := range as {
 		byTarget[a.Target] = append(byTarget[a.Target], a)
 	}
 	podsOf := make(map[*cluster.Autoscaler][]*cluster.Pod, len(as))
-	elected := make(map[cluster.Workload]*cluster.Autoscaler, len(as))
+	governing := make(map[cluster.Workload]*cluster.Autoscaler, len(as))
 	for _, p := range pods {
 		if p.Top.IsZero() {
 			continue
 		}
-		a, known := elected[p.Top]
+		a, known := governing[p.Top]
 		if !known {
-			if a = cluster.Elect(byTarget[p.Top]); a == nil && p.Top.Group != "" {
-				any := p.Top
-				any.Group = ""
-				a = cluster.Elect(byTarget[any])
+			if a = cluster.Governing(byTarget[p.Top], startupBoost); a == nil {
+				a = cluster.Oldest(byTarget[p.Top])
 			}
-			elected[p.Top] = a
+			governing[p.Top] = a
 		}
 		if a != nil {
 			podsOf[a] = append(podsOf[a], p)

@@ -72,6 +72,16 @@ func RefusedAnnotation(a *cluster.Autoscaler, r Refusal) string {
 	return "Pod resources NOT updated by " + a.Name + ": the API server would refuse the pod: " + r.String()
 }
 
+// WithRefusedBoost returns a value of the annotation vpaUpdates, which may be empty, with the reason why the startup boost was not
+// applied.
+func WithRefusedBoost(a *cluster.Autoscaler, text string, r Refusal) string {
+	why := ": the API server would refuse the pod: " + r.String()
+	if text == "" {
+		return "Startup boost NOT applied by " + a.Name + why
+	}
+	return text + "; startup boost NOT applied" + why
+}
+
 const observedSeparator = ", "
 
 // ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers the webhook saw.

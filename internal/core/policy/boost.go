@@ -143,19 +143,6 @@ func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 	return a.Boost
 }
 
-// Boosts reports whether an autoscaler boosts any container.
-func Boosts(a *cluster.Autoscaler) bool {
-	if a.Boost != nil {
-		return true
-	}
-	for i := range a.Policies {
-		if a.Policies[i].Boost != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // Unboost returns what the boosted containers of a pod whose boost is over should run with: what fits, and their
 // originals where nothing is recommended. A boost is over once the pod has been Ready for longer than the boost's duration. Until
 // is when the next boost of the pod will be over, zero when that cannot be said.

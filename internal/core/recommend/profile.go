@@ -81,7 +81,7 @@ var builtins = []func() Profile{
 		return AdaptiveProfile("cost", "at most 6 days in 100 above the memory request, less waste", Cost())
 	},
 	func() Profile {
-		return AdaptiveProfile("critical", "at most 2 days in 100 above the memory request", Critical())
+		return AdaptiveProfile("critical", "at most 2 days in 100 above the memory request in the mean (upper end of the 95 % interval: 2.3)", Critical())
 	},
 	func() Profile {
 		return BusyHoursProfile("busy-hours", "CPU by the p99 of the busy hours × 1.3; memory as balanced", Busiest())
@@ -199,7 +199,7 @@ func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{
 			Days: 7, Long: 14, Second: 0.3, LongSecond: 0.45, Spread: 0.15, Base: 0.7,
-			Margin: 0.18, Step: 0.05, Budget: 0.03, Least: 0.02, Choose: true,
+			Margin: 0.20, Step: 0.05, Budget: 0.03, Least: 0.02, Choose: true,
 			Grow: 0.08, Shrink: 0.25, Wait: 12 * time.Hour, Bump: 1.1, Kill: 1.2, Hold: 12 * time.Hour,
 			Plan: PlanRule{Gain: 0.15, Days: 7, Every: 24 * time.Hour, Jitter: 1, Extra: 0.1, Recent: 2, Ban: 7 * 24 * time.Hour},
 			Min:  1 << 20,

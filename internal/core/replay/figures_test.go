@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
-// The Metrics API reader rounds CPU up to millicores; a replay has to see the same.
+// The reader of the Metrics API rounds CPU up to millicores, so a replay must do the same.
 func TestRun_fractionOfAMillicore_isRoundedUp(t *testing.T) {
 	for _, p := range recommend.BacktestProfiles() {
 		var got [2][]Change
@@ -22,12 +22,12 @@ func TestRun_fractionOfAMillicore_isRoundedUp(t *testing.T) {
 			got[i] = Run(w, p, RulesFor(p))
 		}
 		if !slices.Equal(got[0], got[1]) {
-			t.Errorf("%s: 20.1m is sized as %v, 21m as %v", p.Name, got[0], got[1])
+			t.Errorf("%s: for 20.1m the changes are %v, for 21m %v", p.Name, got[0], got[1])
 		}
 	}
 	for cores, want := range map[float64]float64{0: 0, 0.0001: 0.001, 0.02: 0.02, 0.0201: 0.021, 16.1: 16.1, 1.001: 1.001, 2.007: 2.007} {
 		if got := wholeMillicores(cores); got != want {
-			t.Errorf("%g cores are rounded to %g, want %g", cores, got, want)
+			t.Errorf("%g cores: got %g, want %g", cores, got, want)
 		}
 	}
 }
@@ -37,20 +37,20 @@ func TestSlack_requestFarBelowUsage_isBounded(t *testing.T) {
 		{Mean: 2, P95: 1}: 0.5, {Mean: 1, P95: 1}: 0, {Mean: 1, P95: 2}: -0.5, {Mean: 0.1, P95: 10}: -0.99, {P95: 1}: -1, {Mean: 1}: 1, {}: 0,
 	} {
 		if got := d.Slack(); math.Abs(got-want) > 1e-12 {
-			t.Errorf("slack of %g requested and %g used is %g, want %g", d.Mean, d.P95, got, want)
+			t.Errorf("slack of request %g and usage %g: got %g, want %g", d.Mean, d.P95, got, want)
 		}
 	}
-	// One container with next to no request does not decide the mean of twenty.
+	// One container with almost no request does not dominate the mean of twenty.
 	scores := []Score{{Days: []Day{{Mean: 0.01, P95: 1, Samples: 1}}}}
 	for range 19 {
 		scores = append(scores, Score{Days: []Day{{Mean: 2, P95: 1, Samples: 1}}})
 	}
 	if s := Summarize(scores); s.MeanSlack < 0.42 || s.MedianSlack != 0.5 {
-		t.Errorf("mean slack %g, median %g", s.MeanSlack, s.MedianSlack)
+		t.Errorf("mean slack is %g, want at least 0.42; median is %g, want 0.5", s.MeanSlack, s.MedianSlack)
 	}
 }
 
-func TestMeasure_lastDayIsCutOff_isNotCounted(t *testing.T) {
+func TestMeasure_incompleteLastDay_isNotCounted(t *testing.T) {
 	for hours, want := range map[int]int{8 * 24: 0, 9*24 - 2: 0, 9 * 24: 1, 9*24 + 12: 1, 10 * 24: 2, 10*24 + 23: 2} {
 		w := steady(11, 0.1, 300*mib)
 		w.Samples = w.Samples[:hours*12]
@@ -58,13 +58,13 @@ func TestMeasure_lastDayIsCutOff_isNotCounted(t *testing.T) {
 		changes := []Change{{At: start, Resource: cluster.Memory, Request: 400 * mib}, {At: start, Resource: cluster.CPU, Request: 200}}
 		for _, s := range Prepare(w).Measure(changes) {
 			if len(s.Days) != want {
-				t.Errorf("of %d hours %d days of %s are measured, want %d", hours, len(s.Days), s.Resource, want)
+				t.Errorf("%d hours of %s: got %d measured days, want %d", hours, s.Resource, len(s.Days), want)
 			}
 		}
 	}
 }
 
-// replicas is a workload of several pods. Pod i has samples on the days that has says.
+// replicas returns a workload with several pods. A pod has samples on the days for which has returns true.
 func replicas(days, pods int, has func(pod, day int) bool) *Workload {
 	w := steady(0, 0, 0)
 	w.Pods = nil
@@ -80,57 +80,38 @@ func replicas(days, pods int, has func(pod, day int) bool) *Workload {
 	return w
 }
 
-func TestMoney_severalPods_countsEach(t *testing.T) {
+func TestOutcomeOf_severalPods_costCountsEachPod(t *testing.T) {
 	changes := []Change{{At: start, Resource: cluster.CPU, Request: 1000}, {At: start, Resource: cluster.Memory, Request: 1 << 30}}
 	for name, tt := range map[string]struct {
 		pods int
 		has  func(pod, day int) bool
 		want float64 // mean number of pods
 	}{
-		"one":                                {1, func(int, int) bool { return true }, 1},
-		"three":                              {3, func(int, int) bool { return true }, 3},
-		"three, one of them for 1 of 4 days": {3, func(pod, day int) bool { return pod < 2 || day == 9 }, 2.25},
-		"replaced by others":                 {6, func(pod, day int) bool { return pod < 3 == (day < 10) }, 3},
-		"none for a day":                     {1, func(_, day int) bool { return day != 9 }, 1},
+		"one":                               {1, func(int, int) bool { return true }, 1},
+		"three":                             {3, func(int, int) bool { return true }, 3},
+		"three, one of them on 1 of 4 days": {3, func(pod, day int) bool { return pod < 2 || day == 9 }, 2.25},
+		"all replaced":                      {6, func(pod, day int) bool { return pod < 3 == (day < 10) }, 3},
+		"none on one day":                   {1, func(_, day int) bool { return day != 9 }, 1},
 	} {
 		w := replicas(12, tt.pods, tt.has)
 		scores := Prepare(w).Measure(changes)
 		o := OutcomeOf(scores, Prices{Core: 1, GiB: 1})
-		if name == "none for a day" && o.CPU.Days != 3 || name != "none for a day" && o.CPU.Days != 4 {
-			t.Errorf("%s: %d days", name, o.CPU.Days)
+		wantDays := 4
+		if name == "none on one day" {
+			wantDays = 3
+		}
+		if o.CPU.Days != wantDays {
+			t.Errorf("%s: got %d days, want %d", name, o.CPU.Days, wantDays)
 		}
 		if math.Abs(o.CPU.Footprint-tt.want) > 0.01 || math.Abs(o.CPU.Pods-tt.want) > 0.01 || math.Abs(o.Money-2*PerMonth*tt.want) > 0.01*2*PerMonth {
-			t.Errorf("%s: %g cores of %g pods for %g, want %g pods", name, o.CPU.Footprint, o.CPU.Pods, o.Money, tt.want)
+			t.Errorf("%s: got %g cores of %g pods for %g, want %g pods", name, o.CPU.Footprint, o.CPU.Pods, o.Money, tt.want)
 		}
 		for _, s := range scores {
 			for _, d := range s.Days {
 				if s.Resource == cluster.CPU && d.Mean != 1 {
-					t.Errorf("%s: a pod requests %g cores", name, d.Mean)
+					t.Errorf("%s: mean request of a pod is %g cores, want 1", name, d.Mean)
 				}
 			}
-		}
-	}
-}
-
-func TestDefaultTolerance_isTheLargestPromise(t *testing.T) {
-	of := func(names ...string) (ps []recommend.Profile) {
-		for _, n := range names {
-			p, _ := recommend.BacktestProfile(n)
-			ps = append(ps, p)
-		}
-		return ps
-	}
-	for name, tt := range map[string]struct {
-		of   []recommend.Profile
-		want float64
-	}{
-		"cost among others": {of("default", "critical", "cost"), recommend.Cost().Memory.Budget},
-		"critical":          {of("critical", "window-max"), recommend.Critical().Memory.Budget},
-		"busy-hours":        {of("busy-hours"), recommend.Balanced().Memory.Budget},
-		"no promise":        {of("default", "autopilot"), recommend.Balanced().Memory.Budget},
-	} {
-		if got := DefaultTolerance(tt.of).DaysAbove; got != tt.want {
-			t.Errorf("%s: %g, want %g", name, got, tt.want)
 		}
 	}
 }

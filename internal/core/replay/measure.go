@@ -12,63 +12,68 @@ import (
 
 const daySeconds = 24 * 3600
 
-// Learning is how many days of a container are not measured, as nobody can know a container from its first days.
+// Learning is the number of days at the start of a container's history that are not measured. A recommender needs them to
+// learn the container's usage.
 const Learning = 8
 
-// A Day is what came of one resource of one container on one of its days.
+// A Day is the figures of one resource of one container on one day. Amounts are in cores or bytes.
 type Day struct {
-	Number  int     // days since the container's first sample
-	Mean    float64 // mean request of a pod over the time of the day; a time without a request counts as nothing requested
+	Number  int     // days since the first sample of the container
+	Mean    float64 // mean request of a pod over the day; a time without a request counts as 0
 	Pods    float64 // mean number of pods
 	P95     float64 // 95th percentile of the samples
 	Samples int
 	Above   int     // samples above the request
-	Events  int     // runs of samples above the request: for memory, kills if each raised the request
-	Over    float64 // sum over the samples of what was above the request
-	Used    float64 // sum over the samples
-	Changes int     // of the request
+	Events  int     // runs of consecutive samples above the request; for memory: OOM kills, if each kill raised the request
+	Over    float64 // sum of usage above the request, over the samples
+	Used    float64 // sum of usage, over the samples
+	Changes int     // changes of the request
 }
 
-// Slack is (mean request − 95th percentile of usage) / the larger of the two. Where the request is larger this is Autopilot's
-// relative slack (Rzadca et al. 2020, 4.1.1). That has no lower bound, so that one container with next to no request would decide the
-// mean of all; this one lies between −1 (nothing is requested) and 1 (nothing is used). It is 0 when nothing is requested or used.
+// Slack is (mean request − 95th percentile of usage) / the larger of the two. If the request is larger, this is the
+// relative slack of Autopilot (Rzadca et al. 2020, 4.1.1). That has no lower bound, so one container with almost no
+// request would dominate the mean of all containers; this one is between −1 (nothing requested) and 1 (nothing used). It is
+// 0 if nothing is requested or used.
 func (d Day) Slack() float64 {
-	most := max(d.Mean, d.P95)
-	if most <= 0 {
+	larger := max(d.Mean, d.P95)
+	if larger <= 0 {
 		return 0
 	}
-	return (d.Mean - d.P95) / most
+	return (d.Mean - d.P95) / larger
 }
 
-// usageOf is what is the same whatever the requests are: the samples of one resource of one container, by day.
-type usageOf struct {
+// containerUsage is the samples of one resource of one container, split into days. It does not depend on requests.
+type containerUsage struct {
 	at    []int64
 	value []float64
-	first int64 // of the container, not of the resource
-	days  []span
+	first int64 // time of the first sample of the container, of any resource
+	days  []daySamples
 	pods  *pods // of the container
 }
 
-// span is one day's samples, from one place on and before another.
-type span struct {
+// daySamples is the samples of one day: those with index from from to before to.
+type daySamples struct {
 	number, from, to int
 	p95              float64
-	length           int64 // seconds of the day that count
+	length           int64 // measured seconds of the day
 }
 
-// Usage is a workload's samples prepared for measuring. Prepare once, Measure for every profile.
+// usageKey identifies a containerUsage by the indices of the container and of the resource in cluster.All.
+type usageKey struct{ container, resource int }
+
+// Usage is the samples of a workload, prepared for measuring. Call Prepare once, and Measure for each profile.
 type Usage struct {
-	w    *Workload
-	byID map[[2]int]*usageOf
+	workload *Workload
+	byKey    map[usageKey]*containerUsage
 }
 
-// Prepare sorts a workload's samples by container, resource and day.
+// Prepare groups the samples of a workload by container, resource and day.
 func Prepare(w *Workload) *Usage {
-	u := &Usage{w: w, byID: map[[2]int]*usageOf{}}
+	u := &Usage{workload: w, byKey: map[usageKey]*containerUsage{}}
 	replicas := podsOf(w)
 	first := make([]int64, len(w.Containers))
 	last := make([]int64, len(w.Containers))
-	count := make([][len(cluster.All)]int, len(w.Containers))
+	count := map[usageKey]int{}
 	for i := range w.Samples {
 		s := &w.Samples[i]
 		if first[s.Container] == 0 {
@@ -77,15 +82,13 @@ func Prepare(w *Workload) *Usage {
 		last[s.Container] = s.At
 		for n, r := range cluster.All {
 			if s.Has.Has(r) {
-				count[s.Container][n]++
+				count[usageKey{int(s.Container), n}]++
 			}
 		}
 	}
-	for c := range w.Containers {
-		for n := range cluster.All {
-			if k := count[c][n]; k > 0 {
-				u.byID[[2]int{c, n}] = &usageOf{at: make([]int64, 0, k), value: make([]float64, 0, k), first: first[c], pods: &replicas[c]}
-			}
+	for key, n := range count {
+		u.byKey[key] = &containerUsage{
+			at: make([]int64, 0, n), value: make([]float64, 0, n), first: first[key.container], pods: &replicas[key.container],
 		}
 	}
 	for i := range w.Samples {
@@ -94,41 +97,41 @@ func Prepare(w *Workload) *Usage {
 			if !s.Has.Has(r) {
 				continue
 			}
-			o := u.byID[[2]int{int(s.Container), n}]
-			o.at = append(o.at, s.At)
+			used := s.Memory
 			if r == cluster.CPU {
-				o.value = append(o.value, s.CPU)
-			} else {
-				o.value = append(o.value, s.Memory)
+				used = s.CPU
 			}
+			c := u.byKey[usageKey{int(s.Container), n}]
+			c.at = append(c.at, s.At)
+			c.value = append(c.value, used)
 		}
 	}
-	for id, o := range u.byID {
-		o.split(last[id[0]])
+	for key, c := range u.byKey {
+		c.split(last[key.container])
 	}
 	return u
 }
 
-// wholeDay is how much of a day has to be before the container's last sample for the day to count. A trace of whole days ends before
-// midnight by the time between two samples.
-const wholeDay = daySeconds - 3600
+// fullDay is how many seconds of a day must be before the last sample of the container for the day to count. The last
+// sample of a full day is before midnight by the sampling interval, hence the hour of slack.
+const fullDay = daySeconds - 3600
 
-// split finds the days. The last one does not count if the samples of the container end before it does.
-func (o *usageOf) split(last int64) {
+// split finds the days. The day of the last sample counts only if it is complete.
+func (c *containerUsage) split(last int64) {
 	var sorted []float64
-	for from := 0; from < len(o.at); {
-		number := (o.at[from] - o.first) / daySeconds
-		start := o.first + number*daySeconds
+	for from := 0; from < len(c.at); {
+		number := (c.at[from] - c.first) / daySeconds
+		start := c.first + number*daySeconds
 		to := from
-		for to < len(o.at) && o.at[to] < start+daySeconds {
+		for to < len(c.at) && c.at[to] < start+daySeconds {
 			to++
 		}
-		if last-start+1 < wholeDay {
+		if last-start+1 < fullDay {
 			return
 		}
-		sorted = append(sorted[:0], o.value[from:to]...)
+		sorted = append(sorted[:0], c.value[from:to]...)
 		slices.Sort(sorted)
-		o.days = append(o.days, span{
+		c.days = append(c.days, daySamples{
 			number: int(number), from: from, to: to,
 			p95:    quantile(sorted, 0.95),
 			length: min(daySeconds, last-start+1),
@@ -137,7 +140,7 @@ func (o *usageOf) split(last int64) {
 	}
 }
 
-// quantile returns the smallest value that a share of the values does not exceed. The values are sorted.
+// quantile returns the smallest value that at least a share q of the sorted values does not exceed.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -146,104 +149,122 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(max(n, 0), len(sorted)-1)]
 }
 
-// A Score is what came of one resource of one container.
+// A Score is the figures of one resource of one container.
 type Score struct {
 	Container int16
 	Resource  cluster.Resource
 	Days      []Day   // after the learning days
-	Footprint float64 // mean over the days measured of what all pods request: cores or bytes
-	Pods      float64 // mean number of pods over the days measured
+	Footprint float64 // mean request of all pods together, over the measured days, in cores or bytes
+	Pods      float64 // mean number of pods, over the measured days
 }
 
-// Measure returns how requests did against the usage: one Score for each container and resource that has samples, in
-// the order of containers, CPU before memory. The changes are as Run returns them.
+// Measure compares requests with the usage. It returns one Score per container and resource with samples, sorted by
+// container, CPU before memory. The changes are those that Run returns.
 func (u *Usage) Measure(changes []Change) []Score {
 	var out []Score
-	for c := range u.w.Containers {
+	for container := range u.workload.Containers {
 		for n, r := range cluster.All {
-			o := u.byID[[2]int{c, n}]
-			if o == nil {
+			c := u.byKey[usageKey{container, n}]
+			if c == nil {
 				continue
 			}
-			var mine []Change
-			for _, x := range changes {
-				if int(x.Container) == c && x.Resource == r {
-					mine = append(mine, x)
+			var own []Change
+			for _, change := range changes {
+				if int(change.Container) == container && change.Resource == r {
+					own = append(own, change)
 				}
 			}
-			s := Score{Container: int16(c), Resource: r}
-			s.Days, s.Footprint, s.Pods = o.measure(mine, r)
-			out = append(out, s)
+			score := Score{Container: int16(container), Resource: r}
+			score.Days, score.Footprint, score.Pods = c.measure(own, r)
+			out = append(out, score)
 		}
 	}
 	return out
 }
 
-// measure returns the days, and the means over them of what all pods request and of the number of pods.
-func (o *usageOf) measure(changes []Change, r cluster.Resource) (days []Day, footprint, pods float64) {
-	unit := 1.0
+// measure returns the days, and over these the mean request of all pods together and the mean number of pods.
+func (c *containerUsage) measure(changes []Change, r cluster.Resource) (days []Day, footprint, pods float64) {
+	m := meter{usage: c, changes: changes, unit: 1}
 	if r == cluster.CPU {
-		unit = 0.001
+		m.unit = 0.001
 	}
-	request := func(i int) float64 { // after the change before i
-		if i == 0 {
-			return 0
-		}
-		return float64(changes[i-1].Request) * unit
-	}
-	var area, podSeconds, length float64
-	k := 0 // changes that hold
-	for _, sp := range o.days {
-		if sp.number < Learning {
+	length := 0.0
+	for _, samples := range c.days {
+		if samples.number < Learning {
 			continue
 		}
-		start := o.first + int64(sp.number)*daySeconds
-		end := start + sp.length
-		for k < len(changes) && changes[k].At < start {
-			k++
-		}
-		d := Day{Number: sp.number, P95: sp.p95, Samples: sp.to - sp.from}
-		i, from, sum := k, start, 0.0
-		until := func(to int64) { // the request stays until then
-			sum += request(i) * float64(to-from)
-			area += request(i) * o.pods.seconds(from, to)
-			from = to
-		}
-		above := false
-		for j := sp.from; j < sp.to; j++ {
-			for i < len(changes) && changes[i].At <= o.at[j] {
-				until(changes[i].At)
-				i++
-				d.Changes++
-			}
-			v := o.value[j]
-			d.Used += v
-			if over := v - request(i); over > 0 {
-				d.Above++
-				d.Over += over
-				if !above {
-					d.Events++
-				}
-				above = true
-			} else {
-				above = false
-			}
-		}
-		for i < len(changes) && changes[i].At < end {
-			until(changes[i].At)
-			i++
-			d.Changes++
-		}
-		until(end)
-		d.Mean = sum / float64(sp.length)
-		present := o.pods.seconds(start, end)
-		d.Pods = present / float64(sp.length)
-		podSeconds += present
-		length += float64(sp.length)
-		days = append(days, d)
+		days = append(days, m.day(samples))
+		length += float64(samples.length)
 	}
 	if length == 0 {
 		return days, 0, 0
 	}
-	return days, area / length, podSeconds / length
+	return days, m.podRequestSeconds / length, m.podSeconds / length
+}
+
+// A meter measures the days of one containerUsage in order.
+type meter struct {
+	usage             *containerUsage
+	changes           []Change
+	unit              float64 // of requests, in cores or bytes
+	next              int     // index of the first change that is not yet effective
+	podRequestSeconds float64 // request × pods, integrated over the measured days
+	podSeconds        float64 // pods, integrated over the measured days
+}
+
+// request returns the effective request, 0 if there is none.
+func (m *meter) request() float64 {
+	if m.next == 0 {
+		return 0
+	}
+	return float64(m.changes[m.next-1].Request) * m.unit
+}
+
+// day measures one day.
+func (m *meter) day(samples daySamples) Day {
+	start := m.usage.first + int64(samples.number)*daySeconds
+	end := start + samples.length
+	for m.next < len(m.changes) && m.changes[m.next].At < start {
+		m.next++
+	}
+	day := Day{Number: samples.number, P95: samples.p95, Samples: samples.to - samples.from}
+	now := start
+	requestSeconds := 0.0
+	advance := func(to int64) { // the request is constant until then
+		requestSeconds += m.request() * float64(to-now)
+		m.podRequestSeconds += m.request() * m.usage.pods.seconds(now, to)
+		now = to
+	}
+	applyChange := func() {
+		advance(m.changes[m.next].At)
+		m.next++
+		day.Changes++
+	}
+	wasAbove := false
+	for i := samples.from; i < samples.to; i++ {
+		for m.next < len(m.changes) && m.changes[m.next].At <= m.usage.at[i] {
+			applyChange()
+		}
+		used := m.usage.value[i]
+		day.Used += used
+		over := used - m.request()
+		isAbove := over > 0
+		if isAbove {
+			day.Above++
+			day.Over += over
+		}
+		if isAbove && !wasAbove {
+			day.Events++
+		}
+		wasAbove = isAbove
+	}
+	for m.next < len(m.changes) && m.changes[m.next].At < end {
+		applyChange()
+	}
+	advance(end)
+	day.Mean = requestSeconds / float64(samples.length)
+	podSeconds := m.usage.pods.seconds(start, end)
+	day.Pods = podSeconds / float64(samples.length)
+	m.podSeconds += podSeconds
+	return day
 }

@@ -8,19 +8,20 @@ import (
 	"slices"
 )
 
-// pods is the number of pods that a container runs in, as a step function of time: from at[i] on there are count[i] pods. Before
-// the first step, and wherever there are no samples, there is one: its request stays while nothing is measured.
+// pods is the number of pods that a container runs in, as a step function of time: from at[i] on there are count[i] pods.
+// Before the first step, and where there are no samples, the number is 1: the request stays while nothing is measured.
 type pods struct {
 	at    []int64
 	count []int32
 	sum   []float64 // pod-seconds from at[0] to at[i]
 }
 
-// silentPod is how long a pod may have no sample and still be there, in seconds; longer when samples are rarer than that.
+// silentPod is the longest gap between two samples, in seconds, during which a pod counts as running. If samples are less
+// frequent, it is twice their interval.
 const silentPod = 3600
 
-// podsOf returns the pods of each container of a workload. A pod is there from each of its samples to the next, if that comes within
-// silentPod or twice the usual time between two samples.
+// podsOf returns the number of pods of each container of a workload. A pod runs from each of its samples to the next, unless
+// the gap is longer than silentPod and than twice the median interval.
 func podsOf(w *Workload) []pods {
 	type key struct{ container, pod int32 }
 	times := map[key][]int64{}
@@ -35,7 +36,7 @@ func podsOf(w *Workload) []pods {
 	}
 	edges := make([][]edge, len(w.Containers))
 	for k, at := range times {
-		step := usualStep(at)
+		step := medianStep(at)
 		gap := max(silentPod, 2*step)
 		from := at[0]
 		for i := 1; i <= len(at); i++ {
@@ -49,32 +50,37 @@ func podsOf(w *Workload) []pods {
 		}
 	}
 	out := make([]pods, len(w.Containers))
-	for c, es := range edges {
-		slices.SortFunc(es, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
-		p, n := &out[c], int32(0)
-		for i, e := range es {
-			n += e.delta
-			if i+1 < len(es) && es[i+1].at == e.at {
+	for container, changes := range edges {
+		slices.SortFunc(changes, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
+		steps := &out[container]
+		running := int32(0)
+		for i, e := range changes {
+			running += e.delta
+			if i+1 < len(changes) && changes[i+1].at == e.at {
 				continue
 			}
-			if count := max(n, 1); len(p.count) == 0 || p.count[len(p.count)-1] != count {
-				p.step(e.at, count)
+			count := max(running, 1)
+			if len(steps.count) == 0 || steps.count[len(steps.count)-1] != count {
+				steps.add(e.at, count)
 			}
 		}
 	}
 	return out
 }
 
-func (p *pods) step(at int64, count int32) {
+// add adds a step.
+func (p *pods) add(at int64, count int32) {
 	sum := 0.0
 	if k := len(p.at) - 1; k >= 0 {
 		sum = p.sum[k] + float64(p.count[k])*float64(at-p.at[k])
 	}
-	p.at, p.count, p.sum = append(p.at, at), append(p.count, count), append(p.sum, sum)
+	p.at = append(p.at, at)
+	p.count = append(p.count, count)
+	p.sum = append(p.sum, sum)
 }
 
-// usualStep returns the median time between two samples, 0 when there are not two. The times are sorted.
-func usualStep(at []int64) int64 {
+// medianStep returns the median interval between sorted times, 0 if there are fewer than two.
+func medianStep(at []int64) int64 {
 	if len(at) < 2 {
 		return 0
 	}
@@ -86,10 +92,10 @@ func usualStep(at []int64) int64 {
 	return steps[len(steps)/2]
 }
 
-// seconds returns the pod-seconds from one time until another.
+// seconds returns the pod-seconds between two times.
 func (p *pods) seconds(from, to int64) float64 { return p.until(to) - p.until(from) }
 
-// until returns the pod-seconds from the first step until a time; before the first step they are negative.
+// until returns the pod-seconds from the first step to a time. Before the first step they are negative.
 func (p *pods) until(at int64) float64 {
 	if len(p.at) == 0 {
 		return float64(at)

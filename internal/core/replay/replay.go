@@ -16,18 +16,18 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Rules are those of the cluster that the workload is thought to run in.
+// Rules configure the simulated cluster.
 type Rules struct {
 	Usage  usage.Config
 	Budget plan.Budget
 	Mode   cluster.Mode // InPlaceOrRecreate or Recreate; Off changes no request
 
-	// Advised is told what is recommended, as often as the recommender would decide. Nil when nobody wants to know.
+	// Advised, if set, is called with the recommendation after each pass of the recommender.
 	Advised func(now time.Time, advice []cluster.Advice)
 }
 
-// RulesFor returns upstream's thresholds, and the mode a profile is meant for. The number of replicas is not in a trace,
-// so it never forbids a change.
+// RulesFor returns upstream's thresholds and the update mode of a profile. Traces do not have replica counts, so these never
+// prevent a change.
 func RulesFor(p recommend.Profile) Rules {
 	b := plan.DefaultBudget()
 	b.MinReplicas = 1
@@ -37,13 +37,13 @@ func RulesFor(p recommend.Profile) Rules {
 
 const (
 	minute = 60
-	silent = 24 * 3600 // how long decisions go on without samples
+	silent = 24 * 3600 // how long passes continue without samples, in seconds
 )
 
-// Run replays a workload through a profile and returns how the requests would have changed, in order of time.
+// Run replays a workload with a profile and returns the changes of requests, sorted by time.
 //
-// The recommender and the updater work once a minute: after every minute that has samples, and, for a day after the
-// last one, every hour. So what is decided at a time does not depend on whether there are samples later.
+// The recommender and the updater run at the end of every minute with samples and, for a day after such a minute, every
+// hour. Therefore a decision does not depend on whether samples follow.
 func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 	if len(w.Samples) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 		for i < len(w.Samples) && w.Samples[i].At < now {
 			i++
 		}
-		r.meet(w.Samples[from:i])
+		r.addContainers(w.Samples[from:i])
 		for k := range w.Samples[from:i] {
 			r.observe(&w.Samples[from+k])
 		}
@@ -77,12 +77,12 @@ type run struct {
 	rules   Rules
 	book    *usage.Book
 	a       *cluster.Autoscaler
-	pod     *cluster.Pod // stands for all pods of the workload: they have the same requests, and the containers met so far
-	met     []bool       // the containers of which there were samples
+	pod     *cluster.Pod // represents all pods of the workload, which have equal requests; has only containers seen so far
+	seen    []bool       // containers with samples so far
 	world   plan.World
 	keys    []cluster.Key
-	tracked []bool    // the pods of which there were samples
-	idle    time.Time // nothing happens before, as long as the advice stays the same
+	tracked []bool    // pods with samples so far
+	idle    time.Time // no pod changes before this time while the advice is unchanged
 	changes []Change
 }
 
@@ -90,7 +90,7 @@ func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
 	r := &run{
 		w: w, profile: p, rules: rules,
 		book:    usage.NewBook(rules.Usage),
-		met:     make([]bool, len(w.Containers)),
+		seen:    make([]bool, len(w.Containers)),
 		tracked: make([]bool, len(w.Pods)),
 	}
 	key := cluster.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}
@@ -121,17 +121,19 @@ func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start ti
 	return p
 }
 
-// meet adds the containers that samples are the first of. A pod has no container of which nothing is known yet: it would
-// have a part of the least size, and so tell what the trace has later.
-func (r *run) meet(samples []Sample) {
+// addContainers adds the containers of samples to the pod. Containers without samples so far must not be in the pod: each
+// container has a share of a pod's minimum size, so decisions would depend on later samples.
+func (r *run) addContainers(samples []Sample) {
 	before := len(r.pod.Containers)
 	for i := range samples {
 		c := samples[i].Container
-		if r.met[c] {
+		if r.seen[c] {
 			continue
 		}
-		r.met[c] = true
-		at, _ := slices.BinarySearchFunc(r.pod.Containers, uint8(c), func(x cluster.Container, index uint8) int { return cmp.Compare(x.Index, index) })
+		r.seen[c] = true
+		at, _ := slices.BinarySearchFunc(r.pod.Containers, uint8(c), func(x cluster.Container, index uint8) int {
+			return cmp.Compare(x.Index, index)
+		})
 		r.pod.Containers = slices.Insert(r.pod.Containers, at, cluster.Container{Name: r.w.Containers[c], Index: uint8(c)})
 	}
 	if len(r.pod.Containers) == before {
@@ -141,9 +143,10 @@ func (r *run) meet(samples []Sample) {
 	r.trackAll(time.Unix(samples[0].At, 0).UTC())
 }
 
-// observe takes a sample. Memory above the request is a kill.
+// observe adds a sample. Memory above the request is also an OOM kill.
 func (r *run) observe(s *Sample) {
-	key, at := r.keys[s.Pod], time.Unix(s.At, 0).UTC()
+	key := r.keys[s.Pod]
+	at := time.Unix(s.At, 0).UTC()
 	if !r.tracked[s.Pod] {
 		r.tracked[s.Pod] = true
 		r.track(key, at)
@@ -153,23 +156,25 @@ func (r *run) observe(s *Sample) {
 	if !s.Has.Has(cluster.Memory) {
 		return
 	}
-	if had, ok := r.pod.Container(name).Requests.Get(cluster.Memory); ok && s.Memory > float64(had) {
-		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: had})
+	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
+	if ok && s.Memory > float64(request) {
+		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request})
 	}
 }
 
-// wholeMillicores rounds cores up to millicores, as the reader of the Metrics API does (edge/metrics). What is measured is not rounded.
+// wholeMillicores rounds cores up to millicores, like edge/metrics does for samples of the Metrics API. Measure uses the
+// samples without rounding.
 func wholeMillicores(cores float64) float64 {
-	const precision = 1e-12 // of the product: 16.1 cores are 16100.000000000002 millicores
+	const precision = 1e-12 // relative; in floating point, 16.1 cores are 16100.000000000002 millicores
 	return math.Ceil(cores*1000*(1-precision)) / 1000
 }
 
-// track tells the history of a pod, which runs with the requests of now.
+// track tells the usage history about a pod with the current requests.
 func (r *run) track(key cluster.Key, at time.Time) {
 	r.book.Track(r.podNamed(key, slices.Clone(r.pod.Containers), at))
 }
 
-// trackAll tells the history what the pods of which there were samples run with now.
+// trackAll tells the usage history about all pods with samples so far.
 func (r *run) trackAll(at time.Time) {
 	for i, key := range r.keys {
 		if r.tracked[i] {
@@ -179,7 +184,7 @@ func (r *run) trackAll(at time.Time) {
 	r.idle = time.Time{}
 }
 
-// decide is a pass of the recommender and one of the updater.
+// decide runs one pass of the recommender and one of the updater.
 func (r *run) decide(at int64) {
 	now := time.Unix(at, 0).UTC()
 	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
@@ -194,7 +199,7 @@ func (r *run) decide(at int64) {
 	if now.Before(r.idle) {
 		return
 	}
-	// The advice stays: if nothing is to be done now, nothing is until the reason to wait is over.
+	// While the advice is unchanged, a pod that is left alone stays so until the end of the wait in the decision.
 	r.idle = now.Add(1000 * time.Hour)
 	for _, d := range plan.Plan(now, r.world, r.rules.Budget) {
 		if d.Do == plan.Leave {
@@ -207,13 +212,14 @@ func (r *run) decide(at int64) {
 	}
 }
 
-// apply gives the pods their new size.
+// apply changes the requests of the pods.
 func (r *run) apply(d plan.Decision, now time.Time) {
 	for _, f := range d.With {
 		c := r.pod.Container(f.Container)
 		for _, res := range cluster.All {
 			to, ok := f.Requests.Get(res)
-			if had, has := c.Requests.Get(res); !ok || has && had == to {
+			from, has := c.Requests.Get(res)
+			if !ok || has && from == to {
 				continue
 			}
 			c.Requests = c.Requests.Set(res, to)
@@ -221,7 +227,8 @@ func (r *run) apply(d plan.Decision, now time.Time) {
 		}
 	}
 	if d.Do == plan.Evict {
-		r.pod.Started, r.pod.Created = now, now
+		r.pod.Started = now
+		r.pod.Created = now
 	}
 	r.trackAll(now)
 }

@@ -21,7 +21,7 @@ const (
 	start = 1_372_629_804
 )
 
-// draw returns a workload with gaps, several pods and containers, and samples of one resource only.
+// draw returns a random workload: with gaps, several pods and containers, and some samples of only one resource.
 func draw(t *rapid.T) *Workload {
 	w := &Workload{Key: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}}
 	for i := range rapid.IntRange(1, 2).Draw(t, "pods") {
@@ -30,7 +30,8 @@ func draw(t *rapid.T) *Workload {
 	for i := range rapid.IntRange(1, 2).Draw(t, "containers") {
 		w.Containers = append(w.Containers, fmt.Sprint("c", i))
 	}
-	at, level := int64(start), 100.0
+	at := int64(start)
+	level := 100.0
 	for range rapid.IntRange(1, 150).Draw(t, "samples") {
 		at += rapid.SampledFrom([]int64{0, 1, 60, 300, 300, 3600, 5 * 3600, 30 * 3600, 9 * 86400}).Draw(t, "step")
 		level = min(max(level*rapid.SampledFrom([]float64{1, 1, 1.1, 0.9, 3, 0.3}).Draw(t, "factor"), 1), 1e5)
@@ -45,61 +46,62 @@ func draw(t *rapid.T) *Workload {
 	return w
 }
 
-func TestNoProfileLooksAhead(t *testing.T) {
+func TestRun_laterSamplesRemovedOrChanged_earlierChangesStay(t *testing.T) {
 	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := draw(t)
 			cut := w.Samples[rapid.IntRange(0, len(w.Samples)-1).Draw(t, "cut")].At + rapid.Int64Range(-400, 90_000).Draw(t, "after")
 			before := w.Between(0, cut)
-			other := *w // has other values from the cut on
+			other := *w // with other values from the cut on
 			other.Samples = slices.Clone(w.Samples)
 			for i := range other.Samples {
 				if s := &other.Samples[i]; s.At >= cut {
-					s.CPU, s.Memory = s.CPU*5+1, s.Memory*3
+					s.CPU = s.CPU*5 + 1
+					s.Memory *= 3
 				}
 			}
 			want := until(w, p, cut)
-			for name, x := range map[string]*Workload{"cut": afresh(&before), "changed": &other} {
+			for name, x := range map[string]*Workload{"cut": compact(&before), "changed": &other} {
 				if got := until(x, p, cut); !slices.Equal(got, want) {
-					t.Fatalf("%s: of the trace %s at %d, the changes before are\n%v, of the whole trace\n%v", p.Name, name, cut, got, want)
+					t.Fatalf("%s: with the trace %s at %d, the changes before are\n%v, with the whole trace\n%v", p.Name, name, cut, got, want)
 				}
 			}
 		})
 	}
 }
 
-// afresh returns a workload as it would be read if there was nothing but its samples: without pods and containers that
-// have none.
-func afresh(w *Workload) *Workload {
+// compact returns a workload without the pods and containers that have no samples, as if it were read from a file.
+func compact(w *Workload) *Workload {
 	out := &Workload{Key: w.Key}
-	place := func(all []string, used func(Sample, int) bool) (names []string, places []int) {
-		places = make([]int, len(all))
+	indices := func(all []string, has func(Sample, int) bool) (names []string, newIndex []int) {
+		newIndex = make([]int, len(all))
 		for i, name := range all {
-			if slices.ContainsFunc(w.Samples, func(s Sample) bool { return used(s, i) }) {
-				places[i] = len(names)
+			if slices.ContainsFunc(w.Samples, func(s Sample) bool { return has(s, i) }) {
+				newIndex[i] = len(names)
 				names = append(names, name)
 			}
 		}
-		return names, places
+		return names, newIndex
 	}
 	var pods, containers []int
-	out.Pods, pods = place(w.Pods, func(s Sample, i int) bool { return int(s.Pod) == i })
-	out.Containers, containers = place(w.Containers, func(s Sample, i int) bool { return int(s.Container) == i })
+	out.Pods, pods = indices(w.Pods, func(s Sample, i int) bool { return int(s.Pod) == i })
+	out.Containers, containers = indices(w.Containers, func(s Sample, i int) bool { return int(s.Container) == i })
 	for _, s := range w.Samples {
-		s.Pod, s.Container = int32(pods[s.Pod]), int16(containers[s.Container])
+		s.Pod = int32(pods[s.Pod])
+		s.Container = int16(containers[s.Container])
 		out.Samples = append(out.Samples, s)
 	}
 	return out
 }
 
-// A named change is a Change with its container's name.
+// A named is a Change with the name of its container.
 type named struct {
 	at                  int64
 	container, resource string
 	request             int64
 }
 
-// until returns the changes up to a time, by time and container.
+// until returns the changes up to a time, sorted by time, container and resource.
 func until(w *Workload, p recommend.Profile, cut int64) []named {
 	var out []named
 	for _, c := range Run(w, p, RulesFor(p)) {
@@ -113,13 +115,13 @@ func until(w *Workload, p recommend.Profile, cut int64) []named {
 	return out
 }
 
-// A pod's least size is split over its containers: over those that are known, not those that are still to come.
-func TestAContainerThatComesLaterHasNoPartInTheLeastSizeBefore(t *testing.T) {
+// The minimum size of a pod is shared by its containers.
+func TestRun_containerAppearsLater_hasNoShareOfTheMinimumBefore(t *testing.T) {
 	for _, p := range recommend.BacktestProfiles() {
 		w := steady(4, 0.001, 1*mib)
 		alone := until(w, p, w.Samples[len(w.Samples)-1].At)
-		come := w.Samples[2*288].At
-		w.Containers = []string{"proxy", "app"} // the place of what comes later is before
+		appears := w.Samples[2*288].At
+		w.Containers = []string{"proxy", "app"} // the later container has the lower index
 		for i := range w.Samples {
 			w.Samples[i].Container = 1
 		}
@@ -130,25 +132,25 @@ func TestAContainerThatComesLaterHasNoPartInTheLeastSizeBefore(t *testing.T) {
 		both := until(w, p, w.Samples[len(w.Samples)-1].At)
 		first := func(changes []named) (out []named) {
 			for _, c := range changes {
-				if c.at <= come {
+				if c.at <= appears {
 					out = append(out, c)
 				}
 			}
 			return out
 		}
 		if !slices.Equal(first(both), first(alone)) {
-			t.Errorf("%s: with a container that comes later the requests before are\n%v, without\n%v", p.Name, first(both), first(alone))
+			t.Errorf("%s: with a container that appears later, the changes before are\n%v, without it\n%v", p.Name, first(both), first(alone))
 		}
 		if !slices.ContainsFunc(both, func(c named) bool { return c.container == "proxy" && c.resource == "memory" && c.request >= 400*mib }) {
-			t.Errorf("%s never sized what came later:\n%v", p.Name, both)
+			t.Errorf("%s: no request of at least 400 MiB for the later container:\n%v", p.Name, both)
 		}
-		if !slices.ContainsFunc(both, func(c named) bool { return c.container == "app" && c.at > come && c.request < both[1].request }) {
-			t.Errorf("%s does not share the least size once there are two:\n%v", p.Name, both)
+		if !slices.ContainsFunc(both, func(c named) bool { return c.container == "app" && c.at > appears && c.request < both[1].request }) {
+			t.Errorf("%s: the first container keeps the whole minimum when there are two containers:\n%v", p.Name, both)
 		}
 	}
 }
 
-func TestRequestsChangeOncePerMinuteAndOnlyWhenTheyDiffer(t *testing.T) {
+func TestRun_randomUsage_requestsChangeOncePerMinuteAndOnlyIfTheyDiffer(t *testing.T) {
 	type id struct {
 		container int16
 		resource  cluster.Resource
@@ -162,15 +164,15 @@ func TestRequestsChangeOncePerMinuteAndOnlyWhenTheyDiffer(t *testing.T) {
 				before, ok := last[k]
 				switch {
 				case c.Request <= 0:
-					t.Fatalf("%s requests %d", p.Name, c.Request)
+					t.Fatalf("%s: request is %d, want more than 0", p.Name, c.Request)
 				case ok && before.At > c.At-60:
-					t.Fatalf("%s decides at %d and %d", p.Name, before.At, c.At)
+					t.Fatalf("%s: changes at %d and %d are less than a minute apart", p.Name, before.At, c.At)
 				case ok && before.Request == c.Request:
-					t.Fatalf("%s changes %d to itself", p.Name, c.Request)
+					t.Fatalf("%s: change to the same request %d", p.Name, c.Request)
 				case !ok && !slices.ContainsFunc(w.Samples, func(s Sample) bool {
 					return s.Container == c.Container && s.Has.Has(c.Resource) && s.At < c.At
 				}):
-					t.Fatalf("%s requests %s before any sample of it", p.Name, c.Resource)
+					t.Fatalf("%s: request for %s before its first sample", p.Name, c.Resource)
 				}
 				last[k] = c
 			}
@@ -178,7 +180,7 @@ func TestRequestsChangeOncePerMinuteAndOnlyWhenTheyDiffer(t *testing.T) {
 	}
 }
 
-// steady is one container that uses the same for some days.
+// steady returns one container with constant usage.
 func steady(days int, cores, bytes float64) *Workload {
 	w := &Workload{
 		Key:  cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"},
@@ -190,27 +192,28 @@ func steady(days int, cores, bytes float64) *Workload {
 	return w
 }
 
-func TestAKillIsAnsweredWithinAMinute(t *testing.T) {
+func TestRun_memoryAboveRequest_requestGrowsWithinAMinute(t *testing.T) {
 	for _, p := range recommend.BacktestProfiles() {
 		w := steady(10, 0.1, 500*mib)
 		k := len(w.Samples) - 10
 		w.Samples[k].Memory = 3000 * mib
 		killed := w.Samples[k].At
-		i := slices.IndexFunc(Run(w, p, RulesFor(p)), func(c Change) bool { return c.At > killed && c.Resource == cluster.Memory })
+		changes := Run(w, p, RulesFor(p))
+		i := slices.IndexFunc(changes, func(c Change) bool { return c.At > killed && c.Resource == cluster.Memory })
 		if i < 0 {
-			t.Fatalf("%s: no change after the kill", p.Name)
+			t.Fatalf("%s: no change after the OOM kill", p.Name)
 		}
-		c := Run(w, p, RulesFor(p))[i]
+		c := changes[i]
 		if c.At > killed+60 || c.Request < 3000*mib {
-			t.Errorf("%s: %d s after a kill at 3000 MiB the request is %d MiB", p.Name, c.At-killed, c.Request/mib)
+			t.Errorf("%s: %d s after an OOM kill at 3000 MiB, the request is %d MiB", p.Name, c.At-killed, c.Request/mib)
 		}
 	}
 }
 
-func TestDefaultWaitsTwelveHoursBetweenSmallChanges(t *testing.T) {
+func TestRun_defaultProfileSlowGrowth_changesAreTwelveHoursApart(t *testing.T) {
 	w := steady(6, 0.2, 500*mib)
 	for i := range w.Samples {
-		w.Samples[i].CPU = 0.2 + 0.3*float64(i)/float64(len(w.Samples)) // grows slowly
+		w.Samples[i].CPU = 0.2 + 0.3*float64(i)/float64(len(w.Samples)) // slow growth
 	}
 	p, _ := recommend.BacktestProfile("default")
 	var times []int64
@@ -220,7 +223,7 @@ func TestDefaultWaitsTwelveHoursBetweenSmallChanges(t *testing.T) {
 		}
 	}
 	if len(times) < 4 {
-		t.Fatalf("%d changes of growing CPU", len(times))
+		t.Fatalf("got %d changes of CPU, want at least 4", len(times))
 	}
 	for i := 1; i < len(times); i++ {
 		if times[i]-times[i-1] < 12*3600 {
@@ -229,7 +232,7 @@ func TestDefaultWaitsTwelveHoursBetweenSmallChanges(t *testing.T) {
 	}
 }
 
-// measureTwin measures sample by sample and second by second what Measure does by steps.
+// measureTwin is a simple implementation of Measure, which searches the effective request for each sample.
 func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resource) map[int]Day {
 	var first, last int64 = -1, 0
 	for _, s := range w.Samples {
@@ -260,7 +263,7 @@ func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resou
 			continue
 		}
 		n := int((s.At - first) / 86400)
-		if n < Learning || last < first+int64(n+1)*86400-3600-1 { // the last day is cut off
+		if n < Learning || last < first+int64(n+1)*86400-3600-1 { // incomplete last day
 			continue
 		}
 		v := s.Memory
@@ -301,7 +304,7 @@ func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resou
 	return out
 }
 
-func TestMeasureAgreesWithItsTwin(t *testing.T) {
+func TestMeasure_randomUsage_agreesWithTwin(t *testing.T) {
 	balanced, _ := recommend.BacktestProfile("balanced")
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
@@ -309,21 +312,20 @@ func TestMeasureAgreesWithItsTwin(t *testing.T) {
 		for _, sc := range Prepare(w).Measure(changes) {
 			want := measureTwin(w, changes, sc.Container, sc.Resource)
 			if len(sc.Days) != len(want) {
-				t.Fatalf("%d days, want %d", len(sc.Days), len(want))
+				t.Fatalf("got %d days, want %d", len(sc.Days), len(want))
 			}
 			for _, d := range sc.Days {
 				e := want[d.Number]
 				if d.Above != e.Above || d.Changes != e.Changes || d.Samples != e.Samples || d.P95 != e.P95 ||
 					!near(d.Mean, e.Mean) || !near(d.Over, e.Over) || !near(d.Used, e.Used) {
-					t.Fatalf("day %d of %s: %+v, want %+v", d.Number, sc.Resource, d, e)
+					t.Fatalf("day %d of %s: got %+v, want %+v", d.Number, sc.Resource, d, e)
 				}
 			}
 		}
 	})
 }
 
-// Whatever a trace may have in it, no profile falls over it, requests are such as can be given, and figures are numbers.
-func TestFiguresAreNumbersWhateverWasUsed(t *testing.T) {
+func TestRun_extremeUsage_requestsAreValidAndFiguresAreNumbers(t *testing.T) {
 	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := &Workload{
@@ -343,7 +345,7 @@ func TestFiguresAreNumbersWhateverWasUsed(t *testing.T) {
 			changes := Run(w, p, RulesFor(p))
 			for _, c := range changes {
 				if c.Request <= 0 || c.Request > 2e14 {
-					t.Fatalf("%s requests %d of %s", p.Name, c.Request, c.Resource)
+					t.Fatalf("%s: request for %[3]s is %[2]d", p.Name, c.Request, c.Resource)
 				}
 			}
 			o := OutcomeOf(Prepare(w).Measure(changes), Prices{Core: 1, GiB: 1})
@@ -363,10 +365,11 @@ func TestFiguresAreNumbersWhateverWasUsed(t *testing.T) {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
 
-func TestFiguresOfAKnownTimeline(t *testing.T) {
+func TestMeasure_knownChanges_figuresAreExact(t *testing.T) {
 	w := steady(10, 1, 100*mib)
 	last := &w.Samples[len(w.Samples)-1]
-	last.Memory, last.CPU = 300*mib, 3
+	last.Memory = 300 * mib
+	last.CPU = 3
 	changes := []Change{
 		{At: start, Resource: cluster.CPU, Request: 2000},
 		{At: start, Resource: cluster.Memory, Request: 200 * mib},
@@ -380,37 +383,14 @@ func TestFiguresOfAKnownTimeline(t *testing.T) {
 		t.Errorf("CPU: %+v", o.CPU)
 	}
 	if f := o.CPU.Footprint; math.Abs(f-1.5) > 0.01 {
-		t.Errorf("footprint %g cores, want 1.5", f)
+		t.Errorf("footprint is %g cores, want 1.5", f)
 	}
 	if want := PerMonth * (o.CPU.Footprint + 10*200.0/1024); !near(o.Money, want) {
-		t.Errorf("money %g, want %g", o.Money, want)
+		t.Errorf("cost is %g, want %g", o.Money, want)
 	}
 }
 
-func TestTheWinnerIsTheCheapestThatIsSafeEnough(t *testing.T) {
-	outcome := func(free, money float64) Outcome {
-		return Outcome{Memory: Summary{Days: 100, FreeDays: free}, Money: money}
-	}
-	tests := map[string]struct {
-		of   []Outcome
-		want []int
-	}{
-		"none":                         {nil, nil},
-		"too short to judge":           {[]Outcome{{Money: 1}}, nil},
-		"the cheapest of the safe":     {[]Outcome{outcome(0.90, 1), outcome(1, 9), outcome(0.99, 5)}, []int{2}},
-		"no safe one":                  {[]Outcome{outcome(0.90, 1), outcome(0.95, 9)}, []int{1}},
-		"one beside what is too short": {[]Outcome{{}, outcome(0.5, 1), {}}, []int{1}},
-		"equals tie":                   {[]Outcome{outcome(1, 4), outcome(0.99, 3), outcome(1, 5), outcome(1, 3)}, []int{1, 3}},
-		"equally harmful":              {[]Outcome{outcome(0.9, 3), outcome(0.9, 3)}, []int{0, 1}},
-	}
-	for name, tt := range tests {
-		if got := Best(tt.of, DefaultTolerance(nil)); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v wins, want %v", name, got, tt.want)
-		}
-	}
-}
-
-// Two sizes: time grows as the data do.
+// Two sizes, to see that time grows linearly.
 func BenchmarkReplay(b *testing.B) {
 	for _, days := range []int{10, 40} {
 		w := steady(days, 0.1, 300*mib)

@@ -5,50 +5,52 @@ package replay
 
 import "slices"
 
-// A Summary is what came of one resource, over containers and days.
+// A Summary is the figures of one resource, over containers and days.
 type Summary struct {
 	Containers int
-	Days       int // container-days measured
+	Days       int // measured container-days
 
-	MeanSlack      float64 // mean of the days' slack
+	MeanSlack      float64 // mean of the slack of the days
 	MedianSlack    float64
-	AggregateSlack float64 // 1 − Σ p95 / Σ mean request: what a cluster sees, where large containers count more
+	AggregateSlack float64 // 1 − Σ p95 / Σ mean request: weighted by size, as the nodes of a cluster see it
 
-	FreeDays   float64 // share of days without a sample above the request
-	Above      float64 // samples above the request a day
-	Events     float64 // runs of such samples a day; of memory: kills
-	Shortfall  float64 // share of the usage that lay above the request
-	Changes    float64 // of the request a day
-	Footprint  float64 // Σ over containers of what all their pods request in the mean
-	UsedMean   float64 // Σ over containers of what all their pods use in the mean
-	Pods       float64 // Σ over containers of the mean number of pods
-	WorstDays  int     // days above of the container with the most
-	NeverAbove int     // containers without any day above
+	FreeDays   float64 // share of days without samples above the request
+	Above      float64 // samples above the request, per day
+	Events     float64 // runs of consecutive samples above the request, per day; for memory: OOM kills
+	Shortfall  float64 // share of usage above the request
+	Changes    float64 // changes of the request, per day
+	Footprint  float64 // sum over containers of the mean request of all their pods
+	UsedMean   float64 // sum over containers of the mean usage of all their pods
+	Pods       float64 // sum over containers of the mean number of pods
+	WorstDays  int     // days above the request of the container with the most such days
+	NeverAbove int     // containers without such days
 }
 
-// Summarize adds up scores of one resource.
+// Summarize combines the scores of one resource.
 func Summarize(scores []Score) Summary {
 	var s Summary
 	var slacks []float64
 	var sumP95, sumMean, sumSlack, over, used float64
 	var above, events, changes, free int
 	for i := range scores {
-		sc := &scores[i]
-		if len(sc.Days) == 0 {
+		score := &scores[i]
+		if len(score.Days) == 0 {
 			continue
 		}
 		s.Containers++
-		s.Footprint += sc.Footprint
-		s.Pods += sc.Pods
-		bad, samples, mine := 0, 0, 0.0
-		for _, d := range sc.Days {
+		s.Footprint += score.Footprint
+		s.Pods += score.Pods
+		daysAbove := 0
+		samples := 0
+		containerUsed := 0.0
+		for _, d := range score.Days {
 			slack := d.Slack()
 			slacks = append(slacks, slack)
 			sumSlack += slack
 			sumP95 += d.P95 * d.Pods
 			sumMean += d.Mean * d.Pods
 			over += d.Over
-			mine += d.Used
+			containerUsed += d.Used
 			samples += d.Samples
 			above += d.Above
 			events += d.Events
@@ -56,15 +58,15 @@ func Summarize(scores []Score) Summary {
 			if d.Above == 0 {
 				free++
 			} else {
-				bad++
+				daysAbove++
 			}
 		}
-		used += mine
+		used += containerUsed
 		if samples > 0 {
-			s.UsedMean += mine / float64(samples) * sc.Pods
+			s.UsedMean += containerUsed / float64(samples) * score.Pods
 		}
-		s.WorstDays = max(s.WorstDays, bad)
-		if bad == 0 {
+		s.WorstDays = max(s.WorstDays, daysAbove)
+		if daysAbove == 0 {
 			s.NeverAbove++
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Workload is what was recorded of one workload.
+// A Workload is the recorded usage of one workload.
 type Workload struct {
 	Key        cluster.Workload
 	Pods       []string // names
@@ -18,7 +18,7 @@ type Workload struct {
 	Samples    []Sample // sorted by time
 }
 
-// A Sample is what one container of one pod used at a time.
+// A Sample is the usage of one container of one pod at one time.
 type Sample struct {
 	At          int64   // Unix seconds
 	CPU, Memory float64 // cores and bytes
@@ -27,7 +27,7 @@ type Sample struct {
 	Has         cluster.Set
 }
 
-// Sort orders the samples by time; those of one time by pod and container.
+// Sort sorts the samples by time, then by pod and container.
 func (w *Workload) Sort() {
 	order := func(a, b Sample) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
@@ -37,18 +37,18 @@ func (w *Workload) Sort() {
 	}
 }
 
-// Between returns the workload with only the samples from one time on and before another. Containers and pods keep
-// their places. It shares the samples.
+// Between returns the workload with only the samples at or after from and before before. Containers and pods keep their
+// indices. The samples are shared, not copied.
 func (w *Workload) Between(from, before int64) Workload {
 	at := func(s Sample, t int64) int { return cmp.Compare(s.At, t) }
-	lo, _ := slices.BinarySearchFunc(w.Samples, from, at)
-	hi, _ := slices.BinarySearchFunc(w.Samples, before, at)
+	first, _ := slices.BinarySearchFunc(w.Samples, from, at)
+	end, _ := slices.BinarySearchFunc(w.Samples, before, at)
 	out := *w
-	out.Samples = w.Samples[min(lo, hi):hi]
+	out.Samples = w.Samples[min(first, end):end]
 	return out
 }
 
-// A Change is a request from a time on.
+// A Change is a new request of a container, which holds until the next Change.
 type Change struct {
 	At        int64 // Unix seconds
 	Container int16 // index into the Workload's Containers

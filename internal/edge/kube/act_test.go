@@ -41,7 +41,7 @@ func compact(t *testing.T, text string) string {
 func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
 	f := newFakeAPI(t)
 	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
-	err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{
+	err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{
 		{Container: "log"},
 		{Container: "app", Index: 1, Requests: cluster.Amounts(150, 1<<30), Limits: cluster.Resources{}.Set(cluster.Memory, 2<<30)},
 	})
@@ -59,7 +59,7 @@ func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
 	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
 	level := &cluster.PodResources{Requests: cpu(900), Limits: cpu(1800)}
-	err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "app", Requests: cpu(900), PodLevel: level}})
+	err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "app", Requests: cpu(900), PodLevel: level}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
 
 func TestAResizeToNothingSendsNothing(t *testing.T) {
 	f := newFakeAPI(t)
-	if err := NewActor(f.clients()).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.seen()) != 0 {
+	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.seen()) != 0 {
 		t.Errorf("sent %v, error %v", f.seen(), err)
 	}
 }
 
 func TestAnEvictionNamesThePodsUID(t *testing.T) {
 	f := newFakeAPI(t)
-	if err := NewActor(f.clients()).Evict(t.Context(), podToActOn()); err != nil {
+	if err := NewActor(clientsOf(f)).Evict(t.Context(), podToActOn()); err != nil {
 		t.Fatal(err)
 	}
 	// The body is protobuf; the UID is in it as it is.
@@ -94,7 +94,7 @@ func TestAnEvictionNamesThePodsUID(t *testing.T) {
 func TestAnnotationsAreSetAndRemoved(t *testing.T) {
 	f := newFakeAPI(t)
 	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
-	err := NewActor(f.clients()).Annotate(t.Context(), podToActOn(), map[string]string{"vpaInPlaceUpdated": "true"}, "vpaCpuStartupBoost/app")
+	err := NewActor(clientsOf(f)).Annotate(t.Context(), podToActOn(), map[string]string{"vpaInPlaceUpdated": "true"}, "vpaCpuStartupBoost/app")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeAPI(t)
 			f.reply("POST "+webPod+"/eviction", tc.code, tc.body)
-			err := NewActor(f.clients()).Evict(t.Context(), podToActOn())
+			err := NewActor(clientsOf(f)).Evict(t.Context(), podToActOn())
 			if err == nil || !strings.HasPrefix(err.Error(), "evict pod shop/web-1-0: ") {
 				t.Fatalf("error %v", err)
 			}

@@ -41,12 +41,15 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	if p := o.Spec.UpdatePolicy; p != nil {
 		updatePolicy(a, p)
 	}
+	if observed := o.Status.ObservedGeneration; observed != nil {
+		a.StatusOutdated = *observed != o.Generation
+	}
 	for i := range o.Status.Conditions {
 		c := &o.Status.Conditions[i]
 		switch c.Type {
 		case v1alpha1.ConditionSizingProfileUsable:
 			if string(c.Status) == False {
-				a.ProfileProblem = c.Message
+				a.ProfileProblem = c.Reason
 			}
 		case v1.FetchingHistory:
 			a.FetchingHistory = string(c.Status) == True

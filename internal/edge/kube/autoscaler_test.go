@@ -121,7 +121,7 @@ func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
 			{Container: "log", Estimate: cluster.Estimate{Target: cluster.Resources{}.Set(cluster.Memory, 262144000)}},
 		},
 		IntegerCPU:     []string{"app", "aux"},
-		ProfileProblem: "it does not exist",
+		ProfileProblem: "Deleted",
 		Remarked:       true,
 
 		FetchingHistory: true,

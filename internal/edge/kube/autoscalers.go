@@ -104,8 +104,7 @@ func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
 	return nil
 }
 
-// Governing returns the autoscaler that governs the pods of a workload: of those that name it as their target and apply
-// something to its pods the one that cluster.Elect chooses, or nil.
+// Governing returns the autoscaler that governs the pods of a workload, by the rule of cluster.Governing, or nil.
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()

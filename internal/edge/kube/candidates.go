@@ -7,24 +7,24 @@ import (
 	"container/heap"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A candidate is an autoscaler that applies something to the pods of its target.
+// A candidate is an autoscaler that changes the pods of its target.
 type candidate struct {
 	*cluster.Autoscaler
 	at int // in its heap
 }
 
-// candidates are those of all autoscalers that apply something, by target, the one that governs first: that one is found
-// at once, and a change costs the logarithm of how many name the target.
+// candidates are the autoscalers that change pods, by target, in the order of cluster.Governing: the governing one is found in
+// constant time, and a change takes time logarithmic in the number of autoscalers of the target.
 type candidates struct {
-	byKey    map[cluster.Key]*candidate
-	byTarget map[cluster.Workload]*candidateHeap
+	startupBoost bool // the feature gate CPUStartupBoost
+	byKey        map[cluster.Key]*candidate
+	byTarget     map[cluster.Workload]*candidateHeap
 }
 
-func newCandidates() candidates {
-	return candidates{make(map[cluster.Key]*candidate), make(map[cluster.Workload]*candidateHeap)}
+func newCandidates(startupBoost bool) candidates {
+	return candidates{startupBoost, make(map[cluster.Key]*candidate), make(map[cluster.Workload]*candidateHeap)}
 }
 
 // first returns the autoscaler that governs the pods of a target, or nil.
@@ -37,7 +37,7 @@ func (c *candidates) first(target cluster.Workload) *cluster.Autoscaler {
 
 // set makes an autoscaler be known as it is now; nil means that it is gone.
 func (c *candidates) set(key cluster.Key, now *cluster.Autoscaler) {
-	applies := now != nil && (now.Mode != cluster.Off || policy.Boosts(now))
+	applies := now != nil && now.ChangesPods(c.startupBoost)
 	if old := c.byKey[key]; old != nil {
 		if applies && now.Target == old.Target && now.Created.Equal(old.Created) {
 			old.Autoscaler = now // its place is the same

@@ -13,9 +13,15 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestCandidates_randomChanges_firstIsTheElected(t *testing.T) {
+func TestCandidates_randomChanges_firstIsTheGoverningOne(t *testing.T) {
+	for _, startupBoost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("CPUStartupBoost=%t", startupBoost), func(t *testing.T) { firstIsTheGoverningOne(t, startupBoost) })
+	}
+}
+
+func firstIsTheGoverningOne(t *testing.T, startupBoost bool) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	c := newCandidates()
+	c := newCandidates(startupBoost)
 	twin := map[cluster.Key]*cluster.Autoscaler{}
 	targets := []cluster.Workload{web, {Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}}
 	for step := range 5000 {
@@ -36,11 +42,11 @@ func TestCandidates_randomChanges_firstIsTheElected(t *testing.T) {
 		for _, target := range targets {
 			var named []*cluster.Autoscaler
 			for _, a := range twin {
-				if a.Target == target && (a.Mode != cluster.Off || a.Boost != nil) {
+				if a.Target == target {
 					named = append(named, a)
 				}
 			}
-			if got, want := c.first(target), cluster.Elect(named); got != want {
+			if got, want := c.first(target), cluster.Governing(named, startupBoost); got != want {
 				t.Fatalf("step %d: %v governs %s, want %v", step, got, target.Name, want)
 			}
 		}
@@ -67,7 +73,7 @@ func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
 // A tenant may create as many autoscalers that name one target as fit in its quota.
 func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 	bytesPerAutoscaler := func(n int) float64 {
-		w := NewWorld(newFakeAPI(t).clients(), Options{})
+		w := NewWorld(clientsOf(newFakeAPI(t)), Options{})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		all := relistAutoscalers(w, n)
@@ -86,7 +92,7 @@ func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 func BenchmarkRelistOfAutoscalersOfOneTarget(b *testing.B) {
 	for _, n := range []int{4000, 20_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w := NewWorld(newFakeAPI(b).clients(), Options{})
+			w := NewWorld(clientsOf(newFakeAPI(b)), Options{})
 			all := relistAutoscalers(w, n)
 			mu := new(timingMutex)
 			w.autoscalers.mu = mu

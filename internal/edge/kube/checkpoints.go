@@ -44,8 +44,15 @@ type checkpointAt struct {
 	annotated     bool // it has annotations, of whomever
 }
 
+// StorageOptions say which objects are read and stored.
+type StorageOptions struct {
+	Namespace string   // only objects of this namespace; "" means all
+	Ignored   []string // no objects of these namespaces
+	Log       *slog.Logger
+}
+
 // NewCheckpoints returns the checkpoints of the namespaces that the options name.
-func NewCheckpoints(c *Clients, o Options) *Checkpoints {
+func NewCheckpoints(c *Clients, o StorageOptions) *Checkpoints {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -141,16 +148,16 @@ func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string
 // patch replaces the status of a checkpoint as it was last seen.
 func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpointAt, p *usage.Checkpoint) error {
 	ops := []patchOp{
-		{"replace", "/metadata/resourceVersion", at.version},
-		{"add", "/status", checkpointStatus(p)},
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
+		{Op: "add", Path: "/status", Value: checkpointStatus(p)},
 	}
 	annotations := checkpointAnnotations(p)
 	if at.annotated {
 		for _, name := range slices.Sorted(maps.Keys(annotations)) {
-			ops = append(ops, patchOp{"add", "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1"), annotations[name]})
+			ops = append(ops, patchOp{Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1"), Value: annotations[name]})
 		}
 	} else if len(annotations) > 0 {
-		ops = append(ops, patchOp{"add", "/metadata/annotations", annotations})
+		ops = append(ops, patchOp{Op: "add", Path: "/metadata/annotations", Value: annotations})
 	}
 	data, err := json.Marshal(ops)
 	if err != nil {

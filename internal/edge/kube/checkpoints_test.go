@@ -58,14 +58,14 @@ var sameCheckpoint = cmp.Options{cmpopts.IgnoreUnexported(usage.Checkpoint{})}
 
 func TestWhatIsWrittenIsLoadedAfterARestart(t *testing.T) {
 	f := newFakeAPI(t)
-	c := NewCheckpoints(f.clients(), Options{})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	key := checkpointKey("web", "app")
 	for i := range 3 { // created, then patched
 		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got := loadAll(t, NewCheckpoints(f.clients(), Options{}))
+	got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))
 	if diff := cmp.Diff(map[CheckpointKey]usage.Checkpoint{key: someCheckpoint(2)}, got, sameCheckpoint); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -97,7 +97,7 @@ func TestUpstreamsCheckpointsAreTakenOver(t *testing.T) {
 	f.apply(checkpointsPath, `{"metadata":{"namespace":"shop","name":"bad-app"},"spec":{"vpaObjectName":"bad","containerName":"app"},
 		"status":{"version":"v3","cpuHistogram":{"bucketWeights":{"x":"y"}}}}`)
 	f.apply(checkpointsPath, `{"metadata":{"namespace":"lab","name":"web-app"},"spec":{"vpaObjectName":"web","containerName":"app"}}`)
-	c := NewCheckpoints(f.clients(), Options{Ignored: []string{"lab"}})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{Ignored: []string{"lab"}})
 	all := loadAll(t, c)
 	got := all[checkpointKey("web", "app")]
 	if len(all) != 1 || got.Samples != 7 || got.Extra != nil || got.CPU.Weights[1] != 10000 || !got.FirstSample.IsZero() {
@@ -119,13 +119,13 @@ func TestUpstreamsCheckpointsAreTakenOver(t *testing.T) {
 func TestContainersWhoseCheckpointsWouldHaveOneNameKeepApart(t *testing.T) {
 	f := newFakeAPI(t)
 	first, second := checkpointKey("a", "b-c"), checkpointKey("a-b", "c")
-	c := NewCheckpoints(f.clients(), Options{})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for i, key := range []CheckpointKey{first, second, first, second} {
 		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fresh := NewCheckpoints(f.clients(), Options{})
+	fresh := NewCheckpoints(clientsOf(f), StorageOptions{})
 	if err := fresh.Write(t.Context(), second, someCheckpoint(9)); err != nil { // without having loaded them
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestTheFirstNameWinsOverAStray(t *testing.T) {
 		f.apply(checkpointsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"vpaObjectName":"web","containerName":"app"},
 			"status":{"version":"v3","totalSamplesCount":%d}}`, name, samples))
 	}
-	c := NewCheckpoints(f.clients(), Options{})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	if all := loadAll(t, c); len(all) != 1 || all[key].Samples != 2 {
 		t.Errorf("loaded %+v", all)
 	}
@@ -156,7 +156,7 @@ func TestTheFirstNameWinsOverAStray(t *testing.T) {
 func TestWhoeverWroteSinceIsNotOverwrittenUnseen(t *testing.T) {
 	f := newFakeAPI(t)
 	key := checkpointKey("web", "app")
-	old, leader := NewCheckpoints(f.clients(), Options{}), NewCheckpoints(f.clients(), Options{})
+	old, leader := NewCheckpoints(clientsOf(f), StorageOptions{}), NewCheckpoints(clientsOf(f), StorageOptions{})
 	if err := old.Write(t.Context(), key, someCheckpoint(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestWhoeverWroteSinceIsNotOverwrittenUnseen(t *testing.T) {
 func TestACheckpointDeletedByHandIsCreatedAgain(t *testing.T) {
 	f := newFakeAPI(t)
 	key := checkpointKey("web", "app")
-	c := NewCheckpoints(f.clients(), Options{})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for range 2 {
 		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
 			t.Fatal(err)
@@ -206,7 +206,7 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 	put("shop", "web", "gone")
 	put("shop", "deleted", "app")
 	put("ignored", "deleted", "app")
-	c := NewCheckpoints(f.clients(), Options{Ignored: []string{"ignored"}})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{Ignored: []string{"ignored"}})
 	n, err := c.Collect(t.Context(), func(k CheckpointKey) bool {
 		return k.Autoscaler.Namespace == "many" || (k.Autoscaler.Name == "web" && k.Container == "app")
 	})
@@ -227,7 +227,7 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 // The namespace controller deletes the checkpoints, not podfit.
 func TestCheckpoints_DeletedNamespace_IsForgotten(t *testing.T) {
 	f := newFakeAPI(t)
-	c := NewCheckpoints(f.clients(), Options{})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for i := range 20 {
 		key := CheckpointKey{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
 		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
@@ -302,7 +302,7 @@ func FuzzCheckpointIsTotal(f *testing.F) {
 
 func TestCheckpoints_Target_IsWrittenBesideTheStatus(t *testing.T) {
 	f := newFakeAPI(t)
-	c := NewCheckpoints(f.clients(), Options{})
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	key := checkpointKey("web", "app")
 	rollout := cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
 	controller := cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "web"}
@@ -312,19 +312,19 @@ func TestCheckpoints_Target_IsWrittenBesideTheStatus(t *testing.T) {
 		if err := c.Write(t.Context(), key, p); err != nil {
 			t.Fatal(err)
 		}
-		if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; got != w {
+		if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; got != w {
 			t.Errorf("loaded one of %v, want %v", got, w)
 		}
 	}
 	// Upstream writes the status and leaves the annotations.
 	o := f.object(checkpointsPath, "shop/web-app")
 	o["status"].(map[string]any)["lastUpdateTime"] = "2026-03-02T12:00:00Z"
-	if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; !got.IsZero() {
+	if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; !got.IsZero() {
 		t.Errorf("what upstream has written is of %v", got)
 	}
 	for _, broken := range []string{"", " ", "web", "apps/Deployment", "//", "apps//web x", "apps/Deployment/web"} {
 		metaOf(o)["annotations"] = map[string]any{annotationTarget: broken}
-		if got := loadAll(t, NewCheckpoints(f.clients(), Options{}))[key].Workload; !got.IsZero() {
+		if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; !got.IsZero() {
 			t.Errorf("annotation %q: of %v", broken, got)
 		}
 	}

@@ -136,3 +136,12 @@ func TestNegativeRatesAreNotLimited(t *testing.T) {
 		}
 	}
 }
+
+// clientsOf returns clients of a fake API.
+func clientsOf(f *fakeAPI) *Clients {
+	cs, err := ClientsFor(f.config())
+	if err != nil {
+		panic(err)
+	}
+	return cs
+}

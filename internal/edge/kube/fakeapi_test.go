@@ -20,6 +20,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/client-go/rest"
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // fakeAPI is as much of an API server as the tests of this package need: lists in pages, watches, JSON patches with
@@ -96,14 +97,8 @@ func (f *fakeAPI) start() {
 	f.srv.Start()
 }
 
-func (f *fakeAPI) clients() *Clients {
-	f.t.Helper()
-	cs, err := ClientsFor(&rest.Config{Host: f.srv.URL, QPS: -1})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return cs
-}
+// config returns how clients reach the API.
+func (f *fakeAPI) config() *rest.Config { return &rest.Config{Host: f.srv.URL, QPS: -1} }
 
 // apply stores an object, given as JSON, in a collection such as "/api/v1/pods".
 func (f *fakeAPI) apply(collection, object string) {
@@ -503,4 +498,42 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+const (
+	podsPath        = "/api/v1/pods"
+	replicaSetsPath = "/apis/apps/v1/replicasets"
+	deploymentsPath = "/apis/apps/v1/deployments"
+	autoscalersPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
+	checkpointsPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints"
+)
+
+var webKey = cluster.Key{Namespace: "shop", Name: "web"}
+
+func (f *fakeAPI) applyPod(namespace, name, ownerKind, owner string) {
+	f.t.Helper()
+	f.apply(podsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":%q,"ownerReferences":[
+		{"apiVersion":"apps/v1","kind":%q,"name":%q,"uid":"u","controller":true}]},
+		"spec":{"containers":[{"name":"app"}]},"status":{"phase":"Running"}}`, namespace, name, "uid of "+name, ownerKind, owner))
+}
+
+func (f *fakeAPI) applyShop() {
+	f.t.Helper()
+	f.apply(deploymentsPath, `{"metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":3}}`)
+	f.apply(replicaSetsPath, `{"metadata":{"namespace":"shop","name":"web-1","ownerReferences":[
+		{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"u","controller":true}]},"spec":{"replicas":3}}`)
+	for i := range 3 {
+		f.applyPod("shop", fmt.Sprintf("web-1-%d", i), "ReplicaSet", "web-1")
+	}
+	f.apply(autoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":4},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
+}
+
+func at(t testing.TB, text string) time.Time {
+	t.Helper()
+	v, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

@@ -33,9 +33,6 @@ const requestFor = time.Minute
 
 var errNoAnswer = errors.New("no answer in time")
 
-// pageSize is how many whole objects of a list are in memory at a time.
-const pageSize = 500
-
 // A source is one collection of the API server, and what is kept of its objects.
 type source[T any] struct {
 	name     string // plural, for logs and health

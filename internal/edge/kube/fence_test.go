@@ -53,7 +53,7 @@ func TestFence_lateExtension_closes(t *testing.T) {
 func TestClients_closedFence_sendNothing(t *testing.T) {
 	f := newFakeAPI(t)
 	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
-	clients := f.clients()
+	clients := clientsOf(f)
 	fence := NewFence()
 	defer fence.Close()
 	guarded, cancel := fence.Guard(t.Context())

@@ -49,7 +49,7 @@ type historyAt struct {
 }
 
 // NewHistories returns the histories of the namespaces that the options name.
-func NewHistories(c *Clients, o Options) (*Histories, error) {
+func NewHistories(c *Clients, o StorageOptions) (*Histories, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -213,8 +213,8 @@ func (h *Histories) create(ctx context.Context, w cluster.Workload, name string,
 // patch replaces what is remembered, in the version of the object that was last seen.
 func (h *Histories) patch(ctx context.Context, w cluster.Workload, at historyAt, hs []usage.History) error {
 	data, err := json.Marshal([]patchOp{
-		{"replace", "/metadata/resourceVersion", at.version},
-		{"add", "/status", historyStatus(hs)},
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
+		{Op: "add", Path: "/status", Value: historyStatus(hs)},
 	})
 	if err != nil {
 		return err

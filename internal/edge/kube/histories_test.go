@@ -38,9 +38,9 @@ func remembered(container string, minute int, data string) usage.History {
 	return usage.History{Container: container, Updated: at, LastSample: at.Add(-time.Second), Form: "adaptive/1", Data: []byte(data)}
 }
 
-func newHistories(t testing.TB, f *fakeAPI, o Options) *Histories {
+func newHistories(t testing.TB, f *fakeAPI, o StorageOptions) *Histories {
 	t.Helper()
-	h, err := NewHistories(f.clients(), o)
+	h, err := NewHistories(clientsOf(f), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +73,12 @@ func mustWrite(t testing.TB, h *Histories, w cluster.Workload, hs ...usage.Histo
 
 func TestHistoriesAreLoadedAsTheyWereWritten(t *testing.T) {
 	f := newFakeAPI(t)
-	h := newHistories(t, f, Options{})
+	h := newHistories(t, f, StorageOptions{})
 	web := deployment("web")
 	mustWrite(t, h, web, remembered("app", 0, "first"))
 	want := []usage.History{remembered("app", 10, "\x00\xff second"), remembered("proxy", 10, "third")}
 	mustWrite(t, h, web, want...)
-	got := loadHistories(t, newHistories(t, f, Options{}))
+	got := loadHistories(t, newHistories(t, f, StorageOptions{}))
 	if diff := cmp.Diff(map[cluster.Workload][]usage.History{web: want}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -101,7 +101,7 @@ func TestHistoriesAreLoadedAsTheyWereWritten(t *testing.T) {
 
 func TestAHistoryIsWrittenOnlyWhenItsContentChanged(t *testing.T) {
 	f := newFakeAPI(t)
-	h := newHistories(t, f, Options{})
+	h := newHistories(t, f, StorageOptions{})
 	web := deployment("web")
 	steps := []struct {
 		what  string
@@ -120,7 +120,7 @@ func TestAHistoryIsWrittenOnlyWhenItsContentChanged(t *testing.T) {
 			t.Errorf("%s: wrote %v", s.what, got)
 		}
 	}
-	fresh := newHistories(t, f, Options{})
+	fresh := newHistories(t, f, StorageOptions{})
 	loadHistories(t, fresh)
 	if mustWrite(t, fresh, web, remembered("app", 50, "b")) {
 		t.Error("after a restart, what is stored already was written again")
@@ -131,7 +131,7 @@ func TestAHistoryIsWrittenOnlyWhenItsContentChanged(t *testing.T) {
 func TestANewerHistoryIsNotOverwrittenByAnOlder(t *testing.T) {
 	f := newFakeAPI(t)
 	web := deployment("web")
-	old, leader := newHistories(t, f, Options{}), newHistories(t, f, Options{})
+	old, leader := newHistories(t, f, StorageOptions{}), newHistories(t, f, StorageOptions{})
 	mustWrite(t, old, web, remembered("app", 0, "a"), remembered("proxy", 0, "a"))
 	loadHistories(t, leader)
 	mustWrite(t, leader, web, remembered("app", 10, "newer"), remembered("proxy", 10, "newer"))
@@ -149,7 +149,7 @@ func TestANewerHistoryIsNotOverwrittenByAnOlder(t *testing.T) {
 	if string(got[0].Data) != "newest" || string(got[1].Data) != "late" {
 		t.Errorf("stored is %+v", got)
 	}
-	stranger := newHistories(t, f, Options{}) // which has not even loaded what there is
+	stranger := newHistories(t, f, StorageOptions{}) // which has not even loaded what there is
 	if _, err := stranger.Write(t.Context(), web, []usage.History{remembered("app", 1, "x")}); !errors.Is(err, ErrConflict) {
 		t.Errorf("error %v", err)
 	}
@@ -159,7 +159,7 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 	f := newFakeAPI(t)
 	web := deployment("web")
 	var log bytes.Buffer
-	h := newHistories(t, f, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.reply("GET "+historiesPath, http.StatusNotFound, "404 page not found")
 	f.reply("POST "+historiesOfOne, http.StatusNotFound, "404 page not found")
 	if all := loadHistories(t, h); len(all) != 0 || log.Len() != 0 {
@@ -197,7 +197,7 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 func TestWithoutTheRightsTheRemedyIsAnother(t *testing.T) {
 	f := newFakeAPI(t)
 	var log bytes.Buffer
-	h := newHistories(t, f, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.reply("GET "+historiesPath, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	loadHistories(t, h)
 	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 0, "a")}); !errors.Is(err, ErrForbidden) {
@@ -211,7 +211,7 @@ func TestWithoutTheRightsTheRemedyIsAnother(t *testing.T) {
 // A namespace that is being deleted, or a quota, concerns one workload and not the others.
 func TestARefusedWriteStopsNoOther(t *testing.T) {
 	f := newFakeAPI(t)
-	h := newHistories(t, f, Options{})
+	h := newHistories(t, f, StorageOptions{})
 	f.reply("POST "+historiesOfOne, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 0, "a")}); !errors.Is(err, ErrForbidden) {
 		t.Errorf("error %v", err)
@@ -240,7 +240,7 @@ func TestBrokenHistoriesHideNoOthers(t *testing.T) {
 	f.apply(historiesPath, `{"metadata":{"namespace":"lab","name":"deployment-good"},`+fmt.Sprintf(spec, "good")+`,"status":{"histories":[`+good+`]}}`)
 
 	var log bytes.Buffer
-	h := newHistories(t, f, Options{Ignored: []string{"lab"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newHistories(t, f, StorageOptions{Ignored: []string{"lab"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	all := loadHistories(t, h)
 	var names []string
 	for w, hs := range all {
@@ -259,7 +259,7 @@ func TestBrokenHistoriesHideNoOthers(t *testing.T) {
 	for _, name := range []string{"half", "bad", "worse", "empty"} { // replaced when there is something to say
 		mustWrite(t, h, deployment(name), remembered("app", 10, "b"))
 	}
-	again := loadHistories(t, newHistories(t, f, Options{}))
+	again := loadHistories(t, newHistories(t, f, StorageOptions{}))
 	for _, name := range []string{"half", "bad", "worse", "empty"} {
 		if diff := cmp.Diff([]usage.History{remembered("app", 10, "b")}, again[deployment(name)]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -271,8 +271,8 @@ func TestAHistoryWhoseNameIsTakenHasAnother(t *testing.T) {
 	f := newFakeAPI(t)
 	f.apply(historiesPath, `{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"other"}}}`)
 	web := deployment("web")
-	mustWrite(t, newHistories(t, f, Options{}), web, remembered("app", 0, "a"))
-	h := newHistories(t, f, Options{})
+	mustWrite(t, newHistories(t, f, StorageOptions{}), web, remembered("app", 0, "a"))
+	h := newHistories(t, f, StorageOptions{})
 	if all := loadHistories(t, h); len(all[web]) != 1 {
 		t.Errorf("loaded %+v", all)
 	}
@@ -284,7 +284,7 @@ func TestAHistoryWhoseNameIsTakenHasAnother(t *testing.T) {
 
 func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
 	f := newFakeAPI(t)
-	h := newHistories(t, f, Options{Ignored: []string{"lab"}})
+	h := newHistories(t, f, StorageOptions{Ignored: []string{"lab"}})
 	for _, name := range []string{"web", "gone"} {
 		mustWrite(t, h, deployment(name), remembered("app", 0, "a"))
 	}
@@ -333,7 +333,7 @@ func TestHistories_ObjectTooLarge_IsSkippedAndReported(t *testing.T) {
 	f.apply(historiesPath, fmt.Sprintf(object, "huge", strings.Repeat("YWFh", 1<<18)))
 	f.apply(historiesPath, fmt.Sprintf(object, "web", "YQ=="))
 	var log bytes.Buffer
-	h := newHistories(t, f, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	all := loadHistories(t, h)
 	if len(all) != 1 || len(all[deployment("web")]) != 1 {
 		t.Errorf("%d workloads are loaded: %v", len(all), all[deployment("web")])
@@ -342,7 +342,7 @@ func TestHistories_ObjectTooLarge_IsSkippedAndReported(t *testing.T) {
 		t.Errorf("log: %s", &log)
 	}
 	mustWrite(t, h, deployment("huge"), remembered("app", 1, "b")) // which makes it small
-	if all := loadHistories(t, newHistories(t, f, Options{})); len(all) != 2 {
+	if all := loadHistories(t, newHistories(t, f, StorageOptions{})); len(all) != 2 {
 		t.Errorf("%d workloads are loaded after the write", len(all))
 	}
 }
@@ -353,7 +353,7 @@ func TestHistories_List_ReadsSmallPages(t *testing.T) {
 		f.apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-%[1]d"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]d"}},
 			"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":"YQ=="}]}}`, i))
 	}
-	if n := len(loadHistories(t, newHistories(t, f, Options{}))); n != 120 {
+	if n := len(loadHistories(t, newHistories(t, f, StorageOptions{}))); n != 120 {
 		t.Errorf("%d are loaded", n)
 	}
 	if n := f.pages[historiesPath]; n != 3 {
@@ -363,7 +363,7 @@ func TestHistories_List_ReadsSmallPages(t *testing.T) {
 
 func TestHistories_MoreContainersThanFit_KeepTheMostRecent(t *testing.T) {
 	f := newFakeAPI(t)
-	h := newHistories(t, f, Options{})
+	h := newHistories(t, f, StorageOptions{})
 	var hs []usage.History
 	for i := range v1alpha1.MaxContainerHistories + 10 {
 		hs = append(hs, remembered(fmt.Sprintf("app-%02d", i), i, "a"))
@@ -371,7 +371,7 @@ func TestHistories_MoreContainersThanFit_KeepTheMostRecent(t *testing.T) {
 	if !mustWrite(t, h, deployment("web"), hs...) || mustWrite(t, h, deployment("web"), hs...) {
 		t.Error("the first write was left out, or the same was written twice")
 	}
-	got := loadHistories(t, newHistories(t, f, Options{}))[deployment("web")]
+	got := loadHistories(t, newHistories(t, f, StorageOptions{}))[deployment("web")]
 	if diff := cmp.Diff(hs[10:], got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -388,7 +388,7 @@ func TestHistories_MoreEntriesThanTheBound_AreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},"status":%s}`, status))
-	if got := loadHistories(t, newHistories(t, f, Options{}))[deployment("web")]; len(got) != v1alpha1.MaxContainerHistories {
+	if got := loadHistories(t, newHistories(t, f, StorageOptions{}))[deployment("web")]; len(got) != v1alpha1.MaxContainerHistories {
 		t.Errorf("%d entries were read", len(got))
 	}
 }

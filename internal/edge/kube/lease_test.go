@@ -29,7 +29,7 @@ func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 			if tc.lease != "" {
 				f.apply(path, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"vpa-admission-controller",`+tc.lease+`}`)
 			}
-			got, err := NewLease(f.clients(), "kube-system", "vpa-admission-controller").IsFresh(t.Context(), time.Minute, now)
+			got, err := NewLease(clientsOf(f), "kube-system", "vpa-admission-controller").IsFresh(t.Context(), time.Minute, now)
 			if got != tc.want || err != nil {
 				t.Errorf("fresh %t, want %t; error %v", got, tc.want, err)
 			}
@@ -40,7 +40,7 @@ func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
 	f := newFakeAPI(t)
 	f.reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-	if fresh, err := NewLease(f.clients(), "kube-system", "l").IsFresh(t.Context(), time.Minute, time.Now()); fresh || err == nil {
+	if fresh, err := NewLease(clientsOf(f), "kube-system", "l").IsFresh(t.Context(), time.Minute, time.Now()); fresh || err == nil {
 		t.Errorf("fresh %t, error %v", fresh, err)
 	}
 }
@@ -48,7 +48,7 @@ func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
 func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	f := newFakeAPI(t)
-	l := NewLease(f.clients(), "kube-system", "l")
+	l := NewLease(clientsOf(f), "kube-system", "l")
 	now := at(t, "2026-03-01T12:00:00Z")
 	f.reply("POST "+path, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
 	if err := l.Renew(t.Context(), "me", now); err != nil { // somebody else created it in between
@@ -67,7 +67,7 @@ func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
 
 func TestEventsAreUpstreams(t *testing.T) {
 	f := newFakeAPI(t)
-	e := NewEvents(f.clients())
+	e := NewEvents(clientsOf(f))
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
 	var got []string
 	// The bodies are protobuf; every text is in them as it is. One at a time, because only the last is remembered.

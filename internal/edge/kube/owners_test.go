@@ -84,7 +84,7 @@ type ownersPlayer struct {
 
 func newOwnersPlayer(t *testing.T) *ownersPlayer {
 	p := &ownersPlayer{t: t, listed: true}
-	p.w = NewWorld(newFakeAPI(t).clients(), Options{Pods: AllPods})
+	p.w = NewWorld(clientsOf(newFakeAPI(t)), Options{Pods: AllPods})
 	p.w.owners.synced = func(groupKind) bool { return p.listed }
 	return p
 }

@@ -6,10 +6,8 @@ package kube
 import (
 	"encoding/json"
 	"math"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -67,13 +65,6 @@ func observed(p *corev1.Pod, in *Interner) string {
 func joined(a, b string) (string, string) {
 	both := a + b
 	return both[:len(a)], both[len(a):]
-}
-
-func utc(t metav1.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 func phase(p corev1.PodPhase) cluster.Phase {

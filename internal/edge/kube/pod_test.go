@@ -29,15 +29,6 @@ func podFrom(t testing.TB, text string) *corev1.Pod {
 	return p
 }
 
-func at(t testing.TB, text string) time.Time {
-	t.Helper()
-	v, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 const richPod = `
 metadata:
   namespace: shop
@@ -276,7 +267,7 @@ func largePod(i int) *corev1.Pod {
 // The budget of a cached pod is 600 bytes, with its part of the store, of the index of names and of the interner.
 func TestACachedPodTakesAtMost600Bytes(t *testing.T) {
 	const pods, budget = 50_000, 600
-	w := NewWorld(newFakeAPI(t).clients(), Options{Pods: AllPods})
+	w := NewWorld(clientsOf(newFakeAPI(t)), Options{Pods: AllPods})
 	before := heapBytes()
 	for i := range pods {
 		raw, err := largePod(i).Marshal()
@@ -349,7 +340,7 @@ func BenchmarkSnapshot(b *testing.B) {
 
 // largeWorld returns a world with many pods, of a replica set each.
 func largeWorld(t testing.TB, pods int) *World {
-	w := NewWorld(newFakeAPI(t).clients(), Options{})
+	w := NewWorld(clientsOf(newFakeAPI(t)), Options{})
 	w.owners.synced = func(groupKind) bool { return true }
 	sets := &store[controller]{mu: &w.mu}
 	w.owners.known = map[groupKind]*store[controller]{

@@ -19,7 +19,7 @@ func profileJSON(i int, spec string) string {
 
 func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	f := newFakeAPI(t)
-	p, err := NewProfiles(f.clients())
+	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +52,14 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 
 func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
 	f := newFakeAPI(t)
-	p, err := NewProfiles(f.clients())
+	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
 	for want, reply := range map[error]fakeReply{
-		ErrUnsupported: {http.StatusNotFound, "404 page not found"}, // the definition is not installed
-		ErrForbidden:   {http.StatusForbidden, forbidden},
+		ErrUnsupported: {code: http.StatusNotFound, body: "404 page not found"}, // the definition is not installed
+		ErrForbidden:   {code: http.StatusForbidden, body: forbidden},
 	} {
 		f.reply("GET "+profilesPath, reply.code, reply.body)
 		if _, err := p.List(t.Context()); !errors.Is(err, want) {

@@ -53,8 +53,8 @@ func (l *life) start(now time.Time) {
 	if l.profile.Extend != nil {
 		l.book.Extend(l.a.Target, l.profile.Extend)
 	}
-	remembered := loadHistories(l.t, newHistories(l.t, l.api, Options{}))[l.a.Target]
-	for key, c := range loadAll(l.t, NewCheckpoints(l.api.clients(), Options{})) {
+	remembered := loadHistories(l.t, newHistories(l.t, l.api, StorageOptions{}))[l.a.Target]
+	for key, c := range loadAll(l.t, NewCheckpoints(clientsOf(l.api), StorageOptions{})) {
 		if i := slices.IndexFunc(remembered, func(h usage.History) bool { return h.Container == key.Container }); i >= 0 {
 			c.History = remembered[i]
 		}
@@ -70,7 +70,7 @@ func (l *life) start(now time.Time) {
 // restart stores everything and begins anew.
 func (l *life) restart(now time.Time) {
 	l.t.Helper()
-	checkpoints, histories := NewCheckpoints(l.api.clients(), Options{}), newHistories(l.t, l.api, Options{})
+	checkpoints, histories := NewCheckpoints(clientsOf(l.api), StorageOptions{}), newHistories(l.t, l.api, StorageOptions{})
 	if !l.carried {
 		if _, err := histories.Write(l.t.Context(), l.a.Target, l.book.Histories(l.a.Target, now)); err != nil {
 			l.t.Fatal(err)

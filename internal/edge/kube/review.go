@@ -11,24 +11,23 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// How many admission reviews may wait for the controller of their pod at a time. A rollout of a new controller is some
-// dozens; a tenant who names controllers that do not exist must not make all others wait, or grow the memory.
-const (
-	maxWaiting            = 512
-	maxWaitingInNamespace = 64
+// Why TopSoon does not know the topmost controller of a new pod.
+var (
+	ErrOwnerUnknown   = errors.New("the owner of the pod is not known yet")
+	ErrTooManyWaiting = errors.New("too many reviews wait for the owners of their pods")
 )
 
 // TopSoon is Top for a pod that is just being created: its controller may be so new that our watch has not seen it. It
-// waits for that until ctx ends, and sends nothing.
+// waits for that until ctx ends, and sends nothing. The error is ErrOwnerUnknown, ErrTooManyWaiting or errCycle.
 //
 // The pod of a review may never be stored, so nothing of it is remembered: a kind that is not served is unknown, and
 // discovery is asked for it only if an autoscaler has such a target.
-func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (cluster.Workload, bool) {
-	waiting := false
+func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (cluster.Workload, error) {
+	var slot *waitSlot
 	defer func() {
-		if waiting {
+		if slot != nil {
 			w.mu.Lock()
-			w.stopWaiting(controller.Namespace)
+			w.waiting.release(slot)
 			w.mu.Unlock()
 		}
 	}()
@@ -37,12 +36,12 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 		t, err := w.owners.follow(controller, w.findForReview)
 		if err == nil || errors.Is(err, errCycle) {
 			w.mu.Unlock()
-			return t, err == nil
+			return t, err
 		}
-		if !waiting {
-			if waiting = w.startWaiting(controller.Namespace); !waiting {
+		if slot == nil {
+			if slot = w.waiting.acquire(controller.Namespace); slot == nil {
 				w.mu.Unlock()
-				return cluster.Workload{}, false
+				return cluster.Workload{}, ErrTooManyWaiting
 			}
 		}
 		if w.arrived == nil {
@@ -52,27 +51,11 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 		w.mu.Unlock()
 		select {
 		case <-arrived:
+		case <-slot.lost:
+			return cluster.Workload{}, ErrTooManyWaiting
 		case <-ctx.Done():
-			return cluster.Workload{}, false
+			return cluster.Workload{}, ErrOwnerUnknown
 		}
-	}
-}
-
-// startWaiting reports whether one more review of a namespace may wait, and counts it. The mutex is held.
-func (w *World) startWaiting(namespace string) bool {
-	if w.waiting >= maxWaiting || w.waitingIn[namespace] >= maxWaitingInNamespace {
-		return false
-	}
-	w.waiting++
-	w.waitingIn[namespace]++
-	return true
-}
-
-// stopWaiting undoes startWaiting. The mutex is held.
-func (w *World) stopWaiting(namespace string) {
-	w.waiting--
-	if w.waitingIn[namespace]--; w.waitingIn[namespace] == 0 {
-		delete(w.waitingIn, namespace)
 	}
 }
 

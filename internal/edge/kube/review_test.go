@@ -6,6 +6,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -48,11 +49,11 @@ func TestTopSoon_unknownKindsOfReviews_areNotRemembered(t *testing.T) {
 	aim(w, "web", cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
 	for i := range 10_000 {
 		kind := fmt.Sprint("Kind", i)
-		if top, ok := w.TopSoon(t.Context(), cluster.Workload{Group: "g.example", Kind: kind, Namespace: "shop", Name: "x"}); !ok || !top.IsZero() {
-			t.Fatalf("the topmost controller is %v, %t; a kind that is not served is none", top, ok)
+		if top, err := w.TopSoon(t.Context(), cluster.Workload{Group: "g.example", Kind: kind, Namespace: "shop", Name: "x"}); err != nil || !top.IsZero() {
+			t.Fatalf("the topmost controller is %v, error %v; a kind that is not served is none", top, err)
 		}
 	}
-	if n := len(w.owners.kinds.asked) + len(w.owners.kinds.wake) + len(w.owners.scale.entries) + len(w.waitingIn); n > 0 {
+	if n := len(w.owners.kinds.asked) + len(w.owners.kinds.wake) + len(w.owners.scale.entries) + len(w.waiting.byNamespace); n > 0 {
 		t.Errorf("%d entries are left of reviews of pods that were never stored", n)
 	}
 }
@@ -63,8 +64,8 @@ func TestTopSoon_unknownKindThatAnAutoscalerTargets_asksDiscovery(t *testing.T) 
 	aim(w, "x", target)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok := w.TopSoon(ended, target); ok || len(w.owners.kinds.asked) != 1 || len(w.owners.kinds.wake) != 1 {
-		t.Errorf("found %t; asked for %v", ok, w.owners.kinds.asked)
+	if _, err := w.TopSoon(ended, target); !errors.Is(err, ErrOwnerUnknown) || len(w.owners.kinds.asked) != 1 || len(w.owners.kinds.wake) != 1 {
+		t.Errorf("error %v; asked for %v", err, w.owners.kinds.asked)
 	}
 	w.autoscalers.remove(cluster.Key{Namespace: "shop", Name: "x"})
 	if len(w.targetKinds) > 0 {
@@ -80,18 +81,18 @@ func TestTopSoon_ownersThatNeverCome_waitInBounds(t *testing.T) {
 				go func() {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					w.TopSoon(ctx, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: fmt.Sprint("ns", ns), Name: fmt.Sprint(i)})
+					_, _ = w.TopSoon(ctx, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: fmt.Sprint("ns", ns), Name: fmt.Sprint(i)})
 				}()
 			}
 		}
 		synctest.Wait()
 		w.mu.Lock()
-		if w.waiting != maxWaiting {
-			t.Errorf("%d reviews wait, want %d", w.waiting, maxWaiting)
+		if w.waiting.held != maxWaiting {
+			t.Errorf("%d reviews wait, want %d", w.waiting.held, maxWaiting)
 		}
-		for ns, n := range w.waitingIn {
-			if n > maxWaitingInNamespace {
-				t.Errorf("%d reviews of %s wait", n, ns)
+		for ns := range 20 {
+			if n := len(w.waiting.byNamespace[fmt.Sprint("ns", ns)]); n < maxWaiting/20 || n > maxWaiting/20+1 {
+				t.Errorf("%d reviews of ns%d wait, want a twentieth of %d", n, ns, maxWaiting)
 			}
 		}
 		w.mu.Unlock()
@@ -99,8 +100,57 @@ func TestTopSoon_ownersThatNeverCome_waitInBounds(t *testing.T) {
 		synctest.Wait()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.waiting != 0 || len(w.waitingIn) != 0 {
-			t.Errorf("%d reviews still wait, by namespace %v", w.waiting, w.waitingIn)
+		if w.waiting.held != 0 || len(w.waiting.byNamespace) != 0 {
+			t.Errorf("%d reviews still wait, by namespace %v", w.waiting.held, w.waiting.byNamespace)
+		}
+	})
+}
+
+// reviewsOf starts reviews of pods of a namespace with controllers that do not exist.
+func reviewsOf(t *testing.T, w *World, namespace string, n int) {
+	for i := range n {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, _ = w.TopSoon(ctx, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: namespace, Name: fmt.Sprint("none", i)})
+		}()
+	}
+	synctest.Wait()
+}
+
+func TestTopSoon_otherNamespacesHoldAllSlots_newNamespaceStillFindsItsOwner(t *testing.T) {
+	for _, namespaces := range []int{8, 15, 512} {
+		synctest.Test(t, func(t *testing.T) {
+			w := NewWorld(nowhere(t), Options{})
+			for ns := range namespaces {
+				reviewsOf(t, w, fmt.Sprint("hostile", ns), maxWaitingInNamespace)
+			}
+			set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+			found := make(chan error)
+			go func() {
+				top, err := w.TopSoon(t.Context(), set)
+				if err == nil && top != set {
+					err = fmt.Errorf("found %s", top)
+				}
+				found <- err
+			}()
+			synctest.Wait()
+			reviewsOf(t, w, "hostile0", 1000) // which may not take it back
+			w.owners.known[kindOf(set)].put(cluster.Key{Namespace: "shop", Name: "web-1"}, controller{})
+			if err := <-found; err != nil {
+				t.Errorf("%d other namespaces: %v", namespaces, err)
+			}
+		})
+	}
+}
+
+func TestTopSoon_allSlotsOfTheNamespaceHeld_saysThatTooManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWorld(nowhere(t), Options{})
+		reviewsOf(t, w, "shop", maxWaitingInNamespace)
+		set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+		if _, err := w.TopSoon(t.Context(), set); !errors.Is(err, ErrTooManyWaiting) {
+			t.Errorf("error %v, want %v", err, ErrTooManyWaiting)
 		}
 	})
 }

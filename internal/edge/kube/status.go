@@ -35,13 +35,6 @@ type Condition struct {
 	Message string
 }
 
-// patchOp is one operation of a JSON patch.
-type patchOp struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // WriteStatus writes an autoscaler's recommendation and conditions, unless the API server has just that already. It
 // reports whether it wrote. Conditions of which nothing is said stay as they are, whoever set them.
 //
@@ -68,8 +61,8 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 		return true, nil
 	}
 	patch, err := json.Marshal([]patchOp{
-		{"replace", "/metadata/resourceVersion", e.version},
-		{"add", "/status", status},
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: e.version},
+		{Op: "add", Path: "/status", Value: status},
 	})
 	if err != nil {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, err)
@@ -95,6 +88,7 @@ func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autosc
 	a, next := *e.Autoscaler, *e
 	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
 	a.FetchingHistory = said.FetchingHistory
+	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
 	next.Autoscaler, next.status = &a, *status
 	return &next
 }

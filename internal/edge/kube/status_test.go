@@ -21,7 +21,6 @@ import (
 const statusPatch = "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web/status"
 
 var (
-	webKey     = cluster.Key{Namespace: "shop", Name: "web"}
 	someAdvice = []cluster.Advice{{
 		Container: "app",
 		Estimate: cluster.Estimate{
@@ -185,7 +184,7 @@ func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
 	f.applyShop()
 	w := startWorld(t, f, Options{DryRun: true})
 	a := w.Autoscaler(webKey)
-	wrong := Condition{Type: v1alpha1.ConditionSizingProfileUsable, Status: False, Message: "SizingProfile x is missing"}
+	wrong := Condition{Type: v1alpha1.ConditionSizingProfileUsable, Status: False, Reason: v1alpha1.ReasonDeleted, Message: "SizingProfile x is missing"}
 	for i, want := range []bool{true, false} {
 		if wrote, err := w.WriteStatus(t.Context(), a, someAdvice, at(t, "2026-03-01T12:00:00Z"), provided, wrong); wrote != want || err != nil {
 			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, want, err)
@@ -195,7 +194,7 @@ func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
 		if diff := cmp.Diff(someAdvice, got.Advice); diff != "" {
 			t.Errorf("%s, recommendations (-want +got):\n%s", name, diff)
 		}
-		if got.ProfileProblem != wrong.Message || !got.Remarked || got.Target != a.Target || got.Generation != 4 {
+		if got.ProfileProblem != wrong.Reason || !got.Remarked || got.Target != a.Target || got.Generation != 4 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

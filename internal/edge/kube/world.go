@@ -33,6 +33,7 @@ type Options struct {
 	Limits    bool // limit ranges
 	Evictions bool // the kubelet's events about evicted pods
 	DryRun    bool // statuses are not sent
+	Boosts    bool // the feature gate CPUStartupBoost is on: an autoscaler in mode Off with a startup boost governs pods
 	Log       *slog.Logger
 }
 
@@ -58,9 +59,8 @@ type World struct {
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
 	owners      owners
-	arrived     chan struct{} // if somebody waits: closed when an owner becomes known
-	waiting     int           // reviews that wait for an owner
-	waitingIn   map[string]int
+	arrived     chan struct{}     // if somebody waits: closed when an owner becomes known
+	waiting     waitSlots         // of reviews that wait for an owner
 	targetKinds map[groupKind]int // how many autoscalers have a target of the kind
 
 	generationPruned bool // the CRD is one without status.observedGeneration, as of the last status that was written
@@ -76,10 +76,10 @@ func NewWorld(c *Clients, o Options) *World {
 		o:          o,
 		log:        o.Log,
 		in:         new(Interner),
-		candidates: newCandidates(),
+		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
 
-		waitingIn:   make(map[string]int),
+		waiting:     newWaitSlots(),
 		targetKinds: make(map[groupKind]int),
 	}
 	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}

@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -18,17 +19,9 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-const (
-	podsPath        = "/api/v1/pods"
-	replicaSetsPath = "/apis/apps/v1/replicasets"
-	deploymentsPath = "/apis/apps/v1/deployments"
-	autoscalersPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
-	checkpointsPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints"
-)
-
 func startWorld(t *testing.T, f *fakeAPI, o Options) *World {
 	t.Helper()
-	w := NewWorld(f.clients(), o)
+	w := NewWorld(clientsOf(f), o)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.Start(ctx)
 	t.Cleanup(func() {
@@ -41,25 +34,6 @@ func startWorld(t *testing.T, f *fakeAPI, o Options) *World {
 		t.Fatal(err)
 	}
 	return w
-}
-
-func (f *fakeAPI) applyPod(namespace, name, ownerKind, owner string) {
-	f.t.Helper()
-	f.apply(podsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":%q,"ownerReferences":[
-		{"apiVersion":"apps/v1","kind":%q,"name":%q,"uid":"u","controller":true}]},
-		"spec":{"containers":[{"name":"app"}]},"status":{"phase":"Running"}}`, namespace, name, "uid of "+name, ownerKind, owner))
-}
-
-func (f *fakeAPI) applyShop() {
-	f.t.Helper()
-	f.apply(deploymentsPath, `{"metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":3}}`)
-	f.apply(replicaSetsPath, `{"metadata":{"namespace":"shop","name":"web-1","ownerReferences":[
-		{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"u","controller":true}]},"spec":{"replicas":3}}`)
-	for i := range 3 {
-		f.applyPod("shop", fmt.Sprintf("web-1-%d", i), "ReplicaSet", "web-1")
-	}
-	f.apply(autoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":4},
-		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
 }
 
 var web = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
@@ -154,8 +128,8 @@ func TestTheWebhookWaitsForAnOwnerThatIsJustComing(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if top, ok := w.TopSoon(ended, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "never"}); ok {
-		t.Errorf("found %s for a replica set that never came", top)
+	if top, err := w.TopSoon(ended, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "never"}); !errors.Is(err, ErrOwnerUnknown) {
+		t.Errorf("found %s for a replica set that never came, error %v", top, err)
 	}
 }
 
@@ -339,7 +313,7 @@ func TestMemoryEvictionsAreReadFromTheKubeletsEvents(t *testing.T) {
 func TestWaitingForAnAPIServerThatDoesNotAnswerSaysWhatIsMissing(t *testing.T) {
 	f := newFakeAPI(t)
 	f.reply("GET "+autoscalersPath, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no access to autoscalers"}`)
-	w := NewWorld(f.clients(), Options{})
+	w := NewWorld(clientsOf(f), Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Start(ctx)
 	defer w.Wait()
@@ -402,7 +376,7 @@ func TestWithoutTheCRDsTheLogSaysHowToInstallThem(t *testing.T) {
 	f := newFakeAPI(t)
 	f.reply("GET "+autoscalersPath, 404, "404 page not found")
 	var text logText
-	w := NewWorld(f.clients(), Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	w := NewWorld(clientsOf(f), Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Start(ctx)
 	defer w.Wait()

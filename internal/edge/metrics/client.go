@@ -17,10 +17,10 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Hooks tell how reading goes. Each may be nil.
+// Hooks are called while reading, for metrics. Each may be nil.
 type Hooks struct {
-	Answered   func(err error) // after each request; err is nil when it succeeded
-	Unreadable func(n int)     // after each answer that held containers whose usage makes no sense
+	Answered   func(err error) // after each request; err is nil on success
+	Unreadable func(n int)     // after each response with containers whose usage cannot be parsed; n is their number
 }
 
 // A Client reads the Metrics API.
@@ -30,36 +30,37 @@ type Client struct {
 	hooks     Hooks
 }
 
-// New returns a client of the Metrics API behind an API server; namespace "" reads the whole cluster. It sends nothing.
+// New returns a client of the Metrics API of an API server. Namespace "" reads the whole cluster. It sends no request.
 func New(cfg *rest.Config, c *http.Client, namespace string, hooks Hooks) (*Client, error) {
 	gv := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, gv)
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	cfg = rest.CopyConfig(cfg)
-	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	cfg.GroupVersion = &gv
+	cfg.APIPath = "/apis"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType = runtime.ContentTypeJSON
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := rest.RESTClientForConfigAndClient(cfg, c)
 	if err != nil {
-		return nil, fmt.Errorf("make client of the Metrics API: %w", err)
+		return nil, fmt.Errorf("create client of the Metrics API: %w", err)
 	}
 	return &Client{rest: client, namespace: namespace, hooks: hooks}, nil
 }
 
-// Samples returns what each container of the cluster uses now, as far as the Metrics API says. A resource it says
-// nothing of is absent from the sample; that is not the same as none used.
+// Samples returns the current usage of each container. A resource that the Metrics API does not report is absent from the
+// sample, which is not the same as zero usage.
 func (c *Client) Samples(ctx context.Context) ([]usage.Sample, error) {
-	answer := c.rest.Get().Namespace(c.namespace).Resource("pods").Do(ctx)
-	err := answer.Error() // Raw would not read the message
+	result := c.rest.Get().Namespace(c.namespace).Resource("pods").Do(ctx)
+	err := result.Error() // unlike the error of Raw, it has the message of the response
 	if c.hooks.Answered != nil {
 		c.hooks.Answered(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list pod metrics: %w", err)
 	}
-	raw, err := answer.Raw()
+	raw, err := result.Raw()
 	if err != nil {
 		return nil, fmt.Errorf("list pod metrics: %w", err)
 	}

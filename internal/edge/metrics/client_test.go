@@ -25,7 +25,7 @@ func serve(t *testing.T, h http.HandlerFunc, namespace string, hooks Hooks) *Cli
 	return c
 }
 
-func TestOnePassIsOneRequest(t *testing.T) {
+func TestSamples_clusterOrNamespace_takesOneRequest(t *testing.T) {
 	list := randomList(rand.New(rand.NewPCG(7, 8)))
 	for form, reply := range map[string][]byte{"application/vnd.kubernetes.protobuf": asProtobuf(t, list), "application/json": asJSON(t, list)} {
 		for namespace, path := range map[string]string{
@@ -37,7 +37,7 @@ func TestOnePassIsOneRequest(t *testing.T) {
 			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				paths = append(paths, r.URL.Path)
 				if a := r.Header.Get("Accept"); !strings.HasPrefix(a, "application/vnd.kubernetes.protobuf,") {
-					t.Errorf("accepts %q, want protobuf first", a)
+					t.Errorf("got Accept %q, want protobuf first", a)
 				}
 				w.Header().Set("Content-Type", form)
 				_, _ = w.Write(reply)
@@ -54,13 +54,13 @@ func TestOnePassIsOneRequest(t *testing.T) {
 				t.Errorf("paths (-want +got):\n%s", diff)
 			}
 			if len(answers) != 1 || answers[0] != nil {
-				t.Errorf("counted %v, want one success", answers)
+				t.Errorf("Answered was called with %v, want one success", answers)
 			}
 		}
 	}
 }
 
-func TestAFailureIsCountedAndReturned(t *testing.T) {
+func TestSamples_serverFails_errorIsReportedAndReturned(t *testing.T) {
 	var answers []error
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -69,20 +69,20 @@ func TestAFailureIsCountedAndReturned(t *testing.T) {
 	}, "", Hooks{Answered: func(err error) { answers = append(answers, err) }})
 	samples, err := c.Samples(t.Context())
 	if err == nil || samples != nil || !strings.Contains(err.Error(), "no endpoints") {
-		t.Errorf("samples %v, error %v", samples, err)
+		t.Errorf("got samples %v, error %v", samples, err)
 	}
 	if len(answers) != 1 || answers[0] == nil {
-		t.Errorf("counted %v, want one failure", answers)
+		t.Errorf("Answered was called with %v, want one failure", answers)
 	}
 }
 
-func TestUnreadableContainersAreCounted(t *testing.T) {
+func TestSamples_invalidQuantity_isCountedAsUnreadable(t *testing.T) {
 	unreadable := 0
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"p"},"timestamp":"2026-03-01T12:00:00Z","containers":[{"name":"c","usage":{"cpu":"?"}}]}]}`))
 	}, "", Hooks{Unreadable: func(n int) { unreadable += n }})
 	if _, err := c.Samples(t.Context()); err != nil || unreadable != 1 {
-		t.Errorf("unreadable %d, error %v", unreadable, err)
+		t.Errorf("got %d unreadable containers, want 1; error %v", unreadable, err)
 	}
 }

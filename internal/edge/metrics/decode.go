@@ -13,18 +13,19 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A reading collects the samples of one answer.
+// A reading collects the samples of one response.
 type reading struct {
 	samples    []usage.Sample
 	unreadable int
-	names      map[string]string // namespaces and containers, which repeat
+	names      map[string]string // interned names of namespaces and containers, which repeat
 }
 
-// decode returns the samples in a PodMetricsList, in protobuf or JSON, and how many containers could not be read.
+// decode returns the samples of a PodMetricsList in protobuf or JSON, and the number of containers that cannot be parsed.
 func decode(raw []byte) ([]usage.Sample, int, error) {
 	r := &reading{names: make(map[string]string)}
+	body, isProtobuf := bytes.CutPrefix(raw, protobufMagic)
 	var err error
-	if body, ok := bytes.CutPrefix(raw, protobufMagic); ok {
+	if isProtobuf {
 		err = r.envelope(body)
 	} else {
 		err = r.json(raw)
@@ -32,12 +33,12 @@ func decode(raw []byte) ([]usage.Sample, int, error) {
 	return r.samples, r.unreadable, err
 }
 
-// A container is one container of an answer, before it is a sample.
+// A container is one container of a response.
 type container struct {
-	name, cpu, memory []byte // quantities; nil when the answer does not have them
+	name, cpu, memory []byte // quantities; nil if the response does not have them
 }
 
-// add adds the sample of a container, if it can be understood.
+// add adds the sample of a container if it can be parsed. podName caches the converted name for all containers of a pod.
 func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c container) {
 	if len(pod) == 0 || len(c.name) == 0 || at.IsZero() {
 		r.unreadable++
@@ -50,7 +51,8 @@ func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c co
 			r.unreadable++
 			return
 		}
-		s.CPU, s.Has = float64(q.MilliValue())/1000, s.Has.With(cluster.CPU)
+		s.CPU = float64(q.MilliValue()) / 1000
+		s.Has = s.Has.With(cluster.CPU)
 	}
 	if c.memory != nil {
 		q, err := resource.ParseQuantity(string(c.memory))
@@ -58,7 +60,8 @@ func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c co
 			r.unreadable++
 			return
 		}
-		s.Memory, s.Has = float64(q.Value()), s.Has.With(cluster.Memory)
+		s.Memory = float64(q.Value())
+		s.Has = s.Has.With(cluster.Memory)
 	}
 	if s.Has.Empty() {
 		return
@@ -71,7 +74,7 @@ func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c co
 	r.samples = append(r.samples, s)
 }
 
-// name returns a string of b, the same one for equal bytes.
+// name returns b as an interned string.
 func (r *reading) name(b []byte) string {
 	if s, ok := r.names[string(b)]; ok {
 		return s

@@ -32,7 +32,8 @@ func asProtobuf(t testing.TB, list *metricsv1beta1.PodMetricsList) []byte {
 	if err := metricsv1beta1.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	list.APIVersion, list.Kind = "metrics.k8s.io/v1beta1", "PodMetricsList"
+	list.APIVersion = "metrics.k8s.io/v1beta1"
+	list.Kind = "PodMetricsList"
 	var b bytes.Buffer
 	if err := protobuf.NewSerializer(s, s).Encode(list, &b); err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func asJSON(t testing.TB, list *metricsv1beta1.PodMetricsList) []byte {
 	return b
 }
 
-// twin is the obvious way: decode the objects, then look at them.
+// twin is the simple implementation: it reads the decoded objects.
 func twin(list *metricsv1beta1.PodMetricsList) []usage.Sample {
 	var out []usage.Sample
 	for _, p := range list.Items {
@@ -60,10 +61,12 @@ func twin(list *metricsv1beta1.PodMetricsList) []usage.Sample {
 				At:        p.Timestamp.UTC(),
 			}
 			if q, ok := c.Usage[corev1.ResourceCPU]; ok {
-				s.CPU, s.Has = float64(q.MilliValue())/1000, s.Has.With(cluster.CPU)
+				s.CPU = float64(q.MilliValue()) / 1000
+				s.Has = s.Has.With(cluster.CPU)
 			}
 			if q, ok := c.Usage[corev1.ResourceMemory]; ok {
-				s.Memory, s.Has = float64(q.Value()), s.Has.With(cluster.Memory)
+				s.Memory = float64(q.Value())
+				s.Has = s.Has.With(cluster.Memory)
 			}
 			if !s.Has.Empty() {
 				out = append(out, s)
@@ -104,7 +107,7 @@ func randomList(r *rand.Rand) *metricsv1beta1.PodMetricsList {
 	return list
 }
 
-func TestEveryListDecodesLikeItsObjects(t *testing.T) {
+func TestDecode_randomList_agreesWithTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		list := randomList(r)
@@ -112,7 +115,7 @@ func TestEveryListDecodesLikeItsObjects(t *testing.T) {
 		for form, raw := range map[string][]byte{"protobuf": asProtobuf(t, list), "json": asJSON(t, list)} {
 			got, unreadable, err := decode(raw)
 			if err != nil || unreadable != 0 {
-				t.Fatalf("%s: error %v, %d unreadable", form, err, unreadable)
+				t.Fatalf("%s: got error %v and %d unreadable containers", form, err, unreadable)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s (-want +got):\n%s", form, diff)
@@ -121,27 +124,27 @@ func TestEveryListDecodesLikeItsObjects(t *testing.T) {
 	}
 }
 
-func TestCPUIsRoundedUpToWholeMillicores(t *testing.T) {
+func TestDecode_fractionOfAMillicore_isRoundedUp(t *testing.T) {
 	raw := []byte(`{"items":[{"metadata":{"namespace":"n","name":"p"},"timestamp":"2026-03-01T12:00:00Z",
 		"containers":[{"name":"c","usage":{"cpu":"1000001n","memory":"1Ki"}}]}]}`)
 	got, _, err := decode(raw)
 	want := []usage.Sample{{Pod: cluster.Key{Namespace: "n", Name: "p"}, Container: "c", At: noon,
 		CPU: 0.002, Memory: 1024, Has: cluster.Both}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Fatalf("error %v (-want +got):\n%s", err, diff)
+		t.Fatalf("got error %v (-want +got):\n%s", err, diff)
 	}
 }
 
-func TestAMissingResourceIsAbsentNotZero(t *testing.T) {
+func TestDecode_missingResource_isAbsentAndNotZero(t *testing.T) {
 	raw := []byte(`{"items":[{"metadata":{"namespace":"n","name":"p"},"timestamp":"2026-03-01T12:00:00Z",
 		"containers":[{"name":"c","usage":{"cpu":"5m"}},{"name":"d","usage":{}}]}]}`)
 	got, _, err := decode(raw)
 	if err != nil || len(got) != 1 || got[0].Has != cluster.Of(cluster.CPU) {
-		t.Fatalf("got %+v, error %v", got, err)
+		t.Fatalf("got samples %+v, error %v", got, err)
 	}
 }
 
-func TestOneBadContainerDoesNotSpoilTheOthers(t *testing.T) {
+func TestDecode_invalidContainer_othersAreRead(t *testing.T) {
 	raw := []byte(`{"items":[
 		{"metadata":{"namespace":"n","name":"p"},"timestamp":"2026-03-01T12:00:00Z","containers":[
 			{"name":"bad","usage":{"cpu":"many"}},{"name":"good","usage":{"cpu":"5m"}}]},
@@ -155,23 +158,23 @@ func TestOneBadContainerDoesNotSpoilTheOthers(t *testing.T) {
 		names = append(names, s.Container)
 	}
 	if diff := cmp.Diff([]string{"good", "number"}, names); diff != "" || unreadable != 3 || err != nil {
-		t.Fatalf("unreadable %d, error %v (-want +got):\n%s", unreadable, err, diff)
+		t.Fatalf("got %d unreadable containers, want 3; error %v (-want +got):\n%s", unreadable, err, diff)
 	}
 }
 
-func TestATruncatedAnswerIsAnError(t *testing.T) {
+func TestDecode_truncatedResponse_isAnError(t *testing.T) {
 	list := randomList(rand.New(rand.NewPCG(3, 4)))
 	raw := asProtobuf(t, list)
 	if _, _, err := decode(raw[:len(raw)/2]); err == nil {
-		t.Error("half a protobuf answer was taken for a whole one")
+		t.Error("no error for half a protobuf response")
 	}
 	raw = asJSON(t, list)
 	if _, _, err := decode(raw[:len(raw)/2]); err == nil {
-		t.Error("half a JSON answer was taken for a whole one")
+		t.Error("no error for half a JSON response")
 	}
 }
 
-func FuzzDecodeNeverPanics(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 3 {
 		list := randomList(r)
@@ -190,10 +193,10 @@ func FuzzDecodeNeverPanics(f *testing.F) {
 		}
 		for _, s := range samples {
 			if s.Has.Empty() || s.At.IsZero() || s.Container == "" || s.Pod.Name == "" {
-				t.Errorf("a sample that says nothing: %+v", s)
+				t.Errorf("got an incomplete sample: %+v", s)
 			}
 			if math.IsNaN(s.CPU) || math.IsNaN(s.Memory) || math.IsInf(s.CPU, 0) || math.IsInf(s.Memory, 0) {
-				t.Errorf("amounts that are no numbers: %+v", s)
+				t.Errorf("got usage that is not a number: %+v", s)
 			}
 		}
 	})
@@ -219,8 +222,8 @@ func largeList(pods int) *metricsv1beta1.PodMetricsList {
 	return list
 }
 
-// What a pod's metrics cost while they are read: its name, and its part of the slice of samples as that grows.
-func TestReadingAPodTakesFewAllocations(t *testing.T) {
+// The allocations per pod are its name and its share of the growing slice of samples.
+func TestDecode_onePod_takesFewAllocations(t *testing.T) {
 	const pods = 1000
 	raw := asProtobuf(t, largeList(pods))
 	perPod := testing.AllocsPerRun(5, func() {
@@ -229,7 +232,7 @@ func TestReadingAPodTakesFewAllocations(t *testing.T) {
 		}
 	}) / pods
 	if perPod > 4 {
-		t.Errorf("%.1f allocations per pod, want at most 4", perPod)
+		t.Errorf("got %.1f allocations per pod, want at most 4", perPod)
 	}
 }
 

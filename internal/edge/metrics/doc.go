@@ -1,9 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics reads what containers use from the Metrics API (metrics.k8s.io) and turns it into samples.
+// Package metrics reads the usage of containers from the Metrics API (metrics.k8s.io) or the external metrics API
+// (external.metrics.k8s.io), and converts it to samples.
 //
-// It reads the whole cluster, or one namespace, with one request per pass, and decodes it without building the objects:
-// of some 300 bytes a pod only two names, a time and two amounts matter. It decides nothing: whether a sample counts is
-// the business of package usage.
+// It reads the whole cluster or one namespace with one request per pass, and decodes the list without building objects: of
+// about 300 bytes per pod, only two names, a time and two quantities are needed. It makes no decisions: package usage
+// decides whether a sample counts.
 package metrics

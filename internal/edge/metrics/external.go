@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,39 +26,41 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// ExternalNames says which external metrics have the usage of containers.
+// ExternalNames has the names of the external metrics with the usage of containers.
 type ExternalNames struct {
-	CPU, Memory    string // names of metrics; one that is "" is not asked for
-	ContainerLabel string // the metric's label with the container's name
+	CPU, Memory    string // names of metrics; "" if there is none
+	ContainerLabel string // the label of the metrics with the name of the container
 }
 
-// An External reads usage from the external metrics API, pod by pod, as upstream's alpha feature does.
+// An External reads usage from the external metrics API, pod by pod, like upstream's alpha feature.
 type External struct {
 	rest  rest.Interface
 	names ExternalNames
 	hooks Hooks
 }
 
-// NewExternal returns a reader over an existing connection. It sends no request.
+// NewExternal returns a client of the external metrics API of an API server. It sends no request.
 func NewExternal(cfg *rest.Config, c *http.Client, names ExternalNames, hooks Hooks) (*External, error) {
 	if names.CPU == "" && names.Memory == "" {
-		return nil, errors.New("no external metric is named for CPU nor for memory")
+		return nil, errors.New("create client of the external metrics API: set the name of a metric for CPU, memory or both")
 	}
 	gv := schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	cfg = rest.CopyConfig(cfg)
-	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	cfg.GroupVersion = &gv
+	cfg.APIPath = "/apis"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.ContentType = runtime.ContentTypeJSON
+	cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	client, err := rest.RESTClientForConfigAndClient(cfg, c)
 	if err != nil {
-		return nil, fmt.Errorf("make client of the external metrics API: %w", err)
+		return nil, fmt.Errorf("create client of the external metrics API: %w", err)
 	}
 	return &External{rest: client, names: names, hooks: hooks}, nil
 }
 
-// externalValues is an ExternalMetricValueList, as far as it is read.
+// externalValues has the fields of an ExternalMetricValueList that are read.
 type externalValues struct {
 	Items []struct {
 		MetricLabels map[string]string `json:"metricLabels"`
@@ -68,28 +69,28 @@ type externalValues struct {
 	} `json:"items"`
 }
 
-// Samples returns what the containers of one pod use. The selector is that of the pod's workload; the pod's name is
-// added to it under the label "pod".
+// Samples returns the usage of the containers of one pod. The selector is that of the pod's workload; Samples adds the label
+// "pod" with the name of the pod.
 func (e *External) Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
-	named, err := labels.NewRequirement("pod", selection.Equals, []string{pod.Name})
+	byName, err := labels.NewRequirement("pod", selection.Equals, []string{pod.Name})
 	if err != nil {
 		return nil, fmt.Errorf("select external metrics of pod %s: %w", pod, err)
 	}
-	selector = selector.Add(*named)
-	by := map[string]*usage.Sample{}
-	for _, m := range []struct {
-		res  cluster.Resource
-		name string
+	selector = selector.Add(*byName)
+	byContainer := map[string]*usage.Sample{}
+	for _, metric := range []struct {
+		resource cluster.Resource
+		name     string
 	}{{cluster.CPU, e.names.CPU}, {cluster.Memory, e.names.Memory}} {
-		if m.name == "" {
+		if metric.name == "" {
 			continue
 		}
-		values, err := e.list(ctx, pod.Namespace, m.name, selector)
+		values, err := e.list(ctx, pod.Namespace, metric.name, selector)
 		if e.hooks.Answered != nil {
 			e.hooks.Answered(err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read external metric %s of pod %s: %w", m.name, pod, err)
+			return nil, fmt.Errorf("read external metric %s of pod %s: %w", metric.name, pod, err)
 		}
 		for i := range values.Items {
 			item := &values.Items[i]
@@ -97,31 +98,32 @@ func (e *External) Samples(ctx context.Context, pod cluster.Key, selector labels
 			if container == "" {
 				continue
 			}
-			s := by[container]
+			s := byContainer[container]
 			if s == nil {
 				s = &usage.Sample{Pod: pod, Container: container}
-				by[container] = s
+				byContainer[container] = s
 			}
-			if at := item.Timestamp.Time; at.After(s.At) {
-				s.At = at
+			if item.Timestamp.After(s.At) {
+				s.At = item.Timestamp.Time
 			}
-			s.Has = s.Has.With(m.res)
-			if m.res == cluster.CPU {
+			s.Has = s.Has.With(metric.resource)
+			if metric.resource == cluster.CPU {
 				s.CPU = float64(item.Value.MilliValue()) / 1000
 			} else {
 				s.Memory = float64(item.Value.Value())
 			}
 		}
 	}
-	out := make([]usage.Sample, 0, len(by))
-	for _, s := range by {
+	out := make([]usage.Sample, 0, len(byContainer))
+	for _, s := range byContainer {
 		s.At = s.At.UTC().Truncate(time.Nanosecond)
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b usage.Sample) int { return cmp.Or(strings.Compare(a.Container, b.Container)) })
+	slices.SortFunc(out, func(a, b usage.Sample) int { return strings.Compare(a.Container, b.Container) })
 	return out, nil
 }
 
+// list returns the values of one metric.
 func (e *External) list(ctx context.Context, namespace, metric string, selector labels.Selector) (externalValues, error) {
 	var out externalValues
 	raw, err := e.rest.Get().Namespace(namespace).Resource(metric).Param("labelSelector", selector.String()).Do(ctx).Raw()
@@ -129,7 +131,7 @@ func (e *External) list(ctx context.Context, namespace, metric string, selector 
 		return out, err
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("decode the answer: %w", err)
+		return out, fmt.Errorf("decode response: %w", err)
 	}
 	return out, nil
 }

@@ -18,10 +18,10 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-func TestExternalMetricsAreAskedForEachPodAndResource(t *testing.T) {
-	var asked []string
+func TestExternalSamples_twoResources_takeOneRequestEach(t *testing.T) {
+	var requests []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.Path+" "+r.URL.Query().Get("labelSelector"))
+		requests = append(requests, r.URL.Path+" "+r.URL.Query().Get("labelSelector"))
 		value := "250m"
 		if strings.HasSuffix(r.URL.Path, "memory-of-pods") {
 			value = "200Mi"
@@ -48,14 +48,14 @@ func TestExternalMetricsAreAskedForEachPodAndResource(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/"
-	if diff := cmp.Diff([]string{path + "cpu-of-pods app=web,pod=web-1", path + "memory-of-pods app=web,pod=web-1"}, asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{path + "cpu-of-pods app=web,pod=web-1", path + "memory-of-pods app=web,pod=web-1"}, requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-func TestExternalMetricsNeedANameAndSayWhatFailed(t *testing.T) {
+func TestExternal_noMetricNameOrFailedRequest_isAnError(t *testing.T) {
 	if _, err := NewExternal(&rest.Config{Host: "http://127.0.0.1:1"}, http.DefaultClient, ExternalNames{}, Hooks{}); err == nil {
-		t.Error("no metric is named, and nothing is said")
+		t.Error("no error without the name of a metric")
 	}
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
@@ -65,6 +65,6 @@ func TestExternalMetricsNeedANameAndSayWhatFailed(t *testing.T) {
 	}
 	_, err = e.Samples(t.Context(), cluster.Key{Namespace: "shop", Name: "web-1"}, labels.Everything())
 	if err == nil || !strings.Contains(err.Error(), "external metric cpu of pod shop/web-1") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }

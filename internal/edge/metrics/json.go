@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// json reads a PodMetricsList in JSON. An item that is not as it should be is passed over.
+// json decodes a PodMetricsList in JSON. Invalid items are counted and skipped.
 func (r *reading) json(raw []byte) error {
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return fmt.Errorf("read list: %w", err)
+		return fmt.Errorf("decode list: %w", err)
 	}
 	for _, item := range list.Items {
-		var p struct {
+		var pod struct {
 			Metadata   struct{ Namespace, Name string } `json:"metadata"`
 			Timestamp  time.Time                        `json:"timestamp"`
 			Containers []struct {
@@ -29,27 +29,28 @@ func (r *reading) json(raw []byte) error {
 				} `json:"usage"`
 			} `json:"containers"`
 		}
-		if json.Unmarshal(item, &p) != nil {
+		if json.Unmarshal(item, &pod) != nil {
 			r.unreadable++
 			continue
 		}
 		var podName string
-		for i := range p.Containers {
-			c := &p.Containers[i]
-			r.add([]byte(p.Metadata.Namespace), []byte(p.Metadata.Name), &podName, p.Timestamp.UTC(),
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			r.add([]byte(pod.Metadata.Namespace), []byte(pod.Metadata.Name), &podName, pod.Timestamp.UTC(),
 				container{name: []byte(c.Name), cpu: c.Usage.CPU.bytes(), memory: c.Usage.Memory.bytes()})
 		}
 	}
 	return nil
 }
 
-// A text is a quantity, which JSON may write as a string or a number.
+// A text is a quantity as it is written in JSON, as a string or a number.
 type text []byte
 
-// UnmarshalJSON takes a string or a number as it is written.
+// UnmarshalJSON implements json.Unmarshaler.
 func (t *text) UnmarshalJSON(b []byte) error {
 	var s string
-	if err := json.Unmarshal(b, &s); err == nil {
+	err := json.Unmarshal(b, &s)
+	if err == nil {
 		*t = text(s)
 		return nil
 	}
@@ -57,6 +58,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// bytes returns the quantity, nil if the field is absent.
 func (t *text) bytes() []byte {
 	if t == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// protobufMagic begins every answer in Kubernetes' protobuf form.
+// protobufMagic is the prefix of Kubernetes' protobuf encoding.
 var protobufMagic = []byte("k8s\x00")
 
-// The fields that are read, by number, of the messages in k8s.io/metrics and k8s.io/apimachinery.
+// Numbers of the fields that are read, by message. The messages are in k8s.io/metrics and k8s.io/apimachinery.
 const (
 	unknownRaw = 2 // runtime.Unknown: the object itself
 
@@ -30,7 +30,7 @@ const (
 	timeNanos   = 2
 
 	containerName  = 1 // ContainerMetrics
-	containerUsage = 2 // a map entry for each resource
+	containerUsage = 2 // one map entry per resource
 
 	entryKey   = 1
 	entryValue = 2
@@ -38,7 +38,7 @@ const (
 	quantityString = 1 // Quantity
 )
 
-// envelope reads a runtime.Unknown that holds a PodMetricsList.
+// envelope decodes a runtime.Unknown that contains a PodMetricsList.
 func (r *reading) envelope(b []byte) error {
 	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
 		if n != unknownRaw {
@@ -53,10 +53,11 @@ func (r *reading) envelope(b []byte) error {
 	})
 }
 
+// pod decodes a PodMetrics.
 func (r *reading) pod(b []byte) error {
 	var namespace, name []byte
 	var at time.Time
-	// The containers come last in the message, but nothing promises that: look twice.
+	// The names and the time may come after the containers, so decode the message twice.
 	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
 		switch n {
 		case podMetadata:
@@ -148,13 +149,13 @@ func (c *container) usage(b []byte) error {
 	return err
 }
 
-// fields calls each for every field of a message: with the bytes of one that has a length, with the number of a varint.
-// Fields of other types are passed over.
+// fields calls each for every field of a message that is a varint or has a length, with the number or the bytes. It skips
+// fields of other types.
 func fields(b []byte, each func(n protowire.Number, bytes []byte, number uint64) error) error {
 	for len(b) > 0 {
 		n, typ, size := protowire.ConsumeTag(b)
 		if size < 0 {
-			return fmt.Errorf("read field: %w", protowire.ParseError(size))
+			return fmt.Errorf("decode field: %w", protowire.ParseError(size))
 		}
 		b = b[size:]
 		var bytes []byte
@@ -168,7 +169,7 @@ func fields(b []byte, each func(n protowire.Number, bytes []byte, number uint64)
 			size = protowire.ConsumeFieldValue(n, typ, b)
 		}
 		if size < 0 {
-			return fmt.Errorf("read field %d: %w", n, protowire.ParseError(size))
+			return fmt.Errorf("decode field %d: %w", n, protowire.ParseError(size))
 		}
 		b = b[size:]
 		if typ == protowire.BytesType || typ == protowire.VarintType {

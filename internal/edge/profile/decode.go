@@ -23,136 +23,143 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
-// decode returns the one SizingProfile in a text: it may stand among other objects. Nothing in it is left unread.
+// decode returns the SizingProfile in a text, which may have other objects. Unknown fields are errors.
 func decode(data []byte) (v1alpha1.SizingProfile, error) {
 	var o v1alpha1.SizingProfile
 	text, err := document(data)
 	if err != nil {
 		return o, err
 	}
-	strange, err := kjson.UnmarshalStrict(text, &o, kjson.DisallowUnknownFields)
+	unknownFields, err := kjson.UnmarshalStrict(text, &o, kjson.DisallowUnknownFields)
 	if err != nil {
-		return o, unreadable(err)
+		return o, typeError(err)
 	}
 	version := v1alpha1.GroupVersion().String()
 	if o.APIVersion != version || o.Kind != v1alpha1.KindSizingProfile {
-		return o, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", o.APIVersion, o.Kind, version, v1alpha1.KindSizingProfile)
+		return o, fmt.Errorf("apiVersion and kind must be %s and %s, got %q and %q", version, v1alpha1.KindSizingProfile, o.APIVersion, o.Kind)
 	}
-	if len(strange) == 0 {
+	if len(unknownFields) == 0 {
 		return o, nil
 	}
 	var problems []string
 	base := string(o.Spec.Base)
-	if _, known := recommend.Builtin(base); !known && base != "" {
-		problems = append(problems, unknownBase(base)) // the fields may belong to it
+	_, known := recommend.Builtin(base)
+	if !known && base != "" {
+		problems = append(problems, unknownBase(base)) // the unknown fields may belong to this base
 	}
-	for _, e := range strange {
+	for _, e := range unknownFields {
 		path := e.Error()
-		if f := kjson.FieldError(nil); errors.As(e, &f) {
-			path = f.FieldPath()
+		var field kjson.FieldError
+		if errors.As(e, &field) {
+			path = field.FieldPath()
 		}
-		problems = append(problems, unknown(path))
+		problems = append(problems, unknownField(path))
 	}
 	return o, errors.New(strings.Join(problems, "; "))
 }
 
-// document returns the object to read, as JSON.
+// document returns the SizingProfile as JSON: the only object of the text, or the only one of its kind.
 func document(data []byte) ([]byte, error) {
 	var all, profiles [][]byte
-	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
 		text, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("not YAML: %w", err)
+			return nil, fmt.Errorf("parse YAML: %w", err)
 		}
 		object, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
-			return nil, fmt.Errorf("not YAML: %s", strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
+			return nil, fmt.Errorf("parse YAML: %s", strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
 		}
 		if string(object) == "null" {
-			continue // nothing but comments
+			continue // only comments
 		}
 		all = append(all, object)
-		var is struct{ Kind string }
-		if json.Unmarshal(object, &is) == nil && is.Kind == v1alpha1.KindSizingProfile {
+		var header struct{ Kind string }
+		if json.Unmarshal(object, &header) == nil && header.Kind == v1alpha1.KindSizingProfile {
 			profiles = append(profiles, object)
 		}
 	}
 	switch {
 	case len(all) == 0:
-		return nil, fmt.Errorf("it is empty; it should have a SizingProfile, which begins with apiVersion: %s", v1alpha1.GroupVersion())
+		return nil, fmt.Errorf("the profile is empty; expected a SizingProfile with apiVersion: %s", v1alpha1.GroupVersion())
 	case len(all) == 1:
 		return all[0], nil
 	case len(profiles) == 1:
 		return profiles[0], nil
 	}
-	return nil, fmt.Errorf("it has %d objects, of which %d are SizingProfiles; it should have one", len(all), len(profiles))
+	return nil, fmt.Errorf("expected one SizingProfile, got %d in %d objects", len(profiles), len(all))
 }
 
-// unreadable says what cannot be decoded in the words of the one who wrote it.
-func unreadable(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" {
-		return errors.New("not a SizingProfile, which begins with apiVersion: " + v1alpha1.GroupVersion().String())
+// typeError returns an error about a field of the wrong type, in terms of YAML and not of Go.
+func typeError(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	if !errors.As(err, &mismatch) || mismatch.Field == "" {
+		return errors.New("expected a SizingProfile with apiVersion: " + v1alpha1.GroupVersion().String())
 	}
-	value, isNumber := strings.CutPrefix(wrong.Value, "number ")
-	want := "something else"
-	switch wrong.Type.Kind() {
+	value, isNumber := strings.CutPrefix(mismatch.Value, "number ")
+	want := "of another type"
+	switch mismatch.Type.Kind() {
 	case reflect.Int32, reflect.Int64:
 		want = "a whole number"
 		if isNumber {
-			return fmt.Errorf("%s is %s; it must be a whole number", wrong.Field, value)
+			return fmt.Errorf("%s must be a whole number, got %s", mismatch.Field, value)
 		}
 	case reflect.Float64:
 		want = "a number"
 	case reflect.String:
-		want = "text"
+		want = "a string"
 	case reflect.Bool:
 		want = "true or false"
 	case reflect.Struct, reflect.Map:
-		want = "a part with fields of its own"
+		want = "an object"
 	}
 	if isNumber {
 		value = "number"
 	}
-	return fmt.Errorf("%s is a %s; it must be %s", wrong.Field, value, want)
+	return fmt.Errorf("%s must be %s, got a %s", mismatch.Field, want, value)
 }
 
-// unknown says what may be meant by a field that there is not.
-func unknown(path string) string {
-	parent, field := "", path
-	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		parent, field = path[:i], path[i+1:]
-	}
-	said := fmt.Sprintf("unknown field %q", field)
+// unknownField describes an unknown field, with a suggestion if a known field has a similar name.
+func unknownField(path string) string {
+	parent, field := splitPath(path)
+	message := fmt.Sprintf("unknown field %q", field)
 	if parent != "" {
-		said += " in " + parent
+		message += " in " + parent
 	}
-	var near, same []string
+	var siblings, elsewhere []string
 	for _, known := range paths(reflect.TypeFor[v1alpha1.SizingProfileSpec](), "spec", []string{"apiVersion", "kind", "metadata", "spec"}) {
-		at, name := "", known
-		if i := strings.LastIndexByte(known, '.'); i >= 0 {
-			at, name = known[:i], known[i+1:]
-		}
+		at, name := splitPath(known)
 		switch {
 		case at == parent:
-			near = append(near, name)
+			siblings = append(siblings, name)
 		case strings.EqualFold(name, field):
-			same = append(same, known)
+			elsewhere = append(elsewhere, known)
 		}
 	}
-	switch name := Nearest(field, near); {
-	case name != "":
-		said += " (did you mean " + name + "?)"
-	case len(same) > 0:
-		said += " (it belongs to " + strings.Join(same, " or ") + ")"
+	nearest := Nearest(field, siblings)
+	switch {
+	case nearest != "":
+		message += " (did you mean " + nearest + "?)"
+	case len(elsewhere) > 0:
+		message += " (did you mean " + strings.Join(elsewhere, " or ") + "?)"
 	}
-	return said
+	return message
 }
 
-// paths adds the paths of the fields of a type, in their order.
+// splitPath splits a path into the path of the parent and the name of the field.
+func splitPath(path string) (parent, field string) {
+	i := strings.LastIndexByte(path, '.')
+	if i < 0 {
+		return "", path
+	}
+	return path[:i], path[i+1:]
+}
+
+// paths appends the paths of the fields of a type, in their order.
 func paths(t reflect.Type, prefix string, to []string) []string {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -161,7 +168,7 @@ func paths(t reflect.Type, prefix string, to []string) []string {
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		if name == "" { // its fields are the outer type's
+		if name == "" { // embedded
 			to = paths(inner, prefix, to)
 			continue
 		}
@@ -174,24 +181,28 @@ func paths(t reflect.Type, prefix string, to []string) []string {
 	return to
 }
 
-// Nearest returns which of some names is meant by one that is mistyped, "" when none is like it.
-func Nearest(name string, among []string) string {
-	best, least := "", (len(name)+2)/3+1
-	for _, other := range among {
-		if d := distance(strings.ToLower(name), strings.ToLower(other)); d < least {
-			best, least = other, d
+// Nearest returns the known name that is most similar to a mistyped one, "" if none is similar. At most a third of the
+// characters may differ.
+func Nearest(name string, known []string) string {
+	best := ""
+	least := (len(name)+2)/3 + 1
+	for _, candidate := range known {
+		d := distance(strings.ToLower(name), strings.ToLower(candidate))
+		if d < least {
+			best = candidate
+			least = d
 		}
 	}
 	return best
 }
 
-// longestWord is the length of the longest name in Kubernetes.
-const longestWord = 253
+// maxNameLength is the maximum length of a name in Kubernetes.
+const maxNameLength = 253
 
-// distance is how many letters have to be put in, left out or replaced to turn one word into another (Levenshtein 1966).
-// Its time is the product of their lengths, so words that are longer than names can be are taken for entirely different.
+// distance is the edit distance (Levenshtein 1966): the number of characters to insert, delete or replace to turn one word
+// into the other. Its time is the product of the lengths, so words longer than any name count as entirely different.
 func distance(a, b string) int {
-	if max(len(a), len(b)) > longestWord {
+	if max(len(a), len(b)) > maxNameLength {
 		return max(len(a), len(b))
 	}
 	row := make([]int, len(b)+1)
@@ -199,23 +210,24 @@ func distance(a, b string) int {
 		row[j] = j
 	}
 	for i := range len(a) {
-		before := slices.Clone(row)
+		previous := slices.Clone(row)
 		row[0] = i + 1
 		for j := range len(b) {
-			other := 1
+			replace := 1
 			if a[i] == b[j] {
-				other = 0
+				replace = 0
 			}
-			row[j+1] = min(before[j]+other, before[j+1]+1, row[j]+1)
+			row[j+1] = min(previous[j]+replace, previous[j+1]+1, row[j]+1)
 		}
 	}
 	return row[len(b)]
 }
 
-// share says what a number that should be a share would be if it were meant in percent.
-func share(v, least, most float64) string {
-	if of := math.Round(v*1e6) / 1e8; most <= 1 && v >= 1 && of >= least && of <= most {
-		return fmt.Sprintf("; %g %% is %g", v, of)
+// percentHint returns a hint if a ratio was probably written as a percentage.
+func percentHint(v, least, most float64) string {
+	ratio := math.Round(v*1e6) / 1e8
+	if most <= 1 && v >= 1 && ratio >= least && ratio <= most {
+		return fmt.Sprintf("; %g %% is %g", v, ratio)
 	}
 	return ""
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A profile can be as large as etcd takes it. These are read in every pass of the recommender that finds them changed.
-func TestParse_worstProfiles_takeBoundedMemory(t *testing.T) {
+// An object can have up to 1.5 MB, the limit of etcd. The recommender parses a profile each time it changes.
+func TestParse_profilesOfMaximumSize_takeBoundedMemory(t *testing.T) {
 	const size = 1_500_000
 	fill := func(before, unit, after string) string {
 		return before + strings.Repeat(unit, (size-len(before)-len(after))/len(unit)) + after
@@ -28,13 +28,13 @@ func TestParse_worstProfiles_takeBoundedMemory(t *testing.T) {
 		_, _ = Parse([]byte(text))
 		runtime.ReadMemStats(&after)
 		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 100 {
-			t.Errorf("%s: %d MiB are allocated", name, took)
+			t.Errorf("%s: allocated %d MiB, want at most 100", name, took)
 		}
 	}
 }
 
-func TestSlip_nameOfAMegabyte_isNoSlip(t *testing.T) {
-	if got := Slip(strings.Repeat("balanced", 1<<17), []string{"balanced", strings.Repeat("x", 1<<20)}); got != "" {
-		t.Errorf("taken for %q", got)
+func TestTypo_nameOfAMegabyte_isNoTypo(t *testing.T) {
+	if got := Typo(strings.Repeat("balanced", 1<<17), []string{"balanced", strings.Repeat("x", 1<<20)}); got != "" {
+		t.Errorf("got %q, want none", got)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profile reads SizingProfiles: how containers are sized, as a user writes it down. It checks what is written and
-// translates it into a recommend.Profile; it sizes nothing. Files and objects of the cluster are read alike.
+// Package profile reads SizingProfiles, from files and from the API server. It validates a profile and converts it to a
+// recommend.Profile. It does not recommend anything.
 package profile
 
 import (
@@ -13,7 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	_ "time/tzdata" // the image has no database of time zones
+	_ "time/tzdata" // the container image has no time zone database
 	"unicode/utf8"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -33,17 +33,19 @@ func ReadFile(path string) (recommend.Profile, error) {
 	return p, nil
 }
 
-// Parse reads a SizingProfile in YAML or JSON. All that is wrong with it is in the error.
+// Parse reads a SizingProfile in YAML or JSON. The error has all problems of the spec.
 func Parse(data []byte) (recommend.Profile, error) {
 	o, err := decode(data)
 	if err != nil {
 		return recommend.Profile{}, err
 	}
 	if o.Name == "" {
-		return recommend.Profile{}, errors.New("metadata.name is missing")
+		return recommend.Profile{}, errors.New("metadata.name is required")
 	}
-	if _, taken := recommend.Builtin(o.Name); taken {
-		return recommend.Profile{}, fmt.Errorf("metadata.name is %s, which is built in and cannot be replaced: choose another name, and name it in spec.base", o.Name)
+	_, builtin := recommend.Builtin(o.Name)
+	if builtin {
+		return recommend.Profile{}, fmt.Errorf("metadata.name must not be the name of a built-in profile, got %s; "+
+			"choose another name, and use spec.base to start from the built-in profile", o.Name)
 	}
 	c := &checker{}
 	p := profileOf(o.Name, &o.Spec, c)
@@ -53,32 +55,32 @@ func Parse(data []byte) (recommend.Profile, error) {
 	return p, nil
 }
 
-// checker gathers what is wrong.
+// A checker collects the problems of a spec.
 type checker struct{ problems []string }
 
-func (c *checker) wrong(format string, args ...any) {
+func (c *checker) problem(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// number sets to, if v is given and within the bounds of the field at path.
+// number sets *to to *v if v is set and within the bounds of the field at path.
 func (c *checker) number(path string, v *float64, to *float64) {
 	bounds := boundsOf(numberBounds, path)
 	switch {
 	case v == nil:
 	case math.IsNaN(*v) || *v < bounds.least || *v > bounds.most:
-		c.wrong("spec.%s is %g; it must be between %g and %g%s", path, *v, bounds.least, bounds.most, share(*v, bounds.least, bounds.most))
+		c.problem("spec.%s must be between %g and %g, got %g%s", path, bounds.least, bounds.most, *v, percentHint(*v, bounds.least, bounds.most))
 	default:
 		*to = *v
 	}
 }
 
-// whole is number for integers.
+// whole is like number, for whole numbers.
 func (c *checker) whole(path string, v *int32, to *int) {
 	bounds := boundsOf(numberBounds, path)
 	switch {
 	case v == nil:
 	case float64(*v) < bounds.least || float64(*v) > bounds.most:
-		c.wrong("spec.%s is %d; it must be between %g and %g", path, *v, bounds.least, bounds.most)
+		c.problem("spec.%s must be between %g and %g, got %d", path, bounds.least, bounds.most, *v)
 	default:
 		*to = int(*v)
 	}
@@ -86,31 +88,32 @@ func (c *checker) whole(path string, v *int32, to *int) {
 
 var durations = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s))+$`)
 
-// duration is number for durations.
+// duration is like number, for durations in hours, minutes and seconds.
 func (c *checker) duration(path string, v *v1alpha1.Duration, to *time.Duration) {
 	if v == nil {
 		return
 	}
 	bounds := boundsOf(durationBounds, path)
-	switch d, err := time.ParseDuration(string(*v)); {
+	d, err := time.ParseDuration(string(*v))
+	switch {
 	case err != nil || !durations.MatchString(string(*v)) || len(*v) > boundsOf(lengthBounds, path):
-		c.wrong("spec.%s is %q; it must be a duration like 12h or 90m", path, *v)
+		c.problem("spec.%s must be a duration such as 12h or 90m, got %q", path, *v)
 	case d < bounds.least || d > bounds.most:
-		c.wrong("spec.%s is %s; it must be between %s and %s", path, d, short(bounds.least), short(bounds.most))
+		c.problem("spec.%s must be between %s and %s, got %s", path, wholeHours(bounds.least), wholeHours(bounds.most), d)
 	default:
 		*to = d
 	}
 }
 
-// short returns a duration of whole hours as a user writes it.
-func short(d time.Duration) string {
+// wholeHours formats a duration of whole hours.
+func wholeHours(d time.Duration) string {
 	if d == 0 {
 		return "0s"
 	}
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-// profileOf returns the profile that a spec describes.
+// profileOf converts a spec.
 func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
 	base := string(s.Base)
 	if base == "" {
@@ -118,15 +121,17 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	}
 	builtin, known := recommend.Builtin(base)
 	if !known {
-		c.wrong("%s", unknownBase(base))
+		c.problem("%s", unknownBase(base))
 		return recommend.Profile{}
 	}
 	about := s.About
 	if about == "" {
 		about = "based on " + base
 	}
-	if n, most := utf8.RuneCountInString(about), lengthBounds["about"]; n > most {
-		c.wrong("spec.about has %d characters; it must not have more than %d", n, most)
+	n := utf8.RuneCountInString(about)
+	most := boundsOf(lengthBounds, "about")
+	if n > most {
+		c.problem("spec.about must have at most %d characters, got %d", most, n)
 	}
 	for _, part := range []struct {
 		name  string
@@ -140,7 +145,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		{"ensemble", s.Ensemble != nil, "autopilot"},
 	} {
 		if part.given && !strings.Contains(", "+part.bases+", ", ", "+base+", ") {
-			c.wrong("spec.%s has no meaning for a profile based on %s; it belongs to %s", part.name, base, part.bases)
+			c.problem("spec.%s is not allowed with base %s; it is allowed with %s", part.name, base, part.bases)
 		}
 	}
 	if len(c.problems) > 0 {
@@ -157,30 +162,32 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	return adaptive(name, about, builtin.Name, s, c)
 }
 
-// unknownBase says which bases there are, instead of one that is not known.
+// unknownBase returns the problem of a base that is not a built-in profile, with the allowed bases.
 func unknownBase(base string) string {
 	var names []string
 	for _, b := range recommend.Builtins() {
 		names = append(names, b.Name)
 	}
-	what := fmt.Sprintf("spec.base is %q", base)
-	if _, comparison := recommend.BacktestProfile(base); comparison {
-		what += ", which only podfit backtest has"
+	hint := ""
+	_, comparison := recommend.BacktestProfile(base)
+	nearest := Nearest(base, names)
+	switch {
+	case comparison:
+		hint = "; " + base + " is a comparison profile, which only podfit backtest has"
+	case nearest != "":
+		hint = " (did you mean " + nearest + "?)"
 	}
-	meant := ""
-	if near := Nearest(base, names); near != "" {
-		meant = " (did you mean " + near + "?)"
-	}
-	return fmt.Sprintf("%s; it must be one of %s%s", what, strings.Join(names, ", "), meant)
+	return fmt.Sprintf("spec.base must be one of %s, got %q%s", strings.Join(names, ", "), base, hint)
 }
 
+// adaptive returns a profile based on balanced, cost or critical.
 func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
-	a := map[string]func() recommend.AdaptiveParams{
+	params := map[string]func() recommend.AdaptiveParams{
 		"balanced": recommend.Balanced, "cost": recommend.Cost, "critical": recommend.Critical,
 	}[base]()
-	memory(s.Memory, &a.Memory, c)
-	cpu(s.CPU, &a.CPU, c)
-	p := recommend.AdaptiveProfile(name, about, a)
+	memory(s.Memory, &params.Memory, c)
+	cpu(s.CPU, &params.CPU, c)
+	p := recommend.AdaptiveProfile(name, about, params)
 	if s.Memory != nil {
 		c.number("memory.floorMiB", s.Memory.FloorMiB, &p.FloorMegabytes)
 	}
@@ -190,11 +197,13 @@ func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checke
 	return p
 }
 
+// floors sets the minimum recommendations.
 func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
 	c.number(part+".floorMillicores", f.FloorMillicores, &p.FloorMillicores)
 	c.number(part+".floorMiB", f.FloorMiB, &p.FloorMegabytes)
 }
 
+// histogram returns a profile based on default.
 func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
 	p := recommend.DefaultParams()
 	if h == nil {
@@ -206,7 +215,7 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 	case "request":
 		p.WeightByRequest = true
 	default:
-		c.wrong("spec.histogram.weight is %q; it must be constant or request", h.Weight)
+		c.problem("spec.histogram.weight must be constant or request, got %q", h.Weight)
 	}
 	percentiles(c, "cpu", &p.CPU, h.CPULowerPercentile, h.CPUPercentile, h.CPUUpperPercentile)
 	percentiles(c, "memory", &p.Memory, h.MemoryLowerPercentile, h.MemoryPercentile, h.MemoryUpperPercentile)
@@ -214,22 +223,22 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 	return recommend.DefaultProfile(name, about, p)
 }
 
-// percentiles sets the three percentiles of a resource. Those that are not given make way for the target; where the
-// target is not given it makes way for them.
+// percentiles sets the three percentiles of a resource. They must be ordered: bounds that are not set are moved to the target,
+// and a target that is not set is moved to the bounds.
 func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, target, upper *float64) {
 	path := "histogram." + resource
 	c.number(path+"LowerPercentile", lower, &p.Lower)
 	c.number(path+"Percentile", target, &p.Target)
 	c.number(path+"UpperPercentile", upper, &p.Upper)
 	if lower != nil && target != nil && *lower > *target {
-		c.wrong("spec.%sLowerPercentile is %g, above spec.%[1]sPercentile, %[3]g", path, *lower, *target)
+		c.problem("spec.%sLowerPercentile must be at most spec.%[1]sPercentile (%[3]g), got %[2]g", path, *lower, *target)
 	}
 	if upper != nil && target != nil && *upper < *target {
-		c.wrong("spec.%sUpperPercentile is %g, below spec.%[1]sPercentile, %[3]g", path, *upper, *target)
+		c.problem("spec.%sUpperPercentile must be at least spec.%[1]sPercentile (%[3]g), got %[2]g", path, *upper, *target)
 	}
 	if target == nil {
 		if lower != nil && upper != nil && *lower > *upper {
-			c.wrong("spec.%sLowerPercentile is %g, above spec.%[1]sUpperPercentile, %[3]g", path, *lower, *upper)
+			c.problem("spec.%sLowerPercentile must be at most spec.%[1]sUpperPercentile (%[3]g), got %[2]g", path, *lower, *upper)
 		}
 		if lower != nil {
 			p.Target = max(p.Target, p.Lower)
@@ -238,9 +247,11 @@ func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, t
 			p.Target = min(p.Target, p.Upper)
 		}
 	}
-	p.Lower, p.Upper = min(p.Lower, p.Target), max(p.Upper, p.Target)
+	p.Lower = min(p.Lower, p.Target)
+	p.Upper = max(p.Upper, p.Target)
 }
 
+// memory sets the parameters of memory.
 func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m == nil {
 		return
@@ -258,7 +269,7 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 		if m.Days == nil {
 			r.Days = min(r.Days, r.Long)
 		} else if r.Long < r.Days {
-			c.wrong("spec.memory.longDays is %d, less than spec.memory.days, %d", r.Long, r.Days)
+			c.problem("spec.memory.longDays must be at least spec.memory.days (%d), got %d", r.Days, r.Long)
 		}
 	}
 	if m.Choose != nil {
@@ -273,6 +284,7 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	c.duration("memory.shrinkAfter", m.ShrinkAfter, &r.Wait)
 }
 
+// cpu sets the parameters of CPU.
 func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	if x == nil {
 		return
@@ -280,7 +292,8 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	c.duration("cpu.window", x.Window, &r.Window)
 	if x.Shortfall != nil {
 		c.number("cpu.shortfall", x.Shortfall, &r.Shortfall)
-		r.Factor, r.Overrun = FactorFor(r.Shortfall), OverrunFor(r.Shortfall)
+		r.Factor = FactorFor(r.Shortfall)
+		r.Overrun = OverrunFor(r.Shortfall)
 	}
 	if x.Choose != nil && !*x.Choose {
 		r.Overrun = 0
@@ -297,6 +310,7 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	c.duration("cpu.shrinkAfter", x.ShrinkAfter, &r.Wait)
 }
 
+// busyHours returns a profile based on busy-hours.
 func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c *checker) recommend.Profile {
 	r := recommend.Busiest()
 	memory(m, &r.Memory, c)
@@ -319,40 +333,44 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 	return p
 }
 
-// hours sets when the busy hours are.
+// hours sets the busy hours.
 func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
-	from, to, offset := 0, 0, 0
+	from := 0
+	to := 0
+	offset := 0
 	before := len(c.problems)
 	c.whole("busyHours.from", b.From, &from)
 	c.whole("busyHours.to", b.To, &to)
 	c.whole("busyHours.utcOffset", b.UTCOffset, &offset)
 	switch {
 	case (b.From == nil) != (b.To == nil):
-		c.wrong("spec.busyHours has only one of from and to: from and to go together")
+		c.problem("spec.busyHours must have both from and to, or neither")
 	case b.From == nil && b.UTCOffset != nil:
-		c.wrong("spec.busyHours.utcOffset has no meaning without from and to")
+		c.problem("spec.busyHours.utcOffset is only allowed with from and to")
 	case b.From == nil && b.TimeZone != "":
-		c.wrong("spec.busyHours.timeZone has no meaning without from and to")
+		c.problem("spec.busyHours.timeZone is only allowed with from and to")
 	case b.TimeZone != "" && b.UTCOffset != nil:
-		c.wrong("spec.busyHours.timeZone and spec.busyHours.utcOffset do not go together; timeZone knows daylight saving")
+		c.problem("spec.busyHours.timeZone and spec.busyHours.utcOffset must not both be set; timeZone includes daylight saving time")
 	case b.From != nil && from == to:
-		c.wrong("spec.busyHours from %d to %d is no hour; the whole day is from 0 to 24", from, to)
+		c.problem("spec.busyHours must have at least one hour, got %d to %d; use 0 to 24 for the whole day", from, to)
 	}
 	if b.TimeZone != "" {
 		zone, err := time.LoadLocation(b.TimeZone)
 		if err != nil || b.TimeZone == "Local" {
-			c.wrong("spec.busyHours.timeZone is %q, which is not in the IANA database; it must be a name like Europe/Berlin", b.TimeZone)
+			c.problem("spec.busyHours.timeZone must be a name of the IANA database such as Europe/Berlin, got %q", b.TimeZone)
 		}
 		r.Zone = zone
 	}
 	if b.From == nil || len(c.problems) > before {
 		return
 	}
-	if r.Hours = recommend.HoursBetween(from, to%24, offset); from == to%24 {
+	r.Hours = recommend.HoursBetween(from, to%24, offset)
+	if from == to%24 {
 		r.Hours = recommend.WholeDay
 	}
 }
 
+// ensemble returns a profile based on autopilot.
 func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Profile {
 	r := recommend.Autopilot()
 	if e != nil {
@@ -366,6 +384,7 @@ func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Pr
 	return p
 }
 
+// weights sets the cost weights of one resource.
 func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *checker) {
 	if w == nil {
 		return
@@ -376,34 +395,34 @@ func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *
 	c.duration(path+".forget", w.Forget, &r.Forget)
 }
 
-// suited returns what suits a budget: on the line through what the built-in profiles have, whose parameters were found on
-// traces, over the logarithm of the budget.
-func suited(budget float64, has func(recommend.AdaptiveParams) (budget, value float64)) float64 {
-	x0, y0 := has(recommend.Critical())
-	x1, y1 := has(recommend.Balanced())
+// interpolate returns the value of a parameter for a budget, interpolated linearly over the logarithm of the budget between
+// the built-in profiles, whose parameters were fitted on traces.
+func interpolate(budget float64, point func(recommend.AdaptiveParams) (budget, value float64)) float64 {
+	x0, y0 := point(recommend.Critical())
+	x1, y1 := point(recommend.Balanced())
 	if budget > x1 {
-		x0, y0 = x1, y1
-		x1, y1 = has(recommend.Cost())
+		x0, y0 = point(recommend.Balanced())
+		x1, y1 = point(recommend.Cost())
 	}
 	return y0 + (y1-y0)*math.Log(budget/x0)/math.Log(x1/x0)
 }
 
-// MarginFor returns the margin of memory to start from for a budget. Calibration does the rest.
+// MarginFor returns the initial memory margin for an OOM budget. Calibration adjusts it.
 func MarginFor(budget float64) float64 {
-	return suited(budget, func(a recommend.AdaptiveParams) (float64, float64) { return a.Memory.Budget, a.Memory.Margin })
+	return interpolate(budget, func(a recommend.AdaptiveParams) (float64, float64) { return a.Memory.Budget, a.Memory.Margin })
 }
 
-// FactorFor returns the factor of CPU to start from for a share of usage above the request. Calibration alone goes a tenth
-// down from it: most days have nothing above, whatever the factor is.
+// FactorFor returns the initial CPU factor for a share of usage above the request. Calibration lowers it by at most a tenth,
+// because most days have no usage above the request with any factor.
 func FactorFor(shortfall float64) float64 {
-	return math.Exp(suited(shortfall, func(a recommend.AdaptiveParams) (float64, float64) {
+	return math.Exp(interpolate(shortfall, func(a recommend.AdaptiveParams) (float64, float64) {
 		return a.CPU.Shortfall, math.Log(a.CPU.Factor)
 	}))
 }
 
-// OverrunFor returns what a moment of CPU above the level costs, for the same.
+// OverrunFor returns the cost of CPU usage above the level, for a share of usage above the request.
 func OverrunFor(shortfall float64) float64 {
-	return math.Exp(suited(shortfall, func(a recommend.AdaptiveParams) (float64, float64) {
+	return math.Exp(interpolate(shortfall, func(a recommend.AdaptiveParams) (float64, float64) {
 		return a.CPU.Shortfall, math.Log(a.CPU.Overrun)
 	}))
 }

@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
-// schema is what the test looks at in the schema of the resource definition.
+// schema has the parts of the schema of the custom resource definition that the tests read.
 type schema struct {
 	Type        string
 	Properties  map[string]schema
@@ -56,7 +56,7 @@ func definition(t *testing.T) schema {
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-// fields returns the schema of each field below a path that is a value, by its path.
+// fields adds the schema of each field that is not an object to out, by path.
 func (s schema) fields(path string, out map[string]schema) map[string]schema {
 	if s.Type == "object" {
 		for name, p := range s.Properties {
@@ -68,7 +68,7 @@ func (s schema) fields(path string, out map[string]schema) map[string]schema {
 	return out
 }
 
-// parse reads a profile with one field given, and what goes with it.
+// parse parses a profile with one field and the fields that it requires.
 func parse(t *testing.T, path string, value any) error {
 	t.Helper()
 	spec := map[string]any{"base": baseOf[strings.Split(path, ".")[0]]}
@@ -76,7 +76,7 @@ func parse(t *testing.T, path string, value any) error {
 		delete(spec, "base")
 	}
 	set(spec, path, value)
-	for with, v := range together[path] {
+	for with, v := range required[path] {
 		set(spec, with, v)
 	}
 	data, err := json.Marshal(map[string]any{
@@ -105,8 +105,8 @@ var baseOf = map[string]string{
 	"about": "cost", "histogram": "default", "memory": "cost", "cpu": "cost", "busyHours": "busy-hours", "ensemble": "autopilot",
 }
 
-// together are fields that others need.
-var together = map[string]map[string]any{
+// required has the fields that other fields require.
+var required = map[string]map[string]any{
 	"busyHours.from":      {"busyHours.to": 12},
 	"busyHours.to":        {"busyHours.from": 12},
 	"busyHours.utcOffset": {"busyHours.from": 9, "busyHours.to": 17},
@@ -115,7 +115,7 @@ var together = map[string]map[string]any{
 
 var update = flag.Bool("update", false, "write zz_generated.bounds.go")
 
-// TestBounds_generatedTable_matchesTheCRD holds that the reader has the bounds of the CRD. With -update it writes them.
+// The generated bounds must be those of the CRD. With -update the test writes them.
 func TestBounds_generatedTable_matchesTheCRD(t *testing.T) {
 	const path = "zz_generated.bounds.go"
 	want := boundsSource(t, definition(t).Properties["spec"])
@@ -129,7 +129,7 @@ func TestBounds_generatedTable_matchesTheCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s is not up to date: run make generate (-want +got)\n%s", path, diff)
+		t.Errorf("%s is outdated, run make generate (-want +got)\n%s", path, diff)
 	}
 }
 
@@ -163,15 +163,15 @@ package profile
 
 import "time"
 
-// numberBounds are the bounds of numbers, by path below spec.
+// numberBounds contains the bounds of numbers, by path below spec.
 var numberBounds = map[string]bounds[float64]{
 %s}
 
-// durationBounds are the bounds of durations.
+// durationBounds contains the bounds of durations, by path below spec.
 var durationBounds = map[string]bounds[time.Duration]{
 %s}
 
-// lengthBounds are the most characters that a text may have.
+// lengthBounds contains the maximum lengths of strings in characters, by path below spec.
 var lengthBounds = map[string]int{
 %s}
 `, &numbers, &durations, &lengths)
@@ -182,81 +182,80 @@ var lengthBounds = map[string]int{
 	return formatted
 }
 
-// Whatever the API server accepts the reader accepts, and what the reader refuses the API server refuses: field by field,
-// with the bounds that stand in the definition.
-func TestTheReaderAndTheDefinitionHaveTheSameBounds(t *testing.T) {
+// For each field, Parse and the API server must accept and reject the same values.
+func TestParse_boundsOfEachField_equalThoseOfTheCRD(t *testing.T) {
 	spec := definition(t).Properties["spec"]
 	fields := spec.fields("", map[string]schema{})
 	if len(fields) < 35 {
-		t.Fatalf("only %d fields", len(fields))
+		t.Fatalf("got %d fields, want at least 35", len(fields))
 	}
-	accepts := func(path string, v any) {
+	accept := func(path string, v any) {
 		t.Helper()
 		if err := parse(t, path, v); err != nil {
-			t.Errorf("%s: %v is within the bounds, and refused: %v", path, v, err)
+			t.Errorf("%s: %v is within bounds but rejected: %v", path, v, err)
 		}
 	}
-	refuses := func(path string, v any) {
+	reject := func(path string, v any) {
 		t.Helper()
 		if err := parse(t, path, v); err == nil || !strings.Contains(err.Error(), "spec."+path) {
-			t.Errorf("%s: %v is beyond the bounds: %v", path, v, err)
+			t.Errorf("%s: %v is out of bounds, got error %v", path, v, err)
 		}
 	}
 	for path, s := range fields {
 		switch {
 		case s.Type == "number" || s.Type == "integer":
-			if s.Minimum == nil { // bounds that are no whole numbers: the API server would round them in what it says
+			if s.Minimum == nil { // the bounds are in a CEL rule, because the API server rounds fractional bounds in its messages
 				s.Minimum, s.Maximum = numberBoundsOf(t, path, s)
 			}
 			beyond := 1e-6
 			if s.Type == "integer" {
 				beyond = 1
-				refuses(path, *s.Minimum+0.5)
+				reject(path, *s.Minimum+0.5)
 			}
-			accepts(path, *s.Minimum)
-			accepts(path, *s.Maximum)
-			refuses(path, *s.Minimum-beyond)
-			refuses(path, *s.Maximum+beyond)
+			accept(path, *s.Minimum)
+			accept(path, *s.Maximum)
+			reject(path, *s.Minimum-beyond)
+			reject(path, *s.Maximum+beyond)
 		case s.Type == "boolean":
-			accepts(path, true)
-			accepts(path, false)
+			accept(path, true)
+			accept(path, false)
 		case s.Enum != nil:
 			for _, v := range s.Enum {
-				accepts(path, v)
+				accept(path, v)
 			}
-			refuses(path, "something")
+			reject(path, "something")
 		case strings.Contains(s.Pattern, "h|m|s"):
 			least, most := durationBoundsOf(t, path, s)
-			accepts(path, fmt.Sprintf("%ds", int(least.Seconds())))
-			accepts(path, fmt.Sprintf("%gh", most.Hours()))
-			refuses(path, fmt.Sprintf("%gh1s", most.Hours()))
+			accept(path, fmt.Sprintf("%ds", int(least.Seconds())))
+			accept(path, fmt.Sprintf("%gh", most.Hours()))
+			reject(path, fmt.Sprintf("%gh1s", most.Hours()))
 			if least > 0 {
-				refuses(path, fmt.Sprintf("%ds", int(least.Seconds())-1))
+				reject(path, fmt.Sprintf("%ds", int(least.Seconds())-1))
 			}
 			for _, bad := range []string{"soon", "-1h", "3d", "1h ", ".5h", "60000ms", "1h000000000000000000000000m"} {
 				if ok, err := regexp.MatchString(s.Pattern, bad); err != nil || ok && len(bad) <= *s.MaxLength {
-					t.Errorf("%s: the definition accepts %q", path, bad)
+					t.Errorf("%s: the CRD accepts %q", path, bad)
 				}
-				refuses(path, bad)
+				reject(path, bad)
 			}
 		case path == "busyHours.timeZone":
 			for _, zone := range []string{"Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "UTC", "EST5EDT"} {
-				accepts(path, zone)
+				accept(path, zone)
 				if ok, err := regexp.MatchString(s.Pattern, zone); err != nil || !ok {
-					t.Errorf("the definition refuses the time zone %s", zone)
+					t.Errorf("the CRD rejects the time zone %s", zone)
 				}
 			}
 			for _, zone := range []string{"../../etc/passwd", "/etc/localtime", "Europe/Berlin/", "+01:00", "Berlin Time"} {
-				refuses(path, zone)
+				reject(path, zone)
 				if ok, err := regexp.MatchString(s.Pattern, zone); err != nil || ok {
-					t.Errorf("the definition accepts the time zone %s", zone)
+					t.Errorf("the CRD accepts the time zone %s", zone)
 				}
 			}
 		case path == "about":
-			accepts(path, strings.Repeat("ü", *s.MaxLength))
-			refuses(path, strings.Repeat("ü", *s.MaxLength+1))
+			accept(path, strings.Repeat("ü", *s.MaxLength))
+			reject(path, strings.Repeat("ü", *s.MaxLength+1))
 		default:
-			t.Errorf("%s: %+v is not looked at", path, s)
+			t.Errorf("%s: no check for schema %+v", path, s)
 		}
 	}
 }
@@ -281,7 +280,7 @@ func numberBoundsOf(t *testing.T, path string, s schema) (least, most *float64) 
 		bounds[i] = v
 	}
 	if want := fmt.Sprintf("must be between %v and %v", bounds[0], bounds[1]); s.Validations[0].Message != want {
-		t.Errorf("%s: says %q, means %q", path, s.Validations[0].Message, want)
+		t.Errorf("%s: got message %q, want %q", path, s.Validations[0].Message, want)
 	}
 	return &bounds[0], &bounds[1]
 }
@@ -305,23 +304,24 @@ func durationBoundsOf(t *testing.T, path string, s schema) (least, most time.Dur
 	return least, most
 }
 
-func TestTheDefinitionKnowsTheBuiltInProfiles(t *testing.T) {
+func TestCRD_builtInProfiles_areListed(t *testing.T) {
 	d := definition(t)
 	var names, quoted []string
 	for _, b := range recommend.Builtins() {
-		names, quoted = append(names, b.Name), append(quoted, "'"+b.Name+"'")
+		names = append(names, b.Name)
+		quoted = append(quoted, "'"+b.Name+"'")
 	}
 	base := d.Properties["spec"].Properties["base"]
 	if enum := slices.Clone(base.Enum); !slices.Equal(slices.Sorted(slices.Values(enum)), slices.Sorted(slices.Values(names))) || base.Default != "balanced" {
-		t.Errorf("spec.base is one of %v, %v when not given; built in are %v", base.Enum, base.Default, names)
+		t.Errorf("spec.base allows %v with default %v, want the built-in profiles %v", base.Enum, base.Default, names)
 	}
 	if len(d.Validations) != 1 || !strings.Contains(d.Validations[0].Rule, "in ["+strings.Join(quoted, ", ")+"])") {
-		t.Errorf("names that are taken: %+v, want %v", d.Validations, quoted)
+		t.Errorf("reserved names: got %+v, want %v", d.Validations, quoted)
 	}
 }
 
-// Each rule of a spec says to which bases a part belongs, as the reader does.
-func TestTheReaderAndTheDefinitionHaveTheSameParts(t *testing.T) {
+// Each rule of a spec has the bases with which a part is allowed.
+func TestParse_partsOfEachBase_equalThoseOfTheCRD(t *testing.T) {
 	d := definition(t).Properties["spec"]
 	allowed := map[string][]string{} // by part
 	part := regexp.MustCompile(`^!has\(self\.(\w+)\) \|\| self\.base (.*)$`)
@@ -341,7 +341,7 @@ func TestTheReaderAndTheDefinitionHaveTheSameParts(t *testing.T) {
 		for _, b := range recommend.Builtins() {
 			_, err := Parse([]byte(head + "spec: {base: " + b.Name + ", " + name + ": {}}"))
 			if (err == nil) != slices.Contains(allowed[name], b.Name) {
-				t.Errorf("%s with base %s: the definition allows %v, the reader says %v", name, b.Name, allowed[name], err)
+				t.Errorf("%s with base %s: the CRD allows the bases %v, Parse returned %v", name, b.Name, allowed[name], err)
 			}
 		}
 	}

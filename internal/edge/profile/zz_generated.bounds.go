@@ -7,7 +7,7 @@ package profile
 
 import "time"
 
-// numberBounds are the bounds of numbers, by path below spec.
+// numberBounds contains the bounds of numbers, by path below spec.
 var numberBounds = map[string]bounds[float64]{
 	"busyHours.criticality":           {1, 3},
 	"busyHours.floorMillicores":       {1, 1e+06},
@@ -50,7 +50,7 @@ var numberBounds = map[string]bounds[float64]{
 	"memory.shrinkBy":                 {0.08, 0.95},
 }
 
-// durationBounds are the bounds of durations.
+// durationBounds contains the bounds of durations, by path below spec.
 var durationBounds = map[string]bounds[time.Duration]{
 	"cpu.shrinkAfter":        {0 * time.Hour, 720 * time.Hour},
 	"cpu.window":             {1 * time.Hour, 72 * time.Hour},
@@ -59,7 +59,7 @@ var durationBounds = map[string]bounds[time.Duration]{
 	"memory.shrinkAfter":     {0 * time.Hour, 720 * time.Hour},
 }
 
-// lengthBounds are the most characters that a text may have.
+// lengthBounds contains the maximum lengths of strings in characters, by path below spec.
 var lengthBounds = map[string]int{
 	"about":                  200,
 	"busyHours.timeZone":     64,

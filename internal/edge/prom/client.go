@@ -16,7 +16,7 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 )
 
-// Config says where Prometheus is, how to authenticate, and how its series are named.
+// Config has the address of Prometheus, the credentials, and the names of its series.
 type Config struct {
 	Address            string
 	Insecure           bool // do not verify the server's certificate
@@ -24,18 +24,18 @@ type Config struct {
 	Username, Password string
 	Timeout            time.Duration // of one query
 
-	Job                     string        // of the series with usage; "" is any
+	Job                     string        // job label of the usage series; "" matches any job
 	CPUMetric, MemoryMetric string        // a counter of CPU seconds, and a gauge of bytes
-	Length, Resolution      time.Duration // how far back, and how finely
+	Length, Resolution      time.Duration // how far history goes back, and the time between samples
 
-	// The labels by which usage series name a container.
+	// The labels that identify a container in usage series.
 	NamespaceLabel, PodLabel, ContainerLabel string
 
-	// The series that carry the labels of pods, the prefix that pod labels have there, and the labels that name the pod.
+	// The metric whose series have the labels of pods, the prefix of these labels, and the labels that identify a pod.
 	LabelsMetric, LabelPrefix            string
 	LabelsNamespaceLabel, LabelsPodLabel string
 
-	// Wrap, if set, is put around the connection, to count requests.
+	// Wrap, if set, wraps the HTTP transport, for example to count requests.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
@@ -45,36 +45,36 @@ type Client struct {
 	config Config
 }
 
-// New returns a client. It sends nothing yet.
+// New returns a client. It sends no request.
 func New(c Config) (*Client, error) {
 	switch {
 	case c.Length <= 0:
-		return nil, fmt.Errorf("length of history is %v: it must be above 0", c.Length)
+		return nil, fmt.Errorf("history length must be positive, got %v", c.Length)
 	case c.Resolution <= 0:
-		return nil, fmt.Errorf("resolution of history is %v: it must be above 0", c.Resolution)
+		return nil, fmt.Errorf("history resolution must be positive, got %v", c.Resolution)
 	case c.Token != "" && c.TokenFile != "":
-		return nil, errors.New("a bearer token and a file with one exclude each other")
+		return nil, errors.New("a bearer token and a bearer token file must not both be set")
 	}
 	base, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return nil, errors.New("the default HTTP transport has been replaced")
+		return nil, fmt.Errorf("connect to Prometheus: the default HTTP transport must be an *http.Transport, got %T", http.DefaultTransport)
 	}
 	base = base.Clone()
 	if c.Insecure {
-		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // asked for by flag
+		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // requested by flag
 	}
-	var rt http.RoundTripper = &authenticated{next: base, config: c}
+	var transport http.RoundTripper = &authenticated{next: base, config: c}
 	if c.Wrap != nil {
-		rt = c.Wrap(rt)
+		transport = c.Wrap(transport)
 	}
-	client, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: rt})
+	client, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: transport})
 	if err != nil {
 		return nil, fmt.Errorf("connect to Prometheus at %q: %w", c.Address, err)
 	}
 	return &Client{api: promv1.NewAPI(client), config: c}, nil
 }
 
-// authenticated adds credentials to requests. A token file is read for every request: tokens are renewed.
+// authenticated adds credentials to requests. It reads the token file for each request, because tokens are rotated.
 type authenticated struct {
 	next   http.RoundTripper
 	config Config

@@ -22,26 +22,26 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// slice is how much of the history one query asks for.
-const slice = 24 * time.Hour
+// queryRange is the maximum time range of one query.
+const queryRange = 24 * time.Hour
 
-// History is HistorySince for as much as the configuration says.
+// History calls HistorySince with the configured length.
 func (c *Client) History(ctx context.Context, namespace string, now time.Time, each func(usage.Sample)) error {
 	return c.HistorySince(ctx, namespace, now.Add(-c.config.Length), now, each)
 }
 
-// Length returns how far history goes back.
+// Length returns the configured length of the history.
 func (c *Client) Length() time.Duration { return c.config.Length }
 
-// HistorySince calls each for every stored sample of the containers of a namespace from one time until another, in the order of
-// time. CPU and memory of a container come as samples of their own. It stops at the first query that fails; what was read until
-// then was handed on.
+// HistorySince calls each for every stored sample of the containers of a namespace between two times, sorted by time. CPU and
+// memory are separate samples. It stops at the first query that fails, after the samples of the queries before.
 func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
 	step := c.config.Resolution
-	lead := now.Sub(now.Truncate(time.Second))
-	now = now.Add(-lead)
-	for from := from.Add(-lead); !from.After(now); from = from.Add(max(slice.Truncate(step), step)) {
-		to := from.Add(max(slice.Truncate(step), step) - step)
+	stride := max(queryRange.Truncate(step), step)
+	subsecond := now.Sub(now.Truncate(time.Second)) // queries start and end at whole seconds
+	now = now.Add(-subsecond)
+	for from := from.Add(-subsecond); !from.After(now); from = from.Add(stride) {
+		to := from.Add(stride - step)
 		if to.After(now) {
 			to = now
 		}
@@ -53,7 +53,7 @@ func (c *Client) HistorySince(ctx context.Context, namespace string, from, now t
 			{cluster.CPU, c.usageQuery(fmt.Sprintf("rate(%s[%s])", c.selector(c.config.CPUMetric, namespace), promDuration(step)))},
 			{cluster.Memory, c.usageQuery(c.selector(c.config.MemoryMetric, namespace))},
 		} {
-			matrix, err := c.queryRange(ctx, q.query, promv1.Range{Start: from, End: to, Step: step})
+			matrix, err := c.matrix(ctx, q.query, promv1.Range{Start: from, End: to, Step: step})
 			if err != nil {
 				return fmt.Errorf("read the %s history of namespace %s from %s: %w", q.resource, namespace, from.UTC().Format(time.RFC3339), err)
 			}
@@ -69,30 +69,31 @@ func (c *Client) HistorySince(ctx context.Context, namespace string, from, now t
 	return nil
 }
 
-// usageQuery makes one series of those that say the same of one container, such as those of two scrapers or of a
-// container before and after a restart.
+// usageQuery merges all series of a container into one, such as those of two scrapers, or from before and after a restart.
 func (c *Client) usageQuery(expression string) string {
-	by := []string{c.config.PodLabel, c.config.ContainerLabel}
+	labels := []string{c.config.PodLabel, c.config.ContainerLabel}
 	if c.config.NamespaceLabel != "" {
-		by = append(by, c.config.NamespaceLabel)
+		labels = append(labels, c.config.NamespaceLabel)
 	}
-	return "max by (" + strings.Join(by, ", ") + ") (" + expression + ")"
+	return "max by (" + strings.Join(labels, ", ") + ") (" + expression + ")"
 }
 
-// selector selects the series of a metric that are about containers of a namespace, as upstream does.
+// selector returns a selector for the series of a metric about the containers of a namespace. It matches the same series as
+// upstream.
 func (c *Client) selector(metric, namespace string) string {
-	var m []string
+	var matchers []string
 	if c.config.Job != "" {
-		m = append(m, "job="+strconv.Quote(c.config.Job))
+		matchers = append(matchers, "job="+strconv.Quote(c.config.Job))
 	}
-	m = append(m, c.config.PodLabel+`=~".+"`, c.config.ContainerLabel+`!="POD"`, c.config.ContainerLabel+`!=""`)
+	matchers = append(matchers, c.config.PodLabel+`=~".+"`, c.config.ContainerLabel+`!="POD"`, c.config.ContainerLabel+`!=""`)
 	if c.config.NamespaceLabel != "" {
-		m = append(m, c.config.NamespaceLabel+"="+strconv.Quote(namespace))
+		matchers = append(matchers, c.config.NamespaceLabel+"="+strconv.Quote(namespace))
 	}
-	return metric + "{" + strings.Join(m, ", ") + "}"
+	return metric + "{" + strings.Join(matchers, ", ") + "}"
 }
 
-func (c *Client) queryRange(ctx context.Context, query string, r promv1.Range) (model.Matrix, error) {
+// matrix runs a range query.
+func (c *Client) matrix(ctx context.Context, query string, r promv1.Range) (model.Matrix, error) {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	value, _, err := c.api.QueryRange(ctx, query, r)
@@ -101,17 +102,18 @@ func (c *Client) queryRange(ctx context.Context, query string, r promv1.Range) (
 	}
 	matrix, ok := value.(model.Matrix)
 	if !ok {
-		return nil, fmt.Errorf("query %s: the answer is a %s, not a matrix", query, value.Type())
+		return nil, fmt.Errorf("query %s: the result must be a matrix, got a %s", query, value.Type())
 	}
 	return matrix, nil
 }
 
-// IsTimeout reports whether a query failed because it took too long: the next one probably would, too.
+// IsTimeout reports whether a query timed out. The next query would probably time out, too.
 func IsTimeout(err error) bool {
 	var network net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
+// limited returns a context with the timeout of one query.
 func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.config.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -119,7 +121,7 @@ func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.config.Timeout)
 }
 
-// samples adds the values of a matrix. What is not a number of cores or bytes is for the book to refuse.
+// samples appends the values of a matrix. It does not validate them; usage.Book rejects invalid values.
 func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace string, matrix model.Matrix) []usage.Sample {
 	for _, series := range matrix {
 		pod := cluster.Key{Namespace: namespace, Name: string(series.Metric[model.LabelName(c.config.PodLabel)])}
@@ -130,7 +132,7 @@ func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace stri
 		for _, p := range series.Values {
 			s := usage.Sample{Pod: pod, Container: container, At: p.Timestamp.Time(), Has: cluster.Of(res)}
 			if res == cluster.CPU {
-				s.CPU = math.Trunc(float64(p.Value)*1000) / 1000 // whole millicores, as upstream and the Metrics API count
+				s.CPU = math.Trunc(float64(p.Value)*1000) / 1000 // whole millicores, like upstream and the Metrics API
 			} else {
 				s.Memory = float64(p.Value)
 			}
@@ -140,7 +142,7 @@ func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace stri
 	return to
 }
 
-// promDuration writes a duration as PromQL reads it.
+// promDuration formats a duration for PromQL.
 func promDuration(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"

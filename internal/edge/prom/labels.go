@@ -14,19 +14,26 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Labels are the labels of a pod as Prometheus stores them: every character of a name that is not a letter, a digit or
-// an underscore has become an underscore. Look them up by their real names.
+// Labels are the labels of a pod as Prometheus stores them: in their names, each character other than a letter, a digit and
+// an underscore is replaced by an underscore. The methods take the original names.
 type Labels map[string]string
 
 // Get returns the value of a label.
 func (l Labels) Get(name string) string { return l[stored(name)] }
 
-// Has reports whether there is a label.
-func (l Labels) Has(name string) bool { _, ok := l[stored(name)]; return ok }
+// Has reports whether the label exists.
+func (l Labels) Has(name string) bool {
+	_, ok := l[stored(name)]
+	return ok
+}
 
-// Lookup returns the value of a label and whether there is one.
-func (l Labels) Lookup(name string) (string, bool) { v, ok := l[stored(name)]; return v, ok }
+// Lookup returns the value of a label and whether it exists.
+func (l Labels) Lookup(name string) (string, bool) {
+	value, ok := l[stored(name)]
+	return value, ok
+}
 
+// stored returns the name under which Prometheus stores a label.
 func stored(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -37,11 +44,11 @@ func stored(name string) string {
 	}, name)
 }
 
-// PodLabels returns the labels that pods had during the history, of every namespace.
+// PodLabels returns the labels of the pods of all namespaces during the history.
 //
-// The metric may be any selector. One with a range, such as kube_pod_labels{}[8d], is asked as it is; one without is
-// asked over the whole history, because a plain instant query, which upstream sends and cannot read the answer of,
-// knows no pod that has gone (W-29).
+// The metric may be any selector. A selector with a range, such as kube_pod_labels{}[8d], is queried as it is. A selector
+// without a range is queried over the whole history, because an instant query, which upstream sends and whose result it
+// cannot read, does not return deleted pods (W-29).
 func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]Labels, error) {
 	query := strings.TrimSpace(c.config.LabelsMetric)
 	if !strings.HasSuffix(query, "]") {
@@ -64,11 +71,12 @@ func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]
 			c.addLabels(out, s.Metric)
 		}
 	default:
-		return nil, fmt.Errorf("read the labels of pods: query %s: the answer is a %s, neither matrix nor vector", query, value.Type())
+		return nil, fmt.Errorf("read the labels of pods: query %s: the result must be a matrix or a vector, got a %s", query, value.Type())
 	}
 	return out, nil
 }
 
+// addLabels adds the labels of one series.
 func (c *Client) addLabels(to map[cluster.Key]Labels, m model.Metric) {
 	key := cluster.Key{
 		Namespace: string(m[model.LabelName(c.config.LabelsNamespaceLabel)]),
@@ -77,14 +85,15 @@ func (c *Client) addLabels(to map[cluster.Key]Labels, m model.Metric) {
 	if key.Name == "" || key.Namespace == "" {
 		return
 	}
-	l := to[key]
-	if l == nil {
-		l = Labels{}
-		to[key] = l
+	labels := to[key]
+	if labels == nil {
+		labels = Labels{}
+		to[key] = labels
 	}
 	for name, value := range m {
-		if n, ok := strings.CutPrefix(string(name), c.config.LabelPrefix); ok {
-			l[n] = string(value)
+		label, ok := strings.CutPrefix(string(name), c.config.LabelPrefix)
+		if ok {
+			labels[label] = string(value)
 		}
 	}
 }

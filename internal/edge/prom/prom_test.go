@@ -36,8 +36,8 @@ func config(address string) Config {
 	}
 }
 
-// answer serves one answer for each query that do makes.
-func answer(t *testing.T, do func(r *http.Request, query string) (kind string, result any)) *Client {
+// serve returns a client of a server that answers each query with the result of do.
+func serve(t *testing.T, do func(r *http.Request, query string) (kind string, result any)) *Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
@@ -55,10 +55,10 @@ func answer(t *testing.T, do func(r *http.Request, query string) (kind string, r
 	return c
 }
 
-func TestHistoryComesInTheOrderOfTimeAndBySlices(t *testing.T) {
+func TestHistory_twoDays_queriedByDayAndSortedByTime(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	var spans []string
-	c := answer(t, func(r *http.Request, query string) (string, any) {
+	c := serve(t, func(r *http.Request, query string) (string, any) {
 		from, _ := strconv.ParseFloat(r.Form.Get("start"), 64)
 		to, _ := strconv.ParseFloat(r.Form.Get("end"), 64)
 		if strings.Contains(query, "rate(") {
@@ -78,11 +78,11 @@ func TestHistoryComesInTheOrderOfTimeAndBySlices(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"23h", "23h", "0h"}, spans); diff != "" {
-		t.Errorf("slices (-want +got):\n%s", diff)
+		t.Errorf("time ranges (-want +got):\n%s", diff)
 	}
 	for i := 1; i < len(got); i++ {
 		if got[i].At.Before(got[i-1].At) {
-			t.Fatalf("sample %d is of %v, after one of %v", i, got[i].At, got[i-1].At)
+			t.Fatalf("sample %d at %v follows one at %v", i, got[i].At, got[i-1].At)
 		}
 	}
 	first := got[0]
@@ -93,13 +93,13 @@ func TestHistoryComesInTheOrderOfTimeAndBySlices(t *testing.T) {
 		t.Errorf("first sample (-want +got):\n%s", diff)
 	}
 	if len(got) != 3*4 {
-		t.Errorf("%d samples", len(got))
+		t.Errorf("got %d samples, want 12", len(got))
 	}
 }
 
-func TestQueriesSelectWhatUpstreamSelects(t *testing.T) {
+func TestHistory_queries_selectTheSeriesThatUpstreamSelects(t *testing.T) {
 	var queries []string
-	c := answer(t, func(_ *http.Request, query string) (string, any) {
+	c := serve(t, func(_ *http.Request, query string) (string, any) {
 		queries = append(queries, query)
 		return "matrix", []any{}
 	})
@@ -117,10 +117,10 @@ func TestQueriesSelectWhatUpstreamSelects(t *testing.T) {
 	}
 }
 
-func TestPodLabelsAreFoundByTheirRealNames(t *testing.T) { // W-29
+func TestPodLabels_vectorOrMatrix_areFoundByOriginalNames(t *testing.T) { // W-29
 	tests := map[string]struct{ metric, query, kind string }{
-		"the default, which knows only the present": {`up{job="kubernetes-pods"}`, `last_over_time(up{job="kubernetes-pods"}[172800s])`, "vector"},
-		"a range selector, as upstream needs":       {`kube_pod_labels{}[8d]`, `kube_pod_labels{}[8d]`, "matrix"},
+		"default, without a range":              {`up{job="kubernetes-pods"}`, `last_over_time(up{job="kubernetes-pods"}[172800s])`, "vector"},
+		"with a range, which upstream requires": {`kube_pod_labels{}[8d]`, `kube_pod_labels{}[8d]`, "matrix"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPodLabelsAreFoundByTheirRealNames(t *testing.T) { // W-29
 				"pod_label_app_kubernetes_io_name": "web", "pod_label_tier": "front",
 			}
 			var query string
-			c := answer(t, func(_ *http.Request, q string) (string, any) {
+			c := serve(t, func(_ *http.Request, q string) (string, any) {
 				query = q
 				if tt.kind == "vector" {
 					return "vector", []any{map[string]any{"metric": metric, "value": []any{1.0, "1"}}}
@@ -143,16 +143,16 @@ func TestPodLabelsAreFoundByTheirRealNames(t *testing.T) { // W-29
 			}
 			l := labels[cluster.Key{Namespace: "shop", Name: "web-1"}]
 			if l.Get("app.kubernetes.io/name") != "web" || l.Get("tier") != "front" || l.Has("job") {
-				t.Errorf("labels are %v", l)
+				t.Errorf("got labels %v", l)
 			}
 			if query != tt.query {
-				t.Errorf("asked %s, want %s", query, tt.query)
+				t.Errorf("got query %s, want %s", query, tt.query)
 			}
 		})
 	}
 }
 
-func TestCredentialsAreSent(t *testing.T) {
+func TestHistory_credentialsConfigured_areSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -184,21 +184,21 @@ func TestCredentialsAreSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != tt.want {
-				t.Errorf("sent %q, want %q", got, tt.want)
+				t.Errorf("got Authorization %q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestFailuresSayWhatWasAskedAndWhere(t *testing.T) {
+func TestHistory_failedQuery_errorHasQueryAndCause(t *testing.T) {
 	tests := map[string]struct {
-		code       int
-		reply, say string
+		code        int
+		reply, want string
 	}{
-		"refused":        {http.StatusForbidden, "no", "read the cpu history of namespace shop"},
-		"not an answer":  {http.StatusOK, "<html>", "read the cpu history of namespace shop"},
-		"another answer": {http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`, "not a matrix"},
-		"an error":       {http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`, "too many samples"},
+		"refused":           {http.StatusForbidden, "no", "read the cpu history of namespace shop"},
+		"not JSON":          {http.StatusOK, "<html>", "read the cpu history of namespace shop"},
+		"other result type": {http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`, "must be a matrix"},
+		"an error":          {http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`, "too many samples"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -211,16 +211,16 @@ func TestFailuresSayWhatWasAskedAndWhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.History(t.Context(), "shop", time.Now(), func(usage.Sample) { t.Error("a sample") })
-			if err == nil || !strings.Contains(err.Error(), tt.say) {
-				t.Errorf("error %v does not say %q", err, tt.say)
+			err = c.History(t.Context(), "shop", time.Now(), func(usage.Sample) { t.Error("got a sample") })
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// FuzzReply answers with anything. Nothing panics, an error says what was asked, and of what is read nothing comes to a
-// container that has been measured well but samples that can be.
+// FuzzReply checks that no reply causes a panic, that errors have what was queried, and that invalid samples do not change
+// the history of a container.
 func FuzzReply(f *testing.F) {
 	matrix := func(labels string, values ...string) []byte {
 		points := make([]string, len(values))
@@ -263,39 +263,40 @@ func FuzzReply(f *testing.F) {
 			return []histogram.Checkpoint{book.Series(w, "c").CPU.Checkpoint(), book.Series(w, "c").Memory.Checkpoint()}
 		}
 		before := known()
-		read, taken := 0, cluster.Set(0)
+		read := 0
+		taken := cluster.Set(0)
 		err = c.History(t.Context(), "n", now, func(s usage.Sample) {
 			read++
 			if s.Pod.Namespace != "n" || s.Pod.Name == "" || s.Container == "" || s.Has.Empty() {
-				t.Errorf("a sample of nothing: %+v", s)
+				t.Errorf("got an incomplete sample: %+v", s)
 			}
 			accepted := book.Observe(s)
 			taken |= accepted
 			if accepted.Has(cluster.CPU) && !(s.CPU >= 0 && s.CPU <= 1e5) || accepted.Has(cluster.Memory) && !(s.Memory >= 1 && s.Memory <= 1e14) {
-				t.Errorf("%+v was accepted", s)
+				t.Errorf("the book accepted %+v", s)
 			}
 		})
 		if err != nil && !strings.Contains(err.Error(), "history of namespace n from 2001-09-09T") {
-			t.Errorf("the error does not say what was asked: %v", err)
+			t.Errorf("the error does not have what was queried: %v", err)
 		}
 		after := book.Series(w, "c")
 		if taken.Empty() {
 			if diff := cmp.Diff(before, known()); diff != "" && read == 0 {
-				t.Errorf("nothing was read, and yet history changed:\n%s", diff)
+				t.Errorf("history changed, although there were no samples:\n%s", diff)
 			}
 		}
 		for _, h := range []*histogram.Histogram{&after.CPU, &after.Memory} {
 			if p := h.Percentile(0.9); math.IsNaN(p) || math.IsInf(p, 0) || p <= 0 {
-				t.Errorf("a percentile is %v", p)
+				t.Errorf("got percentile %v, want a positive number", p)
 			}
 		}
 		if _, err = c.PodLabels(t.Context(), now); err != nil && !strings.Contains(err.Error(), "read the labels of pods") {
-			t.Errorf("the error does not say what was asked: %v", err)
+			t.Errorf("the error does not have what was queried: %v", err)
 		}
 	})
 }
 
-// canned answers every request with the same bytes.
+// canned is a transport that answers each request with the same bytes.
 type canned []byte
 
 // RoundTrip implements http.RoundTripper.
@@ -308,7 +309,7 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func TestIsTimeout_HangingServer_IsTold(t *testing.T) {
+func TestIsTimeout_serverHangs_isTrue(t *testing.T) {
 	release := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(func() { close(release); srv.Close() })
@@ -320,12 +321,12 @@ func TestIsTimeout_HangingServer_IsTold(t *testing.T) {
 	}
 	_, err = client.PodLabels(t.Context(), time.Now())
 	if !IsTimeout(err) {
-		t.Errorf("a hanging server: %v", err)
+		t.Errorf("got error %v, want a timeout", err)
 	}
 	if err := client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); !IsTimeout(err) {
-		t.Errorf("a hanging server: %v", err)
+		t.Errorf("got error %v, want a timeout", err)
 	}
 	if IsTimeout(nil) || IsTimeout(errors.New("no such metric")) || IsTimeout(context.Canceled) {
-		t.Error("anything is a time-out")
+		t.Error("another error is reported as a timeout")
 	}
 }

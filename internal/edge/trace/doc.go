@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace reads recorded usage from files and writes what a backtest made of it: timelines and reports.
+// Package trace reads recorded usage from CSV files.
 //
-// It refuses what it cannot make sense of, with the file and the line, rather than to guess: a figure that comes out
-// of a backtest comes from data that were understood.
+// It rejects input that it does not understand, with the file and the line, and does not guess: the figures of a
+// backtest come only from data that were read without doubt.
 package trace

@@ -28,7 +28,7 @@ import (
 // header names the columns of a trace.
 var header = [...]string{"time", "namespace", "kind", "name", "pod", "container", "cpu_cores", "memory_bytes"}
 
-// The columns, by their place in header.
+// The columns, as indices of header.
 const (
 	colTime = iota
 	colNamespace
@@ -40,20 +40,20 @@ const (
 	colMemory
 )
 
-// More than any container uses: such a value is a mistake in the file.
+// Limits of plausible usage: no machine has more, so a larger value is a mistake in the file.
 const (
 	maxCores = 1e5
 	maxBytes = 1e14
 )
 
-// maxRow is how long a row may be: names of Kubernetes have at most 253 characters. Without it a quote that is never
-// closed, or a file that is something else, would be read into memory as a whole.
+// maxRow is the maximum length of a row in bytes. Kubernetes names have at most 253 characters. Without the limit, a quote
+// that is never closed would make the CSV reader load the whole file into memory.
 const maxRow = 1 << 16
 
 // An Error is a mistake in a file.
 type Error struct {
 	File string
-	Line int // 0: the file as a whole
+	Line int // 0: the whole file
 	Err  error
 }
 
@@ -66,15 +66,15 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Read reads a trace: a file, or every *.csv and *.csv.gz directly in a folder. The workloads are sorted by key.
+// Read reads a trace: one file, or all *.csv and *.csv.gz files directly in a folder. The workloads are sorted by key.
 func Read(path string) ([]replay.Workload, error) {
 	files, err := filesOf(path)
 	if err != nil {
 		return nil, err
 	}
 	r := reader{workloads: map[cluster.Workload]*workload{}}
-	for _, f := range files {
-		if err := r.file(f); err != nil {
+	for _, file := range files {
+		if err := r.file(file); err != nil {
 			return nil, err
 		}
 	}
@@ -94,42 +94,46 @@ func filesOf(path string) ([]string, error) {
 		return nil, fmt.Errorf("read trace: %w", err)
 	}
 	var files []string
-	for _, e := range entries {
-		if n := e.Name(); !e.IsDir() && (strings.HasSuffix(n, ".csv") || strings.HasSuffix(n, ".csv.gz")) {
-			files = append(files, filepath.Join(path, n))
+	for _, entry := range entries {
+		name := entry.Name()
+		if !entry.IsDir() && (strings.HasSuffix(name, ".csv") || strings.HasSuffix(name, ".csv.gz")) {
+			files = append(files, filepath.Join(path, name))
 		}
 	}
 	if len(files) == 0 {
-		return nil, &Error{File: path, Err: errors.New("no *.csv or *.csv.gz in this folder")}
+		return nil, &Error{File: path, Err: errors.New("the folder has no *.csv or *.csv.gz files")}
 	}
 	return files, nil
 }
 
-// reader gathers workloads over files.
+// A reader collects workloads from one or more files.
 type reader struct {
 	workloads map[cluster.Workload]*workload
-	name      string
-	line      int // the last one that was read
+	name      string // of the current file
+	line      int    // number of the last line read
 	column    [len(header)]int
-	last      *stream // that of the row before
+	last      *series // the series of the previous row
 }
 
+// A workload is a replay.Workload with indices for reading.
 type workload struct {
 	replay.Workload
-	streams map[[2]string]*stream
-	pods    map[string]int32
-	places  map[string]int16
+	series     map[seriesKey]*series
+	pods       map[string]int32 // indices into Pods
+	containers map[string]int16 // indices into Containers
 }
 
-// stream is one container of one pod.
-type stream struct {
-	w              *workload
-	pod, container string
+type seriesKey struct{ pod, container string }
+
+// A series is the rows of one container of one pod.
+type series struct {
+	seriesKey
+	workload       *workload
 	file           string
 	podIndex       int32
-	index          int16
-	at             int64
-	line           int
+	containerIndex int16
+	at             int64 // time of the last row
+	line           int   // line of the last row; 0: no row yet
 }
 
 func (r *reader) fail(line int, format string, args ...any) error {
@@ -137,39 +141,41 @@ func (r *reader) fail(line int, format string, args ...any) error {
 }
 
 func (r *reader) file(name string) error {
-	r.name, r.line = name, 0
+	r.name = name
+	r.line = 0
 	f, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("read trace: %w", err)
 	}
 	defer f.Close()
 	in := bufio.NewReaderSize(f, 1<<18)
-	magic, _ := in.Peek(2) // an error comes again when it is read
-	packed := string(magic) == "\x1f\x8b"
-	switch named := strings.HasSuffix(name, ".gz"); {
-	case named && len(magic) == 0:
+	magic, _ := in.Peek(2) // the next read returns the same error
+	compressed := string(magic) == "\x1f\x8b"
+	hasSuffix := strings.HasSuffix(name, ".gz")
+	switch {
+	case hasSuffix && len(magic) == 0:
 		return r.fail(0, "the file is empty")
-	case named && !packed:
-		return r.fail(0, "the file is not compressed by gzip, as its name says; if it is plain CSV, name it *.csv")
-	case !named && packed:
-		return r.fail(0, "the file is compressed; name it *.csv.gz")
-	case !packed:
+	case hasSuffix && !compressed:
+		return r.fail(0, "the file is named *.gz but is not gzip-compressed; if it is plain CSV, rename it to *.csv")
+	case !hasSuffix && compressed:
+		return r.fail(0, "the file is gzip-compressed; rename it to *.csv.gz")
+	case !compressed:
 		return r.rows(in)
 	}
-	z, err := gzip.NewReader(in)
+	unpacked, err := gzip.NewReader(in)
 	if err != nil {
-		return r.broken(err)
+		return r.readError(err)
 	}
-	return r.rows(z)
+	return r.rows(unpacked)
 }
 
-// A rowReader reads no more than a row may have, from when it was last let.
+// A rowReader limits how much is read per row. The caller resets left before each row.
 type rowReader struct {
 	in   io.Reader
 	left int
 }
 
-var errLongRow = fmt.Errorf("a row is longer than %d KiB: a quote that is never closed, or no trace", maxRow>>10)
+var errLongRow = fmt.Errorf("the row is longer than %d KiB: a quote may not be closed, or the file is not a trace", maxRow>>10)
 
 // Read implements io.Reader.
 func (r *rowReader) Read(p []byte) (int, error) {
@@ -181,28 +187,29 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rows reads one file's rows.
+// rows reads the rows of one file.
 func (r *reader) rows(in io.Reader) error {
-	text := bufio.NewReader(in)
-	switch start, _ := text.Peek(3); {
-	case string(start) == "\ufeff":
-		_, _ = text.Discard(len(start))
+	buffered := bufio.NewReader(in)
+	start, _ := buffered.Peek(3)
+	switch {
+	case string(start) == "\ufeff": // byte order mark
+		_, _ = buffered.Discard(len(start))
 	case strings.HasPrefix(string(start), "\xff\xfe"), strings.HasPrefix(string(start), "\xfe\xff"):
-		return r.fail(1, "the text is UTF-16; save it as UTF-8")
+		return r.fail(1, "the file is UTF-16; save it as UTF-8")
 	}
-	limit := &rowReader{in: text, left: maxRow}
-	c := csv.NewReader(limit)
-	c.ReuseRecord = true
-	c.FieldsPerRecord = -1
-	first, err := c.Read()
-	var wrong *csv.ParseError
+	limit := &rowReader{in: buffered, left: maxRow}
+	lines := csv.NewReader(limit)
+	lines.ReuseRecord = true
+	lines.FieldsPerRecord = -1
+	first, err := lines.Read()
+	var syntax *csv.ParseError
 	switch {
 	case errors.Is(err, io.EOF):
-		return r.fail(0, "the file is empty; its first line should be %s", strings.Join(header[:], ","))
-	case errors.As(err, &wrong):
-		return r.fail(1, "this is no CSV (%w); the first line should be %s", wrong.Err, strings.Join(header[:], ","))
+		return r.fail(0, "the file is empty; the first line must be %s", strings.Join(header[:], ","))
+	case errors.As(err, &syntax):
+		return r.fail(1, "the file is not CSV (%w); the first line must be %s", syntax.Err, strings.Join(header[:], ","))
 	case err != nil:
-		return r.broken(err)
+		return r.readError(err)
 	}
 	if err := r.columns(first); err != nil {
 		return err
@@ -211,182 +218,218 @@ func (r *reader) rows(in io.Reader) error {
 	width := len(first)
 	for {
 		limit.left = maxRow
-		rec, err := c.Read()
+		record, err := lines.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return r.broken(err)
+			return r.readError(err)
 		}
-		line, _ := c.FieldPos(0)
-		r.line = line
-		if len(rec) != width {
-			return r.fail(line, "%d fields, but the first line names %d columns", len(rec), width)
+		r.line, _ = lines.FieldPos(0)
+		if len(record) != width {
+			return r.fail(r.line, "the row has %d fields, but the first line has %d columns", len(record), width)
 		}
-		if err := r.row(rec, line); err != nil {
+		if err := r.row(record, r.line); err != nil {
 			return err
 		}
 	}
 }
 
-// broken says where a file stops making sense.
-func (r *reader) broken(err error) error {
-	if p := (*csv.ParseError)(nil); errors.As(err, &p) {
-		return r.fail(p.Line, "%w", p.Err)
+// readError returns an error with the place and the cause of a failed read.
+func (r *reader) readError(err error) error {
+	var syntax *csv.ParseError
+	if errors.As(err, &syntax) {
+		return r.fail(syntax.Line, "%w", syntax.Err)
 	}
 	where := "after this line"
 	if r.line == 0 {
-		where = "at its beginning"
+		where = "at its start"
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return r.fail(r.line, "the compressed file is cut off %s; copy it again", where)
+		return r.fail(r.line, "the compressed file is truncated %s; copy it again", where)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, new(flate.CorruptInputError)):
-		return r.fail(r.line, "the compressed file is damaged %s (%w); copy it again", where, err)
+		return r.fail(r.line, "the compressed file is corrupt %s (%w); copy it again", where, err)
 	case errors.Is(err, errLongRow):
 		return r.fail(r.line+1, "%w", err)
 	}
 	return r.fail(r.line, "%w", err)
 }
 
-// columns finds the columns. Their order is free, and others are ignored.
+// columns finds the columns in the first line. They can be in any order; other columns are ignored.
 func (r *reader) columns(first []string) error {
 	var missing []string
 	for i, name := range header {
-		at := -1
-		for j, f := range first {
-			if strings.TrimSpace(f) != name {
+		found := -1
+		for j, field := range first {
+			if strings.TrimSpace(field) != name {
 				continue
 			}
-			if at >= 0 {
-				return r.fail(1, "column %s stands twice", name)
+			if found >= 0 {
+				return r.fail(1, "duplicate column %s", name)
 			}
-			at = j
+			found = j
 		}
-		if at < 0 {
+		if found < 0 {
 			missing = append(missing, name)
 		}
-		r.column[i] = at
+		r.column[i] = found
 	}
 	if len(missing) == 0 {
 		return nil
 	}
 	line := strings.Join(first, ",")
+	isBinary := func(c rune) bool { return c < ' ' && c != '\t' && c != '\r' || c == utf8.RuneError }
 	switch {
-	case strings.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' && c != '\r' || c == utf8.RuneError }):
-		return r.fail(1, "this is no text; a trace is CSV, and its first line is %s", strings.Join(header[:], ","))
+	case strings.ContainsFunc(line, isBinary):
+		return r.fail(1, "the file is not text; a trace is CSV, and its first line must be %s", strings.Join(header[:], ","))
 	case slices.Contains(first, "recommender") && slices.Contains(first, "request"):
-		return r.fail(1, "this is a timeline, which a backtest writes, and no trace; keep it in another folder")
+		return r.fail(1, "the file is a timeline written by a backtest, not a trace; move it to another folder")
 	case strings.Contains(line, "\r"):
-		return r.fail(1, "lines end with a carriage return alone; end them with a line feed")
+		return r.fail(1, "lines end with a carriage return only; use line feeds")
 	}
 	for _, other := range [...]string{";", "\t", "|"} {
 		if strings.Contains(line, header[0]+other+header[1]) {
-			return r.fail(1, "columns are separated by %q; separate them by commas", other)
+			return r.fail(1, "columns are separated by %q; use commas", other)
 		}
 	}
-	return r.fail(1, "column %s is missing; the first line should be %s", strings.Join(missing, ", "), strings.Join(header[:], ","))
+	return r.fail(1, "missing columns: %s; the first line must be %s", strings.Join(missing, ", "), strings.Join(header[:], ","))
 }
 
-func (r *reader) row(rec []string, line int) error {
-	field := func(c int) string { return rec[r.column[c]] }
+// row adds one row.
+func (r *reader) row(record []string, line int) error {
+	field := func(column int) string { return record[r.column[column]] }
 	at, err := parseTime(field(colTime))
 	if err != nil {
 		return r.fail(line, "%w", err)
 	}
-	s := replay.Sample{At: at}
-	for _, v := range [...]struct {
+	sample := replay.Sample{At: at}
+	for _, value := range [...]struct {
 		column   int
 		resource cluster.Resource
-		most     float64
+		limit    float64
 		to       *float64
-	}{{colCPU, cluster.CPU, maxCores, &s.CPU}, {colMemory, cluster.Memory, maxBytes, &s.Memory}} {
-		text := field(v.column)
+	}{{colCPU, cluster.CPU, maxCores, &sample.CPU}, {colMemory, cluster.Memory, maxBytes, &sample.Memory}} {
+		text := field(value.column)
 		if text == "" {
 			continue
 		}
-		n, err := strconv.ParseFloat(text, 64)
-		switch {
-		case err != nil && !errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(n) || math.IsInf(n, 0)),
-			strings.ContainsAny(text, "xX_"): // as Go writes numbers, and nobody else
-			return r.fail(line, "%s %q is not a number", header[v.column], text)
-		case n < 0:
-			return r.fail(line, "%s %s is negative", header[v.column], text)
-		case n > v.most:
-			return r.fail(line, "%s %s is more than any machine has (%g)", header[v.column], text, v.most)
-		case v.resource == cluster.Memory && n > 0 && n < 1:
-			return r.fail(line, "%s %s is less than a byte; it must be in bytes", header[v.column], text)
+		*value.to, err = parseUsage(text, value.resource, value.limit)
+		if err != nil {
+			return r.fail(line, "%s %w", header[value.column], err)
 		}
-		*v.to, s.Has = n, s.Has.With(v.resource)
+		sample.Has = sample.Has.With(value.resource)
 	}
-	st, err := r.stream(field(colNamespace), field(colKind), field(colName), field(colPod), field(colContainer), line)
+	s, err := r.seriesOf(record, line)
 	if err != nil {
 		return err
 	}
 	switch {
-	case st.line > 0 && at == st.at:
-		return r.fail(line, "a second row for time %d of container %s of pod %s (the first is line %d)", at, st.container, st.pod, st.line)
-	case st.line > 0 && at < st.at:
-		return r.fail(line, "time goes back: %d after %d (line %d) for container %s of pod %s; rows of a container must be sorted", at, st.at, st.line, st.container, st.pod)
+	case s.line > 0 && at == s.at:
+		return r.fail(line, "duplicate row for time %d of container %s of pod %s (first in line %d)", at, s.container, s.pod, s.line)
+	case s.line > 0 && at < s.at:
+		return r.fail(line, "rows of a container must be sorted by time, but %d follows %d (line %d) for container %s of pod %s", at, s.at, s.line, s.container, s.pod)
 	}
-	st.at, st.line = at, line
-	if s.Has.Empty() {
+	s.at = at
+	s.line = line
+	if sample.Has.Empty() {
 		return nil
 	}
-	s.Pod, s.Container = st.podIndex, st.index
-	st.w.Samples = append(st.w.Samples, s)
+	sample.Pod = s.podIndex
+	sample.Container = s.containerIndex
+	s.workload.Samples = append(s.workload.Samples, sample)
 	return nil
 }
 
-// stream returns what a row belongs to.
-func (r *reader) stream(namespace, kind, name, pod, container string, line int) (*stream, error) {
-	if l := r.last; l != nil && l.file == r.name && l.pod == pod && l.container == container &&
-		l.w.Key.Name == name && l.w.Key.Kind == kind && l.w.Key.Namespace == namespace {
-		return l, nil
+// parseUsage parses an amount of CPU or memory.
+func parseUsage(text string, resource cluster.Resource, limit float64) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	overflow := errors.Is(err, strconv.ErrRange)
+	switch {
+	case err != nil && !overflow, err == nil && (math.IsNaN(v) || math.IsInf(v, 0)),
+		strings.ContainsAny(text, "xX_"): // accepted by ParseFloat as Go syntax only
+		return 0, fmt.Errorf("%q is not a number", text)
+	case v < 0:
+		return 0, fmt.Errorf("must not be negative, got %s", text)
+	case v > limit:
+		return 0, fmt.Errorf("must be at most %g, got %s", limit, text)
+	case resource == cluster.Memory && v > 0 && v < 1:
+		return 0, fmt.Errorf("must be in bytes, got %s, which is less than one byte", text)
 	}
-	for i, v := range [...]string{namespace, kind, name, pod, container} {
-		switch column := header[colNamespace+i]; {
-		case v == "":
-			return nil, r.fail(line, "%s is empty", column)
-		case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) || strings.TrimSpace(v) != v:
-			return nil, r.fail(line, "%s %q has characters that no name has", column, v)
+	return v, nil
+}
+
+// seriesOf returns the series that a row belongs to.
+func (r *reader) seriesOf(record []string, line int) (*series, error) {
+	field := func(column int) string { return record[r.column[column]] }
+	key := cluster.Workload{Group: groupOf(field(colKind)), Kind: field(colKind), Namespace: field(colNamespace), Name: field(colName)}
+	id := seriesKey{field(colPod), field(colContainer)}
+	if last := r.last; last != nil && last.file == r.name && last.seriesKey == id && last.workload.Key == key {
+		return last, nil
+	}
+	for column := colNamespace; column <= colContainer; column++ {
+		name := field(column)
+		switch {
+		case name == "":
+			return nil, r.fail(line, "%s is empty", header[column])
+		case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || strings.TrimSpace(name) != name:
+			return nil, r.fail(line, "%s %q has characters that are not allowed in a name", header[column], name)
 		}
 	}
-	key := cluster.Workload{Group: groupOf(kind), Kind: kind, Namespace: namespace, Name: name}
 	w := r.workloads[key]
-	if w == nil {
-		key = cluster.Workload{Group: groupOf(kind), Kind: strings.Clone(kind), Namespace: strings.Clone(namespace), Name: strings.Clone(name)}
-		w = &workload{streams: map[[2]string]*stream{}, pods: map[string]int32{}, places: map[string]int16{}}
+	if w == nil { // the fields share the memory of their row, which must not be kept
+		key.Kind = strings.Clone(key.Kind)
+		key.Namespace = strings.Clone(key.Namespace)
+		key.Name = strings.Clone(key.Name)
+		w = &workload{series: map[seriesKey]*series{}, pods: map[string]int32{}, containers: map[string]int16{}}
 		w.Key = key
 		r.workloads[key] = w
 	}
-	s := w.streams[[2]string{pod, container}]
+	s := w.series[id]
 	if s == nil {
-		s = &stream{w: w, pod: strings.Clone(pod), container: strings.Clone(container), file: r.name}
-		var ok bool
-		if s.podIndex, ok = w.pods[pod]; !ok {
-			s.podIndex = int32(len(w.Pods))
-			w.pods[s.pod] = s.podIndex
-			w.Pods = append(w.Pods, s.pod)
+		id = seriesKey{strings.Clone(id.pod), strings.Clone(id.container)}
+		container, ok := w.containerIndex(id.container)
+		if !ok {
+			return nil, r.fail(line, "%s has more than %d containers", key, math.MaxUint8)
 		}
-		if s.index, ok = w.places[container]; !ok {
-			if len(w.Containers) == math.MaxUint8 {
-				return nil, r.fail(line, "%s has more containers than a pod can have", key)
-			}
-			s.index = int16(len(w.Containers))
-			w.places[s.container] = s.index
-			w.Containers = append(w.Containers, s.container)
-		}
-		w.streams[[2]string{s.pod, s.container}] = s
+		s = &series{seriesKey: id, workload: w, file: r.name, podIndex: w.podIndex(id.pod), containerIndex: container}
+		w.series[id] = s
 	}
 	if s.file != r.name {
-		return nil, r.fail(line, "container %s of pod %s is in %s too; all its rows must be in one file", container, pod, s.file)
+		return nil, r.fail(line, "container %s of pod %s is also in %s; all rows of a container must be in one file", s.container, s.pod, s.file)
 	}
 	r.last = s
 	return s, nil
 }
 
-// groupOf returns the API group of the kinds that own pods in most clusters; traces name only the kind.
+// podIndex returns the index of a pod, and adds the pod if it is new.
+func (w *workload) podIndex(name string) int32 {
+	i, ok := w.pods[name]
+	if !ok {
+		i = int32(len(w.Pods))
+		w.pods[name] = i
+		w.Pods = append(w.Pods, name)
+	}
+	return i
+}
+
+// containerIndex returns the index of a container, and adds the container if it is new. It returns false if there are too
+// many.
+func (w *workload) containerIndex(name string) (int16, bool) {
+	i, ok := w.containers[name]
+	if ok {
+		return i, true
+	}
+	if len(w.Containers) == math.MaxUint8 {
+		return 0, false
+	}
+	i = int16(len(w.Containers))
+	w.containers[name] = i
+	w.Containers = append(w.Containers, name)
+	return i, true
+}
+
+// groupOf returns the API group of the common kinds that own pods. Traces have only the kind.
 func groupOf(kind string) string {
 	switch kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
@@ -397,10 +440,11 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// parseTime reads Unix seconds or RFC 3339.
+// parseTime parses Unix seconds or RFC 3339.
 func parseTime(s string) (int64, error) {
 	at, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
+	isNumber := err == nil
+	if !isNumber {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil {
 			return 0, fmt.Errorf("time %q is neither Unix seconds, such as 1372629804, nor RFC 3339, such as 2013-06-30T22:03:24Z", s)
@@ -408,22 +452,22 @@ func parseTime(s string) (int64, error) {
 		at = t.Unix()
 	}
 	const from, before = 0, 7_258_118_400 // 1970 to 2200
-	if at <= from || at >= before {
-		unit := ""
-		switch {
-		case err != nil: // not a number
-		case at <= 0:
-			unit = "; Unix times are seconds since 1970, not since a trace begins"
-		case at >= 1e17:
-			unit = "; Unix times are in seconds, and this seems to be in nanoseconds"
-		case at >= 1e14:
-			unit = "; Unix times are in seconds, and this seems to be in microseconds"
-		case at >= 1e11:
-			unit = "; Unix times are in seconds, and this seems to be in milliseconds"
-		}
-		return 0, fmt.Errorf("time %s is not between 1970 and 2200%s", s, unit)
+	if at > from && at < before {
+		return at, nil
 	}
-	return at, nil
+	hint := ""
+	switch {
+	case !isNumber:
+	case at <= 0:
+		hint = "; Unix times are seconds since 1970, not since the start of the trace"
+	case at >= 1e17:
+		hint = "; Unix times are in seconds, this may be in nanoseconds"
+	case at >= 1e14:
+		hint = "; Unix times are in seconds, this may be in microseconds"
+	case at >= 1e11:
+		hint = "; Unix times are in seconds, this may be in milliseconds"
+	}
+	return 0, fmt.Errorf("time must be between 1970 and 2200, got %s%s", s, hint)
 }
 
 // finish returns the workloads that have samples.
@@ -436,7 +480,7 @@ func (r *reader) finish(path string) ([]replay.Workload, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, &Error{File: path, Err: errors.New("no samples in it")}
+		return nil, &Error{File: path, Err: errors.New("the trace has no samples")}
 	}
 	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
 	return out, nil

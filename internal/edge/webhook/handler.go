@@ -33,7 +33,7 @@ type world interface {
 	// The pod has its namespace; it may have no name yet.
 	Project(*corev1.Pod) *cluster.Pod
 	// Autoscalers returns the autoscalers that name a workload, in any order.
-	Autoscalers(cluster.Workload) []*cluster.Autoscaler
+	Governing(cluster.Workload) *cluster.Autoscaler
 	// Limits returns what bounds the pods of a namespace.
 	Limits(namespace string) policy.Limits
 }
@@ -59,7 +59,7 @@ type Handler struct {
 	self    string // the path of reviews from ourselves: nobody else knows it
 
 	// What somebody else can cause as often as they like is logged a few times, and then once in a while.
-	refusals, failures, verdicts *rate.Sometimes
+	refusals, failures, verdicts, boosts *rate.Sometimes
 }
 
 // NewHandler returns a handler.
@@ -68,7 +68,7 @@ func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
 	return &Handler{
 		world: w, options: o, metrics: m, quiet: NewMetrics(prometheus.NewRegistry()), log: log,
 		intake: newIntake(), self: "/podfit-self-check/" + rand.Text(),
-		refusals: seldom(), failures: seldom(), verdicts: seldom(),
+		refusals: seldom(), failures: seldom(), verdicts: seldom(), boosts: seldom(),
 	}
 }
 

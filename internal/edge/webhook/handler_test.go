@@ -117,7 +117,7 @@ func TestReviewsAreCountedWithUpstreamsNames(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP vpa_admission_controller_admission_pods_total Pods that passed the webhook, by whether it changed them.
+# HELP vpa_admission_controller_admission_pods_total Number of pods that the webhook reviewed, by whether it changed them.
 # TYPE vpa_admission_controller_admission_pods_total counter
 vpa_admission_controller_admission_pods_total{applied="false"} 1
 vpa_admission_controller_admission_pods_total{applied="true"} 2

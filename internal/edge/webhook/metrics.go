@@ -28,11 +28,18 @@ const (
 	refusedUnreadable = "unreadable"
 )
 
+// Why a pod passed without its recommendation, as the metric names it.
+const (
+	UnsizedOwnerUnknown   = "owner unknown"
+	UnsizedTooManyWaiting = "too many waiting"
+)
+
 // Metrics are the counts and times of the webhook, with upstream's names, and its state.
 type Metrics struct {
 	applied, untouched prometheus.Counter
 	latency            *prometheus.HistogramVec
 	refused, unchecked *prometheus.CounterVec
+	unsized            *prometheus.CounterVec
 	expiry             prometheus.Gauge
 	registered         prometheus.Gauge
 	ready              *atomic.Pointer[func() error]
@@ -46,62 +53,71 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	pods := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace,
 		Name:      "admission_pods_total",
-		Help:      "Pods that passed the webhook, by whether it changed them.",
+		Help:      "Number of pods that the webhook reviewed, by whether it changed them.",
 	}, []string{"applied"})
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "admission_latency_seconds",
-		Help:      "Time from the arrival of a review to its answer.",
+		Help:      "Duration of admission reviews.",
 		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
 	}, []string{"status", "resource"})
 	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "execution_latency_seconds",
-		Help:      "Time of each step of a review.",
+		Help:      "Duration of each step of an admission review.",
 		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
 	const own = "podfit_admission_controller"
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: own,
 		Name:      "refused_reviews_total",
-		Help:      "Number of requests that were not taken for a review, by reason. The failure policy says whether the object passes.",
+		Help:      "Number of admission requests that the webhook rejected without a review, by reason. The failure policy decides whether the object is admitted.",
 	}, []string{"reason"})
 	unchecked := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: own,
 		Name:      "unchecked_objects_total",
-		Help:      "Number of objects that passed unchanged because they have more of something than podfit looks at, by what.",
+		Help:      "Number of objects that were admitted unchanged because they exceed a size limit of podfit, by limit.",
+	}, []string{"reason"})
+	unsized := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: own,
+		Name:      "unsized_pods_total",
+		Help: "Number of pods that passed unchanged because their controller was not known, by reason: owner unknown when it did not " +
+			"become known in time, too many waiting when too many reviews waited for controllers.",
 	}, []string{"reason"})
 	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: own,
 		Name:      "certificate_expiry_timestamp_seconds",
-		Help:      "When the certificate that the webhook serves with expires, as Unix time. 0 while there is none.",
+		Help:      "Unix time at which the serving certificate of the webhook expires. 0 if there is no certificate.",
 	})
 	registered := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: own,
 		Name:      "registered",
-		Help:      "1 if the webhook configuration was as it should be at the last look, else 0. 0 with --register-webhook=false, too.",
+		Help:      "1 if the webhook configuration was correct at the last check, else 0. Always 0 with --register-webhook=false.",
 	})
 	ready := new(atomic.Pointer[func() error])
 	isReady := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: own,
 		Name:      "ready",
-		Help:      "1 if the replica is ready for reviews, as /readyz says, else 0.",
+		Help:      "1 if the replica is ready to serve admission reviews, as reported by /readyz, else 0.",
 	}, func() float64 {
 		check := ready.Load()
 		return oneIf(check != nil && (*check)() == nil)
 	})
-	r.MustRegister(pods, latency, steps, refused, unchecked, expiry, registered, isReady)
+	r.MustRegister(pods, latency, steps, refused, unchecked, unsized, expiry, registered, isReady)
 	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
 		refused.WithLabelValues(reason)
 	}
 	for _, reason := range []string{tooManyContainers, tooManyOwners, tooManyValues, tooLongName} {
 		unchecked.WithLabelValues(reason)
 	}
+	for _, reason := range []string{UnsizedOwnerUnknown, UnsizedTooManyWaiting} {
+		unsized.WithLabelValues(reason)
+	}
 	return &Metrics{
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),
 		latency:   latency,
-		refused:   refused, unchecked: unchecked, expiry: expiry, registered: registered, ready: ready,
+		refused:   refused, unchecked: unchecked, unsized: unsized, expiry: expiry, registered: registered, ready: ready,
 		read:  steps.WithLabelValues("read_request"),
 		admit: steps.WithLabelValues("admit"),
 		build: steps.WithLabelValues("build_response"),
@@ -112,6 +128,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // ReadyWhen says how to find out whether the replica is ready. Until then the metric says that it is not.
 func (m *Metrics) ReadyWhen(check func() error) { m.ready.Store(&check) }
+
+// Unsized counts a pod that passed unchanged because its controller was not known.
+func (m *Metrics) Unsized(reason string) { m.unsized.WithLabelValues(reason).Inc() }
 
 // A watch times the steps of one review.
 type watch struct {

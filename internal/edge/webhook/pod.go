@@ -33,7 +33,10 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	p := asked.pod
 	p.Namespace = request.Namespace // the pod itself may not say where it will be
 	projected := h.world.Project(p)
-	a := h.governing(projected.Top)
+	if projected.Top.IsZero() {
+		return resultSkipped
+	}
+	a := h.world.Governing(projected.Top)
 	if a == nil {
 		return resultSkipped
 	}
@@ -51,54 +54,56 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	return resultApplied
 }
 
-// governing returns the autoscaler that sizes the new pods of a workload, or nil.
-func (h *Handler) governing(top cluster.Workload) *cluster.Autoscaler {
-	if top.IsZero() {
-		return nil
-	}
-	var candidates []*cluster.Autoscaler
-	for _, a := range h.world.Autoscalers(top) {
-		if a.Mode != cluster.Off || policy.Boosts(a) {
-			candidates = append(candidates, a)
-		}
-	}
-	return cluster.Elect(candidates)
-}
-
 // fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
-	fits, originals, refused := h.fitted(a, projected)
-	ops := make(operations, 0, 3+7*len(fits))
+	s := h.fitted(a, projected)
+	ops := make(operations, 0, 3+7*len(s.fits))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		for _, o := range originals {
+		for _, o := range s.originals {
 			if o.Container == c.Name {
 				ops.annotate(o.Key(), o.Value())
 			}
 		}
-		for j := range fits {
-			if fits[j].Container == c.Name {
-				ops.container(i, c, &fits[j])
+		for j := range s.fits {
+			if s.fits[j].Container == c.Name {
+				ops.container(i, c, &s.fits[j])
 			}
 		}
 	}
-	ops.podLevel(p, fits)
-	if refused.Refused() {
-		ops.annotate(policy.UpdatesAnnotation, policy.RefusedAnnotation(a, refused))
+	ops.podLevel(p, s.fits)
+	text := policy.Annotation(a, s.fits)
+	if s.refused.Refused() {
+		text = policy.RefusedAnnotation(a, s.refused)
 	}
-	if text := policy.Annotation(a, fits); text != "" {
+	if s.boostRefused.Refused() {
+		text = policy.WithRefusedBoost(a, text, s.boostRefused)
+		h.boosts.Do(func() {
+			h.log.Warn("Startup boost not applied: the API server would refuse the pod", "pod", podName(p), "vpa", a.Key.String(),
+				"reason", s.boostRefused.String())
+		})
+	}
+	if text != "" {
 		ops.annotate(policy.UpdatesAnnotation, text)
 	}
 	ops.annotate(policy.ObservedAnnotation, policy.ObservedContainers(projected))
 	return json.Marshal(ops)
 }
 
-// fitted returns what the containers of a new pod should run with, and the originals of those that are boosted. A pod that
-// the API server would admit as it is, and refuse with its sizes, is not boosted, or keeps its own resources.
-func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted, []policy.Original, policy.Refusal) {
+// newSize is what the containers of a new pod should run with.
+type newSize struct {
+	fits         []policy.Fitted
+	originals    []policy.Original // of boosted containers
+	refused      policy.Refusal    // why the pod keeps its own resources
+	boostRefused policy.Refusal    // why the pod is not boosted
+}
+
+// fitted sizes a new pod. A pod that the API server would admit as it is, and refuse with its sizes, is not boosted, or
+// keeps its own resources.
+func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) newSize {
 	around := h.world.Limits(p.Namespace)
 	refusal := func(fits []policy.Fitted) policy.Refusal {
 		r := policy.Refused(around, p, fits)
@@ -107,22 +112,24 @@ func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) ([]policy.Fitted
 		}
 		return policy.Refusal{} // the LimitRange may have changed by now
 	}
-	var fits []policy.Fitted
+	var s newSize
 	if a.Mode != cluster.Off {
-		fits = policy.Fit(a, around, p)
+		s.fits = policy.Fit(a, around, p)
 	}
-	if h.options.Gates.CPUStartupBoost && policy.Boosts(a) {
-		boosted, originals := policy.Boost(a, p, slices.Clone(fits), h.options.MaxCPUBoost)
+	if h.options.Gates.CPUStartupBoost && a.HasStartupBoost() {
+		boosted, originals := policy.Boost(a, p, slices.Clone(s.fits), h.options.MaxCPUBoost)
 		policy.Admissible(around, p, boosted)
-		if !refusal(boosted).Refused() {
-			return boosted, originals, policy.Refusal{}
+		s.boostRefused = refusal(boosted)
+		if !s.boostRefused.Refused() {
+			s.fits, s.originals = boosted, originals
+			return s
 		}
 	}
-	refused := refusal(fits)
-	if refused.Refused() {
-		fits = nil
+	s.refused = refusal(s.fits)
+	if s.refused.Refused() {
+		s.fits = nil
 	}
-	return fits, nil, refused
+	return s
 }
 
 func podName(p *corev1.Pod) string {

@@ -4,13 +4,16 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -189,6 +192,42 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
+		"with a startup boost that the API server would refuse, and a recommendation that it would not": {
+			autoscaler: appBoosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.Memory, mi(745))})),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
+				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources {}`,
+				`/spec/containers/0/resources/requests {}`,
+				`/spec/containers/0/resources/requests/memory "745Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request; startup boost NOT applied: ` +
+					`the API server would refuse the pod: the cpu request 301m of the pod is above its limit 300m"`,
+				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
+			},
+		},
+		"with a startup boost that the API server would refuse, of an autoscaler that is Off": {
+			autoscaler: off(appBoosted(sizing("cart", app))),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
+				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaUpdates "Startup boost NOT applied by cart: the API server would refuse the pod: the cpu request 301m of the pod is above its limit 300m"`,
+				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
+			},
+		},
+		"with a recommendation and a startup boost that the API server would refuse": {
+			autoscaler: appBoosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
+				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaUpdates "Pod resources NOT updated by cart: ` +
+					`the API server would refuse the pod: the cpu request 301m of the pod is above its limit 300m; startup boost NOT applied: ` +
+					`the API server would refuse the pod: the cpu request 301m of the pod is above its limit 300m"`,
+				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
+			},
+		},
 		"with a startup boost that is not allowed": {
 			autoscaler: off(boosted(sizing("cart", app), 3)),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
@@ -210,8 +249,27 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 	}
 }
 
+func TestHandler_refusedStartupBoost_isLogged(t *testing.T) {
+	var out bytes.Buffer
+	w := remember(off(appBoosted(sizing("cart", nil))))
+	h := NewHandler(w, Options{Gates: Gates{CPUStartupBoost: true}}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&out, nil)))
+	ask(t, h, creation(cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
+		"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`)))
+	for _, part := range []string{"Startup boost not applied", "pod=shop/cart-*", "vpa=shop/cart", "cpu request 301m of the pod is above its limit 300m"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q is not in the log:\n%s", part, out.String())
+		}
+	}
+}
+
 func requestsOnly(a *cluster.Autoscaler) *cluster.Autoscaler {
 	a.Policies = []cluster.ContainerPolicy{{Container: "*", RequestsOnly: true}}
+	return a
+}
+
+// appBoosted has the request of the container app, and of no other, boosted by 600m.
+func appBoosted(a *cluster.Autoscaler) *cluster.Autoscaler {
+	a.Policies = []cluster.ContainerPolicy{{Container: "app", RequestsOnly: true, Boost: &cluster.Boost{ByQuantity: true, Quantity: 600}}}
 	return a
 }
 

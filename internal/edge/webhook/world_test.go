@@ -41,7 +41,9 @@ func remember(as ...*cluster.Autoscaler) memory {
 	return m
 }
 
-func (m memory) Autoscalers(w cluster.Workload) []*cluster.Autoscaler { return m.autoscalers[w] }
+func (m memory) Governing(w cluster.Workload) *cluster.Autoscaler {
+	return cluster.Governing(m.autoscalers[w], true)
+}
 
 func (m memory) Limits(namespace string) policy.Limits { return m.limits[namespace] }
 

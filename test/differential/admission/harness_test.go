@@ -134,11 +134,11 @@ func (v view) Project(p *corev1.Pod) *cluster.Pod {
 	return out
 }
 
-func (v view) Autoscalers(cluster.Workload) []*cluster.Autoscaler {
+func (v view) Governing(cluster.Workload) *cluster.Autoscaler {
 	if v.object == nil {
 		return nil
 	}
-	return []*cluster.Autoscaler{kube.ParseAutoscaler(v.object)}
+	return cluster.Governing([]*cluster.Autoscaler{kube.ParseAutoscaler(v.object)}, true)
 }
 
 func (v view) Limits(string) policy.Limits { return policy.Limits{Range: v.limits} }

@@ -17,7 +17,8 @@ import (
 	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 
 	v1 "podfit.dev/podfit/api/v1"
-	"podfit.dev/podfit/internal/app"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -25,7 +26,7 @@ import (
 
 // podfit is podfit's updater at work on a simulation, with its own client of the API server.
 type podfit struct {
-	updater   *app.Updater
+	updater   *updater.Updater
 	view      *view
 	told      map[string][]string // what users were told, by the autoscaler or pod; with its namespace
 	decisions map[string]plan.Decision
@@ -41,18 +42,18 @@ var podfitClients = sync.OnceValue(func() *kube.Clients {
 func newPodfit(s *simulation) *podfit {
 	podfitWire.to = s
 	w := s.world
-	c := app.UpdaterDefaults()
+	c := updater.Defaults()
 	c.MinReplicas, c.EvictionTolerance, c.SkipDisruptionBudget = w.Min, w.Tolerance, w.SkipBudget
 	if w.Rate > 0 {
 		c.RateLimit = w.Rate / 60
 	}
 	c.UseStatus = false
-	c.Gates = app.Gates{app.InPlaceGate: true}
+	c.Gates = process.Gates{process.InPlaceGate: true}
 	p := &podfit{
 		view: &view{sim: s, in: new(kube.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
 		told: map[string][]string{},
 	}
-	p.updater = app.NewUpdater(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.updater.Decided(p.decided)
 	return p
 }

@@ -1,0 +1,565 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/edge/profile"
+	"podfit.dev/podfit/internal/edge/report"
+	"podfit.dev/podfit/internal/edge/trace"
+)
+
+// Config is the configuration of podfit backtest.
+type Config struct {
+	Trace        string
+	History      History // used if its address is set
+	Namespaces   []string
+	Recommenders []string
+	Timeline     string
+	Output       string
+	Since, Until string
+	Mode         string
+	Parallel     int
+	Workloads    int
+	Prices       replay.Prices
+	Tolerance    replay.Tolerance
+	Quiet        bool
+
+	given map[string]bool // names of the flags on the command line
+}
+
+// Defaults returns the defaults. The prices are on-demand prices of a general-purpose machine at a large cloud provider;
+// only their ratio matters for comparisons.
+func Defaults() Config {
+	return Config{
+		Recommenders: []string{"default", "balanced"},
+		Output:       "table",
+		Mode:         "profile",
+		Parallel:     runtime.GOMAXPROCS(0),
+		Workloads:    20,
+		Prices:       replay.Prices{Core: 0.031611, GiB: 0.004237},
+		Tolerance:    replay.DefaultTolerance(nil),
+	}
+}
+
+// NewCommand returns "podfit backtest".
+func NewCommand() *cobra.Command {
+	c := Defaults()
+	var names []string
+	for _, p := range recommend.BacktestProfiles() {
+		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
+	}
+	cmd := &cobra.Command{
+		Use:   "backtest {--trace PATH | --prometheus URL --namespace NAME}",
+		Short: "Replay recorded usage through several profiles and compare the results",
+		Long: `Replays recorded usage through the same code that runs in a cluster. For each recommender it reports the cost of the
+requests and how often usage was above the request. It changes nothing.
+
+Each decision uses only samples that are older than the decision. The first 8 days of each container are used for
+learning and are not part of the results.
+
+Recommenders:
+` + strings.Join(names, "\n") + `
+
+Exit codes:
+  0  success
+  1  failure: a file or Prometheus cannot be read or contains invalid data, output cannot be written, or no container has
+     a complete day of samples after its first 8 days (not a failure with --timeline, which does not need such a day)
+  2  invalid command line; nothing was read`,
+		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
+  podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
+  podfit backtest --prometheus http://localhost:9090 --namespace shop
+  podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv --output json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return process.UsageError{Err: c.stray(args[0])}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.given = map[string]bool{}
+			cmd.Flags().Visit(func(f *pflag.Flag) { c.given[f.Name] = true })
+			return run(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.Var(&once{to: &c.Trace}, "trace", "Path of a trace (*.csv or *.csv.gz), or of a folder that contains traces.")
+	f.StringSliceVar(&c.Namespaces, "namespace", c.Namespaces, "Comma-separated list of namespaces to replay. Required with --prometheus. With --trace, the default is all namespaces of the trace.")
+	c.History.flags(f)
+	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "Comma-separated list of profiles to compare: names of built-in profiles, and paths of YAML files that contain a SizingProfile.")
+	f.StringVar(&c.Timeline, "timeline", c.Timeline, "If non-empty, write the requests over time to this CSV file.")
+	f.StringVar(&c.Output, "output", c.Output, "Format of the report: table, json, csv or html.")
+	f.StringVar(&c.Since, "since", c.Since, "Ignore samples before this time. RFC 3339, a date such as 2026-03-01, or Unix seconds.")
+	f.StringVar(&c.Until, "until", c.Until, "Ignore samples at and after this time. Same formats as --since.")
+	f.StringVar(&c.Mode, "mode", c.Mode, "How changes are applied: Recreate, InPlaceOrRecreate, or profile, which is the mode that each profile is designed for.")
+	f.IntVar(&c.Parallel, "parallel", c.Parallel, "Number of workloads that are replayed concurrently. At least 1. The result does not depend on it.")
+	f.IntVar(&c.Workloads, "workloads", c.Workloads, "Number of workloads in the table and the HTML report, worst first. -1 means all.")
+	f.Float64Var(&c.Prices.Core, "cpu-price", c.Prices.Core, "Price of one core for one hour.")
+	f.Float64Var(&c.Prices.GiB, "memory-price", c.Prices.GiB, "Price of one GiB of memory for one hour.")
+	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "Maximum fraction of days with memory usage above the request for the best recommender. Between 0 and 1. If unset, the largest fraction that one of the recommenders promises.")
+	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "Maximum fraction of CPU usage above the request for the best recommender. Between 0 and 1.")
+	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress bar.")
+	return cmd
+}
+
+// once is a flag value that may be set once. Otherwise --trace *.csv, which the shell expands, would use one file and ignore the others.
+type once struct {
+	to    *string
+	given bool
+}
+
+func (o *once) String() string { return "" }
+func (o *once) Type() string   { return "path" }
+
+// Set implements pflag.Value.
+func (o *once) Set(s string) error {
+	if o.given {
+		return errors.New("the flag is set twice; to replay several files, put them into one folder")
+	}
+	*o.to, o.given = s, true
+	return nil
+}
+
+// stray returns the error for an argument that is not a flag.
+func (c *Config) stray(arg string) error {
+	_, builtin := recommend.BacktestProfile(arg)
+	switch {
+	case builtin || isFile(arg):
+		return fmt.Errorf("unexpected argument %q; list the recommenders in --recommenders, separated by commas without spaces", arg)
+	case c.Trace != "":
+		return fmt.Errorf("unexpected argument %q; --trace takes one file or one folder", arg)
+	case c.History.Address != "":
+		return fmt.Errorf("unexpected argument %q", arg)
+	case isURL(arg):
+		return fmt.Errorf("unexpected argument %q; to read from Prometheus, use --prometheus %s", arg, arg)
+	}
+	return fmt.Errorf("unexpected argument %q; to read a trace, use --trace %s", arg, arg)
+}
+
+// Validate returns an error for the first invalid flag, with the flag's name and the values it accepts.
+func (c *Config) Validate() error {
+	for _, problem := range [...]error{c.validateSource(), c.validateRecommenders(), c.validateNumbers()} {
+		if problem != nil {
+			return problem
+		}
+	}
+	switch {
+	case reporters[c.Output] == nil:
+		return fmt.Errorf("--output must be table, json, csv or html, got %q", c.Output)
+	case c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate":
+		return fmt.Errorf("--mode must be profile, Recreate or InPlaceOrRecreate, got %q", c.Mode)
+	case c.Parallel < 1:
+		return fmt.Errorf("--parallel must be at least 1, got %d", c.Parallel)
+	case c.Timeline == "" && c.given["timeline"]:
+		return errors.New("--timeline must not be empty")
+	case c.Timeline != "" && isTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
+		return fmt.Errorf("--timeline %s is in the folder of --trace, where the next backtest would read it as a trace; use another folder", c.Timeline)
+	case c.Timeline != "" && sameFile(c.Timeline, c.Trace):
+		return fmt.Errorf("--timeline %s and --trace are the same file", c.Timeline)
+	}
+	_, _, err := c.times()
+	return err
+}
+
+// validateSource checks the flags that select the input.
+func (c *Config) validateSource() error {
+	switch {
+	case c.Trace == "" && c.History.Address == "":
+		return errors.New("one of --trace and --prometheus is required")
+	case c.Trace != "" && c.History.Address != "":
+		return errors.New("--trace and --prometheus cannot both be set")
+	}
+	for i, n := range c.Namespaces {
+		switch {
+		case strings.TrimSpace(n) != n || n == "":
+			return fmt.Errorf("--namespace must be a list of names separated by commas without spaces, got %q", n)
+		case slices.Contains(c.Namespaces[:i], n):
+			return fmt.Errorf("--namespace lists %s twice", n)
+		}
+	}
+	if c.Trace != "" {
+		for _, name := range historyFlags {
+			if c.given[name] {
+				return fmt.Errorf("--%s requires --prometheus; use --since, --until and --namespace to select samples of a trace", name)
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(c.Namespaces) == 0:
+		return errors.New("--prometheus requires --namespace")
+	case c.Since != "" && c.given["history-length"]:
+		return errors.New("--since and --history-length cannot both be set")
+	}
+	return c.History.validate()
+}
+
+// validateRecommenders checks --recommenders.
+func (c *Config) validateRecommenders() error {
+	if len(c.Recommenders) == 0 {
+		return errors.New("--recommenders must not be empty")
+	}
+	seen := map[string]bool{}
+	for _, n := range c.Recommenders {
+		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
+			names, meant := profileNames(), ""
+			if near := profile.Nearest(n, names); near != "" {
+				meant = fmt.Sprintf(" (did you mean %s?)", near)
+			}
+			return fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", "))
+		}
+		if seen[n] {
+			return fmt.Errorf("--recommenders lists %s twice", n)
+		}
+		seen[n] = true
+	}
+	return nil
+}
+
+// validateNumbers checks the range of numeric flags. NaN is out of every range.
+func (c *Config) validateNumbers() error {
+	for _, n := range [...]struct {
+		flag  string
+		value float64
+		most  float64
+		unit  string
+	}{
+		{"cpu-price", c.Prices.Core, 1e6, "price of a core for an hour"},
+		{"memory-price", c.Prices.GiB, 1e6, "price of a GiB for an hour"},
+		{"oom-budget", c.Tolerance.DaysAbove, 1, "fraction of days; 0.03 is 3 %"},
+		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "fraction of CPU usage; 0.01 is 1 %"},
+	} {
+		if !(n.value >= 0 && n.value <= n.most) {
+			return fmt.Errorf("--%s must be between 0 and %g (%s), got %g", n.flag, n.most, n.unit, n.value)
+		}
+	}
+	return nil
+}
+
+// isTrace reports whether backtest reads a file with this name as a trace.
+func isTrace(path string) bool {
+	return strings.HasSuffix(path, ".csv") || strings.HasSuffix(path, ".csv.gz")
+}
+
+func inFolder(path, folder string) bool {
+	info, err := os.Stat(folder)
+	return folder != "" && err == nil && info.IsDir() && sameFile(filepath.Dir(path), folder)
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil || b == "" {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+func profileNames() []string {
+	var names []string
+	for _, p := range recommend.BacktestProfiles() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// isFile reports whether a recommender is the path of a file that contains a SizingProfile.
+func isFile(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
+}
+
+// profiles returns the profiles to compare.
+func (c *Config) profiles() ([]recommend.Profile, error) {
+	var out []recommend.Profile
+	from := map[string]string{}
+	for _, n := range c.Recommenders {
+		p, ok := recommend.BacktestProfile(n)
+		if !ok {
+			var err error
+			if p, err = profile.ReadFile(n); err != nil {
+				return nil, err
+			}
+		}
+		if other := from[p.Name]; other != "" {
+			return nil, fmt.Errorf("%s and %s have the same profile name %s", other, n, p.Name)
+		}
+		from[p.Name] = n
+		if mode, ok := cluster.ParseMode(c.Mode); ok {
+			p.Mode = mode
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
+	"table": report.WriteTable,
+	"json":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
+	"csv":   func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
+	"html":  report.WriteHTML,
+}
+
+// run reads, replays and reports.
+func run(ctx context.Context, c Config, out, errs io.Writer) error {
+	if err := c.Validate(); err != nil {
+		return process.UsageError{Err: err}
+	}
+	profiles, err := c.profiles()
+	if err != nil {
+		return err
+	}
+	if !c.given["oom-budget"] {
+		c.Tolerance.DaysAbove = replay.DefaultTolerance(profiles).DaysAbove
+	}
+	workloads, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	var timeline *os.File
+	if c.Timeline != "" { // find out now, not after the work, that it cannot be written; what is in it stays until then
+		if timeline, err = os.OpenFile(c.Timeline, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+			return fmt.Errorf("write timeline: %w", err)
+		}
+		defer timeline.Close()
+	}
+	comparison, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
+	if err != nil {
+		return err
+	}
+	if timeline != nil {
+		if err := errors.Join(emptied(timeline), report.WriteTimeline(timeline, comparison), timeline.Close()); err != nil {
+			return fmt.Errorf("write timeline: %w", err)
+		}
+	}
+	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: terminalWidth(out)}); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	switch {
+	case comparison.Judged():
+		return nil
+	case timeline != nil: // it is whole
+		_, err := fmt.Fprintf(errs, "podfit: %s\n", report.NothingMeasured)
+		return err
+	}
+	return errors.New(report.NothingMeasured)
+}
+
+// terminalWidth returns the number of columns of a terminal, 0 for anything else.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// emptied empties a file, if it is one that keeps anything.
+func emptied(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return f.Truncate(0)
+}
+
+// times returns from when on and until when samples count, in Unix seconds.
+func (c *Config) times() (since, until int64, err error) {
+	if since, err = boundary("--since", c.Since, 0); err != nil {
+		return 0, 0, err
+	}
+	if until, err = boundary("--until", c.Until, 1<<62); err != nil {
+		return 0, 0, err
+	}
+	if since >= until {
+		return 0, 0, errors.New("--since must be before --until")
+	}
+	return since, until, nil
+}
+
+// read reads the usage, and leaves out what is of other namespaces, and before or after the times asked for.
+func (c *Config) read(ctx context.Context) ([]replay.Workload, error) {
+	since, until, err := c.times()
+	if err != nil {
+		return nil, err
+	}
+	var all []replay.Workload
+	if c.History.Address == "" {
+		all, err = trace.Read(c.Trace)
+	} else {
+		all, err = c.History.read(ctx, c.Namespaces, since, min(until, time.Now().Unix()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if all, err = c.inNamespaces(all); err != nil {
+		return nil, err
+	}
+	workloads := all[:0]
+	for i := range all {
+		if w := all[i].Between(since, until); len(w.Samples) > 0 {
+			workloads = append(workloads, w)
+		}
+	}
+	if len(workloads) == 0 {
+		from, to := extent(all)
+		return nil, fmt.Errorf("%s: no samples between --since and --until; samples are available from %s to %s", c.source(), from.Format(time.RFC3339), to.Format(time.RFC3339))
+	}
+	return workloads, nil
+}
+
+// inNamespaces returns the workloads of the namespaces asked for. A namespace without any is an error: its name is
+// mistyped, or nothing is recorded of it, and neither should look like a result.
+func (c *Config) inNamespaces(all []replay.Workload) ([]replay.Workload, error) {
+	if len(c.Namespaces) == 0 {
+		return all, nil
+	}
+	var there []string
+	var out []replay.Workload
+	for _, w := range all {
+		if !slices.Contains(there, w.Key.Namespace) {
+			there = append(there, w.Key.Namespace)
+		}
+		if slices.Contains(c.Namespaces, w.Key.Namespace) {
+			out = append(out, w)
+		}
+	}
+	for _, n := range c.Namespaces {
+		switch {
+		case slices.Contains(there, n):
+		case c.History.Address != "":
+			return nil, fmt.Errorf("%s has no usage of namespace %s; check --namespace, --prometheus-job, --namespace-label, --pod-label and --container-label", c.History.Address, n)
+		default:
+			most := there[:min(len(there), 10)]
+			return nil, fmt.Errorf("%s: no samples of namespace %s; the trace has samples of %s", c.Trace, n, strings.Join(most, ", "))
+		}
+	}
+	return out, nil
+}
+
+// source names where the usage is from.
+func (c *Config) source() string {
+	if c.History.Address == "" {
+		return c.Trace
+	}
+	return strings.Join(c.Namespaces, ", ") + " of " + c.History.Address
+}
+
+func boundary(flag, s string, otherwise int64) (int64, error) {
+	if s == "" {
+		return otherwise, nil
+	}
+	if at, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.Unix(), nil
+		}
+	}
+	return 0, fmt.Errorf("%s must be RFC 3339, a date or Unix seconds, got %q", flag, s)
+}
+
+// replay replays every workload through every recommender, several at a time, and puts the results together in the
+// order of the input.
+func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progressbar.ProgressBar) (*replay.Comparison, error) {
+	r := &replay.Comparison{Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
+	scores := make([][][]replay.Score, len(profiles))
+	for k := range profiles {
+		r.Recommenders = append(r.Recommenders, replay.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
+		scores[k] = make([][]replay.Score, len(workloads))
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.Parallel)
+	for i := range workloads {
+		group.Go(func() error {
+			w := &workloads[i]
+			usage := replay.Prepare(w)
+			wl := replay.WorkloadResult{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
+			for k, p := range profiles {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				wl.Changes[k] = replay.Run(w, p, replay.RulesFor(p))
+				scores[k][i] = usage.Measure(wl.Changes[k])
+				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
+				_ = bar.Add(1) // fails only if the terminal does
+			}
+			for _, s := range scores[0][i] {
+				wl.Pods = max(wl.Pods, s.Pods)
+			}
+			wl.Best = replay.Best(wl.Outcomes, c.Tolerance)
+			r.Workloads[i] = wl
+			return nil
+		})
+	}
+	err := group.Wait()
+	_ = bar.Clear() // an interrupted bar is still there
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, errors.New("interrupted")
+	case err != nil:
+		return nil, err
+	}
+	for k := range profiles {
+		var all []replay.Score
+		for i := range workloads {
+			all = append(all, scores[k][i]...)
+		}
+		r.Total = append(r.Total, replay.OutcomeOf(all, c.Prices))
+	}
+	r.Best = replay.Best(r.Total, c.Tolerance)
+	r.From, r.To = extent(workloads)
+	return r, nil
+}
+
+// extent returns when the first and the last sample were taken.
+func extent(workloads []replay.Workload) (from, to time.Time) {
+	first, last := int64(1<<62), int64(0)
+	for i := range workloads {
+		s := workloads[i].Samples
+		first, last = min(first, s[0].At), max(last, s[len(s)-1].At)
+	}
+	return time.Unix(first, 0).UTC(), time.Unix(last, 0).UTC()
+}
+
+// newProgress returns a progress bar that is visible only on a terminal.
+func newProgress(w io.Writer, quiet bool, total int) *progressbar.ProgressBar {
+	f, ok := w.(*os.File)
+	visible := ok && !quiet && term.IsTerminal(int(f.Fd()))
+	return progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetVisibility(visible),
+		progressbar.OptionSetDescription("replays"),
+		progressbar.OptionSetTheme(progressbar.ThemeASCII),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionClearOnFinish(),
+	)
+}

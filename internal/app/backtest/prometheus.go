@@ -1,0 +1,197 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/prom"
+)
+
+// History is the configuration for reading usage from Prometheus instead of a file.
+type History struct {
+	Address            string
+	Length, Resolution string
+	Job                string
+	TokenFile          string
+	Insecure           bool
+	Labels             [3]string // names of the labels for namespace, pod and container
+}
+
+// historyFlags are the flags that require --prometheus.
+var historyFlags = []string{
+	"history-length", "history-resolution", "prometheus-job", "prometheus-token-file", "prometheus-insecure",
+	"namespace-label", "pod-label", "container-label",
+}
+
+// flags binds the configuration to flags.
+func (h *History) flags(f *pflag.FlagSet) {
+	h.Length, h.Resolution = "30d", "5m"
+	h.Labels = [3]string{"namespace", "pod", "container"}
+	f.StringVar(&h.Address, "prometheus", h.Address, "URL of the Prometheus to read usage from, instead of a trace.")
+	f.StringVar(&h.Length, "history-length", h.Length, "With --prometheus: length of the history before --until, or before now. Excludes --since.")
+	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "With --prometheus: time between two samples.")
+	f.StringVar(&h.Job, "prometheus-job", h.Job, "With --prometheus: name of the job that scrapes the container metrics. Empty means any job.")
+	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "With --prometheus: path of a file that contains a bearer token.")
+	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "With --prometheus: if true, do not verify the TLS certificate of Prometheus.")
+	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "With --prometheus: name of the label that contains the namespace.")
+	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "With --prometheus: name of the label that contains the pod name.")
+	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "With --prometheus: name of the label that contains the container name.")
+}
+
+// isURL reports whether s is an HTTP or HTTPS URL with a host.
+func isURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func (h *History) validate() error {
+	if !isURL(h.Address) {
+		return fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", h.Address)
+	}
+	for i, flag := range [...]string{"--namespace-label", "--pod-label", "--container-label"} {
+		if none := i == 0 && h.Labels[i] == ""; !none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]) {
+			return fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i])
+		}
+	}
+	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
+		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
+			return fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value)
+		}
+	}
+	return nil
+}
+
+// read reads the workloads of the namespaces up to a time, in Unix seconds, and from another on if there is one.
+func (h *History) read(ctx context.Context, namespaces []string, since, until int64) ([]replay.Workload, error) {
+	length, err := model.ParseDuration(h.Length)
+	if err != nil {
+		return nil, fmt.Errorf("--history-length: %w", err)
+	}
+	if since > 0 {
+		if length = model.Duration(time.Duration(until-since) * time.Second); length <= 0 {
+			return nil, process.UsageError{Err: errors.New("--since must be in the past")}
+		}
+	}
+	resolution, err := model.ParseDuration(h.Resolution)
+	if err != nil {
+		return nil, fmt.Errorf("--history-resolution: %w", err)
+	}
+	c, err := prom.New(prom.Config{
+		Address: h.Address, Insecure: h.Insecure, TokenFile: h.TokenFile, Timeout: 5 * time.Minute, Job: h.Job,
+		CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
+		Length: time.Duration(length), Resolution: time.Duration(resolution),
+		NamespaceLabel: h.Labels[0], PodLabel: h.Labels[1], ContainerLabel: h.Labels[2],
+	})
+	if err != nil {
+		return nil, err
+	}
+	g := gatherer{workloads: map[cluster.Workload]*gathered{}}
+	for _, namespace := range namespaces {
+		if err := c.History(ctx, namespace, time.Unix(until, 0), g.add); err != nil {
+			return nil, err
+		}
+	}
+	return g.finish(), nil
+}
+
+// gatherer groups samples of pods by workload.
+type gatherer struct {
+	workloads map[cluster.Workload]*gathered
+	owners    map[cluster.Key]cluster.Workload
+}
+
+type gathered struct {
+	replay.Workload
+	pods       map[string]int32
+	containers map[string]int16
+}
+
+// add adds a sample. Implausible values are ignored, as in a cluster.
+func (g *gatherer) add(s usage.Sample) {
+	for _, v := range [...]float64{s.CPU, s.Memory} {
+		if math.IsNaN(v) || v < 0 || v > 1e14 {
+			return
+		}
+	}
+	key, ok := g.owners[s.Pod]
+	if !ok {
+		if g.owners == nil {
+			g.owners = map[cluster.Key]cluster.Workload{}
+		}
+		key = ownerByName(s.Pod)
+		g.owners[s.Pod] = key
+	}
+	w := g.workloads[key]
+	if w == nil {
+		w = &gathered{pods: map[string]int32{}, containers: map[string]int16{}}
+		w.Key = key
+		g.workloads[key] = w
+	}
+	pod, ok := w.pods[s.Pod.Name]
+	if !ok {
+		pod = int32(len(w.Pods))
+		w.pods[s.Pod.Name] = pod
+		w.Pods = append(w.Pods, s.Pod.Name)
+	}
+	container, ok := w.containers[s.Container]
+	if !ok {
+		if len(w.Containers) == math.MaxUint8 {
+			return // more containers than any pod has
+		}
+		container = int16(len(w.Containers))
+		w.containers[s.Container] = container
+		w.Containers = append(w.Containers, s.Container)
+	}
+	w.Samples = append(w.Samples, replay.Sample{
+		At: s.At.Unix(), CPU: s.CPU, Memory: s.Memory, Pod: pod, Container: container, Has: s.Has,
+	})
+}
+
+func (g *gatherer) finish() []replay.Workload {
+	out := make([]replay.Workload, 0, len(g.workloads))
+	for _, w := range g.workloads {
+		w.Sort()
+		out = append(out, w.Workload)
+	}
+	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
+// podNames are the patterns of pod names, by the kind of the owner. Kubernetes generates the random parts from an alphabet
+// without vowels.
+var podNames = []struct {
+	group, kind string
+	form        *regexp.Regexp
+}{
+	{"batch", "CronJob", regexp.MustCompile(`^(.+)-[0-9]{8,11}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
+	{"apps", "Deployment", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
+	{"apps", "StatefulSet", regexp.MustCompile(`^(.+)-[0-9]+$`)},
+	{"apps", "DaemonSet", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)}, // or a Job
+}
+
+// ownerByName guesses the workload of a pod from the pod's name, because Prometheus does not know owners. A pod whose name
+// matches no pattern is its own workload.
+func ownerByName(pod cluster.Key) cluster.Workload {
+	for _, n := range podNames {
+		if m := n.form.FindStringSubmatch(pod.Name); m != nil {
+			return cluster.Workload{Group: n.group, Kind: n.kind, Namespace: pod.Namespace, Name: m[1]}
+		}
+	}
+	return cluster.Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+}

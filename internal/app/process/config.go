@@ -1,0 +1,248 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Common is the configuration that every component shares.
+type Common struct {
+	Kubeconfig        string
+	QPS               float64 // client requests per second; negative means no limit
+	Burst             float64 // burst of client requests; upstream's flag accepts fractions
+	Profiling         bool
+	Namespace         string   // --vpa-object-namespace: serve only autoscalers of this namespace; "" means all
+	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
+	Gates             Gates
+	Log               LogConfig
+	ReadOnly          bool // nothing in the cluster is changed
+}
+
+// CommonDefaults returns upstream's defaults.
+func CommonDefaults() Common {
+	return Common{QPS: 50, Burst: 100, Gates: Gates{}, Log: LogDefaults()}
+}
+
+// Flags binds the configuration to flags, with upstream's names.
+func (c *Common) Flags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	fs.Float64Var(&c.QPS, "kube-api-qps", c.QPS, "Maximum number of requests per second to the API server. Negative means no limit.")
+	fs.Float64Var(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests to the API server that --kube-api-qps allows. At least 0.")
+	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "If true, serve /debug/pprof on --address.")
+	fs.StringVar(&c.Namespace, "vpa-object-namespace", c.Namespace,
+		"Serve only VPAs in this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
+	fs.Var((*csv)(&c.IgnoredNamespaces), "ignored-vpa-object-namespaces",
+		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
+	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")
+	c.Log.Flags(fs)
+}
+
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
+func (c *Common) Validate() error {
+	var errs []error
+	if c.Namespace != "" && len(c.IgnoredNamespaces) > 0 {
+		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot both be set"))
+	}
+	if math.IsNaN(c.QPS) {
+		errs = append(errs, fmt.Errorf("--kube-api-qps must be a number, got %v", c.QPS))
+	}
+	if !(c.Burst >= 0) { // also true for NaN
+		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 0, got %v", c.Burst))
+	}
+	return errors.Join(errs...)
+}
+
+// Serves reports whether autoscalers of a namespace are served.
+func (c *Common) Serves(namespace string) bool {
+	if c.Namespace != "" {
+		return namespace == c.Namespace
+	}
+	return !slices.Contains(c.IgnoredNamespaces, namespace)
+}
+
+// Election is the configuration of leader election.
+type Election struct {
+	Enabled           bool
+	LeaseDuration     time.Duration
+	RenewDeadline     time.Duration
+	RetryPeriod       time.Duration
+	ResourceLock      string
+	ResourceName      string
+	ResourceNamespace string
+}
+
+// ElectionDefaults returns upstream's defaults for a component with the given lease name.
+func ElectionDefaults(lease string) Election {
+	return Election{
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		ResourceLock: "leases", ResourceName: lease, ResourceNamespace: "kube-system",
+	}
+}
+
+// Flags binds the configuration to flags, with upstream's names.
+func (e *Election) Flags(fs *pflag.FlagSet) {
+	fs.BoolVar(&e.Enabled, "leader-elect", e.Enabled, "If true, use leader election. Required if several replicas run.")
+	fs.DurationVar(&e.LeaseDuration, "leader-elect-lease-duration", e.LeaseDuration,
+		"Time after the last renewal of the lease at which another replica may take it over. At least 1s, and greater than --leader-elect-renew-deadline.")
+	fs.DurationVar(&e.RenewDeadline, "leader-elect-renew-deadline", e.RenewDeadline,
+		"Time for which the leader tries to renew the lease before it stops leading. Greater than --leader-elect-retry-period.")
+	fs.DurationVar(&e.RetryPeriod, "leader-elect-retry-period", e.RetryPeriod, "Time between two attempts to acquire or renew the lease.")
+	fs.StringVar(&e.ResourceLock, "leader-elect-resource-lock", e.ResourceLock, "Type of the lock object. Only leases is supported.")
+	fs.StringVar(&e.ResourceName, "leader-elect-resource-name", e.ResourceName, "Name of the lease for leader election.")
+	fs.StringVar(&e.ResourceNamespace, "leader-elect-resource-namespace", e.ResourceNamespace, "Namespace of the lease for leader election.")
+}
+
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
+func (e *Election) Validate() error {
+	if !e.Enabled {
+		return nil
+	}
+	var errs []error
+	if e.ResourceLock != "leases" {
+		errs = append(errs, fmt.Errorf("--leader-elect-resource-lock must be leases, got %q", e.ResourceLock))
+	}
+	if e.LeaseDuration < time.Second { // a lease stores its duration in whole seconds
+		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration must be at least 1s, got %v", e.LeaseDuration))
+	}
+	if e.LeaseDuration <= e.RenewDeadline {
+		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration (%v) must be greater than --leader-elect-renew-deadline (%v)", e.LeaseDuration, e.RenewDeadline))
+	}
+	if e.RenewDeadline <= e.RetryPeriod {
+		errs = append(errs, fmt.Errorf("--leader-elect-renew-deadline (%v) must be greater than --leader-elect-retry-period (%v)", e.RenewDeadline, e.RetryPeriod))
+	}
+	return errors.Join(errs...)
+}
+
+// DefaultMinReplicas is how many replicas a controller must have for the updater to disrupt its pods, unless a flag says otherwise.
+const DefaultMinReplicas = 2
+
+// The feature gates, with upstream's names. All are alpha and disabled by default.
+const (
+	CPUStartupBoost = "CPUStartupBoost"
+	InPlaceGate     = "InPlace"
+	PerVPAConfig    = "PerVPAConfig"
+	allAlpha        = "AllAlpha"
+	allBeta         = "AllBeta"
+)
+
+func gateNames() []string {
+	return []string{allAlpha, allBeta, CPUStartupBoost, InPlaceGate, PerVPAConfig}
+}
+
+// Gates holds the feature gates that were set, by name.
+type Gates map[string]bool
+
+// On reports whether a gate is enabled, by its own name or by AllAlpha.
+func (g Gates) On(name string) bool {
+	if v, ok := g[name]; ok {
+		return v
+	}
+	return g[allAlpha]
+}
+
+// Set parses "NAME=true,NAME=false".
+func (g *Gates) Set(text string) error {
+	if *g == nil {
+		*g = Gates{}
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(item, "=")
+		if !ok {
+			return fmt.Errorf("feature gate must be NAME=true or NAME=false, got %q", item)
+		}
+		if name == "InPlaceOrRecreate" { // always enabled since upstream 1.7
+			if !strings.EqualFold(value, "true") {
+				return errors.New("feature gate InPlaceOrRecreate cannot be disabled; set updateMode in the VPA instead")
+			}
+			continue
+		}
+		if !slices.Contains(gateNames(), name) {
+			return fmt.Errorf("unknown feature gate %q; known gates are %s", name, strings.Join(gateNames(), ", "))
+		}
+		switch strings.ToLower(value) {
+		case "true":
+			(*g)[name] = true
+		case "false":
+			(*g)[name] = false
+		default:
+			return fmt.Errorf("feature gate %s must be true or false, got %q", name, value)
+		}
+	}
+	return nil
+}
+
+// String returns the gates that were set, sorted by name.
+func (g *Gates) String() string {
+	var items []string
+	for name, on := range *g {
+		items = append(items, fmt.Sprintf("%s=%t", name, on))
+	}
+	slices.Sort(items)
+	return strings.Join(items, ",")
+}
+
+// Type names the flag's type in help texts.
+func (g *Gates) Type() string { return "mapStringBool" }
+
+// csv is a flag value that holds a comma-separated list. The empty string is the empty list.
+type csv []string
+
+func (c *csv) Set(text string) error {
+	*c = nil
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			*c = append(*c, item)
+		}
+	}
+	return nil
+}
+
+func (c *csv) String() string { return strings.Join(*c, ",") }
+
+// Type names the flag's type in help texts.
+func (c *csv) Type() string { return "string" }
+
+// OwnNamespace returns the namespace for a lease: the flag, or the environment variable NAMESPACE, or kube-system.
+func OwnNamespace(flag string) string {
+	if flag != "" {
+		return flag
+	}
+	if ns := os.Getenv("NAMESPACE"); ns != "" {
+		return ns
+	}
+	return "kube-system"
+}
+
+// Dashes allows underscores instead of dashes in the names of flags, as upstream does.
+func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+}
+
+// deprecated lists the flags that upstream has deprecated, with their replacement.
+var deprecated = []struct{ flag, remedy string }{
+	{"min-checkpoints", "the flag has no effect; --update-worker-count sets the number of concurrent writes"},
+	{"humanize-memory", "use --round-memory-bytes instead"},
+}
+
+// warnOfDeprecated logs a warning for each deprecated flag that is set to a value other than its default.
+func warnOfDeprecated(log *slog.Logger, fs *pflag.FlagSet) {
+	for _, d := range deprecated {
+		if f := fs.Lookup(d.flag); f != nil && f.Changed && f.Value.String() != f.DefValue {
+			log.Warn("Flag is deprecated", "flag", "--"+d.flag, "remedy", d.remedy)
+		}
+	}
+}

@@ -1,0 +1,399 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	kubetesting "k8s.io/client-go/testing"
+
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+func quietProcess() *Process {
+	return New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+// Upstream's processes end when the API server is away for longer than they may lead.
+func TestALostLeaseIsStoodForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fake.NewClientset()
+		var away atomic.Bool
+		api.PrependReactor("update", "leases", func(kubetesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("connection refused")
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		terms := 0
+		p := quietProcess()
+		err := Lead(ctx, p, electionGiven(t, "--leader-elect"), api, func(leading context.Context) error {
+			if testutil.ToFloat64(p.Metrics.Leading) != 1 {
+				t.Error("podfit_leader is not 1 while it leads")
+			}
+			if terms++; terms == 2 {
+				cancel()
+				return nil
+			}
+			away.Store(true)
+			time.AfterFunc(30*time.Second, func() { away.Store(false) })
+			<-leading.Done()
+			if ctx.Err() != nil || !away.Load() {
+				t.Error("it worked without a lease")
+			}
+			return nil
+		})
+		if err != nil || terms != 2 {
+			t.Errorf("led %d times: %v", terms, err)
+		}
+		if leads, n := testutil.ToFloat64(p.Metrics.Leading), testutil.ToFloat64(p.Metrics.Transitions); leads != 0 || n != 4 {
+			t.Errorf("podfit_leader is %v after %v transitions", leads, n)
+		}
+	})
+}
+
+// leaseServer is an API server that has one lease and notes all other writes. It serves HTTP over pipes, so that it can be
+// used where time is simulated. Requests of hosts that it hangs up on get no answer until the client gives up.
+type leaseServer struct {
+	mu      sync.Mutex
+	lease   *coordinationv1.Lease
+	version int
+	hangs   map[string]bool // hosts whose lease requests are not answered
+	renewed map[string]time.Time
+	writes  []leaderWrite
+}
+
+type leaderWrite struct {
+	host string
+	at   time.Time
+}
+
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+func (l *pipeListener) Close() error   { close(l.done); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
+
+func serveLeases(t *testing.T) (*leaseServer, func(host string) *kube.Clients) {
+	s := &leaseServer{hangs: map[string]bool{}, renewed: map[string]time.Time{}}
+	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	srv := &http.Server{Handler: s, ReadHeaderTimeout: time.Hour}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return s, func(host string) *kube.Clients {
+		clients, err := kube.ClientsFor(&rest.Config{Host: "http://" + host, QPS: -1, Dial: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			l.conns <- server
+			return client, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(clients.HTTP.CloseIdleConnections)
+		return clients
+	}
+}
+
+func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	arrived, body := time.Now(), []byte(nil)
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	s.mu.Lock()
+	if !strings.Contains(r.URL.Path, "/leases") {
+		s.writes = append(s.writes, leaderWrite{r.Host, arrived})
+		s.mu.Unlock()
+		reply(w, 200, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
+		return
+	}
+	if s.hangs[r.Host] {
+		s.mu.Unlock()
+		<-r.Context().Done()
+		return
+	}
+	defer s.mu.Unlock()
+	failed := func(code int32, reason metav1.StatusReason) {
+		reply(w, int(code), &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason})
+	}
+	if r.Method == http.MethodGet {
+		if s.lease == nil {
+			failed(404, metav1.StatusReasonNotFound)
+			return
+		}
+		reply(w, 200, s.lease)
+		return
+	}
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	next, ok := o.(*coordinationv1.Lease)
+	switch {
+	case err != nil || !ok:
+		failed(400, metav1.StatusReasonBadRequest)
+	case s.lease != nil && next.ResourceVersion != s.lease.ResourceVersion:
+		failed(409, metav1.StatusReasonConflict)
+	default:
+		s.version++
+		next.ResourceVersion = strings.Repeat("1", s.version)
+		next.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
+		s.lease, s.renewed[r.Host] = next, arrived
+		reply(w, 200, next)
+	}
+}
+
+func reply(w http.ResponseWriter, code int, o any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(o)
+}
+
+func (s *leaseServer) hang(host string, hangs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs[host] = hangs
+}
+
+// of returns the first and the last write of a host.
+func (s *leaseServer) of(host string) (first, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.writes {
+		if w.host == host {
+			if first.IsZero() {
+				first = w.at
+			}
+			last = w.at
+		}
+	}
+	return first, last
+}
+
+// writing is work that writes every 100 milliseconds until it may not, and once more when it winds up.
+func writing(clients *kube.Clients) func(context.Context) error {
+	return func(ctx context.Context) error {
+		write := func(ctx context.Context) {
+			_ = clients.Core.CoreV1().Pods("shop").Delete(ctx, "web-0", metav1.DeleteOptions{})
+		}
+		for ctx.Err() == nil {
+			write(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		ctx, cancel := WindUp(ctx, time.Minute)
+		defer cancel()
+		for ctx.Err() == nil { // it has much to store, and takes as long as it is given
+			write(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+		return nil
+	}
+}
+
+// The API server answers everything but the lease requests of the leader: the worst case for the others.
+func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) {
+	for name, flags := range map[string][]string{
+		"defaults":     {"--leader-elect"},
+		"small margin": {"--leader-elect", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14900ms"},
+		"fractions":    {"--leader-elect", "--leader-elect-lease-duration=5900ms", "--leader-elect-renew-deadline=5800ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := electionGiven(t, flags...)
+				s, connect := serveLeases(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				var both sync.WaitGroup
+				run := func(host string) {
+					clients := connect(host)
+					both.Go(func() {
+						if err := Lead(ctx, quietProcess(), e, clients.Leases, writing(clients)); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				run("one")
+				time.Sleep(10 * time.Second)
+				run("two")
+				time.Sleep(time.Minute)
+				s.hang("one", true)
+				time.Sleep(time.Minute)
+				cancel()
+				both.Wait()
+
+				s.mu.Lock()
+				renewed := s.renewed["one"]
+				s.mu.Unlock()
+				_, last := s.of("one")
+				first, _ := s.of("two")
+				whole := e.LeaseDuration.Truncate(time.Second)
+				if d := last.Sub(renewed); d >= whole {
+					t.Errorf("the last write was %s after the last renewal; the lease lasts %s", d, whole)
+				}
+				if first.IsZero() || !first.After(last) {
+					t.Errorf("the second process wrote %s after the last write of the first", first.Sub(last))
+				}
+			})
+		})
+	}
+}
+
+// Somebody deletes the lease, and another process takes it before the leader notices.
+func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := electionGiven(t, "--leader-elect")
+		s, connect := serveLeases(t)
+		clients := connect("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = Lead(ctx, quietProcess(), e, clients.Leases, writing(clients)) })
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		other := s.lease.DeepCopy()
+		s.version++
+		other.ResourceVersion, other.Spec.HolderIdentity = strings.Repeat("1", s.version), new("another")
+		s.lease = other
+		s.mu.Unlock()
+		taken := time.Now()
+		time.Sleep(10 * time.Second)
+		if _, last := s.of("one"); last.Sub(taken) > e.RetryPeriod {
+			t.Errorf("it wrote for %s after another process held the lease", last.Sub(taken))
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// A process that is told to end keeps the lease while it winds up, and lets the next one lead at once.
+func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := electionGiven(t, "--leader-elect")
+		s, connect := serveLeases(t)
+		first, endFirst := context.WithCancel(t.Context())
+		second, endSecond := context.WithCancel(t.Context())
+		defer endSecond()
+		one, two := connect("one"), connect("two")
+		var both sync.WaitGroup
+		both.Go(func() {
+			_ = Lead(first, quietProcess(), e, one.Leases, func(ctx context.Context) error {
+				<-ctx.Done()
+				ctx, cancel := WindUp(ctx, time.Minute)
+				defer cancel()
+				time.Sleep(30 * time.Second) // longer than a lease that is not renewed
+				return one.Core.CoreV1().Pods("shop").Delete(ctx, "web-0", metav1.DeleteOptions{})
+			})
+		})
+		time.Sleep(time.Second)
+		both.Go(func() { _ = Lead(second, quietProcess(), e, two.Leases, writing(two)) })
+		time.Sleep(10 * time.Second)
+		endFirst()
+		time.Sleep(time.Minute)
+		endSecond()
+		both.Wait()
+		_, last := s.of("one")
+		began, _ := s.of("two")
+		if last.IsZero() || !began.After(last) || began.Sub(last) > 2*e.RetryPeriod+time.Second {
+			t.Errorf("the second process began %s after the first had wound up at %s", began.Sub(last), last)
+		}
+	})
+}
+
+// A release that hangs delays neither the end of the work nor the end of the process for long.
+func TestLead_releaseHangs_workEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := electionGiven(t, "--leader-elect")
+		s, connect := serveLeases(t)
+		clients := connect("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		var workEnded time.Time
+		ended := make(chan time.Time)
+		go func() {
+			_ = Lead(ctx, quietProcess(), e, clients.Leases, func(ctx context.Context) error {
+				<-ctx.Done()
+				workEnded = time.Now()
+				return nil
+			})
+			ended <- time.Now()
+		}()
+		time.Sleep(time.Minute)
+		s.hang("one", true)
+		told := time.Now()
+		cancel()
+		if at := <-ended; workEnded.Sub(told) > 0 || at.Sub(told) > releaseTimeout {
+			t.Errorf("the work ended %s and the process %s after it was told to", workEnded.Sub(told), at.Sub(told))
+		}
+	})
+}
+
+// A lease says how long it lasts in whole seconds: one of less has expired as soon as it is written.
+func TestElection_leaseOfLessThanASecond_isRefused(t *testing.T) {
+	e := ElectionDefaults("lease")
+	e.Enabled, e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = true, 900*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
+	if err := e.Validate(); err == nil || !strings.Contains(err.Error(), "--leader-elect-lease-duration must be at least 1s, got 900ms") {
+		t.Errorf("%v", err)
+	}
+	e.LeaseDuration = time.Second
+	if err := e.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
+	api := fake.NewClientset()
+	e := electionGiven(t, "--leader-elect", "--leader-elect-resource-name=mine", "--leader-elect-resource-namespace=infra",
+		"--leader-elect-lease-duration=44s", "--leader-elect-renew-deadline=33s", "--leader-elect-retry-period=50ms", "--leader-elect-resource-lock=leases")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	worked := false
+	if err := Lead(ctx, quietProcess(), e, api, func(ctx context.Context) error {
+		worked = true
+		l, err := api.CoordinationV1().Leases("infra").Get(ctx, "mine", metav1.GetOptions{})
+		if err != nil {
+			t.Error(err)
+		} else if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || *l.Spec.LeaseDurationSeconds != 44 {
+			t.Errorf("the lease is %+v", l.Spec)
+		}
+		cancel()
+		return nil
+	}); err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	if !worked {
+		t.Error("nobody was elected")
+	}
+	api = fake.NewClientset()
+	if err := Lead(t.Context(), quietProcess(), electionGiven(t), api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
+		t.Errorf("without election: %v, %v", err, api.Actions())
+	}
+}

@@ -1,0 +1,111 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+// LogConfig is the configuration of the log. The flags are klog's, because existing manifests use them.
+type LogConfig struct {
+	Verbosity int    // -v: 5 and higher also logs debug messages
+	Format    string // --log-format: text or json
+	File      string // --log-file: log to this file, in addition to or instead of standard error
+	AlsoErr   bool
+	ToErr     bool
+	ignored   map[string]*string // klog flags without effect in podfit, by name
+	fs        *pflag.FlagSet
+}
+
+// LogDefaults returns the defaults: verbosity 4 as upstream's manifests have it, text on standard error.
+func LogDefaults() LogConfig { return LogConfig{Verbosity: 4, Format: "text", ToErr: true} }
+
+// klogFlags are klog's other flags with their defaults. They control files and headers of a log format that podfit
+// does not use, so podfit accepts them and logs a warning.
+var klogFlags = []struct {
+	name, value, help string
+	isBool            bool
+}{
+	{"add-dir-header", "false", "If true, adds the file directory to the header of the log messages.", true},
+	{"alsologtostderrthreshold", "", "Logs at or above this threshold go to stderr when logging to a file.", false},
+	{"log-backtrace-at", ":0", "When logging hits line file:N, emit a stack trace.", false},
+	{"log-dir", "", "If non-empty, write log files in this directory.", false},
+	{"log-file-max-size", "1800", "Maximum size of a log file in megabytes.", false},
+	{"one-output", "false", "If true, only write logs to their native severity level.", true},
+	{"skip-headers", "false", "If true, avoid header prefixes in the log messages.", true},
+	{"skip-log-headers", "false", "If true, avoid headers when opening log files.", true},
+	{"stderrthreshold", "info", "Logs at or above this threshold go to stderr.", false},
+	{"legacy-stderr-threshold-behavior", "true", "If true, stderrthreshold is ignored when logtostderr is set.", true},
+	{"vmodule", "", "Comma-separated list of pattern=N settings for file-filtered logging.", false},
+}
+
+// Flags binds the configuration to flags, with klog's names.
+func (c *LogConfig) Flags(fs *pflag.FlagSet) {
+	c.fs, c.ignored = fs, map[string]*string{}
+	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
+	fs.StringVar(&c.Format, "log-format", c.Format, "Format of the log: text or json.")
+	fs.StringVar(&c.File, "log-file", c.File, "If non-empty, log to this file. Requires --logtostderr=false or --alsologtostderr.")
+	fs.BoolVar(&c.AlsoErr, "alsologtostderr", c.AlsoErr, "If true, log to standard error in addition to --log-file.")
+	fs.BoolVar(&c.ToErr, "logtostderr", c.ToErr, "If true, log to standard error instead of --log-file.")
+	for _, k := range klogFlags {
+		v := k.value
+		c.ignored[k.name] = &v
+		fs.StringVar(&v, k.name, k.value, k.help+" Accepted for compatibility; has no effect.")
+		if k.isBool {
+			fs.Lookup(k.name).NoOptDefVal = "true"
+		}
+	}
+}
+
+// Open returns the logger, and routes the log of the Kubernetes libraries to it. The closer closes the log file, if there is one.
+func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
+	out, closer := stderr, io.Closer(io.NopCloser(nil))
+	if c.File != "" && (!c.ToErr || c.AlsoErr) {
+		f, err := os.OpenFile(filepath.Clean(c.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open --log-file: %w", err)
+		}
+		out, closer = f, f
+		if c.AlsoErr {
+			out = io.MultiWriter(stderr, f)
+		}
+	}
+	level := slog.LevelInfo
+	if c.Verbosity >= 5 {
+		level = slog.LevelDebug
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	var h slog.Handler
+	switch c.Format {
+	case "text", "":
+		h = slog.NewTextHandler(out, opts)
+	case "json":
+		h = slog.NewJSONHandler(out, opts)
+	default:
+		return nil, nil, fmt.Errorf("--log-format must be text or json, got %q", c.Format)
+	}
+	log := slog.New(h)
+	klog.SetSlogLogger(log)
+	if c.fs != nil {
+		names := make([]string, 0, len(c.ignored))
+		for name := range c.ignored {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			if c.fs.Changed(name) {
+				log.Warn("Klog flag is accepted but has no effect", "flag", "--"+name)
+			}
+		}
+	}
+	return log, closer, nil
+}

@@ -1,0 +1,84 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags              []string
+		stderr, file, deep bool
+	}{
+		"by default":          {nil, true, false, false},
+		"to a file":           {[]string{"--logtostderr=false"}, false, true, false},
+		"to both":             {[]string{"--alsologtostderr"}, true, true, false},
+		"with a file in vain": {[]string{"--logtostderr"}, true, false, false},
+		"in depth":            {[]string{"-v=5"}, true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			args := c.flags
+			if name != "by default" {
+				args = append(args, "--log-file="+path)
+			}
+			var stderr bytes.Buffer
+			config := commonGiven(t, args...)
+			log, closer, err := config.Log.Open(&stderr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Info("something")
+			log.Debug("a detail")
+			if err := closer.Close(); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil && c.file {
+				t.Fatal(err)
+			}
+			for where, x := range map[string]struct {
+				text string
+				want bool
+			}{"standard error": {stderr.String(), c.stderr}, "the file": {string(text), c.file}} {
+				if got := strings.Contains(x.text, "something"); got != x.want {
+					t.Errorf("%s has %q", where, x.text)
+				}
+				if got := strings.Contains(x.text, "a detail"); got != (x.want && c.deep) {
+					t.Errorf("%s has %q", where, x.text)
+				}
+			}
+		})
+	}
+}
+
+func TestKlogFlagsWithoutEffectAreAnsweredWithAWarning(t *testing.T) {
+	var out bytes.Buffer
+	c := LogDefaults()
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	fs.SetNormalizeFunc(Dashes)
+	c.Flags(fs)
+	if err := fs.Parse([]string{"--skip_headers", "--stderrthreshold=error"}); err != nil {
+		t.Fatal(err)
+	}
+	_, closer, err := c.Open(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closer.Close()
+	for _, name := range []string{"--skip-headers", "--stderrthreshold"} {
+		if !strings.Contains(out.String(), "flag="+name) {
+			t.Errorf("no warning about %s in %q", name, out.String())
+		}
+	}
+	slog.SetDefault(slog.Default())
+}

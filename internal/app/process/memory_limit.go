@@ -1,0 +1,28 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// MemoryLimitVariable is the environment variable with the memory limit of the container in bytes, as a resourceFieldRef
+// to limits.memory sets it (deploy/).
+const MemoryLimitVariable = "PODFIT_MEMORY_LIMIT"
+
+// heapLimit returns 90 % of the memory limit of the container: the limit to give to the Go runtime, which does not count the
+// binary and the memory that the kernel holds for the process. It is 0 where the runtime's limit stays as it is: the container's
+// limit is not known, or GOMEMLIMIT is set.
+func heapLimit(getenv func(string) string) (int64, error) {
+	text := getenv(MemoryLimitVariable)
+	if text == "" || getenv("GOMEMLIMIT") != "" {
+		return 0, nil
+	}
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || limit <= 0 {
+		return 0, fmt.Errorf("environment variable %s must be a number of bytes above 0, got %q", MemoryLimitVariable, text)
+	}
+	return limit - limit/10, nil
+}

@@ -1,8 +1,0 @@
-// Copyright The podfit Authors
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build race
-
-package app
-
-const raceDetector = true

@@ -1,0 +1,224 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// from returns a recommender that learns from an archive.
+func (b *bench) from(a *archive) *recommender {
+	b.config.Storage = "prometheus"
+	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r.profiles.source, r.profiles.nodes = b, b
+	r.backfill = newBackfill(a, a, r.metrics, r.log)
+	return r
+}
+
+// term lets a recommender lead for a time, and calls after each pass with the time since the term began.
+func (b *bench) term(r *recommender, d time.Duration, after func(time.Duration)) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), d)
+	defer cancel()
+	began := time.Now()
+	r.lead(ctx, func(ctx context.Context, now time.Time) {
+		r.pass(ctx, now)
+		after(time.Since(began))
+	})
+}
+
+func backfilled(r *recommender, state string) int {
+	return int(testutil.ToFloat64(r.metrics.backfill.WithLabelValues(state)))
+}
+
+// manyNamespaces is a cluster with a workload and an autoscaler in each of so many namespaces. In every second one there is a
+// recommendation already.
+func manyNamespaces(t *testing.T, n int) *bench {
+	b := newBench(t)
+	b.use["app"] = cluster.Amounts(100, 50<<20)
+	for i := range n {
+		b.autoscale(fmt.Sprint("web-", i), b.deployment(fmt.Sprint("web-", i), 1, "app"))
+		ns := fmt.Sprint("ns-", i)
+		a, p := b.autoscalers[i], b.pods[i]
+		a.Namespace, a.Target.Namespace, p.Namespace, p.Top.Namespace, p.Controller.Namespace = ns, ns, ns, ns, ns
+		if i%2 == 0 {
+			a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(900, 800<<20)}, Uncapped: cluster.Amounts(900, 800<<20)}}
+		}
+	}
+	return b
+}
+
+func TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 50)
+		a := &archive{hangs: true}
+		r := b.from(a)
+		passes := 0
+		b.term(r, 20*time.Minute, func(since time.Duration) {
+			passes++
+			if passes == 1 && since > time.Minute {
+				t.Errorf("the first pass ended after %v", since)
+			}
+			old, young := b.autoscalers[0], b.autoscalers[1]
+			if got := old.AdviceFor("app"); got == nil || got.Target != cluster.Amounts(900, 800<<20) {
+				t.Errorf("after %v the recommendation is %+v", since, got)
+			}
+			switch c := b.written[young.Key]; {
+			case since < archiveTimeout:
+				if len(young.Advice) > 0 || !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillRunning}, "") {
+					t.Errorf("after %v: %+v, %+v", since, young.Advice, c)
+				}
+			case since > archiveTimeout+2*time.Minute:
+				if len(young.Advice) == 0 || !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}, "--prometheus-address") {
+					t.Errorf("after %v: %+v, %+v", since, young.Advice, c)
+				}
+			}
+		})
+		if passes < 20 || a.queries != 0 {
+			t.Errorf("%d passes in 20 minutes; %d namespaces were asked for after the labels had timed out", passes, a.queries)
+		}
+		if n := backfilled(r, "incomplete"); n != 50 {
+			t.Errorf("the metric says that %d namespaces are incomplete", n)
+		}
+		var at time.Duration
+		b.term(r, 25*time.Hour, func(since time.Duration) { // it does not answer in the next term either
+			if got := b.autoscalers[0].AdviceFor("app"); at == 0 && got != nil && got.Target.CPU < 900 {
+				at = since
+			}
+		})
+		if at < 24*time.Hour || at > 24*time.Hour+10*time.Minute {
+			t.Errorf("the recommendation decreased after %v", at)
+		}
+	})
+}
+
+// says reports whether a condition is among those said, with a part of its message.
+func says(cs []kube.Condition, want kube.Condition, part string) bool {
+	for _, c := range cs {
+		if c.Type == want.Type && c.Status == want.Status && c.Reason == want.Reason && strings.Contains(c.Message, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// Each query takes long, but none too long.
+func TestBackfill_SlowPrometheus_HasOneBudgetForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 50)
+		a := &archive{delay: 4 * time.Minute}
+		r := b.from(a)
+		b.term(r, 2*time.Hour, func(since time.Duration) {
+			if since > backfillBudget+2*time.Minute && backfilled(r, "pending") > 0 {
+				t.Fatalf("%d namespaces are pending after %v", backfilled(r, "pending"), since)
+			}
+		})
+		if n := backfilled(r, "done"); n != 6 {
+			t.Errorf("%d namespaces are done", n)
+		}
+		if c := b.written[b.autoscalers[1].Key]; !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.Removed}, "") {
+			t.Errorf("of a namespace that is done it says %+v", c)
+		}
+	})
+}
+
+func TestBackfill_ArrivesWhileItLearns_CountsEverySampleOnce(t *testing.T) {
+	for _, delay := range []time.Duration{0, 3*time.Minute + 10*time.Second} {
+		for _, profile := range []string{"", "busy-hours", "balanced"} {
+			t.Run(fmt.Sprint(delay, " ", profile), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t)
+					b.use["app"] = cluster.Amounts(100, 50<<20) // much less than in the past
+					web := b.deployment("web", 3, "app")
+					b.autoscale("web", web).Recommender = profile
+					a := &archive{delay: delay, pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}, {Namespace: "shop", Name: "web-6d4cf56db6-x7k9p"}}}
+					r := b.from(a)
+					passes := 0
+					b.term(r, 15*time.Minute, func(since time.Duration) {
+						passes++
+						if delay == 0 && len(b.autoscalers[0].Advice) == 0 {
+							t.Error("the first pass recommends nothing, though Prometheus has answered at once")
+						}
+						if got := b.autoscalers[0].Advice; len(got) > 0 && (got[0].Target.CPU < 290 || got[0].Target.Memory < 200<<20) {
+							t.Errorf("after %v it recommends %v, which is not of the history", since, got[0].Target)
+						}
+					})
+					if got, want := r.book.Series(web, "app").Seen(cluster.CPU).Count, 2*8*24+3*passes; got != want {
+						t.Errorf("%d samples were learnt, want %d", got, want)
+					}
+					b.advice("web", "app")
+					if pods, _ := r.book.Size(); pods != 3 {
+						t.Errorf("%d pods are tracked in the end", pods)
+					}
+					if b.storeWrites > 0 {
+						t.Error("checkpoints were written")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestBackfill_NextTerm_ReadsOnlyWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 1, "app")
+		b.autoscale("web", web)
+		a := &archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}}}
+		r := b.from(a)
+		none := func(time.Duration) {}
+		count := func() int { return r.book.Series(web, "app").Seen(cluster.CPU).Count }
+		b.term(r, 10*time.Minute, none)
+		for range 20 { // the lease flaps
+			time.Sleep(15 * time.Second)
+			b.term(r, time.Minute, none)
+		}
+		if a.queries != 1 {
+			t.Errorf("%d queries after 20 short terms", a.queries)
+		}
+		had := count()
+		time.Sleep(5 * time.Hour) // another replica leads
+		b.term(r, 2*time.Minute, none)
+		if got := count() - had; a.queries != 2 || got < 5 || got > 9 {
+			t.Errorf("%d samples more after 5 hours of absence and %d queries", got, a.queries)
+		}
+	})
+}
+
+// Prometheus answers at once that it cannot.
+func TestBackfill_OneNamespaceFails_TheOthersAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 4)
+		a := &archive{broken: map[string]error{"ns-1": errors.New("too many samples")}}
+		r := b.from(a)
+		b.term(r, 5*time.Minute, func(time.Duration) {})
+		if backfilled(r, "done") != 3 || backfilled(r, "incomplete") != 1 {
+			t.Errorf("%d namespaces are done, %d incomplete", backfilled(r, "done"), backfilled(r, "incomplete"))
+		}
+		if c := b.written[b.autoscalers[1].Key]; !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}, "too many samples") {
+			t.Errorf("it says %+v", c)
+		}
+		queries := a.queries
+		a.broken = nil
+		b.term(r, 2*time.Minute, func(time.Duration) {})
+		if a.queries != queries+1 || backfilled(r, "done") != 4 {
+			t.Errorf("in the next term %d queries, and %d namespaces are done", a.queries-queries, backfilled(r, "done"))
+		}
+	})
+}

@@ -1,0 +1,143 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// manyOrphans has so many checkpoints that nobody needs, and deletes 50 a second.
+type manyOrphans struct {
+	*bench
+	left int
+}
+
+func (m *manyOrphans) Collect(ctx context.Context, _ func(kube.CheckpointKey) bool) (n int, err error) {
+	for ; m.left > 0; m.left-- {
+		select {
+		case <-ctx.Done():
+			return n, ctx.Err()
+		case <-time.After(time.Second / 50):
+			n++
+		}
+	}
+	return n, nil
+}
+
+func TestCollect_manyOrphans_passesGoOnAndAllAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		h := process.NewHealth(5 * time.Minute)
+		m := &manyOrphans{bench: b, left: 15_000}
+		r := newRecommender(b.config, b, b, storage{m, b.remembered}, NewMetrics(prometheus.NewRegistry()), h, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+		defer cancel()
+		var last time.Time
+		process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+			if !last.IsZero() && now.Sub(last) > 3*time.Minute {
+				t.Errorf("%v between two passes", now.Sub(last))
+			}
+			last = now
+			r.pass(ctx, now)
+		})
+		if m.left > 0 {
+			t.Errorf("%d are left", m.left)
+		}
+	})
+}
+
+// An autoscaler that has come while the watch was down is not known: its checkpoints are not orphans.
+func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		unseen := kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "new"}, Container: "app"}
+		b.stored[unseen] = usage.Checkpoint{Version: "v3"}
+		b.stale = []string{kube.AutoscalersFeed}
+		b.run(30 * time.Minute)
+		if _, ok := b.stored[unseen]; !ok {
+			t.Error("the checkpoint of an autoscaler that is not known yet was deleted")
+		}
+		b.stale = nil
+		b.run(30 * time.Minute)
+		if _, ok := b.stored[unseen]; ok {
+			t.Error("an orphan was not deleted")
+		}
+	})
+}
+
+// refusing deletes nothing, and says so.
+type refusing struct{ *bench }
+
+func (refusing) Collect(context.Context, func(kube.CheckpointKey) bool) (int, error) {
+	return 0, fmt.Errorf("delete: %w", kube.ErrForbidden)
+}
+
+func TestKeeper_workloadsComeAndGoAndNothingCanBeDeleted_memoryIsBounded(t *testing.T) {
+	for _, dryRun := range []bool{false, true} {
+		b := newBench(t)
+		b.config.ReadOnly = dryRun
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{refusing{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+		for i := range 1000 {
+			k.forget([]usage.Ref{{Workload: cluster.Workload{Kind: "Job", Namespace: "shop", Name: fmt.Sprint(i)}, Container: "app"}})
+			now = now.Add(time.Hour)
+			k.collect(t.Context(), now, nil, nil)
+		}
+		if len(k.gone) > 0 {
+			t.Errorf("dry run %t: %d forgotten containers are kept in memory", dryRun, len(k.gone))
+		}
+	}
+}
+
+// silent is an API server that takes requests and does not answer.
+type silent struct{ asked int }
+
+func (s *silent) RoundTrip(q *http.Request) (*http.Response, error) {
+	s.asked++
+	<-q.Context().Done()
+	return nil, q.Context().Err()
+}
+
+func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		api := new(silent)
+		clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", Transport: api, QPS: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		histories, err := kube.NewHistories(clients, kube.StorageOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{kube.NewCheckpoints(clients, kube.StorageOptions{}), histories},
+			NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := k.load(ctx); err == nil {
+			t.Fatal("it was loaded")
+		}
+		if api.asked < 4 {
+			t.Errorf("%d requests in ten minutes", api.asked)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// crowd returns a recommender whose n autoscalers name one workload, and its cluster. Two thirds of them name a profile
+// that remembers something, and some are off.
+func crowd(t testing.TB, n int) (*bench, *recommender) {
+	b := newBench(nil)
+	b.use["app"] = cluster.Amounts(300, 200<<20)
+	w := b.deployment("web", 20, "app")
+	for i := range n {
+		a := b.autoscale(fmt.Sprintf("web-%05d", i), w)
+		a.Recommender = []string{"", "balanced", "critical"}[i%3]
+		if i%5 == 0 {
+			a.Mode = cluster.Off
+		}
+	}
+	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	now := time.Now()
+	s := b.Snapshot()
+	r.book.Tick(now)
+	r.configure(now, s, r.served(s))
+	r.track(s)
+	for i := range 10 {
+		r.book.Tick(now.Add(time.Duration(i) * time.Minute))
+		r.observe(t.Context(), s)
+	}
+	return b, r
+}
+
+// A tenant may create as many autoscalers that name one workload as its quota allows.
+func TestRecommender_manyAutoscalersOfOneWorkload_passIsNotQuadratic(t *testing.T) {
+	bytesPerAutoscaler := func(n int) float64 {
+		b, r := crowd(t, n)
+		s := b.Snapshot()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r.configure(time.Now(), s, s.Autoscalers)
+		for _, a := range s.Autoscalers {
+			r.advice(time.Now(), s, a)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
+	}
+	few, many := bytesPerAutoscaler(250), bytesPerAutoscaler(2000)
+	t.Logf("%.0f bytes for each of 250, %.0f for each of 2,000", few, many)
+	if many > 2*few {
+		t.Errorf("%.0f bytes for each of 250, %.0f for each of 2,000", few, many)
+	}
+}
+
+func BenchmarkPassOfAutoscalersOfOneWorkload(b *testing.B) {
+	for _, n := range []int{1000, 4000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			cluster, r := crowd(b, n)
+			now := time.Now().Add(time.Hour)
+			for b.Loop() {
+				s := cluster.Snapshot()
+				ours := r.served(s)
+				r.configure(now, s, ours)
+				for _, a := range ours {
+					r.advice(now, s, a)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// slowWorld takes its time for each write of a status.
+type slowWorld struct {
+	*bench
+	each time.Duration
+}
+
+func (w slowWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+	time.Sleep(w.each)
+	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
+}
+
+func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		each time.Duration
+		dead bool
+	}{
+		"long but progressing": {20 * time.Second, false},
+		"stuck":                {24 * time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				w := b.deployment("web", 1, "app")
+				for i := range 1000 {
+					b.autoscale(fmt.Sprint("web-", i), w)
+				}
+				p := quietProcess()
+				h := p.HealthFor("recommender", b.config.Interval)
+				r := newRecommender(b.config, slowWorld{b, tt.each}, b, b.storage(), NewMetrics(prometheus.NewRegistry()), h, p.Log)
+				done := make(chan struct{})
+				began := time.Now()
+				go func() { r.pass(t.Context(), began); close(done) }()
+				dead := false
+				for watching := true; watching && !dead; {
+					select {
+					case <-done:
+						watching = false
+					case <-time.After(10 * time.Second):
+						dead = h.Problem(time.Now()) != nil
+					}
+				}
+				if dead != tt.dead {
+					t.Errorf("not alive: %t after %s, want %t", dead, time.Since(began), tt.dead)
+				}
+				if <-done; !tt.dead && time.Since(began) < 10*time.Minute {
+					t.Errorf("the pass took only %s", time.Since(began))
+				}
+				if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")); at != float64(time.Now().Unix()) {
+					t.Errorf("the pass was last complete at %v", at)
+				}
+			})
+		})
+	}
+}
+
+// defectiveWorld panics for one autoscaler.
+type defectiveWorld struct{ *bench }
+
+func (w defectiveWorld) TargetProblem(a *cluster.Autoscaler) (string, bool) {
+	if a.Name == "read-1" {
+		panic("while it is looked at")
+	}
+	return w.bench.TargetProblem(a)
+}
+
+func (w defectiveWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+	if a.Name == "write-1" {
+		panic("while it is written")
+	}
+	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
+}
+
+func TestRecommender_panicForOneAutoscaler_othersAreAdvised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		for _, name := range []string{"read-0", "read-1", "read-2", "write-0", "write-1", "write-2"} {
+			b.autoscale(name, b.deployment(name, 1, "app"))
+		}
+		p := quietProcess()
+		r := newRecommender(b.config, defectiveWorld{b}, b, b.storage(), NewMetrics(prometheus.NewRegistry()),
+			p.HealthFor("recommender", b.config.Interval), p.Log)
+		process.Every(contextFor(t, 10*time.Minute), b.config.Interval, r.pass)
+		for _, a := range b.autoscalers {
+			if bad := strings.HasSuffix(a.Name, "-1"); bad == (len(a.Advice) > 0) {
+				t.Errorf("%s: %d recommendations", a.Name, len(a.Advice))
+			}
+		}
+		if failed := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("recommender")); failed < 20 {
+			t.Errorf("%v failures in 10 passes", failed)
+		}
+	})
+}
+
+// hangingUsage does not answer for a while.
+type hangingUsage struct {
+	*bench
+	until time.Time
+}
+
+func (u hangingUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
+	if time.Now().Before(u.until) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return u.bench.Samples(ctx)
+}
+
+func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		p := quietProcess()
+		h := p.HealthFor("recommender", b.config.Interval)
+		r := newRecommender(b.config, b, hangingUsage{b, time.Now().Add(time.Hour)}, b.storage(), NewMetrics(prometheus.NewRegistry()), h, p.Log)
+		go func() {
+			for range 120 {
+				time.Sleep(time.Minute)
+				if err := h.Problem(time.Now()); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		process.Every(contextFor(t, 30*time.Minute), b.config.Interval, r.pass)
+		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")); at != 0 {
+			t.Errorf("a pass without usage was complete at %v", at)
+		}
+		process.Every(contextFor(t, 90*time.Minute), b.config.Interval, r.pass)
+		if b.advice("web", "app").Target.CPU == 0 || testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")) == 0 {
+			t.Error("nothing was learnt after the outage")
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// quietProcess returns a process that logs nothing.
+func quietProcess() *process.Process {
+	return process.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+func contextFor(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,174 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/prom"
+)
+
+// archive is a fake Prometheus: pods that used something, by the hour.
+type archive struct {
+	labels   map[cluster.Key]prom.Labels
+	pods     []cluster.Key
+	failures int
+	selector string
+	broken   map[string]error // by namespace
+	hangs    bool             // as a server does that accepts connections and never answers
+	delay    time.Duration    // of each query
+	queries  int              // of namespaces
+}
+
+const archiveTimeout = 5 * time.Minute // --prometheus-query-timeout
+
+func (a *archive) Length() time.Duration { return 8 * 24 * time.Hour }
+
+// wait is how long a query takes.
+func (a *archive) wait(ctx context.Context) error {
+	d := a.delay
+	if a.hangs {
+		d = time.Hour
+	}
+	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (a *archive) PodLabels(ctx context.Context, _ time.Time) (map[cluster.Key]prom.Labels, error) {
+	if err := a.wait(ctx); err != nil {
+		return nil, err
+	}
+	if a.labels == nil {
+		return nil, errors.New("no such metric")
+	}
+	return a.labels, nil
+}
+
+func (a *archive) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
+	a.queries++
+	if err := a.wait(ctx); err != nil {
+		return err
+	}
+	if err := a.broken[namespace]; err != nil {
+		return err
+	}
+	for h := range 8 * 24 {
+		if h == 100 && a.failures > 0 {
+			a.failures--
+			return errors.New("timed out")
+		}
+		if now.Add(time.Duration(h-8*24) * time.Hour).Before(from) {
+			continue
+		}
+		for _, p := range a.pods {
+			each(usage.Sample{Pod: p, Container: "app", At: now.Add(time.Duration(h-8*24) * time.Hour), CPU: 0.3, Memory: 200 << 20, Has: cluster.Both})
+		}
+	}
+	return nil
+}
+
+func (a *archive) Selector(context.Context, cluster.Workload) (labels.Selector, error) {
+	if a.selector == "" {
+		return labels.Nothing(), nil
+	}
+	return labels.Parse(a.selector)
+}
+
+func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
+	gone := cluster.Key{Namespace: "shop", Name: "web-6d4cf56db6-x7k9p"}
+	tests := map[string]struct {
+		archive archive
+		want    bool
+	}{
+		"a live pod":                    {archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}}}, true},
+		"by its name":                   {archive{pods: []cluster.Key{gone}}, true},
+		"by its labels":                 {archive{pods: []cluster.Key{{Namespace: "shop", Name: "odd"}}, selector: "app.kubernetes.io/name=web", labels: map[cluster.Key]prom.Labels{{Namespace: "shop", Name: "odd"}: {"app_kubernetes_io_name": "web"}}}, true},
+		"another's labels, like a name": {archive{pods: []cluster.Key{gone}, selector: "app=web", labels: map[cluster.Key]prom.Labels{gone: {"app": "other"}}}, false},
+		"another's name":                {archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-api-6d4cf56db6-x7k9p"}}}, false},
+		"after two time-outs":           {archive{pods: []cluster.Key{gone}, failures: 2}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				w := b.deployment("web", 3, "app")
+				b.autoscale("web", w)
+				r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+				b.usageErr = errors.New("away")
+				r.backfill = newBackfill(&tt.archive, &tt.archive, r.metrics, r.log)
+				<-r.startBackfill(t.Context(), time.Now())
+				r.pass(t.Context(), time.Now())
+				got := 0
+				if s := r.book.Series(w, "app"); s != nil {
+					got = s.Seen(cluster.CPU).Count
+				}
+				if want := 8 * 24; tt.want && got != want || !tt.want && got != 0 {
+					t.Errorf("%d samples were learnt", got)
+				}
+				if tt.want && b.advice("web", "app").Target != cluster.Amounts(350, 262144000) {
+					t.Errorf("recommends %v", b.advice("web", "app").Target)
+				}
+				if pods, _ := r.book.Size(); pods != 3 {
+					t.Errorf("%d pods are tracked in the end", pods)
+				}
+			})
+		})
+	}
+}
+
+func TestNamesOfPodsThatAWorkloadMakes(t *testing.T) {
+	tests := []struct {
+		kind, pod string
+		want      bool
+	}{
+		{"Deployment", "web-6d4cf56db6-x7k9p", true},
+		{"Deployment", "web-api-6d4cf56db6-x7k9p", false},
+		{"Deployment", "web-x7k9p", false},
+		{"StatefulSet", "web-0", true},
+		{"StatefulSet", "web-12", true},
+		{"StatefulSet", "web-x7k9p", false},
+		{"DaemonSet", "web-x7k9p", true},
+		{"ReplicaSet", "web-x7k9p", true},
+		{"Job", "web-x7k9p", true},
+		{"Job", "web-3-x7k9p", true},
+		{"CronJob", "web-29383920-x7k9p", true},
+		{"CronJob", "web-x7k9p", false},
+		{"Rollout", "web-6d4cf56db6-x7k9p", true},
+		{"Deployment", "web2-6d4cf56db6-x7k9p", false},
+	}
+	for _, tt := range tests {
+		if got := podName(cluster.Workload{Kind: tt.kind, Name: "web"}).MatchString(tt.pod); got != tt.want {
+			t.Errorf("%s web makes %s: %t, want %t", tt.kind, tt.pod, got, tt.want)
+		}
+	}
+}
+
+func TestHistoryFlagsThatMakeNoSenseAreNamed(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	h := Defaults().History
+	if _, err := h.client(m); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	h.Length = "eight days"
+	if _, err := h.client(m); err == nil || !errors.As(err, new(process.UsageError)) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,182 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// traced is a bench whose usage is that of a trace, and that notes what is recommended.
+type traced struct {
+	*bench
+	trace *replay.Workload
+	next  int // the first sample that has not been told
+	advs  map[int64][]cluster.Advice
+}
+
+func (b *traced) Samples(context.Context) ([]usage.Sample, error) {
+	var out []usage.Sample
+	for w := b.trace; b.next < len(w.Samples) && w.Samples[b.next].At < time.Now().Unix(); b.next++ {
+		s := &w.Samples[b.next]
+		out = append(out, usage.Sample{
+			Pod: cluster.Key{Namespace: w.Key.Namespace, Name: w.Pods[s.Pod]}, Container: w.Containers[s.Container],
+			At: time.Unix(s.At, 0).UTC(), CPU: measured(s.CPU), Memory: s.Memory, Has: s.Has,
+		})
+	}
+	return out, nil
+}
+
+func (b *traced) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+	b.advs[now.Unix()] = adv
+	return b.bench.WriteStatus(ctx, a, adv, now, cs...)
+}
+
+// measured returns cores as the reader of the Metrics API does, which is sent nanocores.
+func measured(cores float64) float64 {
+	return float64(resource.NewScaledQuantity(int64(cores*1e9), resource.Nano).MilliValue()) / 1000
+}
+
+const traceDays = 8
+
+// drawTrace returns what two pods of the bench's workload used, every ten minutes: with a day in it, with spikes, with a
+// gap of a day and a half, and a second pod that comes later.
+func drawTrace(start time.Time, w cluster.Workload) *replay.Workload {
+	rnd := rand.New(rand.NewPCG(3, 5))
+	out := &replay.Workload{Key: w, Pods: []string{"web-0", "web-1"}, Containers: []string{"app", "proxy"}}
+	for at := start.Unix() + 600; at < start.Unix()+traceDays*86400; at += 600 {
+		age := float64(at-start.Unix()) / 86400
+		if age > 4 && age < 5.5 {
+			continue
+		}
+		for pod := range int32(2) {
+			if pod == 1 && age < 1.25 {
+				continue
+			}
+			for c := range int16(2) {
+				level := (1 + 0.5*math.Sin(2*math.Pi*age)) * math.Exp(0.1*rnd.NormFloat64())
+				if rnd.IntN(700) == 0 {
+					level *= 2.5
+				}
+				s := replay.Sample{At: at - 1 - int64(rnd.IntN(59)), CPU: 0.15 * level, Memory: 3e8 * level, Pod: pod, Container: c, Has: cluster.Both}
+				if rnd.IntN(20) == 0 {
+					s.Has = cluster.Of(cluster.CPU)
+				}
+				out.Samples = append(out.Samples, s)
+			}
+		}
+	}
+	out.Sort()
+	return out
+}
+
+// What a backtest replays is what the recommender does: at every moment they recommend the same.
+func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		t.Run(p.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &traced{bench: newBench(t), advs: map[int64][]cluster.Advice{}}
+				w := b.deployment("web", 2, "app", "proxy")
+				b.autoscale("web", w).Recommender = p.Name
+				b.trace = drawTrace(time.Now(), w)
+
+				want := map[int64][]cluster.Advice{}
+				rules := replay.RulesFor(p)
+				rules.Mode = cluster.Off // it is about the recommendations, not about what they lead to
+				rules.Advised = func(now time.Time, adv []cluster.Advice) { want[now.Unix()] = slices.Clone(adv) }
+				replay.Run(b.trace, p, rules)
+
+				b.config.Interval = 10 * time.Minute
+				ctx, cancel := context.WithTimeout(t.Context(), traceDays*24*time.Hour)
+				defer cancel()
+				r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+				process.Every(ctx, b.config.Interval, r.pass)
+
+				compared := 0
+				for _, at := range slices.Sorted(maps.Keys(want)) {
+					got, ok := b.advs[at]
+					if !ok {
+						continue
+					}
+					compared++
+					if !slices.Equal(got, want[at]) {
+						t.Fatalf("at %v the recommender says\n%+v, the backtest\n%+v", time.Unix(at, 0).UTC(), got, want[at])
+					}
+				}
+				if compared < 900 {
+					t.Errorf("only %d of %d answers could be compared", compared, len(want))
+				}
+			})
+		})
+	}
+}
+
+// A recommender that is stopped and started again recommends at every moment what one does that never was, from the first
+// sample on. Only the default profile may be off, by the rounding of upstream's checkpoints (TestARestartThroughTheAPIServerChangesNoAnswer).
+func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		if p.Extend == nil {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lives [2]*traced
+				var rs [2]*recommender
+				start := func(i int) {
+					b := lives[i]
+					rs[i] = newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+					rs[i].profiles.source, rs[i].profiles.nodes = b, b
+					if err := rs[i].keeper.load(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range lives {
+					lives[i] = &traced{bench: newBench(t), advs: map[int64][]cluster.Advice{}}
+					w := lives[i].deployment("web", 2, "app", "proxy")
+					lives[i].autoscale("web", w).Recommender = p.Name
+					lives[i].nodes = []cluster.Node{{Name: "small", Allocatable: cluster.Amounts(800, 16<<30), Ready: true}}
+					lives[i].trace = drawTrace(time.Now(), w)
+					start(i)
+				}
+				answers := 0
+				for pass := range 3 * 144 {
+					time.Sleep(10 * time.Minute)
+					now := time.Now()
+					if pass%17 == 3 {
+						rs[1].end(t.Context())
+						start(1)
+					}
+					for _, r := range rs {
+						r.pass(t.Context(), now)
+					}
+					want, got := lives[0].autoscalers[0].Advice, lives[1].autoscalers[0].Advice
+					if !slices.Equal(got, want) {
+						t.Fatalf("pass %d: %+v, want %+v", pass, got, want)
+					}
+					answers += len(want)
+				}
+				if answers < 2*3*140 {
+					t.Errorf("%d answers", answers)
+				}
+			})
+		})
+	}
+}

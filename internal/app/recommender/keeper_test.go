@@ -1,0 +1,504 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// benchHistories is where a bench stores what profiles remember.
+type benchHistories struct {
+	mu     sync.Mutex
+	stored map[cluster.Workload][]usage.History
+	writes int
+	err    error // what a write says
+}
+
+func newBenchHistories() *benchHistories {
+	return &benchHistories{stored: map[cluster.Workload][]usage.History{}}
+}
+
+func (b *bench) storage() storage { return storage{b, b.remembered} }
+
+func (h *benchHistories) Load(_ context.Context, each func(cluster.Workload, []usage.History)) error {
+	for w, hs := range h.stored {
+		each(w, slices.Clone(hs))
+	}
+	return nil
+}
+
+func (h *benchHistories) Write(_ context.Context, w cluster.Workload, hs []usage.History) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	same := func(x, y usage.History) bool { return x.Container == y.Container && bytes.Equal(x.Data, y.Data) }
+	switch {
+	case h.err != nil:
+		return false, fmt.Errorf("write: %w", h.err)
+	case slices.EqualFunc(h.stored[w], hs, same):
+		return false, nil
+	}
+	h.stored[w] = hs
+	h.writes++
+	return true, nil
+}
+
+func (h *benchHistories) Collect(_ context.Context, keep func(cluster.Workload) bool) (int, error) {
+	n := 0
+	for w := range h.stored {
+		if !keep(w) {
+			delete(h.stored, w)
+			n++
+		}
+	}
+	return n, nil
+}
+
+func TestWhatAProfileRemembersIsStoredOncePerWorkload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, c := range []string{"app", "proxy"} {
+			b.use[c] = cluster.Amounts(300, 200<<20)
+		}
+		web := b.deployment("web", 2, "app", "proxy")
+		b.autoscale("web", web).Recommender = "balanced"
+		b.autoscale("web2", web).Recommender = "balanced" // one history, however many autoscalers
+		b.autoscale("plain", b.deployment("plain", 2, "app"))
+		b.run(5 * time.Hour)
+		hs := b.remembered.stored[web]
+		if len(b.remembered.stored) != 1 || len(hs) != 2 || hs[0].Container != "app" || hs[1].Container != "proxy" {
+			t.Fatalf("stored are %v", b.remembered.stored)
+		}
+		if hs[0].Form != "adaptive/1" || len(hs[0].Data) < 50 || time.Since(hs[0].Updated) > 71*time.Minute {
+			t.Errorf("it is of %v, of form %s, and takes %d bytes", hs[0].Updated, hs[0].Form, len(hs[0].Data))
+		}
+		for key, c := range b.stored {
+			if len(c.Extra) > 100 {
+				t.Errorf("the checkpoint of %v has %d bytes beside it", key, len(c.Extra))
+			}
+		}
+	})
+}
+
+// Item 3 of the sizing engine: written only when it changed, and not too often.
+func TestHistoriesAreWrittenAtMostEveryTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app")).Recommender = "autopilot" // which every sample changes
+		b.run(5 * time.Hour)
+		young := b.remembered.writes
+		b.run(24 * time.Hour)
+		if n := b.remembered.writes - young; n < 140 || n > 24*6+2 {
+			t.Errorf("%d writes in a day of samples", n)
+		}
+		steady := b.remembered.writes
+		b.usageErr = errors.New("away")
+		b.run(24 * time.Hour)
+		if n := b.remembered.writes - steady; n > 1 {
+			t.Errorf("%d writes in a day without samples", n)
+		}
+	})
+}
+
+// A container whose policy is off has no checkpoint. It does not make the rest due in every pass.
+func TestAContainerThatIsOffCausesNoWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, c := range []string{"app", "proxy"} {
+			b.use[c] = cluster.Amounts(300, 200<<20)
+		}
+		a := b.autoscale("web", b.deployment("web", 2, "app", "proxy"))
+		a.Recommender, a.Policies = "autopilot", []cluster.ContainerPolicy{{Container: "proxy", Off: true}}
+		b.run(5 * time.Hour)
+		young := b.remembered.writes
+		b.run(24 * time.Hour)
+		if n := b.remembered.writes - young; n < 140 || n > 24*6+2 {
+			t.Errorf("%d writes in a day of samples", n)
+		}
+	})
+}
+
+// All that is known is stored when a process ends. Ten minutes later not everything is due at once.
+func TestWritesOfManyWorkloadsAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		const workloads = 100
+		for i := range workloads {
+			name := fmt.Sprint("web-", i)
+			b.autoscale(name, b.deployment(name, 1, "app")).Recommender = "autopilot"
+		}
+		b.run(210 * time.Minute)
+		most := 0
+		for range 20 {
+			before := b.remembered.writes
+			b.run(time.Minute)
+			most = max(most, b.remembered.writes-before)
+		}
+		if most > workloads/5 {
+			t.Errorf("%d of %d workloads were written in one pass", most, workloads)
+		}
+	})
+}
+
+func TestAnOOMIsStoredAtOnceInBothPlaces(t *testing.T) { // W-08
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 1, "app")
+		b.autoscale("web", web).Recommender = "balanced"
+		b.run(6 * time.Hour)
+		had := b.advice("web", "app").Target.Memory
+		for range 3 { // whenever in the ten minutes of the workload
+			b.run(3 * time.Minute)
+			checkpoints, histories := b.storeWrites, b.remembered.writes
+			c := &b.pods[0].Containers[0]
+			c.Requests = cluster.Amounts(300, b.advice("web", "app").Target.Memory)
+			c.Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-time.Minute), Finished: time.Now()}
+			b.run(2 * time.Second) // killed right after the pass that saw it
+			if b.storeWrites == checkpoints || b.remembered.writes == histories {
+				t.Fatalf("%d checkpoints and %d histories were written", b.storeWrites-checkpoints, b.remembered.writes-histories)
+			}
+		}
+		raised := b.advice("web", "app").Target.Memory
+		b.run(2 * time.Second)
+		if after := b.advice("web", "app").Target.Memory; raised < had*3/2 || after != raised {
+			t.Errorf("target was %d, then %d, and after a restart %d", had, raised, after)
+		}
+	})
+}
+
+// Only upstream's CRDs are installed, then podfit's, too.
+func TestWithoutUsageHistoriesTheCheckpointsCarryThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "balanced"
+		extra := func() int {
+			return len(b.stored[kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}].Extra)
+		}
+		b.remembered.err = kube.ErrUnsupported
+		b.run(5 * time.Hour)
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.run(11 * time.Minute)
+		high := b.advice("web", "app").Target
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 || extra() < 150 {
+			t.Errorf("the peak was forgotten: %v, then %v; %d bytes are carried", high, got, extra())
+		}
+		b.remembered.err = nil
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 || extra() > 120 || len(b.remembered.stored[web]) != 1 {
+			t.Errorf("the peak was forgotten: %v, then %v; %d bytes are carried still", high, got, extra())
+		}
+		b.remembered.err = errors.New("etcd is full")
+		b.run(time.Hour)
+		if extra() < 150 {
+			t.Error("what cannot be stored is not carried")
+		}
+		b.run(time.Minute)
+		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 {
+			t.Errorf("the peak was forgotten: %v, then %v", high, got)
+		}
+	})
+}
+
+// The process is killed between its two writes, in whichever order they come.
+func TestAKillBetweenTheTwoWritesLosesNothing(t *testing.T) {
+	for _, name := range []string{"balanced", "busy-hours", "autopilot"} {
+		for what, cut := range map[string]func(b, early *bench){
+			"checkpoint missing": func(b, early *bench) { b.stored = early.stored },
+			"history missing":    func(b, early *bench) { b.remembered.stored = early.remembered.stored },
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t)
+					b.use["app"] = cluster.Amounts(300, 200<<20)
+					web := b.deployment("web", 2, "app")
+					b.autoscale("web", web).Recommender = name
+					b.run(26*time.Hour + 7*time.Minute)
+					early := &bench{stored: maps.Clone(b.stored), remembered: &benchHistories{stored: maps.Clone(b.remembered.stored)}}
+					had := b.run(21*time.Minute).book.Series(web, "app").Seen(cluster.CPU).Count
+					before := *b.advice("web", "app")
+					cut(b, early)
+					r := b.run(2 * time.Second)
+					if has := r.book.Series(web, "app").Seen(cluster.CPU).Count; has < had-2*40 || has > had+2 {
+						t.Errorf("%d samples, then %d", had, has)
+					}
+					if after := *b.advice("web", "app"); after.Target != before.Target {
+						t.Errorf("target %v, then %v", before.Target, after.Target)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestHistoriesNobodyNeedsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		targets := map[string]cluster.Workload{}
+		for _, name := range []string{"stays", "deleted", "back to default", "somebody else's"} {
+			targets[name] = b.deployment(name, 1, "app")
+			b.autoscale(name, targets[name]).Recommender = "balanced"
+		}
+		b.run(20 * time.Minute)
+		if len(b.remembered.stored) != 4 {
+			t.Fatalf("%d are stored", len(b.remembered.stored))
+		}
+		b.autoscalers = slices.DeleteFunc(b.autoscalers, func(a *cluster.Autoscaler) bool { return a.Name == "deleted" })
+		for i, a := range b.autoscalers {
+			change := *a
+			switch a.Name {
+			case "back to default":
+				change.Recommender = ""
+			case "somebody else's":
+				change.Recommender = "theirs"
+			}
+			b.autoscalers[i] = &change
+		}
+		b.pods = slices.DeleteFunc(b.pods, func(p *cluster.Pod) bool { return p.Top == targets["stays"] }) // scaled to zero
+		b.run(12 * time.Minute)
+		for name, w := range targets {
+			if got, want := b.remembered.stored[w] != nil, name == "stays" || name == "somebody else's"; got != want {
+				t.Errorf("%s is stored: %v", name, got)
+			}
+		}
+	})
+}
+
+// Who starts a recommender under a name of its own, if only once, loses nothing that podfit has stored for its autoscalers.
+func TestARecommenderOfAnotherNameRemovesNothing(t *testing.T) {
+	for _, name := range []string{"x", "default", "balanced"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				shared, own := b.deployment("shared", 1, "app"), b.deployment("own", 1, "app")
+				b.autoscale("tried", shared).Recommender = "balanced"
+				b.autoscale("shared", shared)
+				b.autoscale("own", own).Recommender = "balanced"
+				b.run(20 * time.Minute)
+				if len(b.remembered.stored) != 2 || len(b.stored) != 3 {
+					t.Fatalf("%d histories and %d checkpoints are stored", len(b.remembered.stored), len(b.stored))
+				}
+				b.config = recommenderNamed(t, name)
+				b.run(20 * time.Minute)
+				if len(b.remembered.stored) != 2 || len(b.stored) != 3 {
+					t.Errorf("%d histories and %d checkpoints are left", len(b.remembered.stored), len(b.stored))
+				}
+			})
+		})
+	}
+}
+
+// What the book of one recommender forgets, the checkpoints of another's autoscaler may still be good for.
+func TestCheckpointsOfAnotherRecommenderStayWhenOursIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("ours", b.deployment("ours", 1, "app"))
+		b.autoscale("theirs", b.deployment("theirs", 1, "app"))
+		b.run(10 * time.Minute)
+		change := *b.autoscalers[1]
+		change.Recommender = "theirs"
+		b.autoscalers[1] = &change
+		b.during(9*24*time.Hour, func(after time.Duration) {
+			if after == 20*time.Minute {
+				b.pods = nil
+			}
+		})
+		for key := range b.stored {
+			if key.Autoscaler.Name == "theirs" {
+				return
+			}
+		}
+		t.Error("their checkpoint is gone")
+	})
+}
+
+// An autoscaler that has become unreadable names no workload; what is stored of the one that it named is kept.
+func TestHistoryStaysWhileAnAutoscalerCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app")).Recommender = "balanced"
+		b.run(20 * time.Minute)
+		broken := *b.autoscalers[0]
+		broken.Target, broken.Mode = cluster.Workload{}, cluster.Off
+		b.autoscalers[0], b.problem = &broken, "Cannot read targetRef."
+		b.run(time.Hour)
+		if len(b.remembered.stored) != 1 {
+			t.Error("the history is gone")
+		}
+	})
+}
+
+// What stands in the API server may be anything. No pass fails, and what was recommended last stays, or what is
+// recommended makes sense.
+func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
+	good := func(b *bench) (usage.Checkpoint, []usage.History) {
+		key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+		return b.stored[key], slices.Clone(b.remembered.stored[b.autoscalers[0].Target])
+	}
+	future := time.Date(2190, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, change := range map[string]func(*usage.Checkpoint, []usage.History){
+		"checkpoint of another version": func(c *usage.Checkpoint, _ []usage.History) { c.Version = "v9" },
+		"checkpoint from the future":    func(c *usage.Checkpoint, _ []usage.History) { c.Updated, c.LastSample = future, future },
+		"negative total":                func(c *usage.Checkpoint, _ []usage.History) { c.CPU.Total = -1 },
+		"history of another form":       func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Form = "nonsense" },
+		"history cut off":               func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Data = hs[0].Data[:len(hs[0].Data)/2] },
+		"history of no time":            func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Updated = time.Time{} },
+		"history from the future":       func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Updated = future },
+		"sample from the future":        func(_ *usage.Checkpoint, hs []usage.History) { hs[0].LastSample = future },
+		"huge history":                  func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Data = make([]byte, 1<<20) },
+		"another's container":           func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Container = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				web := b.deployment("web", 2, "app")
+				b.autoscale("web", web).Recommender = "balanced"
+				b.run(30 * time.Hour)
+				before := *b.advice("web", "app")
+				c, hs := good(b)
+				change(&c, hs)
+				b.stored[kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}] = c
+				b.remembered.stored[web] = hs
+				b.usageErr = errors.New("metrics-server is away")
+				b.run(5 * time.Minute)
+				if after := *b.advice("web", "app"); after.Target != before.Target || len(b.autoscalers[0].Advice) != 1 {
+					t.Errorf("without samples: %v, then %v", before.Target, b.autoscalers[0].Advice)
+				}
+				b.usageErr = nil
+				b.run(30 * time.Minute)
+				if got := *b.advice("web", "app"); got.Target.Memory < 200<<20 || got.Target.Memory > 400<<20 || got.Target.CPU < 280 || got.Target.CPU > 600 {
+					t.Errorf("with samples again: %v, before %v", got.Target, before.Target)
+				}
+				if hs := b.remembered.stored[web]; len(hs) == 0 || hs[0].Form != "adaptive/1" {
+					t.Errorf("it was not stored over: %v", hs)
+				}
+			})
+		})
+	}
+}
+
+// What a profile remembers stands by itself, whatever became of the checkpoint, and whether there are pods or not.
+func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
+	for name, change := range map[string]func(b *bench, key kube.CheckpointKey){
+		"broken":  func(b *bench, key kube.CheckpointKey) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
+		"missing": func(b *bench, key kube.CheckpointKey) { delete(b.stored, key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(700, 500<<20)
+				web := b.deployment("web", 2, "app")
+				b.autoscale("web", web).Recommender = "busy-hours"
+				b.run(3 * time.Hour)
+				change(b, kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"})
+				pods := b.pods
+				b.pods = nil // scaled to zero for the night
+				b.run(9 * time.Hour)
+				if len(b.remembered.stored[web]) != 1 {
+					t.Fatal("what was remembered is not stored any more")
+				}
+				b.pods, b.use["app"] = pods, cluster.Amounts(300, 200<<20)
+				b.run(30 * time.Hour)
+				if got := b.advice("web", "app").Target; got.CPU < 700 {
+					t.Errorf("the peak is forgotten: %v", got)
+				}
+			})
+		})
+	}
+}
+
+func recommenderNamed(t *testing.T, name string) Config {
+	t.Helper()
+	c := Defaults()
+	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
+	c.Flags(fs)
+	if err := fs.Parse([]string{"--recommender-name=" + name}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The clock was ahead when the process before this one stored what it had learnt.
+func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
+	for _, lead := range []time.Duration{time.Hour, 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
+		t.Run(lead.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 500<<20)
+				web := b.deployment("web", 2, "app")
+				b.autoscale("web", web).Recommender = "busy-hours"
+				had := b.run(30*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
+				before := b.advice("web", "app").Target
+				key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+				c := b.stored[key]
+				c.Updated, c.LastSample = c.Updated.Add(lead), c.LastSample.Add(lead)
+				b.stored[key] = c
+				for i := range b.remembered.stored[web] {
+					h := &b.remembered.stored[web][i]
+					h.Updated, h.LastSample = h.Updated.Add(lead), h.LastSample.Add(lead)
+				}
+				writes := b.storeWrites
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				r := b.run(30 * time.Minute)
+				if has := r.book.Series(web, "app").Seen(cluster.CPU).Count; has < had {
+					t.Errorf("%d samples, before %d", has, had)
+				}
+				if after := b.advice("web", "app").Target; after != before {
+					t.Errorf("the profile forgot the peak: %v, before %v", after, before)
+				}
+				if n := b.storeWrites - writes; n < 2 || b.stored[key].Updated.After(time.Now()) {
+					t.Errorf("%d checkpoints were written in half an hour, the last with %v", n, b.stored[key].Updated)
+				}
+			})
+		})
+	}
+}
+
+// With checkpoints of autoscalers that are not served between those of two that are, the order used to depend on the order of a map.
+func TestKeeper_checkpointsOfManyAutoscalers_theOldestOfATargetIsRestored(t *testing.T) {
+	for try := range 20 {
+		b := newBench(t)
+		w := b.deployment("web", 1, "app")
+		served := map[cluster.Key]*cluster.Autoscaler{}
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
+		for i := range 30 {
+			k.waiting[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
+		}
+		for i, name := range []string{"z-oldest", "a-youngest"} {
+			a := b.autoscale(name, w)
+			a.Created = time.Unix(int64(i), 0)
+			served[a.Key] = a
+			k.waiting[kube.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
+		}
+		if keys := k.restorable(served); len(keys) != 2 || keys[0].Autoscaler.Name != "z-oldest" {
+			t.Fatalf("try %d: the order is %v", try, keys)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Metrics are the recommender's figures, under upstream's names.
+type Metrics struct {
+	objects    *prometheus.GaugeVec
+	latency    prometheus.Histogram
+	execution  *prometheus.HistogramVec
+	aggregates prometheus.Gauge
+	responses  *prometheus.CounterVec
+	rejected   *prometheus.CounterVec
+	checkpoint *prometheus.CounterVec
+	history    *prometheus.CounterVec
+	backfill   *prometheus.GaugeVec
+	requests   *prometheus.CounterVec   // to Prometheus
+	durations  *prometheus.HistogramVec // of requests to Prometheus
+	sources    *prometheus.CounterVec
+	quality    qualityMetrics
+}
+
+// NewMetrics registers the metrics of the recommender.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	const ns = "vpa_recommender"
+	m := &Metrics{
+		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects in the cluster.",
+		}, []string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Name: "recommendation_latency_seconds",
+			Help:    "Time from the creation of a VPA object to its first recommendation.",
+			Buckets: []float64{1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800},
+		}),
+		execution: process.ExecutionLatency(ns, "Duration of each step of a recommender pass."),
+		aggregates: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: ns, Name: "aggregate_container_states_count",
+			Help: "Number of usage histories in memory. There is one for each container of each workload.",
+		}),
+		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Name: "metric_server_responses", Help: "Number of responses of the Metrics API.",
+		}, []string{"is_error", "client_name"}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_recommender", Name: "rejected_samples_total", Help: "Number of rejected usage samples, by reason.",
+		}, []string{"reason"}),
+		checkpoint: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_recommender", Name: "checkpoint_writes_total", Help: "Number of checkpoint writes, by outcome.",
+		}, []string{"outcome"}),
+		history: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of UsageHistory objects, by outcome.",
+		}, []string{"outcome"}),
+		backfill: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
+			Help: "With --storage=prometheus: number of namespaces by the state of their backfill: pending, incomplete or done.",
+		}, []string{"state"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
+		}, []string{"code", "method"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: ns, Name: "prometheus_client_api_requests_duration_seconds", Help: "Duration of requests to Prometheus.",
+			Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
+		}, []string{"code", "method"}),
+		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by source: pod status or pod spec.",
+		}, []string{"source"}),
+		quality: newQualityMetrics(reg),
+	}
+	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint, m.history, m.backfill)
+	return m
+}
+
+// objectKey is one class of autoscaler objects.
+type objectKey struct {
+	mode                          string
+	advised, matches, unsupported bool
+}
+
+// publishObjects sets how many objects there are of each class, zero for classes without any.
+func (m *Metrics) publishObjects(count map[objectKey]int) {
+	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
+		for i := range 8 {
+			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
+			for _, api := range []string{"v1beta1", "v1beta2", "v1"} { // upstream counts the old ones still, none of each
+				n := 0
+				if api == "v1" {
+					n = count[k]
+				}
+				m.objects.WithLabelValues(k.mode, strconv.FormatBool(k.advised), api,
+					strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)).Set(float64(n))
+			}
+		}
+	}
+}
+
+// answered counts one answer of the Metrics API.
+func (m *Metrics) answered(err error) {
+	m.responses.WithLabelValues(strconv.FormatBool(err != nil), "default-metrics-client").Inc()
+}
+
+// qualityMetrics compare what was recommended with what is used.
+type qualityMetrics struct {
+	relative, cpuOver, cpuUnder, memOver, memUnder, cpu, mem, change *prometheus.HistogramVec
+	missing                                                          *prometheus.CounterVec
+}
+
+func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
+	const ns = "vpa_quality"
+	cores := prometheus.ExponentialBuckets(0.01, 2, 17)
+	bytes := prometheus.ExponentialBuckets(1e6, 2, 17)
+	shares := []float64{-1, -.75, -.5, -.25, -.1, -.05, -.025, -.01, -.005, -.0025, -.001, 0,
+		.001, .0025, .005, .01, .025, .05, .1, .25, .5, .75, 1, 2.5, 5, 10, 25, 50, 100}
+	hist := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	q := qualityMetrics{
+		relative: hist("usage_recommendation_relative_diffs", "Usage minus recommendation, as a fraction of the recommendation.", shares, "update_mode", "resource", "is_oom"),
+		cpuOver:  hist("cpu_recommendation_over_usage_diffs_cores", "Recommendation minus CPU usage, where the recommendation is greater.", cores, "update_mode", "recommendation_missing"),
+		cpuUnder: hist("cpu_recommendation_lower_equal_usage_diffs_cores", "CPU usage minus recommendation, where the recommendation is at most the usage.", cores, "update_mode", "recommendation_missing"),
+		memOver:  hist("mem_recommendation_over_usage_diffs_bytes", "Recommendation minus memory usage, where the recommendation is greater.", bytes, "update_mode", "recommendation_missing", "is_oom"),
+		memUnder: hist("mem_recommendation_lower_equal_usage_diffs_bytes", "Memory usage minus recommendation, where the recommendation is at most the usage.", bytes, "update_mode", "recommendation_missing", "is_oom"),
+		cpu:      hist("cpu_recommendations_cores", "CPU recommendation at the time of each usage sample.", cores, "update_mode"),
+		mem:      hist("mem_recommendations_bytes", "Memory recommendation at the time of each usage sample.", bytes, "update_mode", "is_oom"),
+		change:   hist("relative_recommendation_changes", "Change of a recommendation, as a fraction of the previous recommendation.", shares, "update_mode", "resource", "vpa_size_log2"),
+		missing: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Name: "usage_sample_missing_recommendation_count", Help: "Number of usage samples of containers that have no recommendation although a VPA targets them.",
+		}, []string{"update_mode", "resource", "is_oom"}),
+	}
+	reg.MustRegister(q.missing)
+	return q
+}
+
+// sample notes one usage of one resource, in cores or bytes, and the recommendation that stood then.
+func (q *qualityMetrics) sample(mode cluster.Mode, res cluster.Resource, used, advised float64, known, oom bool) {
+	m, isOOM := mode.String(), strconv.FormatBool(oom)
+	if known {
+		if res == cluster.CPU {
+			q.cpu.WithLabelValues(m).Observe(advised)
+		} else {
+			q.mem.WithLabelValues(m, isOOM).Observe(advised)
+		}
+		if advised > 0 {
+			q.relative.WithLabelValues(m, res.String(), isOOM).Observe((used - advised) / advised)
+		}
+	} else {
+		q.missing.WithLabelValues(m, res.String(), isOOM).Inc()
+		advised = 0
+	}
+	diff, missing := math.Abs(used-advised), strconv.FormatBool(!known)
+	switch {
+	case res == cluster.CPU && advised > used:
+		q.cpuOver.WithLabelValues(m, missing).Observe(diff)
+	case res == cluster.CPU:
+		q.cpuUnder.WithLabelValues(m, missing).Observe(diff)
+	case advised > used:
+		q.memOver.WithLabelValues(m, missing, isOOM).Observe(diff)
+	default:
+		q.memUnder.WithLabelValues(m, missing, isOOM).Observe(diff)
+	}
+}
+
+// changed notes that the target of a container moved.
+func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resources, pods int) {
+	for _, res := range cluster.All {
+		was, _ := before.Get(res)
+		is, ok := after.Get(res)
+		if ok && was > 0 {
+			q.change.WithLabelValues(mode.String(), res.String(), process.SizeLog2(pods)).Observe(float64(is)/float64(was) - 1)
+		}
+	}
+}
+
+// firstAdvice notes how long a new autoscaler waited for its first recommendation.
+func (m *Metrics) firstAdvice(created, now time.Time) {
+	m.latency.Observe(now.Sub(created).Seconds())
+}
+
+// read notes where the requests and limits of a pod's containers were found: in its status where that has them, else in
+// the spec.
+func (m *Metrics) read(p *cluster.Pod) {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		init, status := c.Role != cluster.Regular, c.Reported
+		switch {
+		case init && status:
+			m.sources.WithLabelValues("Pod.Status.InitContainerStatuses").Inc()
+		case init:
+			m.sources.WithLabelValues("Pod.Spec.InitContainers").Inc()
+		case status:
+			m.sources.WithLabelValues("Pod.Status.ContainerStatuses").Inc()
+		default:
+			m.sources.WithLabelValues("Pod.Spec.Containers").Inc()
+		}
+	}
+}

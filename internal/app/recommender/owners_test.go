@@ -1,0 +1,126 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// slowStore takes a while for each checkpoint, and refuses those of one autoscaler.
+type slowStore struct {
+	*bench
+	takes   time.Duration
+	refuses string
+	count   map[kube.CheckpointKey]int
+}
+
+func (s *slowStore) Write(ctx context.Context, k kube.CheckpointKey, c usage.Checkpoint) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(s.takes):
+	}
+	if k.Autoscaler.Name == s.refuses {
+		return errors.New("an admission webhook denied the request")
+	}
+	s.mu.Lock()
+	s.count[k]++
+	s.mu.Unlock()
+	return s.bench.Write(ctx, k, c)
+}
+
+func (b *bench) storing(s *slowStore, d time.Duration) {
+	s.bench, s.count = b, map[kube.CheckpointKey]int{}
+	r := newRecommender(b.config, b, b, storage{s, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r.profiles.source = b
+	ctx, cancel := context.WithTimeout(b.t.Context(), d)
+	defer cancel()
+	process.Every(ctx, b.config.Interval, r.pass)
+}
+
+func TestSave_workloadWithManyAutoscalers_allGetCheckpointsAtTheUsualRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 1, "app")
+		for i := range 1000 {
+			b.autoscale(fmt.Sprintf("vpa-%03d", i), web)
+		}
+		s := &slowStore{takes: time.Second / 10} // 600 in the time of a pass
+		b.storing(s, 8*time.Hour)
+		if len(s.count) != 1000 {
+			t.Errorf("%d of 1000 autoscalers have a checkpoint", len(s.count))
+		}
+		total := 0
+		for _, n := range s.count {
+			total += n
+		}
+		if most := 1000 * (6*8 + 30); total > most { // of the first 200 minutes, each twentieth
+			t.Errorf("%d checkpoints were written, want at most %d", total, most)
+		}
+	})
+}
+
+func TestSave_oneAutoscalerRefused_othersAreStoredAtTheUsualRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 1, "app")
+		for _, name := range []string{"a", "b", "c"} {
+			b.autoscale(name, web)
+		}
+		s := &slowStore{refuses: "b"}
+		b.storing(s, 24*time.Hour)
+		for _, name := range []string{"a", "c"} {
+			if n := s.count[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}]; n < 100 || n > 300 {
+				t.Errorf("%d checkpoints of %s were written in a day", n, name)
+			}
+		}
+	})
+}
+
+// brokenExtension cannot be stored.
+type brokenExtension struct{ usage.Extension }
+
+func (brokenExtension) AppendBinary([]byte) ([]byte, error) { panic("a defect") }
+
+func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		bad := b.deployment("bad", 1, "app")
+		b.autoscale("bad", bad)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r.profiles.source = b
+		create := recommend.Builtins()[1].Extend
+		for _, p := range recommend.Builtins() {
+			if p.Extend != nil {
+				create = p.Extend
+			}
+		}
+		r.book.Extend(bad, func() usage.Extension { return brokenExtension{create()} })
+		p := process.New(r.log, prometheus.NewRegistry())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		process.Every(ctx, b.config.Interval, p.Recovering("recommender", r.pass))
+		if _, ok := b.stored[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
+			t.Error("the history of another workload was not stored")
+		}
+	})
+}

@@ -1,0 +1,940 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+func TestAProfileIsChosenByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		for _, name := range []string{"", "default", "balanced", "cost", "critical"} {
+			b.autoscale("vpa-"+name, b.deployment("web-"+name, 2, "app")).Recommender = name
+		}
+		b.autoscale("vpa-other", b.deployment("other", 2, "app")).Recommender = "somebody-else"
+		b.run(3 * time.Hour)
+		upstream := b.advice("vpa-", "app").Target
+		if got := b.advice("vpa-default", "app").Target; got != upstream {
+			t.Errorf("default gives %v, no name %v", got, upstream)
+		}
+		for _, name := range []string{"balanced", "cost", "critical"} {
+			got := b.advice("vpa-"+name, "app").Target
+			if got.CPU < 300 || got.Memory < 200<<20 || got.Memory > 400<<20 || got == upstream {
+				t.Errorf("%s gives %v, default %v", name, got, upstream)
+			}
+		}
+		for _, a := range b.autoscalers {
+			if a.Name == "vpa-other" && len(a.Advice) > 0 {
+				t.Error("an autoscaler of another recommender was served")
+			}
+		}
+	})
+}
+
+func TestAProfileGoesOnWhereItWasAfterAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
+		b.run(5 * time.Hour)
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.run(11 * time.Minute)
+		high := b.advice("web", "app").Target
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 {
+			t.Errorf("the peak was forgotten with the process: %v, then %v", high, got)
+		}
+	})
+}
+
+func TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
+		b.config.Flags(fs)
+		if err := fs.Parse([]string{"--recommender-name=default"}); err != nil {
+			t.Fatal(err)
+		}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
+		b.run(10 * time.Minute)
+		if a := b.autoscalers[0]; len(a.Advice) > 0 {
+			t.Errorf("served: %v", a.Advice)
+		}
+	})
+}
+
+const (
+	tight = `{"base": "busy-hours", "busyHours": {"from": 0, "to": 24, "percentile": 1, "criticality": 1, "floorMillicores": 1}, "memory": {"margin": -0.5, "floorMiB": 1}}`
+	loose = `{"base": "busy-hours", "busyHours": {"from": 0, "to": 24, "percentile": 1, "criticality": 2, "floorMillicores": 1}, "memory": {"margin": 0.7, "floorMiB": 1}}`
+	wrong = `{"base": "busy-hours", "busyHours": {"criticality": 99}}`
+)
+
+// near reports whether an amount is that of tight or loose: a bucket of CPU is 12 % wide, and memory gets more after a change.
+func near(got, want int64) bool { return got >= want && float64(got) < 1.2*float64(want) }
+
+func TestASizingProfileSizesThoseThatNameIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		b.autoscale("early", b.deployment("early", 2, "app")).Recommender = "later"
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; !near(got.CPU, 300) || !near(got.Memory, 200<<20) {
+			t.Errorf("without a margin: %v", got)
+		}
+		for _, a := range b.autoscalers {
+			if a.Name == "early" && (len(a.Advice) > 0 || len(b.written[a.Key]) > 0) {
+				t.Errorf("a profile that does not exist was served: %v", a.Advice)
+			}
+		}
+		b.profiles["later"] = loose
+		b.run(time.Hour)
+		if got := b.advice("early", "app").Target; !near(got.CPU, 600) || !near(got.Memory, 400<<20) {
+			t.Errorf("with a margin of one: %v", got)
+		}
+		if c := b.condition("early", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestAProfileThatChangesKeepsWhatIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		b.during(4*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			case 2 * time.Hour:
+				b.profiles["mine"] = loose
+			}
+		})
+		if got := b.advice("web", "app").Target; !near(got.CPU, 1400) || !near(got.Memory, 1000<<20) {
+			t.Errorf("the peak of three hours ago twice is wanted, got %v", got)
+		}
+	})
+}
+
+func TestNothingShrinksForADayWhereAProfileBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": `{"base": "balanced", "memory": {"floorMiB": 1}}`}
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		var before, after, later cluster.Resources
+		b.during(30*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			case 2 * time.Hour:
+				before = b.advice("web", "app").Target
+				b.profiles["mine"] = tight // another algorithm, which knows nothing
+			case 20 * time.Hour:
+				after = b.advice("web", "app").Target
+			case 29 * time.Hour:
+				later = b.advice("web", "app").Target
+			}
+		})
+		if after != before || before.Memory < 500<<20 {
+			t.Errorf("it went from %v to %v", before, after)
+		}
+		if !near(later.Memory, 200<<20) {
+			t.Errorf("after a day it is %v", later)
+		}
+	})
+}
+
+func TestNothingShrinksForADayWhereWhatIsStoredIsOfNoUse(t *testing.T) {
+	for name, change := range map[string]func(*bench){
+		"another profile":        func(b *bench) { b.rename("web", "busy-hours") },
+		"a history that is lost": func(b *bench) { clear(b.remembered.stored) },
+		"model state of a comparison profile": func(b *bench) {
+			for _, histories := range b.remembered.stored {
+				for i := range histories {
+					histories[i].Form = "window/1"
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(700, 500<<20)
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
+				b.run(2 * time.Hour)
+				before := b.advice("web", "app").Target
+				change(b)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				var after, later cluster.Resources
+				b.during(30*time.Hour, func(at time.Duration) {
+					switch at {
+					case 20 * time.Hour:
+						after = b.advice("web", "app").Target
+					case 29 * time.Hour:
+						later = b.advice("web", "app").Target
+					}
+				})
+				if after != before {
+					t.Errorf("it went from %v to %v", before, after)
+				}
+				if later.Memory > 300<<20 {
+					t.Errorf("after a day it is %v", later)
+				}
+			})
+		})
+	}
+}
+
+func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
+	for _, p := range recommend.Builtins() {
+		if p.Extend == nil {
+			continue // default is never held: going back to it is going back at once
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(700, 500<<20)
+				from := "balanced"
+				if slices.Contains([]string{"balanced", "cost", "critical"}, p.Name) {
+					from = "busy-hours" // another algorithm
+				}
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = from
+				var before, after, later cluster.Resources
+				b.during(5*time.Hour, func(at time.Duration) {
+					if at == 2*time.Hour {
+						before = b.advice("web", "app").Target
+						b.rename("web", p.Name)
+						b.use["app"] = cluster.Amounts(300, 200<<20)
+					}
+				})
+				b.during(40*time.Hour, func(at time.Duration) {
+					switch at {
+					case 19 * time.Hour:
+						after = b.advice("web", "app").Target
+					case 39 * time.Hour:
+						later = b.advice("web", "app").Target
+					}
+				})
+				if after != before {
+					t.Errorf("it went from %v to %v", before, after)
+				}
+				if later.Memory > before.Memory*2/3 || later.CPU > before.CPU*2/3 {
+					t.Errorf("after a day it is %v, and was %v", later, before)
+				}
+			})
+		})
+	}
+}
+
+// rename makes an autoscaler name another profile.
+func (b *bench) rename(name, profile string) {
+	b.change(name, func(a *cluster.Autoscaler) { a.Recommender = profile })
+}
+
+func (b *bench) change(name string, change func(*cluster.Autoscaler)) {
+	for i, a := range b.autoscalers {
+		if a.Name == name {
+			next := *a
+			next.StatusOutdated = true
+			change(&next)
+			b.autoscalers[i] = &next
+		}
+	}
+}
+
+// leak lets container app use more and more, as during calls it.
+func (b *bench) leak(time.Duration) {
+	now := time.Now()
+	if !b.leaked.IsZero() {
+		u := b.use["app"]
+		b.use["app"] = cluster.Amounts(u.CPU, u.Memory+int64(float64(b.leaks)*now.Sub(b.leaked).Hours()/24))
+	}
+	b.leaked = now
+}
+
+func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		break_          func(b *bench)
+		reason, message string
+	}{
+		"broken": {func(b *bench) { b.profiles["mine"] = wrong }, "Invalid",
+			"SizingProfile mine is invalid: spec.busyHours.criticality must be between 1 and 3, got 99;"},
+		"of a later version": {func(b *bench) { b.profiles["mine"] = `{"base": "busy-hours", "magic": true}` }, "Invalid", `unknown field "magic"`},
+		"with the base of an earlier version": {func(b *bench) { b.profiles["mine"] = `{"base": "window-max", "window": {"margin": 0}}` }, "Invalid",
+			"is a comparison profile, which only podfit backtest has"},
+		"deleted":         {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine does not exist any more;"},
+		"without its CRD": {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine does not exist any more;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.profiles = map[string]string{"mine": tight}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+				check := func(when string, cpu int64, then string) {
+					t.Helper()
+					if got := b.advice("web", "app").Target; !near(got.CPU, cpu) {
+						t.Errorf("%s: %v", when, got)
+					}
+					c := b.condition("web", v1alpha1.ConditionSizingProfileUsable)
+					if then == "" {
+						if c.Status != kube.Removed {
+							t.Errorf("%s: %+v", when, c)
+						}
+						return
+					}
+					if c.Status != kube.False || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Message, then) {
+						t.Errorf("%s: %+v", when, c)
+					}
+				}
+				b.during(6*time.Hour, func(at time.Duration) {
+					switch at {
+					case time.Hour:
+						check("while it is good", 300, "")
+						tt.break_(b)
+					case 2 * time.Hour:
+						check("once it is not", 300, "sized by what it last said")
+						b.use["app"] = cluster.Amounts(500, 200<<20)
+					case 3 * time.Hour:
+						check("it goes on sizing", 500, "sized by what it last said")
+					}
+				})
+				b.use["app"] = cluster.Amounts(900, 200<<20)
+				b.run(2 * time.Hour) // the process starts anew, and knows no good parameters
+				check("after a restart", 500, "the last recommendation stays as it is")
+				b.run(26 * time.Hour) // long enough for what is stored to be tidied up
+				b.profiles["mine"], b.profilesErr = tight, nil
+				b.run(10 * time.Minute)
+				check("when it is good again", 900, "")
+				b.use["app"] = cluster.Amounts(100, 200<<20)
+				b.run(time.Hour)
+				check("what was remembered before is remembered", 900, "")
+			})
+		})
+	}
+}
+
+func TestWhileProfilesCannotBeReadNothingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+		b.during(3*time.Hour, func(at time.Duration) {
+			if at == time.Hour {
+				b.profilesErr = errors.New("the API server is away")
+				b.use["app"] = cluster.Amounts(400, 200<<20)
+			}
+		})
+		if got := b.advice("web", "app").Target; !near(got.CPU, 400) {
+			t.Errorf("it does not go on: %v", got)
+		}
+		writes := b.writes
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; !near(got.CPU, 400) || b.writes != writes {
+			t.Errorf("after a restart: %v, %d writes", got, b.writes-writes)
+		}
+	})
+}
+
+func TestAConditionGoesWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": wrong}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "mine"
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 ||
+			!strings.Contains(c.Message, "must be between 1 and 3, got 99; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
+			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
+		}
+		b.rename("web", "somebody-else")
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed || b.autoscalers[0].ProfileProblem != "" {
+			t.Errorf("it names another recommender now: %+v", c)
+		}
+		b.written = map[cluster.Key][]kube.Condition{}
+		b.run(10 * time.Minute)
+		if len(b.written) > 0 {
+			t.Errorf("an autoscaler of another recommender is written to: %v", b.written)
+		}
+	})
+}
+
+// Each condition of podfit's own comes with its reason, says the same from pass to pass and after a restart, so that its time
+// of transition stays, and goes with the reason. Beside it there is what upstream would say, and nothing else.
+func TestConditionsGoWithTheirReasons(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind    v1.VerticalPodAutoscalerConditionType
+		profile string
+		mode    cluster.Mode
+		takes   time.Duration // until there is a reason
+		cured   func(b *bench)
+		goes    time.Duration // within
+	}{
+		"a mode that evicts, and resizes later": {
+			v1alpha1.ConditionDisruptiveProfile, "cost", cluster.Recreate, time.Hour,
+			func(b *bench) { b.change("web", func(a *cluster.Autoscaler) { a.Mode = cluster.InPlaceOrRecreate }) }, time.Minute,
+		},
+		"a mode that evicts, and the default later": {
+			v1alpha1.ConditionDisruptiveProfile, "critical", cluster.Auto, time.Hour, func(b *bench) { b.rename("web", "") }, time.Minute,
+		},
+		"a profile that makes no sense": {
+			v1alpha1.ConditionSizingProfileUsable, "bad", cluster.Off, time.Hour, func(b *bench) { b.profiles["bad"] = tight }, time.Minute,
+		},
+		"a profile that makes no sense, and the default later": {
+			v1alpha1.ConditionSizingProfileUsable, "bad", cluster.Off, time.Hour, func(b *bench) { b.rename("web", "default") }, time.Minute,
+		},
+		"a leak that is mended": {
+			v1alpha1.ConditionMemoryLeakSuspected, "balanced", cluster.Off, 8 * 24 * time.Hour,
+			func(b *bench) { b.leaks = 0 }, 26 * 24 * time.Hour,
+		},
+		"a leak that nobody watches": {
+			v1alpha1.ConditionMemoryLeakSuspected, "critical", cluster.Off, 8 * 24 * time.Hour,
+			func(b *bench) { b.rename("web", "default") }, time.Minute,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.config.Interval = 10 * time.Minute
+				b.profiles = map[string]string{"bad": wrong}
+				if tt.kind == v1alpha1.ConditionMemoryLeakSuspected {
+					b.leaks = 100 << 20
+				}
+				b.use["app"] = cluster.Amounts(300, 500<<20)
+				a := b.autoscale("web", b.deployment("web", 2, "app"))
+				a.Recommender, a.Mode = tt.profile, tt.mode
+				b.during(tt.takes, b.leak)
+				key := a.Key
+				said := func() (own kube.Condition, n int) {
+					for _, c := range b.stand[key] {
+						if c.Type == tt.kind {
+							own, n = c, n+1
+						} else if c.Type != v1.RecommendationProvided {
+							t.Errorf("besides, it says %+v", c)
+						}
+					}
+					return own, n
+				}
+				first, n := said()
+				if n != 1 {
+					t.Fatalf("it says %+v", b.stand[key])
+				}
+				b.during(time.Hour, b.leak) // after a restart, and in six passes
+				if again, _ := said(); again != first {
+					t.Errorf("it says %+v, and before %+v", again, first)
+				}
+				tt.cured(b)
+				b.during(tt.goes+time.Minute, b.leak)
+				if _, n := said(); n != 0 {
+					t.Errorf("when it is over it says %+v", b.stand[key])
+				}
+			})
+		})
+	}
+}
+
+// Who names no profile finds nothing in the status that upstream would not write, whatever happens.
+func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.config.Interval = 10 * time.Minute
+		b.leaks = 100 << 20
+		b.use["app"] = cluster.Amounts(300, 500<<20)
+		for _, name := range []string{"", "default"} {
+			for _, mode := range []cluster.Mode{cluster.Recreate, cluster.Auto, cluster.Off, cluster.InPlaceOrRecreate, cluster.Initial} {
+				a := b.autoscale("vpa-"+name+mode.String(), b.deployment("web-"+name+mode.String(), 1, "app"))
+				a.Recommender, a.Mode, a.Created = name, mode, time.Now().Add(-time.Hour)
+			}
+		}
+		tried := b.autoscale("tried", b.autoscalers[0].Target) // by which a leak is remembered
+		tried.Recommender, tried.Mode = "balanced", cluster.Off
+		upstreams := []v1.VerticalPodAutoscalerConditionType{v1.RecommendationProvided, v1.NoPodsMatched, v1.ConfigUnsupported, v1.ConfigDeprecated}
+		check := func(when string) {
+			t.Helper()
+			for _, a := range b.autoscalers {
+				for _, c := range b.stand[a.Key] {
+					if a.Name != "tried" && !slices.Contains(upstreams, c.Type) {
+						t.Errorf("%s: %s says %+v", when, a.Name, c)
+					}
+				}
+			}
+		}
+		b.during(8*24*time.Hour, b.leak)
+		check("at work")
+		if !slices.ContainsFunc(b.stand[tried.Key], func(c kube.Condition) bool { return c.Type == v1alpha1.ConditionMemoryLeakSuspected }) {
+			t.Error("the one that is tried says nothing of the leak")
+		}
+		b.pods = nil
+		b.run(time.Hour)
+		check("without pods")
+		b.problem = "Cannot read targetRef. Reason: it is away"
+		b.run(time.Hour)
+		check("without a target")
+	})
+}
+
+func TestWhatAProfileIsWarnedOfGoesWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		a := b.autoscale("web", b.deployment("web", 2, "app"))
+		a.Recommender, a.Mode = "balanced", cluster.Recreate
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != kube.True {
+			t.Fatalf("%+v", c)
+		}
+		b.rename("web", "somebody-else")
+		b.run(10 * time.Minute)
+		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != kube.Removed || b.autoscalers[0].Remarked {
+			t.Errorf("it names another recommender now: %+v", c)
+		}
+		writes := b.writes
+		b.run(10 * time.Minute)
+		if b.writes != writes {
+			t.Errorf("an autoscaler of another recommender is written to %d times", b.writes-writes)
+		}
+	})
+}
+
+func TestProfilesThatAreGoneAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"named": tight, "left": tight, "never": tight, "kept": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		named, left := b.deployment("named", 1, "app"), b.deployment("left", 1, "app")
+		b.autoscale("named", named).Recommender = "named"
+		b.autoscale("left", left).Recommender = "left"
+		r := b.during(60*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.profiles = map[string]string{"kept": tight}
+			case 2 * time.Hour:
+				b.rename("left", "somebody-else")
+			case 25*time.Hour + 30*time.Minute: // within a day somebody names it again
+				b.rename("left", "left")
+			case 26 * time.Hour:
+				if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Deleted" {
+					t.Errorf("it is not known any more: %+v", c)
+				}
+				b.rename("left", "somebody-else")
+			}
+		})
+		if got := slices.Sorted(maps.Keys(r.profiles.own)); !slices.Equal(got, []string{"kept", "named"}) {
+			t.Errorf("known are %v", got)
+		}
+		if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// One that is deleted and created again with other parameters is another, whatever was forgotten in between.
+func TestAProfileThatIsCreatedAgainHoldsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": tight}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "mine"
+		b.during(30*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.autoscalers, b.profiles = nil, map[string]string{}
+			case 25*time.Hour - time.Minute, 25 * time.Hour, 25*time.Hour + time.Minute:
+				if b.profiles["mine"] == "" {
+					b.profiles["mine"] = loose
+					b.autoscale("web", web).Recommender = "mine"
+				}
+			}
+		})
+		if got := b.advice("web", "app").Target; !near(got.CPU, 600) {
+			t.Errorf("%v, want what the new one says", got)
+		}
+	})
+}
+
+func TestABuiltInProfileCannotBeReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"busy-hours": loose}
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "busy-hours"
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; !near(got.CPU, 390) {
+			t.Errorf("%v, want the built-in 300m × 1.3", got)
+		}
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestCPUIsBoundByTheSmallestNodeWhereTheProfileAsksForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"half": `{"base": "busy-hours", "busyHours": {"mostOfNode": 0.5}}`}
+		b.nodes = []cluster.Node{
+			{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true},
+			{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: true},
+			{Name: "control", Allocatable: cluster.Amounts(2000, 16<<30), Ready: true, Tainted: true},
+		}
+		b.use["app"] = cluster.Amounts(3000, 200<<20)
+		for _, name := range []string{"busy-hours", "half", "balanced"} {
+			b.autoscale(name, b.deployment(name, 2, "app")).Recommender = name
+		}
+		b.run(time.Hour)
+		for name, want := range map[string]int64{"busy-hours": 1000, "half": 2000} {
+			if got := b.advice(name, "app").Target.CPU; got != want {
+				t.Errorf("%s: %dm, want %dm", name, got, want)
+			}
+		}
+		if got := b.advice("balanced", "app").Target.CPU; got < 3000 {
+			t.Errorf("balanced has no such bound: %dm", got)
+		}
+	})
+}
+
+// Nor does a restart, while there are no pods that say which nodes they may run on.
+func TestTheBoundOfTheSmallestNodeDoesNotFollowBlips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.nodes = []cluster.Node{
+			{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true},
+			{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: true},
+		}
+		b.use["app"] = cluster.Amounts(3000, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "busy-hours"
+		check := func(when string) {
+			t.Helper()
+			if got := b.advice("web", "app").Target.CPU; got != 1000 {
+				t.Errorf("%s: %dm, want a quarter of the smallest node", when, got)
+			}
+		}
+		b.during(2*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.nodes[1].Ready = false
+			case time.Hour + 2*time.Minute:
+				check("while a node is not ready")
+				b.pods = nil
+			}
+		})
+		check("without pods")
+		b.run(time.Hour)
+		check("without pods, after a restart")
+	})
+}
+
+func TestALeakIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.autoscale("web", b.deployment("web", 1, "app", "sidecar")).Recommender = "balanced"
+		b.pods[0].Containers[0].Limits = cluster.Amounts(0, 4<<30)
+		b.use["sidecar"] = cluster.Amounts(10, 50<<20)
+		leak := func(at time.Duration) {
+			b.use["app"] = cluster.Amounts(100, int64(500<<20+100*float64(1<<20)*at.Hours()/24))
+		}
+		b.during(8*24*time.Hour, leak)
+		c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected)
+		if c.Status != kube.True || !strings.HasPrefix(c.Message, "Memory of container app has grown by about 100Mi a day since 2000-01-0") ||
+			!strings.Contains(c.Message, ", and at this rate reaches its limit of 4Gi about 2000-02-0") || strings.Contains(c.Message, "sidecar") {
+			t.Errorf("%+v", c)
+		}
+		before := c.Message
+		b.run(time.Hour)
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Message != before {
+			t.Errorf("after a restart: %+v", c)
+		}
+		b.use["app"] = cluster.Amounts(100, 600<<20)
+		b.run(10 * 24 * time.Hour)
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != kube.True || !strings.Contains(c.Message, " grew by about 100Mi a day from ") {
+			t.Errorf("ten days after it ended: %+v", c)
+		}
+		b.run(8 * 24 * time.Hour)
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != kube.Removed {
+			t.Errorf("when it is over: %+v", c)
+		}
+	})
+}
+
+func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		for name, tt := range map[string]struct {
+			profile string
+			mode    cluster.Mode
+		}{
+			"warn-recreate": {"balanced", cluster.Recreate}, "warn-auto": {"cost", cluster.Auto}, "in-place": {"balanced", cluster.InPlaceOrRecreate},
+			"in-place-only": {"balanced", cluster.InPlace}, "off": {"balanced", cluster.Off}, "initial": {"balanced", cluster.Initial},
+			"default": {"default", cluster.Recreate},
+		} {
+			a := b.autoscale(name, b.deployment(name, 2, "app"))
+			a.Recommender, a.Mode = tt.profile, tt.mode
+		}
+		b.run(10 * time.Minute)
+		for _, a := range b.autoscalers {
+			c, want := b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile), kube.Removed
+			if strings.HasPrefix(a.Name, "warn") {
+				want = kube.True
+			}
+			if c.Status != want || want == kube.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
+				t.Errorf("%s: %+v", a.Name, c)
+			}
+		}
+	})
+}
+
+func TestAProfileWarnsOnlyWhereItGovernsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 2, "app")
+		for i, name := range []string{"governs", "is younger"} {
+			a := b.autoscale(name, web)
+			a.Mode, a.Recommender, a.Created = cluster.Recreate, "balanced", time.Now().Add(time.Duration(i-2)*time.Hour)
+		}
+		later := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "later"}
+		for name, w := range map[string]cluster.Workload{"has no pods": later, "has no target": {}} {
+			a := b.autoscale(name, w)
+			a.Mode, a.Recommender = cluster.Recreate, "balanced"
+		}
+		check := func(when string, warned ...string) {
+			t.Helper()
+			for _, a := range b.autoscalers {
+				if a.Remarked != slices.Contains(warned, a.Name) {
+					t.Errorf("%s: %s is told %+v", when, a.Name, b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile))
+				}
+			}
+		}
+		b.run(10 * time.Minute)
+		check("at first", "governs")
+		b.deployment("later", 1, "app")
+		b.run(10 * time.Minute)
+		check("when the pods have come", "governs", "has no pods")
+		pods := b.pods
+		b.pods = nil
+		b.run(10 * time.Minute)
+		check("while there are none", "governs", "has no pods")
+		b.pods, b.problem = pods, "The target has a parent controller but it should point to a topmost well-known or scalable controller"
+		b.run(10 * time.Minute)
+		check("when the target cannot be governed")
+	})
+}
+
+func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log bytes.Buffer
+		p := newProfiles(&b.config, slog.New(slog.NewTextHandler(&log, nil)))
+		p.source = b
+		read := func(err error) string {
+			log.Reset()
+			b.profilesErr = err
+			for range 3 {
+				p.read(t.Context())
+			}
+			return log.String()
+		}
+		for _, step := range []struct {
+			err  error
+			want string
+		}{
+			{errors.New("the API server is away"), "what is known of them stands"},
+			{kube.ErrUnsupported, "podfit crds | kubectl apply -f -"},
+			{nil, "SizingProfiles can be read now"},
+			{kube.ErrForbidden, "let the recommender list sizingprofiles.podfit.dev"},
+			{nil, "SizingProfiles can be read now"},
+		} {
+			if got := read(step.err); strings.Count(got, "\n") != 1 || !strings.Contains(got, step.want) {
+				t.Errorf("%v: %s", step.err, got)
+			}
+		}
+	})
+}
+
+// Tools replace objects by deleting and creating them.
+func TestAnAutoscalerThatIsCreatedAgainFindsWhatWasRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(700, 500<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "balanced"
+		b.during(5*time.Hour, func(at time.Duration) {
+			switch at {
+			case time.Hour:
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+			case 3 * time.Hour:
+				b.autoscalers = nil
+			case 3*time.Hour + 20*time.Minute:
+				b.autoscale("web", web).Recommender = "balanced"
+			}
+		})
+		if got := b.advice("web", "app").Target; got.Memory < 500<<20 {
+			t.Errorf("the peak of four hours ago is forgotten: %v", got)
+		}
+		if len(b.remembered.stored[web]) != 1 {
+			t.Error("it is not stored again")
+		}
+	})
+}
+
+// One tries a profile beside what is applied now, or applies it beside what was tried before.
+func TestAProfileIsTriedBesideAnother(t *testing.T) {
+	for name, modes := range map[string][2]cluster.Mode{
+		"tried":   {cluster.Recreate, cluster.Off},
+		"applied": {cluster.Off, cluster.InPlaceOrRecreate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				web := b.deployment("web", 2, "app")
+				first := b.autoscale("first", web)
+				first.Mode, first.Created = modes[0], time.Now().Add(-time.Hour)
+				second := b.autoscale("second", web)
+				second.Mode, second.Recommender = modes[1], "busy-hours"
+				alone := b.autoscale("alone", b.deployment("alone", 2, "app"))
+				first.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(9000, 9<<30)}}}
+				alone.Advice = first.Advice
+				b.run(time.Hour)
+				if got := b.advice("second", "app").Target; !near(got.CPU, 390) {
+					t.Errorf("busy-hours gives %v", got)
+				}
+				if got, want := b.advice("first", "app").Target, b.advice("alone", "app").Target; got != want {
+					t.Errorf("default gives %v beside it, and %v alone", got, want)
+				}
+			})
+		})
+	}
+}
+
+// There is one memory of a workload. Who needs another is told.
+func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first, second string
+		modes         [2]cluster.Mode
+		told          string // the one that is told: "first", "second", or ""
+	}{
+		"two that are applied":                {"balanced", "busy-hours", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Initial}, "second"},
+		"one that is tried":                   {"balanced", "autopilot", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
+		"one that was tried before":           {"autopilot", "balanced", [2]cluster.Mode{cluster.Off, cluster.InPlaceOrRecreate}, "first"},
+		"two that are tried":                  {"autopilot", "busy-hours", [2]cluster.Mode{cluster.Off, cluster.Off}, "second"},
+		"one by request beside the default":   {"default", "by-request", [2]cluster.Mode{cluster.Recreate, cluster.Off}, "second"},
+		"one by request beside another":       {"cost", "by-request", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
+		"beside the default":                  {"default", "autopilot", [2]cluster.Mode{cluster.Recreate, cluster.Off}, ""},
+		"the default beside it":               {"autopilot", "default", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
+		"of one algorithm":                    {"balanced", "critical", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
+		"beside one of another's recommender": {"somebody-else", "autopilot", [2]cluster.Mode{cluster.Off, cluster.Off}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.profiles = map[string]string{"by-request": `{"base": "default", "histogram": {"weight": "request"}}`}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				web := b.deployment("web", 2, "app")
+				for i, profile := range []string{tt.first, tt.second} {
+					a := b.autoscale([]string{"first", "second"}[i], web)
+					a.Recommender, a.Mode, a.Created = profile, tt.modes[i], time.Now().Add(time.Duration(i-2)*time.Hour)
+				}
+				check := func(when string) {
+					t.Helper()
+					for _, a := range b.autoscalers {
+						if a.Recommender == "somebody-else" {
+							continue
+						}
+						c := b.condition(a.Name, v1alpha1.ConditionSizingProfileUsable)
+						if a.Name != tt.told {
+							if c.Status != kube.Removed || len(a.Advice) == 0 {
+								t.Errorf("%s: %s is told %+v, and given %v", when, a.Name, c, a.Advice)
+							}
+							continue
+						}
+						other, kept := map[string]string{"first": "second", "second": "first"}[a.Name], tt.first
+						if a.Name == "first" {
+							kept = tt.second
+						}
+						want := fmt.Sprintf("What is remembered of Deployment web is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here.",
+							kept, other, a.Recommender)
+						if c.Status != kube.False || c.Reason != v1alpha1.ReasonOtherProfile || !strings.HasPrefix(c.Message, want) || len(a.Advice) > 0 {
+							t.Errorf("%s: %s is told %+v, and given %v; want %s", when, a.Name, c, a.Advice, want)
+						}
+					}
+				}
+				b.run(time.Hour)
+				check("at first")
+				b.run(time.Hour)
+				check("after a restart")
+				if tt.told == "" {
+					return
+				}
+				b.rename(map[string]string{"first": "second", "second": "first"}[tt.told], "somebody-else")
+				b.run(10 * time.Minute)
+				if c := b.condition(tt.told, v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+					t.Errorf("it is alone now: %+v", c)
+				}
+				b.advice(tt.told, "app")
+			})
+		})
+	}
+}
+
+// Such a profile remembers nothing besides the histogram.
+func TestARestartDoesNotHoldWhatAProfileByRequestGives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.profiles = map[string]string{"mine": `{"base": "default", "histogram": {"weight": "request"}}`}
+		b.use["app"] = cluster.Amounts(300, 2000<<20)
+		web := b.deployment("web", 2, "app")
+		b.autoscale("web", web).Recommender = "mine"
+		b.run(3 * time.Hour)
+		if r := b.run(3 * time.Minute); !r.profiles.held[web].IsZero() {
+			t.Errorf("nothing shrinks until %v", r.profiles.held[web])
+		}
+	})
+}
+
+func TestWhatAnotherRecommenderGaveIsHeldThoughItTellsNoUncappedTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		a := b.autoscale("web", b.deployment("web", 2, "app", "quiet"))
+		a.Recommender = "busy-hours"
+		a.Advice = []cluster.Advice{
+			{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(900, 900<<20)}}, {Container: "quiet"},
+		}
+		b.run(time.Hour)
+		if got := b.advice("web", "app").Target; got != cluster.Amounts(900, 900<<20) {
+			t.Errorf("it shrank to %v", got)
+		}
+	})
+}

@@ -1,0 +1,539 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// bench is a cluster of fakes around a recommender. Statuses that are written show up in the next snapshot.
+type bench struct {
+	t           *testing.T
+	config      Config
+	pods        []*cluster.Pod
+	autoscalers []*cluster.Autoscaler
+	problem     string
+	known       bool
+	use         map[string]cluster.Resources // by container
+	usageErr    error
+	written     map[cluster.Key][]kube.Condition // what was said last
+	stand       map[cluster.Key][]kube.Condition // what stands, from all that was said
+	writes      int
+	stored      map[kube.CheckpointKey]usage.Checkpoint
+	storeWrites int
+	remembered  *benchHistories
+	loadErrs    int
+	statusErr   map[string]error  // by autoscaler
+	profiles    map[string]string // the specs of SizingProfiles, by name
+	profilesErr error
+	nodes       []cluster.Node
+	limits      cluster.LimitRange
+	stale       []string   // watches that are out of date
+	leaks       int64      // bytes a day, with leak
+	leaked      time.Time  // until when
+	mu          sync.Mutex // several writers work at a time
+}
+
+func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
+	if b.profilesErr != nil {
+		return nil, b.profilesErr
+	}
+	var out []kube.SizingProfile
+	for _, name := range slices.Sorted(maps.Keys(b.profiles)) {
+		spec := b.profiles[name]
+		out = append(out, kube.SizingProfile{Name: name, Version: spec, JSON: fmt.Appendf(nil,
+			`{"apiVersion": "podfit.dev/v1alpha1", "kind": "SizingProfile", "metadata": {"name": %q, "uid": "u", "resourceVersion": "7"}, "spec": %s}`, name, spec)})
+	}
+	return out, nil
+}
+
+func (b *bench) Nodes() []cluster.Node { return b.nodes }
+func (b *bench) Selectors() [][]string { return nil }
+
+func newBench(t *testing.T) *bench {
+	c := Defaults()
+	return &bench{
+		t: t, config: c, known: true, use: map[string]cluster.Resources{},
+		written: map[cluster.Key][]kube.Condition{}, stand: map[cluster.Key][]kube.Condition{}, stored: map[kube.CheckpointKey]usage.Checkpoint{},
+		remembered: newBenchHistories(),
+	}
+}
+
+func (b *bench) Snapshot() *kube.Snapshot                         { return kube.NewSnapshot(b.pods, b.autoscalers) }
+func (b *bench) Stale(time.Time) []string                         { return b.stale }
+func (b *bench) Limits(string) cluster.LimitRange                 { return b.limits }
+func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
+func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
+
+func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []cluster.Advice, _ time.Time, cs ...kube.Condition) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.statusErr[a.Name]; err != nil {
+		return false, err
+	}
+	for i, old := range b.autoscalers {
+		if old.Key == a.Key {
+			next := *old
+			next.Advice = adv
+			next.StatusOutdated = false
+			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c kube.Condition) bool {
+				return slices.Contains(v1alpha1.Conditions(), string(c.Type))
+			})
+			for _, c := range cs {
+				if c.Type == v1alpha1.ConditionSizingProfileUsable {
+					next.ProfileProblem = ""
+					if c.Status == kube.False {
+						next.ProfileProblem = c.Reason
+					}
+				}
+			}
+			b.autoscalers[i] = &next
+		}
+	}
+	b.written[a.Key] = cs
+	b.writes++
+	return true, nil
+}
+
+// merge returns the conditions of an autoscaler when these have been said: what is not said stays.
+func (b *bench) merge(key cluster.Key, say []kube.Condition) []kube.Condition {
+	stands := b.stand[key]
+	for _, c := range say {
+		stands = slices.DeleteFunc(stands, func(old kube.Condition) bool { return old.Type == c.Type })
+		if c.Status != kube.Removed {
+			stands = append(stands, c)
+		}
+	}
+	b.stand[key] = stands
+	return stands
+}
+
+func (b *bench) Samples(context.Context) ([]usage.Sample, error) {
+	if b.usageErr != nil {
+		return nil, b.usageErr
+	}
+	var out []usage.Sample
+	for _, p := range b.pods {
+		for i := range p.Containers {
+			u := b.use[p.Containers[i].Name]
+			out = append(out, usage.Sample{Pod: p.Key, Container: p.Containers[i].Name, At: time.Now(),
+				CPU: float64(u.CPU) / 1000, Memory: float64(u.Memory), Has: u.Has})
+		}
+	}
+	return out, nil
+}
+
+func (b *bench) Load(_ context.Context, each func(kube.CheckpointKey, usage.Checkpoint)) error {
+	if b.loadErrs > 0 {
+		b.loadErrs--
+		return errors.New("the API server is away")
+	}
+	for k, c := range b.stored {
+		each(k, c)
+	}
+	return nil
+}
+
+func (b *bench) Write(_ context.Context, k kube.CheckpointKey, c usage.Checkpoint) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(c.History.Data) > 0 {
+		b.t.Error("a checkpoint was to be stored with something that it has no room for")
+	}
+	b.stored[k] = c
+	b.storeWrites++
+	return nil
+}
+
+func (b *bench) Collect(_ context.Context, keep func(kube.CheckpointKey) bool) (int, error) {
+	n := 0
+	for k := range b.stored {
+		if !keep(k) {
+			delete(b.stored, k)
+			n++
+		}
+	}
+	return n, nil
+}
+
+// run runs a recommender for a time, as a process does that is killed at its end.
+func (b *bench) run(d time.Duration) *recommender { return b.during(d, func(time.Duration) {}) }
+
+// during is run, and calls between before each pass with the time since the first.
+func (b *bench) during(d time.Duration, between func(time.Duration)) *recommender {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
+	defer cancel()
+	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r.profiles.source, r.profiles.nodes = b, b
+	if err := r.keeper.load(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+	began := time.Now()
+	process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
+		between(now.Sub(began))
+		r.pass(ctx, now)
+	})
+	time.Sleep(time.Second)
+	return r
+}
+
+func (b *bench) deployment(name string, replicas int, containers ...string) cluster.Workload {
+	top := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
+	for i := range replicas {
+		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("%s-%d", name, i)}, UID: fmt.Sprint(name, i),
+			Top: top, Controller: top, Phase: cluster.Running, Created: time.Now()}
+		for j, c := range containers {
+			p.Containers = append(p.Containers, cluster.Container{Name: c, Index: uint8(j), Requests: cluster.Amounts(100, 50<<20)})
+		}
+		b.pods = append(b.pods, p)
+	}
+	return top
+}
+
+func (b *bench) autoscale(name string, w cluster.Workload) *cluster.Autoscaler {
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: name}, UID: name, Target: w, Created: time.Now()}
+	b.autoscalers = append(b.autoscalers, a)
+	return a
+}
+
+func (b *bench) advice(name, container string) *cluster.Advice {
+	b.t.Helper()
+	for _, a := range b.autoscalers {
+		if a.Name == name {
+			if adv := a.AdviceFor(container); adv != nil {
+				return adv
+			}
+		}
+	}
+	b.t.Fatalf("%s recommends nothing for %s", name, container)
+	return nil
+}
+
+func (b *bench) condition(name string, kind v1.VerticalPodAutoscalerConditionType) kube.Condition {
+	i := slices.IndexFunc(b.written[cluster.Key{Namespace: "shop", Name: name}], func(c kube.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return kube.Condition{}
+	}
+	return b.written[cluster.Key{Namespace: "shop", Name: name}][i]
+}
+
+func TestSteadyUsageGivesUpstreamsNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app"))
+		b.run(10 * time.Minute)
+		if got, want := b.advice("web", "app").Target, cluster.Amounts(350, 262144000); got != want {
+			t.Errorf("target %v, want %v", got, want)
+		}
+		if c := b.condition("web", v1.RecommendationProvided); c.Status != kube.True {
+			t.Errorf("RecommendationProvided is %+v", c)
+		}
+	})
+}
+
+func TestNothingIsRecommendedBeforeUsageIsKnown(t *testing.T) { // W-01
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.usageErr = errors.New("metrics-server is away")
+		b.autoscale("web", b.deployment("web", 3, "app"))
+		b.run(10 * time.Minute)
+		if a := b.autoscalers[0]; len(a.Advice) > 0 {
+			t.Errorf("recommends %+v without any sample", a.Advice)
+		}
+		if c := b.condition("web", v1.RecommendationProvided); c.Status != kube.False {
+			t.Errorf("RecommendationProvided is %+v", c)
+		}
+	})
+}
+
+func TestAMetricsOutageMovesNoRecommendation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app"))
+		b.run(time.Hour)
+		before := *b.advice("web", "app")
+		b.usageErr = errors.New("metrics-server is away")
+		b.run(time.Hour) // and the process starts anew while it lasts
+		after := *b.advice("web", "app")
+		if after.Target != before.Target || after.Lower != before.Lower {
+			t.Errorf("moved from %+v to %+v", before, after)
+		}
+	})
+}
+
+func TestAKilledRecommenderGoesOnWhereItWas(t *testing.T) {
+	for _, life := range []time.Duration{90 * time.Second, 7 * time.Minute, time.Hour, 5*time.Hour + 13*time.Minute} {
+		t.Run(life.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				w := b.deployment("web", 3, "app")
+				b.autoscale("web", w)
+				first := b.run(life)
+				had, before := first.book.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
+				second := b.run(2 * time.Second) // one pass
+				has, after := second.book.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
+				lost := float64(had.Count-has.Count) / float64(had.Count)
+				if lost > 0.07 || had.First != has.First {
+					t.Errorf("had %+v, has %+v", had, has)
+				}
+				if after.Target != before.Target {
+					t.Errorf("target went from %v to %v", before.Target, after.Target)
+				}
+			})
+		})
+	}
+}
+
+func TestMemoryLearntFromAnOOMSurvivesAKill(t *testing.T) { // W-08
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 40<<20)
+		b.config.Sizing.MinMemoryMB = 10
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		b.run(20 * time.Minute)
+		before := b.advice("web", "app").Target.Memory
+		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-time.Minute), Finished: time.Now()}
+		b.run(2 * time.Second) // killed right after the pass that saw it
+		raised := b.advice("web", "app").Target.Memory
+		if raised < before+(100<<20) {
+			t.Fatalf("target went from %d to %d", before, raised)
+		}
+		b.run(2 * time.Second)
+		if after := b.advice("web", "app").Target.Memory; after != raised {
+			t.Errorf("forgot it: %d, then %d", raised, after)
+		}
+	})
+}
+
+func TestHistoryIsStoredOnlyWhenItChangedAndNotTooOften(t *testing.T) { // S-02
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app"))
+		b.run(24 * time.Hour)
+		first := b.storeWrites
+		if first > 24*6+60 { // every pass while history is young, every ten minutes later
+			t.Errorf("%d writes in a day", first)
+		}
+		b.usageErr = errors.New("away")
+		b.run(24 * time.Hour)
+		if n := b.storeWrites - first; n > 1 {
+			t.Errorf("%d writes in a day without samples", n)
+		}
+	})
+}
+
+// Whoever reads older samples into an autoscaler says so in a condition; upstream writes no checkpoint of it meanwhile.
+func TestNothingIsStoredWhileSomebodyFetchesHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app")).FetchingHistory = true
+		b.autoscale("shop", b.deployment("shop", 3, "app"))
+		b.run(time.Hour)
+		if len(b.stored) != 1 || b.advice("web", "app") == nil {
+			t.Errorf("%d checkpoints meanwhile, advice %v", len(b.stored), b.advice("web", "app"))
+		}
+		for _, a := range b.autoscalers {
+			a.FetchingHistory = false
+		}
+		b.run(time.Hour)
+		if len(b.stored) != 2 {
+			t.Errorf("%d checkpoints afterwards", len(b.stored))
+		}
+	})
+}
+
+func TestStoredHistoryIsReadBeforeAnythingIsRecommended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		w := b.deployment("web", 3, "app")
+		b.autoscale("web", w)
+		b.run(2 * time.Hour)
+		b.loadErrs = 4
+		had := b.run(time.Minute).book.Series(w, "app").Seen(cluster.CPU).Count
+		if had < 300 {
+			t.Errorf("%d samples", had)
+		}
+	})
+}
+
+func TestABrieflyUnresolvableTargetLosesNothing(t *testing.T) { // W-03
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 3, "app"))
+		b.run(time.Hour)
+		before := *b.advice("web", "app")
+		b.problem = "Cannot read targetRef. Reason: Deployment shop/web does not exist"
+		pods := b.pods
+		b.pods = nil
+		b.run(10 * time.Minute)
+		if got := *b.advice("web", "app"); got.Target != before.Target {
+			t.Errorf("target went from %v to %v", before.Target, got.Target)
+		}
+		if c := b.condition("web", v1.ConfigUnsupported); c.Status != kube.True || c.Message != b.problem {
+			t.Errorf("condition is %+v", c)
+		}
+		b.problem, b.pods = "", pods
+		b.run(time.Minute)
+		if c := b.condition("web", v1.ConfigUnsupported); c.Status != kube.Removed {
+			t.Errorf("condition stays: %+v", c)
+		}
+	})
+}
+
+func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		w := b.deployment("web", 3, "app")
+		b.autoscale("old", w)
+		time.Sleep(time.Second)
+		b.autoscale("new", w)
+		b.run(5 * time.Minute)
+		if c := b.condition("new", targetConflict); c.Status != kube.True {
+			t.Errorf("the younger is told %+v", c)
+		}
+		if c := b.condition("old", targetConflict); c.Status != kube.Removed {
+			t.Errorf("the older is told %+v", c)
+		}
+		if b.advice("old", "app").Target != b.advice("new", "app").Target {
+			t.Error("the two recommend different things for one workload")
+		}
+		twin := b.autoscale("zwilling", b.deployment("twins", 1, "app")) // applied together, in one second
+		b.autoscale("anna", twin.Target)
+		b.run(time.Minute)
+		want := "VerticalPodAutoscaler anna names the same target and is as old, and comes first by name: it governs the pods, this one does not"
+		if c := b.condition("zwilling", targetConflict); c.Status != kube.True || c.Message != want {
+			t.Errorf("the second by name is told %+v", c)
+		}
+	})
+}
+
+// An older autoscaler in mode Off governs only when it has a startup boost and the feature gate is on: then it is the one whose boost
+// new pods get, and the younger one is told that it changes no pods.
+func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *testing.T) {
+	for name, x := range map[string]struct{ gate, boost, conflict bool }{
+		"off":                     {gate: true},
+		"off, boost, gate closed": {boost: true},
+		"off, boost, gate open":   {gate: true, boost: true, conflict: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.config.Gates = process.Gates{process.CPUStartupBoost: x.gate}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				w := b.deployment("web", 3, "app")
+				old := b.autoscale("old", w)
+				old.Mode = cluster.Off
+				if x.boost {
+					old.Boost = &cluster.Boost{Factor: 2}
+				}
+				time.Sleep(time.Second)
+				b.autoscale("new", w)
+				b.run(5 * time.Minute)
+				want := kube.Removed
+				if x.conflict {
+					want = kube.True
+				}
+				if c := b.condition("new", targetConflict); c.Status != want {
+					t.Errorf("TargetConflict of the younger autoscaler is %+v, want status %s", c, want)
+				}
+				if c := b.condition("old", targetConflict); c.Status != kube.Removed {
+					t.Errorf("TargetConflict of the older autoscaler is %+v", c)
+				}
+			})
+		})
+	}
+}
+
+func TestCheckpointsOfVanishedAutoscalersAreCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		b.autoscale("api", b.deployment("api", 1, "app"))
+		b.run(10 * time.Minute)
+		if len(b.stored) != 2 {
+			t.Fatalf("%d checkpoints", len(b.stored))
+		}
+		b.autoscalers = b.autoscalers[:1]
+		b.run(11 * time.Minute)
+		if len(b.stored) != 1 {
+			t.Errorf("%d checkpoints are left", len(b.stored))
+		}
+	})
+}
+
+func TestAnAutoscalerThatCannotBeWrittenStopsNoOther(t *testing.T) { // W-24, W-26
+	for name, err := range map[string]error{
+		"deleted meanwhile": kube.ErrNotFound, "changed meanwhile": kube.ErrConflict, "refused": errors.New("etcd is full"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				b.config.Workers = 1
+				b.statusErr = map[string]error{}
+				for i := range 20 {
+					vpa := fmt.Sprintf("vpa-%d", i)
+					b.autoscale(vpa, b.deployment(fmt.Sprintf("web-%d", i), 1, "app"))
+					if i < 12 {
+						b.statusErr[vpa] = err
+					}
+				}
+				b.run(5 * time.Minute)
+				for i := 12; i < 20; i++ {
+					b.advice(fmt.Sprintf("vpa-%d", i), "app")
+				}
+				clear(b.statusErr)
+				b.run(2 * time.Second)
+				b.advice("vpa-0", "app")
+			})
+		})
+	}
+}
+
+func TestWorkloadsWithTheSameLabelsKeepTheirOwnHistory(t *testing.T) { // W-23: owners decide, not labels
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["small"] = cluster.Amounts(100, 300<<20)
+		b.use["large"] = cluster.Amounts(4000, 3<<30)
+		b.autoscale("a", b.deployment("a", 2, "small"))
+		b.autoscale("b", b.deployment("b", 2, "large"))
+		b.run(time.Hour)
+		if got := b.advice("a", "small").Target.CPU; got > 200 {
+			t.Errorf("the small one is recommended %dm", got)
+		}
+		for _, adv := range b.autoscalers[0].Advice {
+			if adv.Container != "small" {
+				t.Errorf("the small one is recommended something for container %s of the other", adv.Container)
+			}
+		}
+	})
+}

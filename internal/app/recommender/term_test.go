@@ -1,0 +1,150 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+type panicking struct{}
+
+func (panicking) Samples(context.Context) ([]usage.Sample, error) { panic("a defect") }
+
+func TestTerm_passPanics_nextPassStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		r.profiles.source = b
+		p := process.New(r.log, prometheus.NewRegistry())
+		r.usage = panicking{}
+		passes := 0.0
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+			r.term(ctx, p)
+			cancel()
+			passes += 2
+			if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("recommender")); n != passes {
+				t.Errorf("%v failed passes were counted, want %v", n, passes)
+			}
+		}
+	})
+}
+
+func TestBackfillPlan_termsWithoutPass_asksForEachTimeOnce(t *testing.T) {
+	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	b := newBench(t)
+	b.autoscale("web", b.deployment("web", 1, "app"))
+	f := b.from(&archive{}).backfill
+	f.plan(start, b.autoscalers)
+	f.plan(start.Add(time.Hour), b.autoscalers)
+	jobs := f.plan(start.Add(2*time.Hour), b.autoscalers)
+	if len(jobs) != 1 {
+		t.Fatalf("%d jobs", len(jobs))
+	}
+	until := start.Add(-f.source.Length())
+	for _, s := range jobs[0].missing {
+		if s.from.Before(until) {
+			t.Errorf("%v is asked for twice: %v", s, jobs[0].missing)
+		}
+		until = s.to
+	}
+	if want := start.Add(2 * time.Hour); !until.Equal(want) {
+		t.Errorf("asked for until %v, want %v: %v", until, want, jobs[0].missing)
+	}
+}
+
+func TestBackfillPlan_metricsAPIAwayAllTerm_nextTermReadsThatTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 200<<20)
+		web := b.deployment("web", 1, "app")
+		b.autoscale("web", web)
+		a := &archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}}}
+		r := b.from(a)
+		none := func(time.Duration) {}
+		b.term(r, 10*time.Minute, none)
+		b.usageErr = errors.New("away")
+		b.term(r, 5*time.Hour, none)
+		had := r.book.Series(web, "app").Seen(cluster.CPU).Count
+		b.usageErr = nil
+		b.term(r, 2*time.Minute, none)
+		if got := r.book.Series(web, "app").Seen(cluster.CPU).Count - had; a.queries != 2 || got < 5 {
+			t.Errorf("%d samples more after %d queries; 5 hours are missing", got, a.queries)
+		}
+	})
+}
+
+// The monotonic clock stands still while a machine is suspended: it would hide the time without a leader.
+func TestBackfill_learntTo_isWallClockTime(t *testing.T) {
+	b := newBench(t)
+	b.autoscale("web", b.deployment("web", 1, "app"))
+	r := b.from(&archive{})
+	now := time.Now()
+	r.backfill.plan(now, b.autoscalers)
+	if got := r.backfill.learntTo; got != now.Round(0) {
+		t.Errorf("it is %v", got)
+	}
+	r.pass(t.Context(), now)
+	if got := r.backfill.learntTo; got != now.Round(0) {
+		t.Errorf("after a pass it is %v", got)
+	}
+}
+
+// panicsOnce is a cluster of which the first snapshot cannot be taken.
+type panicsOnce struct {
+	*bench
+	left int
+}
+
+func (p *panicsOnce) Snapshot() *kube.Snapshot {
+	if p.left--; p.left >= 0 {
+		panic("a defect")
+	}
+	return p.bench.Snapshot()
+}
+
+func TestTerm_backfillPanicsAtItsStart_passesGoOnAndNothingDecreases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 2)
+		r := b.from(&archive{})
+		r.world = &panicsOnce{b, 1}
+		b.autoscale("late", b.deployment("late", 1, "app")) // in a namespace of its own
+		late := b.autoscalers[len(b.autoscalers)-1]
+		b.autoscalers = b.autoscalers[:len(b.autoscalers)-1]
+		b.term(r, 10*time.Minute, func(after time.Duration) {
+			if after < time.Minute {
+				b.autoscalers = append(b.autoscalers, late)
+			}
+		})
+		if b.advice("late", "app") == nil {
+			t.Error("nothing is recommended in a namespace that has come since")
+		}
+		if got := b.autoscalers[0].AdviceFor("app"); got == nil || got.Target != cluster.Amounts(900, 800<<20) {
+			t.Errorf("the recommendation is %+v", got)
+		}
+		told := kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}
+		if c := b.written[b.autoscalers[1].Key]; !says(c, told, "internal error") {
+			t.Errorf("it says %+v", c)
+		}
+		b.term(r, 10*time.Minute, func(time.Duration) {})
+		if n := backfilled(r, "done"); n != 3 {
+			t.Errorf("in the next term %d of 3 namespaces are done", n)
+		}
+	})
+}

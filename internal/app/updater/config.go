@@ -1,0 +1,112 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+)
+
+// Config is the updater's configuration.
+type Config struct {
+	process.Common
+	Election process.Election
+
+	Interval             time.Duration
+	MinReplicas          int
+	EvictionTolerance    float64 // fraction of a controller's replicas that may be disrupted at the same time
+	RateLimit            float64 // evictions per second; 0 or less means no limit
+	RateBurst            int
+	UpdateThreshold      float64       // relative change of the requests from which an old pod is updated
+	LifetimeThreshold    time.Duration // minimum age of such a pod
+	EvictAfterOOM        time.Duration
+	SkipDisruptionBudget bool // resizes without restart ignore the disruption budget
+	UseStatus            bool
+	StatusName           string
+	StatusNamespace      string
+	StatusTimeout        time.Duration
+	Address              string
+	BoostSyncs           int // number of startup boosts that are removed concurrently
+	ReplacementMustFit   bool
+	DryRun               bool
+}
+
+// Defaults returns upstream's defaults.
+func Defaults() Config {
+	return Config{
+		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-updater"),
+		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
+		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
+		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
+	}
+}
+
+// Flags binds the configuration to flags, with upstream's names.
+func (c *Config) Flags(fs *pflag.FlagSet) {
+	c.Common.Flags(fs)
+	c.Election.Flags(fs)
+	c.OwnFlags(fs)
+	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
+}
+
+// OwnFlags binds what only the updater has.
+func (c *Config) OwnFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&c.Interval, "updater-interval", c.Interval, "Time between two updater passes. A pass compares running pods with their recommendations.")
+	fs.IntVar(&c.MinReplicas, "min-replicas", c.MinReplicas, "Minimum number of replicas that a controller must have before its pods are evicted. At least 0.")
+	fs.Float64Var(&c.EvictionTolerance, "eviction-tolerance", c.EvictionTolerance, "Fraction of a controller's replicas that may be disrupted at the same time. Between 0 and 1.")
+	fs.Float64Var(&c.RateLimit, "eviction-rate-limit", c.RateLimit, "Maximum number of evictions per second. 0 or less means no limit.")
+	fs.IntVar(&c.RateBurst, "eviction-rate-burst", c.RateBurst, "Burst of evictions that --eviction-rate-limit allows. At least 1 if there is a limit.")
+	fs.Float64Var(&c.UpdateThreshold, "pod-update-threshold", c.UpdateThreshold, "Relative change of requests from which a pod that is within its bounds is updated. 0.1 is 10 %. At least 0.")
+	fs.DurationVar(&c.LifetimeThreshold, "in-recommendation-bounds-eviction-lifetime-threshold", c.LifetimeThreshold, "Minimum age of a pod that is within its bounds before it is updated.")
+	fs.DurationVar(&c.EvictAfterOOM, "evict-after-oom-threshold", c.EvictAfterOOM, "A pod is updated immediately if one of its containers was OOM-killed within this time after its start.")
+	fs.BoolVar(&c.SkipDisruptionBudget, "in-place-skip-disruption-budget", c.SkipDisruptionBudget, "If true, resize in place regardless of the disruption budget if the resize restarts no container.")
+	fs.BoolVar(&c.UseStatus, "use-admission-controller-status", c.UseStatus, "If true, update pods only while the admission controller renews its status lease.")
+	fs.StringVar(&c.StatusName, "admission-controller-status-lease-name", c.StatusName, "Name of the admission controller's status lease.")
+	fs.StringVar(&c.StatusNamespace, "admission-controller-status-lease-namespace", c.StatusNamespace, "Namespace of the admission controller's status lease. Empty means the environment variable NAMESPACE, or kube-system if that is unset.")
+	fs.DurationVar(&c.StatusTimeout, "admission-controller-status-lease-timeout", c.StatusTimeout, "Maximum age of the last renewal of the admission controller's status lease. The updater changes no pods if the lease is older.")
+	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
+	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
+		"Set to false in clusters that add nodes on demand.")
+	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
+}
+
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
+func (c *Config) Validate() error {
+	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn())
+}
+
+// settle applies the consequences of --dry-run: a dry run takes no leader lease.
+func (c *Config) settle() {
+	c.ReadOnly = c.DryRun
+	c.Election.Enabled = c.Election.Enabled && !c.DryRun
+}
+
+// ValidateOwn says what is wrong with what only the updater has.
+func (c *Config) ValidateOwn() error {
+	var errs []error
+	if c.Interval <= 0 {
+		errs = append(errs, fmt.Errorf("--updater-interval must be greater than 0, got %v", c.Interval))
+	}
+	if !(c.EvictionTolerance >= 0 && c.EvictionTolerance <= 1) {
+		errs = append(errs, fmt.Errorf("--eviction-tolerance must be between 0 and 1, got %v", c.EvictionTolerance))
+	}
+	if c.MinReplicas < 0 {
+		errs = append(errs, fmt.Errorf("--min-replicas must be at least 0, got %d", c.MinReplicas))
+	}
+	if c.RateLimit > 0 && c.RateBurst < 1 {
+		errs = append(errs, fmt.Errorf("--eviction-rate-burst must be at least 1 if --eviction-rate-limit is set, got %d", c.RateBurst))
+	}
+	if c.BoostSyncs < 1 {
+		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))
+	}
+	if !(c.UpdateThreshold >= 0) {
+		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
+	}
+	return errors.Join(errs...)
+}

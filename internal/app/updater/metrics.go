@@ -1,0 +1,75 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Metrics are the updater's figures, under upstream's names.
+type Metrics struct {
+	controlled, evictable, withEvictable, withEvicted *prometheus.GaugeVec
+	resizable, withResizable, withResized             *prometheus.GaugeVec
+	evicted, evictFailed                              *prometheus.CounterVec
+	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
+	statusInvalid                                     *prometheus.CounterVec
+	decisions                                         *prometheus.GaugeVec
+	skipped                                           *prometheus.CounterVec
+	execution                                         *prometheus.HistogramVec
+	byAutoscaler                                      autoscalerSeries
+}
+
+// NewMetrics registers the metrics of the updater.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	const ns = "vpa_updater"
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	m := &Metrics{
+		controlled:    gauge("controlled_pods_total", "Number of pods controlled by the updater.", "vpa_size_log2", "update_mode"),
+		evictable:     gauge("evictable_pods_total", "Number of pods that need an eviction to get their recommendation.", "vpa_size_log2", "update_mode"),
+		withEvictable: gauge("vpas_with_evictable_pods_total", "Number of VPA objects with at least one pod that needs an eviction.", "vpa_size_log2", "update_mode"),
+		withEvicted:   gauge("vpas_with_evicted_pods_total", "Number of VPA objects with at least one pod that was evicted in the last pass.", "vpa_size_log2", "update_mode"),
+		evicted:       counter("evicted_pods_total", "Number of pods evicted to apply a recommendation.", "vpa_size_log2", "update_mode", "vpa_name", "vpa_namespace"),
+		evictFailed:   counter("failed_eviction_attempts_total", "Number of failed evictions, by reason.", "vpa_size_log2", "update_mode", "reason", "vpa_name", "vpa_namespace"),
+		resizable:     gauge("in_place_updatable_pods_total", "Number of pods that need an in-place resize to get their recommendation.", "vpa_size_log2"),
+		withResizable: gauge("vpas_with_in_place_updatable_pods_total", "Number of VPA objects with at least one pod that needs an in-place resize.", "vpa_size_log2"),
+		withResized:   gauge("vpas_with_in_place_updated_pods_total", "Number of VPA objects with at least one pod that was resized in place in the last pass.", "vpa_size_log2"),
+		resized:       counter("in_place_updated_pods_total", "Number of pods resized in place.", "vpa_size_log2", "vpa_name", "vpa_namespace"),
+		resizeFailed:  counter("failed_in_place_update_attempts_total", "Number of failed in-place resizes, by reason.", "vpa_size_log2", "reason", "vpa_name", "vpa_namespace"),
+		infeasibleSkip: counter("in_place_infeasible_skip_pods_total", "Number of in-place resizes that were skipped because the same resize was infeasible before.",
+			"vpa_size_log2", "vpa_name", "vpa_namespace"),
+		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
+		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
+	}
+	m.decisions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by decision and reason.",
+	}, []string{"act", "reason"})
+	m.skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
+	}, []string{"reason"})
+	m.skipped.WithLabelValues(staleWatch).Add(0)
+	reg.MustRegister(m.execution, m.decisions, m.skipped)
+	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
+		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
+	}
+	return m
+}
+
+// begin makes an autoscaler's counters visible before anything happens.
+func (m *Metrics) begin(a *cluster.Autoscaler, pods int) {
+	size := process.SizeLog2(pods)
+	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
+	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
+}

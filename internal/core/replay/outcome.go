@@ -1,0 +1,52 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// Prices are the costs of resources per hour.
+type Prices struct{ Core, GiB float64 }
+
+// Given reports whether any price is set.
+func (p Prices) Given() bool { return p.Core > 0 || p.GiB > 0 }
+
+// PerMonth is the number of hours in a month, as cloud providers count them.
+const PerMonth = 730
+
+const gib = 1 << 30
+
+// Money returns the cost per month of footprints of CPU (cores) and memory (bytes).
+func (p Prices) Money(cores, bytes float64) float64 {
+	return PerMonth * (cores*p.Core + bytes/gib*p.GiB)
+}
+
+// An Outcome is the result of one recommender for one workload, or for all.
+type Outcome struct {
+	CPU, Memory Summary
+	Money       float64 // cost per month of the footprints
+}
+
+// OutcomeOf summarizes the scores of one recommender.
+func OutcomeOf(scores []Score, p Prices) Outcome {
+	var cpu, memory []Score
+	for _, s := range scores {
+		if s.Resource == cluster.CPU {
+			cpu = append(cpu, s)
+		} else {
+			memory = append(memory, s)
+		}
+	}
+	o := Outcome{CPU: Summarize(cpu), Memory: Summarize(memory)}
+	o.Money = p.Money(o.CPU.Footprint, o.Memory.Footprint)
+	return o
+}
+
+// Measured reports whether any day was measured.
+func (o Outcome) Measured() bool { return o.CPU.Days+o.Memory.Days > 0 }
+
+// Keeps reports whether the share of days above the memory request is at most the promised one. It is true if memory was
+// not measured.
+func (o Outcome) Keeps(promised float64) bool {
+	return o.Memory.Days == 0 || 1-o.Memory.FreeDays <= promised
+}

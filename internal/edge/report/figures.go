@@ -1,0 +1,123 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/replay"
+)
+
+// figures are the figures of one resource of an outcome: their names in CSV, and their titles and formats in tables.
+// The fields of jsonSummary have the same names.
+var figures = []struct {
+	name, title string
+	value       func(replay.Summary) float64
+	format      func(float64) string
+	only        cluster.Resource // the figure exists for this resource only; 0: for both
+}{
+	{"mean_slack", "slack", func(s replay.Summary) float64 { return s.MeanSlack }, fixed(3), 0},
+	{"median_slack", "median", func(s replay.Summary) float64 { return s.MedianSlack }, fixed(3), 0},
+	{"aggregate_slack", "aggregate", func(s replay.Summary) float64 { return s.AggregateSlack }, fixed(3), 0},
+	{"exceed_free_days", "days without exceed", func(s replay.Summary) float64 { return s.FreeDays }, percent(2), 0},
+	{"samples_above_per_day", "samples above/day", func(s replay.Summary) float64 { return s.Above }, fixed(3), 0},
+	{"oom_kills_per_day", "kills/day", func(s replay.Summary) float64 { return s.Events }, fixed(3), cluster.Memory},
+	{"usage_above", "usage above", func(s replay.Summary) float64 { return s.Shortfall }, percent(2), 0},
+	{"changes_per_day", "changes/day", func(s replay.Summary) float64 { return s.Changes }, fixed(2), 0},
+}
+
+// totals returns the column titles of a resource, and one row of cells for each recommender, over all workloads.
+func totals(c *replay.Comparison, res cluster.Resource) (titles []string, rows [][]string) {
+	rows = make([][]string, len(c.Total))
+	column := func(title string, cell func(replay.Summary) string) {
+		titles = append(titles, title)
+		for i, outcome := range c.Total {
+			rows[i] = append(rows[i], cell(summary(outcome, res)))
+		}
+	}
+	for _, f := range figures {
+		if f.only == 0 || f.only == res {
+			column(f.title, func(s replay.Summary) string { return f.format(f.value(s)) })
+		}
+	}
+	column("footprint", func(s replay.Summary) string { return amount(res, s.Footprint) })
+	if c.Prices.Given() {
+		column("cost per month", func(s replay.Summary) string { return fixed(2)(money(c.Prices, res, s)) })
+	}
+	return titles, rows
+}
+
+// summary returns the part of an outcome about one resource.
+func summary(o replay.Outcome, res cluster.Resource) replay.Summary {
+	if res == cluster.CPU {
+		return o.CPU
+	}
+	return o.Memory
+}
+
+// measured reports whether any recommender has figures for a resource.
+func measured(c *replay.Comparison, res cluster.Resource) bool {
+	for _, outcome := range c.Total {
+		if summary(outcome, res).Days > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// money returns the cost of a resource's footprint per month.
+func money(p replay.Prices, res cluster.Resource, s replay.Summary) float64 {
+	if res == cluster.Memory {
+		return p.Money(0, s.Footprint)
+	}
+	return p.Money(s.Footprint, 0)
+}
+
+// pods returns the mean number of pods, with one decimal.
+func pods(w *replay.WorkloadResult) string {
+	return strconv.FormatFloat(math.Round(10*w.Pods)/10, 'f', -1, 64)
+}
+
+// fixed returns a format with n decimals.
+func fixed(n int) func(float64) string {
+	return func(v float64) string { return strconv.FormatFloat(v, 'f', n, 64) }
+}
+
+// percent returns a format for a ratio, as a percentage with n decimals.
+func percent(n int) func(float64) string {
+	return func(v float64) string { return strconv.FormatFloat(100*v, 'f', n, 64) + " %" }
+}
+
+// amount formats cores or bytes with a unit.
+func amount(res cluster.Resource, v float64) string {
+	if res == cluster.CPU {
+		switch {
+		case v == 0:
+			return "0 cores"
+		case v < 0.01:
+			return strconv.FormatFloat(1000*v, 'f', 1, 64) + "m"
+		case v < 1:
+			return strconv.FormatFloat(1000*v, 'f', 0, 64) + "m"
+		}
+		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
+	}
+	switch {
+	case v >= 10<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 1, 64) + " GiB"
+	case v >= 1<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + " GiB"
+	}
+	return strconv.FormatFloat(v/(1<<20), 'f', 0, 64) + " MiB"
+}
+
+// count returns a number and a noun, in the plural unless the number is 1.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

@@ -1,0 +1,159 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/replay"
+)
+
+// NothingMeasured says why a comparison has no figures, and what to do.
+var NothingMeasured = fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %d days, "+
+	"which are used for learning; provide a longer history", replay.Learning)
+
+// verdict returns which recommender wins, and by which tolerance.
+func verdict(c *replay.Comparison) string {
+	if !c.Judged() {
+		return strings.ToUpper(NothingMeasured[:1]) + NothingMeasured[1:] + "."
+	}
+	if c.BudgetChosen {
+		return winning(c)
+	}
+	return winning(c) + " " + budgetSource(c)
+}
+
+// winning returns one sentence that names the winner.
+func winning(c *replay.Comparison) string {
+	limits := fmt.Sprintf("within %s %% of days above the memory request and %s %% of CPU usage above its request",
+		percentage(c.Tolerance.DaysAbove), percentage(c.Tolerance.Shortfall))
+	within := 0
+	for _, outcome := range c.Total {
+		if outcome.Measured() && outcome.Within(c.Tolerance) {
+			within++
+		}
+	}
+	winners := names(c, c.Best)
+	alone := len(c.Best) == 1
+	switch {
+	case len(c.Total) == 1 && within == 1:
+		return winners + " is " + limits + "."
+	case len(c.Total) == 1:
+		return winners + " is not " + limits + "."
+	case within == 0 && alone:
+		return "None is " + limits + ". " + winners + " exceeds these limits the least."
+	case within == 0:
+		return "None is " + limits + ". " + winners + " tie: they exceed these limits the least, at the same cost."
+	case within == 1:
+		return winners + " wins: the only one " + limits + "."
+	case alone:
+		return winners + " wins: the cheapest of those " + limits + "."
+	}
+	return winners + " tie: they are the cheapest of those " + limits + "."
+}
+
+// budgetSource returns a sentence that names the recommenders whose OOM budget is the tolerance, if the user set none.
+func budgetSource(c *replay.Comparison) string {
+	var sources []string
+	for _, recommender := range c.Recommenders {
+		if recommender.OOMBudget == c.Tolerance.DaysAbove {
+			sources = append(sources, recommender.Name)
+		}
+	}
+	if len(sources) == 0 {
+		return "None of them promises a share of days; set another with --oom-budget."
+	}
+	return "The share of days is the largest that a recommender promises (" + strings.Join(sources, ", ") + "); set another with --oom-budget."
+}
+
+// promises returns one sentence per recommender that promises a share of days above the memory request.
+func promises(c *replay.Comparison) []string {
+	var out []string
+	for i, outcome := range c.Total {
+		recommender := c.Recommenders[i]
+		if recommender.OOMBudget == 0 || outcome.Memory.Days == 0 {
+			continue
+		}
+		verb := "keeps"
+		if !outcome.Keeps(recommender.OOMBudget) {
+			verb = "does not keep"
+		}
+		out = append(out, fmt.Sprintf("%s %s its promise of at most %s %% of days above the memory request: %.2f %%.",
+			recommender.Name, verb, percentage(recommender.OOMBudget), 100*(1-outcome.Memory.FreeDays)))
+	}
+	return out
+}
+
+// wins returns a sentence with the number of workloads that each recommender wins.
+func wins(c *replay.Comparison) string {
+	won := make([]int, len(c.Recommenders))
+	ties := 0
+	short := 0
+	for _, workload := range c.Workloads {
+		switch len(workload.Best) {
+		case 0:
+			short++
+		case 1:
+			won[workload.Best[0]]++
+		default:
+			ties++
+		}
+	}
+	var parts []string
+	for i, n := range won {
+		parts = append(parts, fmt.Sprintf("%s %d", c.Recommenders[i].Name, n))
+	}
+	if ties > 0 {
+		parts = append(parts, fmt.Sprintf("tied %d", ties))
+	}
+	if short > 0 {
+		parts = append(parts, fmt.Sprintf("too short to measure %d", short))
+	}
+	return "Workloads won: " + strings.Join(parts, ", ") + "."
+}
+
+// names lists recommenders in a sentence.
+func names(c *replay.Comparison, indices []int) string {
+	var list []string
+	for _, i := range indices {
+		list = append(list, c.Recommenders[i].Name)
+	}
+	if n := len(list); n > 2 {
+		return strings.Join(list[:n-1], ", ") + " and " + list[n-1]
+	}
+	return strings.Join(list, " and ")
+}
+
+// bestOf names the winners of a workload: all of them if there are at most two.
+func bestOf(c *replay.Comparison, w *replay.WorkloadResult) string {
+	if n := len(w.Best); n > 2 {
+		return fmt.Sprintf("%s and %d others", c.Recommenders[w.Best[0]].Name, n-1)
+	}
+	return names(c, w.Best)
+}
+
+// winner returns the name of the only winner, or "" if several tie or nothing was measured.
+func winner(c *replay.Comparison, best []int) string {
+	if len(best) != 1 {
+		return ""
+	}
+	return c.Recommenders[best[0]].Name
+}
+
+// tied returns the names of the winners if there are several.
+func tied(c *replay.Comparison, best []int) []string {
+	if len(best) < 2 {
+		return nil
+	}
+	var list []string
+	for _, i := range best {
+		list = append(list, c.Recommenders[i].Name)
+	}
+	return list
+}
+
+// percentage formats a ratio as a percentage, without the sign.
+func percentage(v float64) string { return strconv.FormatFloat(100*v, 'g', 4, 64) }
