@@ -34,18 +34,23 @@ build: ## Build bin/podfit, a static binary, and bin/THIRD-PARTY-LICENSES.txt, t
 	@tools/licenses bin/THIRD-PARTY-LICENSES.txt
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app/process.Version=$(VERSION)' -o bin/podfit .
 
+# The tests that link the same packages as bin/podfit are built with its flags, so that these packages are compiled once.
 .PHONY: test
 test: build localcluster ## Run all tests of all modules, at the end those on the local cluster
 	@mkdir -p $(dir $(LOG)) && : > $(LOG)
 	@failed=0; for module in $(TESTED); do \
-		race=; if [ "$$module" = . ]; then race=-race; fi; \
-		$(STEP) "tests of $$module" go -C $$module test -vet=off $$race -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(LOG) || failed=1; \
+		env=; flags=; \
+		case "$$module" in \
+			.) flags=-race ;; \
+			test/bench | test/differential | test/e2e) env=CGO_ENABLED=0; flags=-trimpath ;; \
+		esac; \
+		$(STEP) "tests of $$module" env $$env go -C $$module test -vet=off $$flags -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(LOG) || failed=1; \
 	done; \
 	printf '\n=== all tests\n'; grep -E '^(ok|FAIL|--- FAIL)[[:space:]:]' $(LOG) || true; \
 	exit $$failed
 
 .PHONY: localcluster
-localcluster: ## Build the local cluster, a real control plane with simulated nodes
+localcluster: ## Build the local cluster: a real control plane with simulated nodes (about 10 CPU minutes the first time)
 	@$(STEP) "local cluster" go -C localcluster run ./cmd/localcluster build
 
 .PHONY: verify
@@ -94,9 +99,13 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 fuzz: ## Run each fuzz test for FUZZTIME
 	@tools/fuzz $(FUZZTIME)
 
+# The demo is built with the flags of bin/podfit, so that the packages that both link are compiled once.
 .PHONY: demo
-demo: ## Demonstrate podfit on the local cluster; KEEP=1 keeps the cluster running until Ctrl-C
-	@go -C test/e2e run ./demo
+demo: ## Show podfit at work on the local cluster; KEEP=1 keeps the cluster running until Ctrl-C
+	@mkdir -p .cache/bin
+	@$(STEP) "compile the demo (the first time a few minutes, later seconds)" \
+		env CGO_ENABLED=0 go -C test/e2e build -trimpath -o $(CURDIR)/.cache/bin/demo ./demo
+	@.cache/bin/demo
 
 .PHONY: clean
 clean: ## Remove build output and caches

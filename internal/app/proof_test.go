@@ -17,7 +17,7 @@ import (
 // proofs name, for each flag of upstream's, the test that shows its effect, or the warning that there is none.
 var proofs = map[string]string{
 	// all components
-	"kubeconfig": "TestWhileAllIsWell", "address": "TestWhileAllIsWell",
+	"kubeconfig": "TestPodfit_undisturbedCluster_sizesPods", "address": "TestPodfit_undisturbedCluster_sizesPods",
 	"kube-api-qps": "TestNegativeRatesAreNotLimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
 	"profiling":            "TestProfilesAreServedOnlyWhenAskedFor",
 	"vpa-object-namespace": "TestNamespacesAreScopedByTheServer", "ignored-vpa-object-namespaces": "TestNamespacesAreScopedByTheServer",
@@ -30,8 +30,8 @@ var proofs = map[string]string{
 	"leader-elect-resource-lock": "TestElectionIsHeldAsTheFlagsSay",
 
 	// recommender
-	"recommender-name": "TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven", "recommender-interval": "TestSwitchOver",
-	"storage": "TestPrometheusHistory", "checkpoints-gc-interval": "TestOrphansAreLookedForAsOftenAsTheFlagSays",
+	"recommender-name": "TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven", "recommender-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
+	"storage": "TestRecommender_prometheusHistory_isLearned", "checkpoints-gc-interval": "TestOrphansAreLookedForAsOftenAsTheFlagSays",
 	"checkpoints-timeout": "TestStoringTakesNoLongerThanTheFlagSays", "min-checkpoints": "TestDeprecatedFlagsAreAnsweredWithAWarning",
 	"update-worker-count": "TestAsManyWritersAsTheFlagSays", "memory-saver": "TestMemorySaverKeepsOnlyPodsThatAreGoverned",
 	"memory-aggregation-interval-count":  "TestMemoryIsForgottenAfterTheIntervalsThatAreCounted",
@@ -65,10 +65,10 @@ var proofs = map[string]string{
 	"prometheus-query-timeout": "TestPrometheusIsAskedWhatTheFlagsSay", "history-length": "TestPrometheusIsAskedWhatTheFlagsSay",
 	"history-resolution": "TestPrometheusIsAskedWhatTheFlagsSay", "history-cpu-metric": "TestPrometheusIsAskedWhatTheFlagsSay",
 	"history-memory-metric": "TestPrometheusIsAskedWhatTheFlagsSay",
-	"prometheus-insecure":   "TestPrometheusHistory", "prometheus-bearer-token": "TestPrometheusHistory",
-	"prometheus-bearer-token-file": "TestPrometheusHistory", "username": "TestPrometheusHistory", "password": "TestPrometheusHistory",
-	"pod-label-prefix": "TestPrometheusHistory", "metric-for-pod-labels": "TestPrometheusHistory", "pod-namespace-label": "TestPrometheusHistory",
-	"pod-name-label": "TestPrometheusHistory", "container-pod-name-label": "TestPrometheusHistory", "container-name-label": "TestPrometheusHistory",
+	"prometheus-insecure":   "TestRecommender_prometheusHistory_isLearned", "prometheus-bearer-token": "TestRecommender_prometheusHistory_isLearned",
+	"prometheus-bearer-token-file": "TestRecommender_prometheusHistory_isLearned", "username": "TestRecommender_prometheusHistory_isLearned", "password": "TestRecommender_prometheusHistory_isLearned",
+	"pod-label-prefix": "TestRecommender_prometheusHistory_isLearned", "metric-for-pod-labels": "TestRecommender_prometheusHistory_isLearned", "pod-namespace-label": "TestRecommender_prometheusHistory_isLearned",
+	"pod-name-label": "TestRecommender_prometheusHistory_isLearned", "container-pod-name-label": "TestRecommender_prometheusHistory_isLearned", "container-name-label": "TestRecommender_prometheusHistory_isLearned",
 	"container-namespace-label": "TestNamespacesOfUsageHaveTheirLabel",
 
 	// updater
@@ -83,13 +83,13 @@ var proofs = map[string]string{
 	"admission-controller-status-lease-timeout":   "TestTheUpdaterAsksForTheLeaseOfTheFlags",
 
 	// admission controller
-	"client-ca-file": "TestSwitchOver", "tls-cert-file": "TestSwitchOver", "tls-private-key": "TestSwitchOver",
+	"client-ca-file": "TestPodfit_replacesUpstream_continuesFromItsState", "tls-cert-file": "TestPodfit_replacesUpstream_continuesFromItsState", "tls-private-key": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"reload-cert": "TestCertificateFilesAreReadAgainWhenTheyChange", "tls-ciphers": "TestTLSFlags", "min-tls-version": "TestTLSFlags",
-	"port": "TestSwitchOver", "register-by-url": "TestSwitchOver", "webhook-address": "TestSwitchOver", "webhook-port": "TestSwitchOver",
+	"port": "TestPodfit_replacesUpstream_continuesFromItsState", "register-by-url": "TestPodfit_replacesUpstream_continuesFromItsState", "webhook-address": "TestPodfit_replacesUpstream_continuesFromItsState", "webhook-port": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"webhook-service": "TestTheRegistrationFollowsTheConfiguration", "register-webhook": "TestWhoRegistersElsewhereIsNotAskedForItsCA",
 	"webhook-timeout-seconds": "TestTheRegistrationFollowsTheConfiguration", "webhook-failure-policy-fail": "TestTheRegistrationFollowsTheConfiguration",
-	"webhook-labels": "TestTheRegistrationFollowsTheConfiguration", "status-lease-name": "TestWhileAllIsWell",
-	"status-lease-namespace": "TestTheUpdaterAsksForTheLeaseOfTheFlags", "status-lease-update-interval": "TestSwitchOver",
+	"webhook-labels": "TestTheRegistrationFollowsTheConfiguration", "status-lease-name": "TestPodfit_undisturbedCluster_sizesPods",
+	"status-lease-namespace": "TestTheUpdaterAsksForTheLeaseOfTheFlags", "status-lease-update-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"max-allowed-cpu-boost": "TestBoost",
 }
 

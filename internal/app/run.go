@@ -86,7 +86,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 				return nil, err
 			}
 			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{
-				Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.Log,
+				Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			recommend, err := recommender.Work(&c.Recommender, p, clients, world)

@@ -70,7 +70,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for the secret, in which podfit keeps certificates that upstream leaves to a script, and for podfit's own kinds.
+// except for ResourceQuotas, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -111,6 +111,7 @@ var rights = map[string][]string{
 		"cluster core/pods/resize: patch",
 		"cluster core/pods: list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
+		"cluster core/resourcequotas: list watch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
 	},
@@ -126,6 +127,7 @@ var rights = map[string][]string{
 		"cluster batch/jobs: get list watch",
 		"cluster core/limitranges: list watch",
 		"cluster core/replicationcontrollers: get list watch",
+		"cluster core/resourcequotas: list watch",
 		"cluster podfit.dev/sizingprofiles: list",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-admission-controller]: get update",

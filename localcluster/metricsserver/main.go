@@ -1,9 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command metricsserver is metrics-server, as it is released, with one difference: it also takes a
-// --metric-resolution below 10s, since nobody who waits for a test wants to wait for two scrapes of 15s. It is a
-// module of its own so that its dependencies are those that metrics-server was released with.
+// Command metricsserver is the released metrics-server with one difference: it accepts a --metric-resolution below 10s, so
+// that a test does not wait 30s for the two scrapes that a pod's usage needs.
 package main
 
 import (
@@ -18,8 +17,8 @@ import (
 	"sigs.k8s.io/metrics-server/cmd/metrics-server/app/options"
 )
 
-// leastResolution is what metrics-server itself would refuse to go below.
-const leastResolution = 10 * time.Second
+// minResolution is the smallest --metric-resolution that metrics-server itself accepts.
+const minResolution = 10 * time.Second
 
 func main() {
 	logs.InitLogs()
@@ -44,8 +43,9 @@ func command() *cobra.Command {
 
 func run(o *options.Options) error {
 	resolution := o.MetricResolution
-	o.MetricResolution = max(resolution, leastResolution)
-	if errs := o.Validate(); len(errs) > 0 {
+	o.MetricResolution = max(resolution, minResolution)
+	errs := o.Validate()
+	if len(errs) > 0 {
 		return errs[0]
 	}
 	config, err := o.ServerConfig()

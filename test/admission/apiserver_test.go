@@ -40,8 +40,9 @@ const (
 // plugins, in this order, with the code of Kubernetes.
 type apiServer struct {
 	limitRanges []*corev1.LimitRange
-	quotas      []corev1.ResourceQuota
-	webhook     *webhookClient // nil: there is none
+	quotas      []corev1.ResourceQuota // with what is used, which a pod that is admitted adds to
+	charged     []corev1.ResourceQuota // the quotas after the last pod that was admitted
+	webhook     *webhookClient         // nil: there is none
 }
 
 // create returns the pod as it would be stored, or why it is refused.
@@ -119,10 +120,25 @@ func (s *apiServer) validate(pod, old *api.Pod, op admission.Operation, subresou
 	attributes := admission.NewAttributesRecord(pod, before, api.Kind("Pod").WithVersion("v1"), namespace, pod.Name,
 		api.Resource("pods").WithVersion("v1"), subresource, op, nil, false, nil)
 	evaluator := quotacore.NewPodEvaluator(nil, clock.RealClock{})
-	if _, err := resourcequota.CheckRequest(s.quotas, attributes, evaluator, nil); err != nil {
+	charged, err := resourcequota.CheckRequest(s.quotas, attributes, evaluator, nil)
+	if err != nil {
 		return fmt.Errorf("ResourceQuota: %w", err)
 	}
+	s.charged = charged
 	return nil
+}
+
+// resourceQuota returns a ResourceQuota with its defaults, or why the API server refuses it.
+func resourceQuota(q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
+	legacyscheme.Scheme.Default(q)
+	internal := new(api.ResourceQuota)
+	if err := legacyscheme.Scheme.Convert(q, internal, nil); err != nil {
+		return nil, err
+	}
+	if errs := validation.ValidateResourceQuota(internal); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return q, nil
 }
 
 // limitRange returns a LimitRange with its defaults, or why the API server refuses it.

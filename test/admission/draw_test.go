@@ -5,6 +5,7 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // draw makes the choices of a case. A smaller case has the first of several choices.
@@ -28,7 +30,7 @@ func pick[T any](d draw, what string, of ...T) T {
 func (d draw) amount(res corev1.ResourceName) resource.Quantity {
 	of := []string{"100m", "250m", "500m", "1", "10m", "1m", "50m", "2", "4", "333m", "777m", "1500m", "0.0015"}
 	if res == corev1.ResourceMemory {
-		of = []string{"128Mi", "64Mi", "256Mi", "512Mi", "1Gi", "1Mi", "2Gi", "100M", "123456789", "3Gi", "4Gi", "0.1Gi", "1.7Gi"}
+		of = []string{"128Mi", "64Mi", "256Mi", "512Mi", "1Gi", "1Mi", "2Gi", "100M", "123456789", "3Gi", "4Gi", "0.1Gi", "1.7Gi", "0.3Gi"}
 	}
 	return resource.MustParse(pick(d, string(res), of...))
 }
@@ -115,8 +117,17 @@ func (d draw) pod() *corev1.Pod {
 		delete(r.Requests, corev1.ResourceEphemeralStorage)
 		delete(r.Limits, "hugepages-2Mi")
 		p.Spec.Resources = &r
-		roundUp(p)
 		d.cover(p, &r)
+	}
+	switch {
+	case d.oneIn(10, "priority class"):
+		p.Spec.PriorityClassName = pick(d, "class", "high", "low")
+	case d.oneIn(15, "deadline"):
+		seconds := int64(600)
+		p.Spec.ActiveDeadlineSeconds = &seconds
+	case d.oneIn(15, "affinity"):
+		term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"other"}}
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
 	}
 	switch {
 	case d.oneIn(10, "annotated"):
@@ -133,34 +144,6 @@ func (d draw) pod() *corev1.Pod {
 		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: name}}
 	}
 	return p
-}
-
-// roundUp makes all amounts of a pod whole millicores and bytes. Fractions of a byte are covered only in pods without
-// pod-level resources and in namespaces without LimitRanges: sums and ratios of rounded amounts can be off by a byte.
-func roundUp(p *corev1.Pod) {
-	var lists []corev1.ResourceList
-	if r := p.Spec.Resources; r != nil {
-		lists = append(lists, r.Requests, r.Limits)
-	}
-	for _, containers := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range containers {
-			lists = append(lists, containers[i].Resources.Requests, containers[i].Resources.Limits)
-		}
-	}
-	roundUpAll(lists)
-}
-
-func roundUpAll(lists []corev1.ResourceList) {
-	for _, list := range lists {
-		for name, q := range list {
-			scale := resource.Scale(0)
-			if name == corev1.ResourceCPU {
-				scale = resource.Milli
-			}
-			q.RoundUp(scale)
-			list[name] = q
-		}
-	}
 }
 
 // cover raises pod-level resources to what the containers need, most of the time: few pods would be valid else.
@@ -217,10 +200,10 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 		Type: kind, Min: corev1.ResourceList{}, Max: corev1.ResourceList{}, MaxLimitRequestRatio: corev1.ResourceList{},
 	}
 	low := map[corev1.ResourceName][]string{
-		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M"},
+		corev1.ResourceCPU: {"10m", "100m", "50m", "500m"}, corev1.ResourceMemory: {"1Mi", "64Mi", "200M", "0.1Gi"},
 	}
 	high := map[corev1.ResourceName][]string{
-		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321"},
+		corev1.ResourceCPU: {"4", "2", "1", "8", "1300m"}, corev1.ResourceMemory: {"4Gi", "2Gi", "1Gi", "16Gi", "987654321", "1.1Gi"},
 	}
 	for _, name := range sized {
 		if d.oneIn(3, "min") {
@@ -239,32 +222,71 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 			}
 		}
 	}
-	roundUpAll([]corev1.ResourceList{it.Min, it.Max, it.Default, it.DefaultRequest})
 	return it
 }
 
-// quotas draws quotas that have room for any pod, and sometimes little.
+// quotas draws quotas with what is used of them; none that the API server refuses. Most have room for one or two pods.
 func (d draw) quotas() []corev1.ResourceQuota {
-	if !d.oneIn(4, "quota") {
+	if d.oneIn(2, "no quota") {
 		return nil
 	}
-	q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "q"}}
-	hard, used := corev1.ResourceList{}, corev1.ResourceList{}
-	for _, name := range []corev1.ResourceName{
-		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
-	} {
-		if d.oneIn(3, string(name)) {
-			hard[name], used[name] = resource.MustParse(pick(d, "hard", "1Ti", "1Gi")), resource.MustParse("0")
+	var out []corev1.ResourceQuota
+	for i := range rapid.IntRange(1, 3).Draw(d.T, "quotas") {
+		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("q%d", i)}}
+		q.Spec.Hard, q.Status.Used = corev1.ResourceList{}, corev1.ResourceList{}
+		for _, name := range []corev1.ResourceName{
+			corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+			corev1.ResourceCPU, corev1.ResourceMemory,
+		} {
+			if !d.oneIn(4, string(name)) {
+				continue
+			}
+			sizedName := corev1.ResourceCPU
+			if strings.HasSuffix(string(name), "memory") {
+				sizedName = corev1.ResourceMemory
+			}
+			q.Spec.Hard[name], q.Status.Used[name] = d.amount(sizedName), resource.MustParse("0")
+			if !d.oneIn(5, "little is allowed") {
+				much := map[corev1.ResourceName][]string{corev1.ResourceCPU: {"4", "2", "8", "1"}, corev1.ResourceMemory: {"4Gi", "2Gi", "8Gi", "1.1Gi"}}
+				q.Spec.Hard[name] = resource.MustParse(pick(d, "hard", much[sizedName]...))
+			}
+			switch {
+			case d.oneIn(3, "used"):
+				q.Status.Used[name] = d.amount(sizedName)
+			case d.oneIn(30, "not counted"):
+				delete(q.Status.Used, name)
+			}
+		}
+		if d.oneIn(4, "pods") {
+			q.Spec.Hard[corev1.ResourcePods], q.Status.Used[corev1.ResourcePods] = resource.MustParse("2"), resource.MustParse(pick(d, "used pods", "0", "1", "2"))
+		}
+		if d.oneIn(3, "scope") {
+			q.Spec.Scopes = []corev1.ResourceQuotaScope{pick(d, "scope", corev1.ResourceQuotaScopeNotBestEffort,
+				corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeBestEffort,
+				corev1.ResourceQuotaScopeCrossNamespacePodAffinity, corev1.ResourceQuotaScopePriorityClass)}
+		} else if d.oneIn(4, "scope selector") {
+			of := pick(d, "operator", corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn, corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist)
+			expression := corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: of}
+			if of == corev1.ScopeSelectorOpIn || of == corev1.ScopeSelectorOpNotIn {
+				expression.Values = []string{"high"}
+			}
+			q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{expression}}
+		}
+		q.Status.Hard = q.Spec.Hard
+		if valid, err := resourceQuota(q); err == nil {
+			out = append(out, *valid)
 		}
 	}
-	hard["count/pods"], used["count/pods"] = resource.MustParse("10"), resource.MustParse("0")
-	q.Spec.Hard, q.Status.Hard, q.Status.Used = hard, hard, used
-	if d.oneIn(4, "scope") {
-		delete(hard, "count/pods")
-		hard[corev1.ResourcePods], used[corev1.ResourcePods] = resource.MustParse("10"), resource.MustParse("0")
-		q.Spec.Scopes = []corev1.ResourceQuotaScope{pick(d, "scope", corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeNotTerminating)}
+	return out
+}
+
+// quotaView returns what podfit knows of quotas.
+func quotaView(quotas []corev1.ResourceQuota) *cluster.Quotas {
+	all := make([]*corev1.ResourceQuota, len(quotas))
+	for i := range quotas {
+		all[i] = &quotas[i]
 	}
-	return []corev1.ResourceQuota{q}
+	return kube.QuotasOf(all...)
 }
 
 // amounts draws what is recommended or allowed.

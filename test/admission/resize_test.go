@@ -89,6 +89,7 @@ type resizeCase struct {
 	pod   *corev1.Pod // running
 	actor *kube.Actor
 	sent  *recorder
+	freed []corev1.ResourceQuota // once the pod is gone
 }
 
 func (c *resizeCase) show() string {
@@ -131,20 +132,21 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 		d := draw{t}
 		template := d.pod()
 		api := &apiServer{limitRanges: d.limitRanges("LimitRanges", 2), quotas: d.quotas()}
-		roundUp(template) // LimitRanges may come later
 		tried++
+		before := api.quotas
 		stored, err := api.create(template)
 		if err != nil {
 			return
 		}
+		api.quotas = api.charged
 		if d.oneIn(3, "other LimitRanges") {
 			// One: of several defaults the API server takes any.
 			api.limitRanges = d.limitRanges("later LimitRanges", 1)
 		}
 		view.autoscaler = d.autoscaler(template)
 		view.autoscaler.Boost = nil
-		view.limits = policy.Limits{Range: kube.LimitRangeOf(api.limitRanges...)}
-		c := &resizeCase{t: t, view: view, api: api, pod: running(stored), actor: actor, sent: sent}
+		view.limits = policy.Limits{Range: kube.LimitRangeOf(api.limitRanges...), Quotas: quotaView(api.quotas)}
+		c := &resizeCase{t: t, view: view, api: api, pod: running(stored), actor: actor, sent: sent, freed: before}
 
 		decision := decide(view, c.pod)
 		reason := decision.Do.String() + " " + decision.Reason.Why.String()
@@ -153,17 +155,31 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 			reason = c.resized(decision)
 		case decision.Do == plan.Evict:
 			reason = c.evicted(template, client)
+		case decision.Reason.Why == plan.OverQuota && view.autoscaler.Mode.Resizes() && !neverResized(c.pod) && len(api.quotas) > 0:
+			if _, err := c.resize(decision); err == nil && !c.scoped() && !decision.Pod.Fractions {
+				t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())
+			}
 		case decision.Reason.Why == plan.ReplacementRefused && !neverResized(c.pod):
 			if _, err := c.resize(decision); err == nil {
-				t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())
+				if !strings.Contains(decision.Reason.Text, "rounded") {
+					t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())
+				}
+				reason = "leave because of rounding"
 			}
 		}
 		why[reason]++
 	})
 	t.Logf("%d pods tried: %v", tried, why)
-	if why["resize"] < tried/20 || why["evict"] < tried/50 || why["leave ReplacementRefused"] == 0 {
+	if why["resize"] < tried/20 || why["evict"] < tried/50 || why["leave ReplacementRefused"] == 0 || why["leave OverQuota"] == 0 || why["evict, and wait for the quota"] == 0 {
 		t.Error("these cases show too little")
 	}
+}
+
+// scoped reports whether a quota goes by what podfit does not keep of a pod.
+func (c *resizeCase) scoped() bool {
+	return slices.ContainsFunc(c.api.quotas, func(q corev1.ResourceQuota) bool {
+		return q.Spec.ScopeSelector != nil || len(q.Spec.Scopes) > 0
+	})
 }
 
 // rounds is how often a pod may be resized until it is left alone: what is rounded may be rounded again.
@@ -173,14 +189,14 @@ func (c *resizeCase) resized(d plan.Decision) string {
 	for range rounds {
 		after, err := c.resize(d)
 		switch {
-		case err != nil && strings.Contains(err.Error(), "ResourceQuota: "):
-			return "resize over quota"
 		case err != nil && neverResized(c.pod):
 			return "resize of what is never resized"
 		case err != nil:
 			c.t.Fatalf("resize is refused: %v\npatch %s\n%s", err, c.sent.patch, c.show())
 		}
 		c.pod = running(after)
+		c.api.quotas = c.api.charged
+		c.view.limits.Quotas = quotaView(c.api.quotas)
 		if c.drifts(d) {
 			return "resize"
 		}
@@ -208,14 +224,29 @@ func (c *resizeCase) evicted(template *corev1.Pod, client *webhookClient) string
 	refusedWithout := err != nil
 	c.api.webhook = client
 	defer func() { c.api.webhook = nil }()
-	_, err = c.api.create(template)
+	after, err := c.api.create(template)
+	outcome := "evict"
+	if refusedWithout && err != nil && strings.Contains(err.Error(), "ResourceQuota: ") {
+		// The controller tries again when the evicted pod does not count any more.
+		c.api.quotas = c.freed
+		c.view.limits.Quotas = quotaView(c.freed)
+		after, err = c.api.create(template)
+		if err != nil {
+			c.api.webhook = nil
+			if _, own := c.api.create(template); own != nil { // a LimitRange with defaults is gone: nothing would be admitted
+				return "evict whose template is refused too"
+			}
+			c.t.Fatalf("the replacement is refused for good: %v\n%s", err, c.show())
+		}
+		outcome = "evict, and wait for the quota"
+	}
 	switch {
-	case err != nil && strings.Contains(err.Error(), "ResourceQuota: "):
-		return "evict over quota"
 	case err != nil && refusedWithout:
 		return "evict whose template is refused too"
 	case err != nil:
 		c.t.Fatalf("the replacement is refused: %v\n%s", err, c.show())
+	case strings.Contains(after.Annotations[policy.UpdatesAnnotation], "ResourceQuota"):
+		c.t.Fatalf("the replacement comes back with its own size: %s\n%s", after.Annotations[policy.UpdatesAnnotation], c.show())
 	}
-	return "evict"
+	return outcome
 }

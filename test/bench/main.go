@@ -1,12 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures podfit's model beside upstream's own code, on the same input in the same run, and holds it
-// to its budgets. It prints one table and exits with 1 when a budget is exceeded.
+// Command bench measures podfit's model and upstream's own code on the same input, and checks podfit's budgets. It prints a table
+// and exits with 1 if a budget is exceeded.
 //
-// Times are CPU time of the process, the least of several runs, so that what else the machine does counts little.
-// Upstream takes time quadratic in the number of autoscalers to load them; it is measured only where that is bearable,
-// everywhere with -all.
+// Times are CPU times of the process, the minimum of several runs, to reduce the influence of other processes. Upstream needs
+// quadratic time to load VPAs, so large inputs are measured for upstream only with -all.
 package main
 
 import (
@@ -23,12 +22,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A row is one thing that is measured. A side that is not measured is nil.
+// A row is one measurement. A side that is not measured is nil.
 type row struct {
 	what     string
 	upstream func() float64
 	podfit   func() float64
-	budget   float64 // what podfit's may be at most
+	budget   float64 // maximum for podfit
 	unit     unit
 }
 
@@ -64,7 +63,7 @@ func main() {
 	}
 }
 
-// A unit says how a number is written.
+// A unit formats a number.
 type unit uint8
 
 const (
@@ -94,7 +93,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// cpu returns how many seconds of CPU the process has used.
+// cpu returns the CPU seconds that the process has used.
 func cpu() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -103,7 +102,7 @@ func cpu() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// once returns how long something takes, the least of some runs. What it needs is prepared outside the measurement.
+// once returns the minimum time of an action in several runs. The preparation is not measured.
 func once[T any](runs int, prepare func() T, do func(T)) func() float64 {
 	return func() float64 {
 		least := 0.0
@@ -121,7 +120,7 @@ func once[T any](runs int, prepare func() T, do func(T)) func() float64 {
 	}
 }
 
-// each returns how long one of n repetitions of something takes, the least of five runs.
+// each returns the time of one of n repetitions of an action, the minimum of five runs.
 func each[T any](n int, prepare func() T, do func(x T, i int)) func() float64 {
 	return func() float64 {
 		x := prepare()
@@ -137,8 +136,8 @@ func each[T any](n int, prepare func() T, do func(x T, i int)) func() float64 {
 	}
 }
 
-// heap returns by how many bytes the heap grows while something is made, for each of n. What it is made from is
-// prepared before and not counted. It is made twice, so that what a first time leaves behind does not count either.
+// heap returns by how many bytes the heap grows for each of n objects. The input is prepared before and not counted. The objects
+// are created twice, so that one-time allocations are not counted either.
 func heap[In, Out any](n int, prepare func() In, do func(In) Out) func() float64 {
 	return func() float64 {
 		settled := func() uint64 {
@@ -160,7 +159,7 @@ func heap[In, Out any](n int, prepare func() In, do func(In) Out) func() float64
 	}
 }
 
-// allocations returns how often memory is allocated in one of n repetitions of something.
+// allocations returns the number of allocations in one of n repetitions of an action.
 func allocations[T any](n int, prepare func() T, do func(x T, i int)) func() float64 {
 	return func() float64 {
 		x := prepare()

@@ -12,10 +12,10 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// podfitInput is a fleet as the edge hands it to the core.
+// podfitInput is a fleet as the edge passes it to the core.
 type podfitInput struct {
 	autoscalers []*cluster.Autoscaler
-	rollouts    [][]*cluster.Pod // the pods of each template, one after the other
+	rollouts    [][]*cluster.Pod // pods by template
 }
 
 func (f fleet) podfitInput(rollouts int) *podfitInput {
@@ -49,7 +49,7 @@ func (f fleet) podfitPods(rollout int) []*cluster.Pod {
 	return ps
 }
 
-// podfit is podfit's model and its default estimator.
+// podfit is podfit's model with the default estimator.
 type podfit struct {
 	book      *usage.Book
 	params    recommend.Params
@@ -79,7 +79,7 @@ func (p *podfit) track(pods []*cluster.Pod) {
 
 func (f fleet) podfit() *podfit { return f.podfitInput(0).load() }
 
-// observe takes the i-th sample: of the pods in turn, a minute later each time.
+// observe adds the i-th sample: one per pod in turn, then again a minute later.
 func (p *podfit) observe(i int) {
 	pod := p.pods[i%len(p.pods)]
 	if i%len(p.pods) == 0 {
@@ -100,7 +100,7 @@ func (p *podfit) recommend(int) {
 	}
 }
 
-// use loads the fleet, takes samples of some minutes, and does that again with the pods of each later rollout.
+// use loads the fleet and adds samples of some minutes, then repeats that with the pods of each rollout.
 func (in *podfitInput) use(minutes int) *podfit {
 	p := in.load()
 	for r, pods := range in.rollouts {

@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// podJSON is a pod as an API server of today tells of it: one container, its managed fields, its status.
+// podJSON is a typical pod from an API server, with one container, managed fields and status.
 //
 //go:embed testdata/pod.json
 var podJSON string
@@ -31,7 +31,7 @@ func decodePod(i int) *corev1.Pod {
 	return p
 }
 
-// upstreamPods is what upstream's updater keeps: the whole object.
+// upstreamPods is what upstream's updater keeps: complete objects.
 func upstreamPods(struct{}) []*corev1.Pod {
 	ps := make([]*corev1.Pod, cachedPods)
 	for i := range ps {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A fleet is the input of a measurement: workloads with an autoscaler each, their pods with one container, and what
-// the containers use.
+// A fleet is the input of a measurement: workloads with a VPA each, their pods with one container, and the usage of the
+// containers.
 type fleet struct{ workloads, podsEach int }
 
 func (f fleet) pods() int { return f.workloads * f.podsEach }
 
-// use is what a container uses at one time: CPU over some twenty buckets of the histogram, memory over a few.
+// use returns the usage of a container at one time: CPU in about twenty buckets of the histogram, memory in a few.
 type use struct{ millicores, bytes int64 }
 
 var uses = func() []use {
@@ -29,7 +29,7 @@ var uses = func() []use {
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// rows are the budgets that concern the model alone. Those of whole passes are measured on a real control plane.
+// rows are the budgets of the model. Budgets of complete passes are measured on a real control plane.
 func rows(all bool) []row {
 	var rs []row
 	for _, n := range []int{1000, 5000, 20_000} {

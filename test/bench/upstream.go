@@ -16,11 +16,11 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/routines"
 )
 
-// upstreamInput is a fleet as upstream's feeder hands it to the model.
+// upstreamInput is a fleet as upstream's feeder passes it to the model.
 type upstreamInput struct {
 	vpas      []*vpa.VerticalPodAutoscaler
 	selectors []labels.Selector
-	rollouts  [][]upstreamPod // the pods of each template, one after the other
+	rollouts  [][]upstreamPod // pods by template
 }
 
 type upstreamPod struct {
@@ -43,7 +43,7 @@ func (f fleet) upstreamInput(rollouts int) *upstreamInput {
 	return in
 }
 
-// upstreamPods returns the pods of one rollout: their labels differ by the template's hash.
+// upstreamPods returns the pods of one rollout. Rollouts differ in the pod template hash label.
 func (f fleet) upstreamPods(rollout int) []upstreamPod {
 	var ps []upstreamPod
 	for i := range f.workloads {
@@ -97,7 +97,7 @@ func (u *upstream) track(pods []upstreamPod) {
 
 func (f fleet) upstream() *upstream { return f.upstreamInput(0).load() }
 
-// observe takes the i-th sample: of the pods in turn, a minute later each time.
+// observe adds the i-th sample: one per pod in turn, then again a minute later.
 func (u *upstream) observe(i int) {
 	p := &u.pods[i%len(u.pods)]
 	if i%len(u.pods) == 0 {
@@ -112,7 +112,7 @@ func (u *upstream) observe(i int) {
 	must(u.cluster.AddSample(&s))
 }
 
-// recommend does what upstream's worker does for one VPA, up to the list that is written to its status.
+// recommend computes the recommendation for one VPA like upstream's worker, up to the list for its status.
 func (u *upstream) recommend(int) {
 	resources := u.recommender.GetRecommendedPodResources(routines.GetContainerNameToAggregateStateMap(u.vpa))
 	list := logic.MapToListOfRecommendedContainerResources(resources, logic.RecommendationFormat{RoundCPUMillicores: 1, RoundMemoryBytes: 1})
@@ -121,7 +121,7 @@ func (u *upstream) recommend(int) {
 	}
 }
 
-// use loads the fleet, takes samples of some minutes, and does that again with the pods of each later rollout.
+// use loads the fleet and adds samples of some minutes, then repeats that with the pods of each rollout.
 func (in *upstreamInput) use(minutes int) *upstream {
 	u := in.load()
 	for r, pods := range in.rollouts {

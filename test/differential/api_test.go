@@ -24,7 +24,7 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// filler fills objects at random, with what JSON can carry there and back.
+// filler fills objects with random values that survive a round trip through JSON.
 func filler(seed int64) *randfill.Filler {
 	return randfill.New().RandSource(rand.NewSource(seed)).NilChance(0.3).NumElements(0, 3).MaxDepth(20).Funcs(
 		func(q *resource.Quantity, c randfill.Continue) {
@@ -43,7 +43,7 @@ func filler(seed int64) *randfill.Filler {
 	)
 }
 
-// settled returns what stands for an object after a first round through JSON, in which quantities are rounded.
+// settled returns an object after one round trip through JSON, which rounds quantities.
 func settled(t *rapid.T, o any) any {
 	t.Helper()
 	text, err := json.Marshal(o)
@@ -52,12 +52,12 @@ func settled(t *rapid.T, o any) any {
 	}
 	out := reflect.New(reflect.TypeOf(o).Elem()).Interface()
 	if err := json.Unmarshal(text, out); err != nil {
-		t.Fatalf("%T does not read what it writes: %v", o, err)
+		t.Fatalf("%T cannot decode its own encoding: %v", o, err)
 	}
 	return out
 }
 
-// roundTrip decodes strictly what is encoded, encodes it again, and says what came out.
+// roundTrip encodes an object, decodes it strictly as the other type, encodes that, and compares.
 func roundTrip(t *rapid.T, from, to any) {
 	t.Helper()
 	before, err := json.Marshal(from)
@@ -67,18 +67,18 @@ func roundTrip(t *rapid.T, from, to any) {
 	d := json.NewDecoder(bytes.NewReader(before))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		t.Fatalf("%T does not read what %T writes: %v\n%s", to, from, err, before)
+		t.Fatalf("%T cannot decode the encoding of %T: %v\n%s", to, from, err, before)
 	}
 	after, err := json.Marshal(to)
 	if err != nil {
 		t.Fatalf("%T: %v", to, err)
 	}
 	if same := canonical(t, before) == canonical(t, after); !same {
-		t.Fatalf("%T wrote\n%s\n%T made of it\n%s", from, before, to, after)
+		t.Fatalf("%T is encoded as\n%s\n%T as\n%s", from, before, to, after)
 	}
 }
 
-// canonical is JSON with sorted keys; numbers stay as they are written.
+// canonical returns JSON with sorted keys. Numbers keep their notation.
 func canonical(t *rapid.T, text []byte) string {
 	t.Helper()
 	var v any
@@ -94,8 +94,8 @@ func canonical(t *rapid.T, text []byte) string {
 	return string(out)
 }
 
-// Whatever upstream's types can say, podfit's read and say alike, and the other way round.
-func TestTypesSayTheSame(t *testing.T) {
+// Every value of upstream's types round-trips through podfit's types, and the reverse.
+func TestTypes_upstreamObjects_roundTrip(t *testing.T) {
 	for _, x := range []struct{ upstream, podfit any }{
 		{vpa.VerticalPodAutoscaler{}, v1.VerticalPodAutoscaler{}},
 		{vpa.VerticalPodAutoscalerList{}, v1.VerticalPodAutoscalerList{}},
@@ -118,14 +118,14 @@ func TestTypesSayTheSame(t *testing.T) {
 				}
 			})
 			if longest < 1000 {
-				t.Errorf("the longest object had %d bytes: not much was filled in", longest)
+				t.Errorf("the longest object has only %d bytes", longest)
 			}
 		})
 	}
 }
 
-// What a kind can say is the same, down to the last field: the JSON names of both types, with their kinds of values.
-func TestTypesHaveTheSameFields(t *testing.T) {
+// Both types have the same fields, by JSON name and kind of value.
+func TestTypes_fields_equalUpstream(t *testing.T) {
 	for _, x := range []struct{ upstream, podfit any }{
 		{vpa.VerticalPodAutoscaler{}, v1.VerticalPodAutoscaler{}},
 		{vpa.VerticalPodAutoscalerCheckpoint{}, v1.VerticalPodAutoscalerCheckpoint{}},
@@ -143,12 +143,12 @@ func TestTypesHaveTheSameFields(t *testing.T) {
 			delete(ours, name)
 		}
 		for name, kind := range ours {
-			t.Errorf("%T: %s, %s, is not in upstream's", x.podfit, name, kind)
+			t.Errorf("%T: upstream has no field %s of kind %s", x.podfit, name, kind)
 		}
 	}
 }
 
-// fields gathers the JSON tags of a type and of those in it. Those of Kubernetes itself are the same in both.
+// fields collects the JSON tags of a type and of the types in it. Types of Kubernetes itself are the same in both.
 func fields(to map[string]string, path string, t reflect.Type) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		path += map[reflect.Kind]string{reflect.Pointer: "?", reflect.Slice: "[]"}[t.Kind()]

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Each difference is shown by a test, is listed once, and is told to users.
-func TestEveryDifferenceHasItsTestAndItsRow(t *testing.T) {
+// Each difference has a test and a row in docs/migrate.md, and is listed once.
+func TestDifferences_each_hasTestAndRow(t *testing.T) {
 	tests, rows := allTests(t), userRows(t)
 	listed := map[string]bool{}
 	for _, d := range Differences {
@@ -41,15 +41,15 @@ func TestEveryDifferenceHasItsTestAndItsRow(t *testing.T) {
 		}
 		listed[d.Name] = true
 		if weakness, ok := rows[d.Name]; !ok || weakness != d.Weakness {
-			t.Errorf("docs/migrate.md does not tell users of %q that it mends %q", d.Name, d.Weakness)
+			t.Errorf("docs/migrate.md has no row for %q with weakness %q", d.Name, d.Weakness)
 		}
 		if slices.Contains([]string{d.Name, d.Upstream, d.Podfit, d.Reason}, "") {
-			t.Errorf("%q is not complete", d.Name)
+			t.Errorf("%q has an empty field", d.Name)
 		}
 	}
 	for name := range rows {
 		if !listed[name] {
-			t.Errorf("%q in docs/migrate.md is not among the differences", name)
+			t.Errorf("%q in docs/migrate.md is not in Differences", name)
 		}
 	}
 	stay, err := os.ReadFile("../../docs/scope.md")
@@ -60,15 +60,15 @@ func TestEveryDifferenceHasItsTestAndItsRow(t *testing.T) {
 		w := fmt.Sprintf("W-%02d", n)
 		mended := slices.ContainsFunc(Differences, func(d Difference) bool { return d.Weakness == w })
 		if mended == bytes.Contains(stay, []byte("**"+w)) {
-			t.Errorf("%s must be mended by a difference, or stay, as docs/scope.md says: it is mended: %v", w, mended)
+			t.Errorf("%s must either be fixed by a difference or be listed in docs/scope.md; fixed by a difference: %v", w, mended)
 		}
 	}
 }
 
-// weaknesses is how many of upstream's are numbered, from W-01.
+// weaknesses is the number of upstream's weaknesses, numbered from W-01.
 const weaknesses = 29
 
-// userRows returns what docs/migrate.md tells users of the differences: the numbers of the weaknesses by name.
+// userRows returns the rows of docs/migrate.md: the number of the weakness by the name of the difference.
 func userRows(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/migrate.md")
@@ -83,13 +83,13 @@ func userRows(t *testing.T) map[string]string {
 	return rows
 }
 
-// A home is the file in which a test stands.
+// A home is the file of a test.
 type home struct {
 	folder string
 	text   []byte
 }
 
-// has reports whether a test has a part of that name: a case of a table, or a transcript.
+// has reports whether a test has a part with that name: a case of a table, or a transcript.
 func (h home) has(t *testing.T, part string) bool {
 	t.Helper()
 	if bytes.Contains(h.text, []byte(strconv.Quote(part))) {
@@ -107,7 +107,7 @@ func (h home) has(t *testing.T, part string) bool {
 	return false
 }
 
-// allTests returns where each test is that can show a difference: here, or where podfit decides it.
+// allTests returns the files of all tests here and in internal/, by name.
 func allTests(t *testing.T) map[string]home {
 	t.Helper()
 	tests := map[string]home{}

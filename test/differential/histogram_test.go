@@ -19,13 +19,13 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// histograms are upstream's and ours, which have seen the same.
+// histograms are upstream's and podfit's histogram with the same samples.
 type histograms struct {
 	upstream util.Histogram
 	podfit   histogram.Histogram
 }
 
-// stored returns what podfit stores of a histogram as upstream's type.
+// stored returns the checkpoint of podfit's histogram as upstream's type.
 func stored(c histogram.Checkpoint) vpa.HistogramCheckpoint {
 	s := vpa.HistogramCheckpoint{BucketWeights: c.Weights, TotalWeight: c.Total}
 	if !c.Reference.IsZero() {
@@ -34,7 +34,7 @@ func stored(c histogram.Checkpoint) vpa.HistogramCheckpoint {
 	return s
 }
 
-// loaded returns what upstream has stored of a histogram as podfit reads it.
+// loaded returns podfit's histogram from upstream's checkpoint.
 func loaded(c vpa.HistogramCheckpoint) histogram.Checkpoint {
 	return histogram.Checkpoint{Reference: c.ReferenceTimestamp.Time, Weights: c.BucketWeights, Total: c.TotalWeight}
 }
@@ -66,8 +66,8 @@ func (h *histograms) compare(t *rapid.T) {
 	}
 }
 
-// A histogram is upstream's to the last bit, whatever is added, subtracted, merged, stored and loaded.
-func TestHistogram(t *testing.T) {
+// Histograms are equal to the last bit after any sequence of add, subtract, merge, store and load.
+func TestHistogram_randomOperations_equalUpstream(t *testing.T) {
 	config := model.GetAggregationsConfig()
 	cases.Check(t, 6000, func(t *rapid.T) {
 		epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -100,7 +100,7 @@ func TestHistogram(t *testing.T) {
 					h.upstream.SubtractSample(s.value, s.weight, s.at)
 					h.podfit.Subtract(s.value, s.weight, s.at)
 				}
-			case 2: // upstream's Merge changes the other one, so that is used only once
+			case 2: // upstream's Merge changes its argument, so each is used only once
 				o := fresh()
 				for range rapid.IntRange(0, 5).Draw(t, "others") {
 					s := draw()
@@ -112,7 +112,7 @@ func TestHistogram(t *testing.T) {
 				if err := h.podfit.Merge(&o.podfit); err != nil {
 					t.Fatal(err)
 				}
-			case 3: // both go on from upstream's checkpoint, or from ours
+			case 3: // both continue from upstream's checkpoint, or from podfit's
 				c, err := h.upstream.SaveToChekpoint()
 				if err != nil {
 					t.Fatal(err)
@@ -140,8 +140,8 @@ func TestHistogram(t *testing.T) {
 	})
 }
 
-// Bucket by bucket, the schemes are the same.
-func TestBuckets(t *testing.T) {
+// The bucketing schemes are equal for every bucket.
+func TestHistogram_buckets_equalUpstream(t *testing.T) {
 	config := model.GetAggregationsConfig()
 	for name, o := range map[string]struct {
 		theirs util.HistogramOptions

@@ -37,7 +37,7 @@ var (
 	cart = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 )
 
-// A pair is upstream's recommender and podfit's, both with one autoscaler for one workload, which are told the same.
+// A pair is upstream's recommender and podfit's, each with one VPA for one workload. Both get the same input.
 type pair struct {
 	params recommend.Params
 	config usage.Config
@@ -52,7 +52,7 @@ type pair struct {
 
 	pods     []*cluster.Pod
 	sums     bool    // the order of sums may differ: there was a rollout or a restart
-	rounding float64 // by how much, of the whole weight, stored weights may be off
+	rounding float64 // allowed error of stored weights, as a share of the total weight
 }
 
 func newPair(params recommend.Params, config usage.Config, policies ...cluster.ContainerPolicy) *pair {
@@ -68,7 +68,7 @@ func newPair(params recommend.Params, config usage.Config, policies ...cluster.C
 	return p
 }
 
-// start makes both anew, without history.
+// start creates both again, without history.
 func (p *pair) start() {
 	aggregateBy(p.config)
 	p.upstream = model.NewClusterState(time.Hour)
@@ -79,8 +79,8 @@ func (p *pair) start() {
 	}
 }
 
-// aggregatedBy is what upstream's code is configured with: it has one configuration for the whole process, and histograms
-// from before it was set do not go together with later ones.
+// aggregatedBy is the present configuration of upstream's code. It is global, and histograms from before a change cannot be
+// merged with later ones.
 var aggregatedBy usage.Config
 
 func aggregateBy(c usage.Config) {
@@ -95,7 +95,7 @@ func aggregateBy(c usage.Config) {
 
 var selector = labels.SelectorFromSet(labels.Set{"app": "cart"})
 
-// configure gives the autoscaler other policies.
+// configure replaces the container policies of the VPA.
 func (p *pair) configure(policies ...cluster.ContainerPolicy) {
 	p.autoscaler.Policies = policies
 	p.object = &vpa.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
@@ -110,7 +110,7 @@ func (p *pair) configure(policies ...cluster.ContainerPolicy) {
 	p.book.Configure(cart, policies)
 }
 
-// policyOf returns a policy as the API writes it.
+// policyOf returns a policy as the API type.
 func policyOf(c *cluster.ContainerPolicy) vpa.ContainerResourcePolicy {
 	r := vpa.ContainerResourcePolicy{ContainerName: c.Container}
 	if c.Off {
@@ -142,7 +142,7 @@ func policyOf(c *cluster.ContainerPolicy) vpa.ContainerResourcePolicy {
 	return r
 }
 
-// podOf returns a pod of the workload. Pods of another template have other labels.
+// podOf returns a pod of the workload. Pods of different templates have different labels.
 func podOf(name string, template int, containers ...string) *cluster.Pod {
 	pod := &cluster.Pod{
 		Key: cluster.Key{Namespace: "shop", Name: name}, UID: "uid-" + name, Top: cart, Phase: cluster.Running,
@@ -182,15 +182,15 @@ func (p *pair) remove(pod *cluster.Pod) {
 	p.book.Forget(pod.Key)
 }
 
-// A reading is what a container used, in millicores and bytes.
+// A reading is a usage sample of a container, in millicores and bytes.
 type reading struct {
 	at            time.Time
 	cpu, memory   int64
 	has           cluster.Set
-	upstreamZeros bool // upstream is told zero for what is missing, as its metrics client does
+	upstreamZeros bool // upstream gets zero for a missing resource, as from its metrics client
 }
 
-// observe tells both of a use and returns what podfit and upstream accepted.
+// observe adds a sample to both and returns what podfit and upstream accepted.
 func (p *pair) observe(pod *cluster.Pod, container string, r reading) (podfit, upstream cluster.Set) {
 	for _, res := range cluster.All {
 		amount, name := r.cpu, model.ResourceCPU
@@ -215,15 +215,15 @@ func (p *pair) observe(pod *cluster.Pod, container string, r reading) (podfit, u
 	return podfit, upstream
 }
 
-// kill tells both of an OOM kill and returns whether each took it.
+// kill adds an OOM kill to both and returns whether each accepted it.
 func (p *pair) kill(pod *cluster.Pod, container string, at time.Time, memory int64) (podfit, upstream bool) {
 	upstream = p.upstream.RecordOOM(containerID(pod, container), at, model.ResourceAmount(memory)) == nil
 	podfit = p.book.ObserveOOM(usage.OOM{Pod: pod.Key, Container: container, At: at, Memory: memory})
 	return podfit, upstream
 }
 
-// recommended returns what upstream recommends, rounded as it is written to the status. The state it is made from may be
-// changed before.
+// recommended returns upstream's recommendation, rounded as in the status. The function may change the aggregated state
+// before.
 func (p *pair) recommended(change func(name string, s *model.AggregateContainerState) *model.AggregateContainerState) map[string]cluster.Estimate {
 	states := routines.GetContainerNameToAggregateStateMap(p.vpa)
 	for name, s := range states {
@@ -252,7 +252,7 @@ func amounts(l corev1.ResourceList) cluster.Resources {
 
 func asIs(_ string, s *model.AggregateContainerState) *model.AggregateContainerState { return s }
 
-// advised returns what podfit recommends.
+// advised returns podfit's recommendation.
 func (p *pair) advised() map[string]cluster.Estimate {
 	es := map[string]cluster.Estimate{}
 	for _, a := range recommend.Workload(p.params, recommend.Default(p.params), p.book, p.autoscaler, cart, noon) {
@@ -261,8 +261,8 @@ func (p *pair) advised() map[string]cluster.Estimate {
 	return es
 }
 
-// predicted returns what podfit should recommend, made by upstream's code: memory with the confidence of its own samples
-// ("own confidence"), nothing where there is no sample ("no data, no number").
+// predicted returns the expected recommendation of podfit, computed with upstream's code: memory with the confidence of its own
+// samples ("own confidence"), and nothing without a sample ("no data, no number").
 func (p *pair) predicted() map[string]cluster.Estimate {
 	empty := map[string]cluster.Set{}
 	cpu := p.recommended(func(name string, s *model.AggregateContainerState) *model.AggregateContainerState {
@@ -302,13 +302,13 @@ func (p *pair) predicted() map[string]cluster.Estimate {
 	return cpu
 }
 
-// compare checks that podfit recommends what upstream does, but for the differences. It returns how many numbers were
-// compared, and how many of them differ by rounding.
+// compare checks that podfit's recommendation equals upstream's, except for the differences. It returns the number of compared
+// values, and how many of them differ by rounding.
 func (p *pair) compare(t rapid.TB) (numbers, rounded int) {
 	t.Helper()
 	got, want := p.advised(), p.predicted()
 	if len(got) != len(want) {
-		t.Fatalf("recommends for %d containers, upstream for %d", len(got), len(want))
+		t.Fatalf("podfit recommends for %d containers, upstream for %d", len(got), len(want))
 	}
 	for name, w := range want {
 		g := got[name]
@@ -343,8 +343,8 @@ func (p *pair) compare(t rapid.TB) (numbers, rounded int) {
 	return numbers, rounded
 }
 
-// edge reports whether a percentile is reached so close to the edge of a bucket that what is dropped as lighter than
-// epsilon, or the order of sums, decides on which side.
+// edge reports whether a percentile is so close to the limit of a bucket that weights below epsilon, or the order of sums,
+// decide on which side it is.
 func (p *pair) edge(t rapid.TB, container string, res cluster.Resource, at float64) bool {
 	s := p.book.Series(cart, container)
 	state := routines.GetContainerNameToAggregateStateMap(p.vpa)[container]
@@ -356,7 +356,7 @@ func (p *pair) edge(t rapid.TB, container string, res cluster.Resource, at float
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Weights are relative to a reference time, which moves with the order of samples: either may be the lighter one.
+	// Weights are relative to a reference time that depends on the order of samples, so either one may be smaller.
 	near := 1e-9 + p.rounding + 50*histogram.Epsilon/min(c.TotalWeight, h.Total())
 	sum := 0.0
 	for _, w := range h.All() {
@@ -367,8 +367,8 @@ func (p *pair) edge(t rapid.TB, container string, res cluster.Resource, at float
 	return false
 }
 
-// checkpoints returns what upstream stores of each container at a time, as its checkpoint writer makes it up: the merged
-// state without the peaks of windows under way.
+// checkpoints returns upstream's checkpoint of each container at a time, as its checkpoint writer computes it: the merged state
+// without the peaks of open windows.
 func (p *pair) checkpoints(now time.Time) map[string]vpa.VerticalPodAutoscalerCheckpointStatus {
 	states := p.vpa.AggregateStateByContainerName()
 	for _, pod := range p.upstream.Pods() {
@@ -388,7 +388,7 @@ func (p *pair) checkpoints(now time.Time) map[string]vpa.VerticalPodAutoscalerCh
 	return cs
 }
 
-// status returns what podfit stores of a container, as upstream's type.
+// status returns podfit's checkpoint of a container as upstream's type.
 func status(c usage.Checkpoint) vpa.VerticalPodAutoscalerCheckpointStatus {
 	at := func(t time.Time) metav1.Time {
 		if t.IsZero() {
@@ -402,7 +402,7 @@ func status(c usage.Checkpoint) vpa.VerticalPodAutoscalerCheckpointStatus {
 	}
 }
 
-// checkpoint returns what a status says, with what podfit stores beside it.
+// checkpoint returns a status together with podfit's additional state.
 func checkpoint(s vpa.VerticalPodAutoscalerCheckpointStatus, extra []byte) usage.Checkpoint {
 	return usage.Checkpoint{
 		Updated: s.LastUpdateTime.Time, Version: s.Version, CPU: loaded(s.CPUHistogram), Memory: loaded(s.MemoryHistogram),
@@ -410,8 +410,8 @@ func checkpoint(s vpa.VerticalPodAutoscalerCheckpointStatus, extra []byte) usage
 	}
 }
 
-// restart starts both anew, from the checkpoints that one of them stored; what podfit stores beside them counts only when
-// they are its own and it is to be kept.
+// restart creates both again from the checkpoints of one of them. Podfit's additional state is used only with its own
+// checkpoints, and only on request.
 func (p *pair) restart(t rapid.TB, now time.Time, fromPodfit, keepExtra bool) {
 	t.Helper()
 	now = now.Truncate(time.Second)
@@ -441,7 +441,7 @@ func (p *pair) restart(t rapid.TB, now time.Time, fromPodfit, keepExtra bool) {
 		must(json.Unmarshal(wire, &read))
 		state := model.NewAggregateContainerState()
 		if err := state.LoadFromCheckpoint(&read); err != nil {
-			t.Fatalf("upstream refuses the checkpoint: %v", err)
+			t.Fatalf("upstream refused the checkpoint: %v", err)
 		}
 		p.vpa.ContainersInitialAggregateState[name] = state
 		if err := p.book.Restore(cart, name, checkpoint(read, extras[name])); err != nil {

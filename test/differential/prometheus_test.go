@@ -32,16 +32,14 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// storedSeries is one series of a Prometheus: its labels, and its values by the number of the step. A step without a value is
-// a gap.
+// storedSeries is one series of a Prometheus: its labels, and its values by step number. A step without a value is a gap.
 type storedSeries struct {
 	labels map[string]string
 	values map[int]float64
 }
 
-// A prometheus answers as a real one does that was scraped at each step, and at no other time. Steps are counted from
-// the start of the history; a time between two is that of the nearest, because upstream asks for the time that its
-// clock shows.
+// A prometheus responds like a real one that has scraped once per step. Steps are counted from the start of the history. A time
+// between two steps is rounded to the nearest one, because upstream requests the present time.
 type prometheus struct {
 	start       time.Time
 	step        time.Duration
@@ -71,7 +69,7 @@ func (p *prometheus) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if step != p.step {
-			return nil, fmt.Errorf("asked for steps of %v, and there are steps of %v", step, p.step)
+			return nil, fmt.Errorf("query has steps of %v, the history has steps of %v", step, p.step)
 		}
 		if p.broken != nil && p.broken(query, from) {
 			return reply(r, http.StatusServiceUnavailable, map[string]any{"status": "error", "errorType": "timeout", "error": "query timed out"})
@@ -139,7 +137,7 @@ func (p *prometheus) matrix(series []storedSeries, from, to int) []any {
 	return out
 }
 
-// largest is PromQL's max by.
+// largest implements max by of PromQL.
 func largest(series []storedSeries, by []string) []storedSeries {
 	groups := map[string]storedSeries{}
 	for _, s := range series {
@@ -168,7 +166,7 @@ func largest(series []storedSeries, by []string) []storedSeries {
 	return out
 }
 
-// at finds upstream's client a Prometheus: it can only be given to all clients of the process.
+// at sets the Prometheus of upstream's client. It can only be set for all HTTP clients of the process.
 func (p *prometheus) at(t rapid.TB, use func()) {
 	t.Helper()
 	before := api.DefaultRoundTripper
@@ -177,7 +175,7 @@ func (p *prometheus) at(t rapid.TB, use func()) {
 	use()
 }
 
-// learn has both read what a Prometheus has stored. It returns podfit's error; upstream logs its own and goes on.
+// learn lets both read the history of a Prometheus. It returns podfit's error; upstream only logs its own.
 func (p *pair) learn(t rapid.TB, from *prometheus, now time.Time, labelsMetric string) error {
 	t.Helper()
 	length := now.Sub(from.start)
@@ -213,7 +211,7 @@ func (p *pair) learn(t rapid.TB, from *prometheus, now time.Time, labelsMetric s
 	return client.History(context.Background(), "shop", now, func(s usage.Sample) { p.book.Observe(s) })
 }
 
-// seconds writes a duration as Prometheus reads it.
+// seconds formats a duration for Prometheus.
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", d/time.Second) }
 
 // series returns a series of a container.
@@ -221,7 +219,7 @@ func series(pod, container string, values map[int]float64) storedSeries {
 	return storedSeries{map[string]string{"namespace": "shop", "pod_name": pod, "name": container, "job": "kubernetes-cadvisor"}, values}
 }
 
-// labelled returns the series that carries a pod's labels.
+// labelled returns the series with a pod's labels.
 func labelled(pod *cluster.Pod) storedSeries {
 	return storedSeries{map[string]string{
 		"kubernetes_namespace": "shop", "kubernetes_pod_name": pod.Name, "pod_label_app": "cart",
@@ -231,8 +229,8 @@ func labelled(pod *cluster.Pod) storedSeries {
 
 const rangeOfLabels = `kube_pod_labels{}[8d]`
 
-// drawValues draws what a Prometheus stores of a container: mostly the same, with gaps, marks that a series is stale,
-// and what is hardly anything.
+// drawValues returns random values of a container's series: mostly similar ones, with gaps, staleness markers, and values close
+// to zero.
 func drawValues(t *rapid.T, steps int, usual []float64, odd []float64) map[int]float64 {
 	values := map[int]float64{}
 	begin, end := rapid.IntRange(0, steps).Draw(t, "begin"), rapid.IntRange(0, steps).Draw(t, "end")
@@ -255,8 +253,8 @@ func drawValues(t *rapid.T, steps int, usual []float64, odd []float64) map[int]f
 	return values
 }
 
-// TestPrometheusHistory lets both learn from what the same Prometheus has stored.
-func TestPrometheusHistory(t *testing.T) {
+// TestPrometheus_storedHistory_equalsUpstream lets both read the history of the same Prometheus.
+func TestPrometheus_storedHistory_equalsUpstream(t *testing.T) {
 	numbers, rounded, asked := 0, 0, 0
 	cases.Check(t, 3000, func(t *rapid.T) {
 		params, config := drawParams(t)
@@ -293,11 +291,11 @@ func TestPrometheusHistory(t *testing.T) {
 	})
 	t.Logf("%d numbers compared, %d of them at the edge of a bucket, %d queries", numbers, rounded, asked)
 	if rounded*200 > numbers {
-		t.Errorf("%d of %d numbers differ by rounding, which is more than a few", rounded, numbers)
+		t.Errorf("%d of %d numbers differ by rounding, more than allowed", rounded, numbers)
 	}
 }
 
-// aDay returns a pair with one pod, and a Prometheus that has its usage of two days, by the hour.
+// aDay returns a pair with one pod, and a Prometheus with its hourly usage of two days.
 func aDay() (*pair, *cluster.Pod, *prometheus, time.Time) {
 	p, pod := newDefaultPair("app")
 	now := time.Now().Truncate(time.Second)
@@ -315,7 +313,7 @@ func (p *pair) targets() (podfit, upstream cluster.Resources) {
 	return p.advised()["app"].Target, upstream
 }
 
-// What 300m and 500Mi come to, and upstream's floor, where there is no sample.
+// The recommendation for 300m and 500Mi, and upstream's minimum for a resource without samples.
 func learnt() cluster.Resources { return cluster.Amounts(cpuTarget(300), peakTarget(500*mib)) }
 
 var unlearnt = cluster.Amounts(25, 250*mib)
@@ -327,8 +325,8 @@ func cpuTarget(milli int64) int64 {
 	return p.recommended(asIs)["app"].Target.CPU
 }
 
-// W-29: an instant query, which is the default, answers with a vector; upstream wants a matrix, and drops all it has read.
-func TestLabelsOfPodsMayComeAsAVector(t *testing.T) {
+// W-29: an instant query, the default, returns a vector. Upstream expects a matrix and drops the whole history.
+func TestPrometheus_podLabelsAsVector_areRead(t *testing.T) {
 	p, _, from, now := aDay()
 	if err := p.learn(t, from, now, `up{job="kubernetes-pods"}`); err != nil {
 		t.Fatal(err)
@@ -337,20 +335,20 @@ func TestLabelsOfPodsMayComeAsAVector(t *testing.T) {
 	differ(t, "the target", podfit, learnt(), upstream, unlearnt)
 }
 
-// W-29: one query that fails costs upstream all history, podfit what that query would have told.
-func TestWhatWasReadOfPrometheusIsKept(t *testing.T) {
+// W-29: if one query fails, upstream drops the whole history, podfit only the result of that query.
+func TestPrometheus_partialFailure_keepsWhatWasRead(t *testing.T) {
 	p, _, from, now := aDay()
 	from.broken = func(query string, at time.Time) bool { // the memory of the second day
 		return !strings.Contains(query, "rate(") && (!strings.HasPrefix(query, "max by") || from.index(at) > 0)
 	}
 	if err := p.learn(t, from, now, rangeOfLabels); err == nil {
-		t.Error("podfit says nothing of the failure")
+		t.Error("podfit does not report the failure")
 	}
 	podfit, upstream := p.targets()
 	differ(t, "the target", podfit, learnt(), upstream, unlearnt)
 }
 
-func TestImpossibleValuesOfPrometheusAreRejected(t *testing.T) {
+func TestPrometheus_impossibleValues_areRejected(t *testing.T) {
 	for name, v := range map[string]float64{"negative": -1, "infinite": math.Inf(1)} {
 		t.Run(name, func(t *testing.T) {
 			p, pod, from, now := aDay()
@@ -364,15 +362,15 @@ func TestImpossibleValuesOfPrometheusAreRejected(t *testing.T) {
 			podfit, upstream := p.targets()
 			differ(t, "the target is that of the good sample", podfit == learnt(), true, upstream == learnt(), false)
 			if n := p.book.Series(cart, "app").Seen(cluster.CPU).Count; n != 1 {
-				t.Errorf("%d samples of %s were taken", n, pod.Name)
+				t.Errorf("%d samples of %s were accepted", n, pod.Name)
 			}
 		})
 	}
 }
 
-func TestTwoSeriesOfOneContainerAreOne(t *testing.T) {
+func TestPrometheus_twoSeriesOfOneContainer_areMerged(t *testing.T) {
 	p, pod, from, now := aDay()
-	// A few values, which upstream's sort happens to leave in their order.
+	// Few enough values that upstream's unstable sort keeps their order.
 	first, second := map[int]float64{}, map[int]float64{}
 	for i := range 5 {
 		first[i], second[i] = 0.3, 0.9
@@ -388,8 +386,8 @@ func TestTwoSeriesOfOneContainerAreOne(t *testing.T) {
 	differ(t, "the target of CPU comes of the larger of the two", podfit.CPU == cpuTarget(900), true, upstream.CPU == cpuTarget(900), false)
 }
 
-// One series that is about no container costs upstream all history.
-func TestSeriesWithoutLabelsAreLeftOut(t *testing.T) {
+// If one series has no container label, upstream drops the whole history.
+func TestPrometheus_seriesWithoutLabels_areIgnored(t *testing.T) {
 	p, _, from, now := aDay()
 	from.cpu = append(from.cpu, storedSeries{map[string]string{"pod_name": "cart-1", "name": "app"}, map[int]float64{0: 0.1}})
 	if err := p.learn(t, from, now, rangeOfLabels); err != nil {

@@ -22,25 +22,25 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// found is a controller fetcher for whom every controller exists.
+// found is a controller fetcher that finds every controller.
 type found struct{}
 
 func (found) FindTopMostWellKnownOrScalable(_ context.Context, c *controllerfetcher.ControllerKeyWithAPIVersion) (*controllerfetcher.ControllerKeyWithAPIVersion, error) {
 	return c, nil
 }
 
-// keep is how long both remember what is not heard of any more, with the default flags.
+// keep is how long both keep history without new samples, with default flags.
 const keep = 8 * day
 
-// An oblivion is a life in which much is forgotten. It keeps account of what should be, without either's code.
+// An oblivion is a pair with random pods. It records which history should be kept, without the code of either.
 type oblivion struct {
 	*pair
 	now   time.Time
-	made  int       // pods ever
-	swept time.Time // when both last forgot
+	made  int       // number of pods created
+	swept time.Time // time of the last removal
 
-	heard    map[string]time.Time           // when a container was last measured; podfit remembers those in it
-	ran      map[string]bool                // the containers that live pods have, or that the last pods had
+	heard    map[string]time.Time           // time of a container's last sample; podfit keeps the containers in this map
+	ran      map[string]bool                // containers of live pods, or of the last pods
 	restored map[string]bool                // containers that upstream has from a checkpoint
 	why      func(reason, container string) // counts the differences
 }
@@ -48,7 +48,7 @@ type oblivion struct {
 func newOblivion(why func(reason, container string)) *oblivion {
 	o := &oblivion{
 		pair: newPair(recommend.DefaultParams(), usage.DefaultConfig()),
-		// Upstream takes the time at which an aggregate is made from the machine's clock. A life in the past keeps that out.
+		// Upstream sets the creation time of an aggregate from the system clock. Simulated times in the past make it irrelevant.
 		now:      time.Now().UTC().AddDate(-2, 0, 0).Truncate(day),
 		heard:    map[string]time.Time{},
 		ran:      map[string]bool{},
@@ -60,7 +60,7 @@ func newOblivion(why func(reason, container string)) *oblivion {
 	return o
 }
 
-// target gives upstream's autoscaler the reference that its garbage collection asks about.
+// target sets the target reference of upstream's VPA, which its garbage collection reads.
 func (o *oblivion) target() {
 	o.vpa.TargetRef = &autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 }
@@ -108,7 +108,7 @@ func (o *oblivion) measure(pod *cluster.Pod) {
 	}
 }
 
-// sweep lets both forget, and compares what each still knows.
+// sweep lets both remove old history, and compares what is left.
 func (o *oblivion) sweep(t rapid.TB) {
 	t.Helper()
 	if o.now.Sub(o.swept) <= time.Hour { // upstream does it once an hour
@@ -125,10 +125,10 @@ func (o *oblivion) sweep(t rapid.TB) {
 		state := theirs[c]
 		upstreams := state != nil && state.TotalSamplesCount > 0
 		if want := !old || o.held(c) || o.ran[c]; ours != want {
-			t.Fatalf("podfit remembers %s: %v, want %v: last measured %v ago, held %v, last ran %v", c, ours, want, o.now.Sub(at), o.held(c), o.ran[c])
+			t.Fatalf("podfit has history of %s: %v, want %v: last sample %v ago, held %v, last ran %v", c, ours, want, o.now.Sub(at), o.held(c), o.ran[c])
 		}
 		if pruned := slices.Contains(gone, usage.Ref{Workload: cart, Container: c}); pruned == ours {
-			t.Fatalf("podfit says that it forgot %s: %v", c, pruned)
+			t.Fatalf("podfit reports that it removed %s: %v", c, pruned)
 		}
 		o.explain(t, c, ours, upstreams, old)
 		if !ours {
@@ -137,7 +137,7 @@ func (o *oblivion) sweep(t rapid.TB) {
 	}
 }
 
-// explain names the difference between what both still know of a container.
+// explain names the difference in the history of a container.
 func (o *oblivion) explain(t rapid.TB, c string, ours, upstreams, old bool) {
 	t.Helper()
 	switch {
@@ -146,15 +146,15 @@ func (o *oblivion) explain(t rapid.TB, c string, ours, upstreams, old bool) {
 	case upstreams && o.restored[c]:
 		o.why("stored history ends, too", c)
 	case upstreams:
-		t.Fatalf("upstream remembers %s, last measured %v ago, and podfit does not", c, o.now.Sub(o.heard[c]))
+		t.Fatalf("upstream has history of %s, last sample %v ago, podfit does not", c, o.now.Sub(o.heard[c]))
 	case old && (o.held(c) || o.ran[c]):
 		o.why("silence is not absence", c)
 	default:
-		t.Fatalf("podfit remembers %s, last measured %v ago, and upstream does not", c, o.now.Sub(o.heard[c]))
+		t.Fatalf("podfit has history of %s, last sample %v ago, upstream does not", c, o.now.Sub(o.heard[c]))
 	}
 }
 
-// begin starts both anew, from what podfit stored.
+// begin creates both again from podfit's checkpoints.
 func (o *oblivion) begin(t rapid.TB) {
 	t.Helper()
 	statuses, extras := map[string]vpa.VerticalPodAutoscalerCheckpointStatus{}, map[string][]byte{}
@@ -192,9 +192,9 @@ func (o *oblivion) begin(t rapid.TB) {
 	}
 }
 
-// What both forget, and when, in lives of pods that come and go, change their containers, and fall silent for days. The
-// differences are those that Differences names.
-func TestBothForgetTheSame(t *testing.T) {
+// Compares which history both remove, and when, for pods that are created and deleted, change their containers, and have no
+// samples for days. Only listed Differences are allowed.
+func TestPrune_randomHistory_equalsUpstream(t *testing.T) {
 	counts := map[string]int{}
 	templates := [][]string{{"app"}, {"app", "log"}, {"app", "mesh"}, {"log", "mesh"}, {"vault"}}
 	cases.Check(t, 1500, func(t *rapid.T) {
@@ -228,8 +228,8 @@ func TestBothForgetTheSame(t *testing.T) {
 	}
 }
 
-// A job that runs once a month, and a metrics outage of nine days.
-func TestSilenceIsNotAbsence(t *testing.T) {
+// A Job that runs once a month, and a metrics outage of nine days.
+func TestPrune_targetWithoutRecentSamples_isKept(t *testing.T) {
 	o := newOblivion(func(string, string) {})
 	o.come(0, "app")
 	job := o.pods[0]
@@ -241,23 +241,23 @@ func TestSilenceIsNotAbsence(t *testing.T) {
 	o.now = o.now.Add(9 * day)
 	o.sweep(t)
 	if podfit, upstream := known(); !podfit || upstream {
-		t.Errorf("after an outage podfit knows: %v, upstream knows: %v", podfit, upstream)
+		t.Errorf("after an outage: podfit has history: %v, upstream: %v", podfit, upstream)
 	}
 	o.measure(job)
 	o.leave(job)
 	o.now = o.now.Add(30 * day)
 	o.sweep(t)
 	if podfit, upstream := known(); !podfit || upstream {
-		t.Errorf("a month after the last run podfit knows: %v, upstream knows: %v", podfit, upstream)
+		t.Errorf("a month after the last run: podfit has history: %v, upstream: %v", podfit, upstream)
 	}
 	o.book.Release(cart)
 	if gone := o.book.Prune(o.now); len(gone) != 1 {
-		t.Errorf("without an autoscaler %v is forgotten", gone)
+		t.Errorf("without a VPA, removed %v", gone)
 	}
 }
 
-// A container that was removed from the pods, and a restart on the way.
-func TestStoredHistoryEndsToo(t *testing.T) {
+// A container that is removed from the pod template, with a restart in between.
+func TestPrune_storedHistory_expires(t *testing.T) {
 	o := newOblivion(func(string, string) {})
 	o.come(0, "app", "log")
 	o.come(1, "app")
@@ -269,20 +269,20 @@ func TestStoredHistoryEndsToo(t *testing.T) {
 		o.sweep(t)
 	}
 	if o.book.Series(cart, "log") != nil || o.book.Series(cart, "app") == nil {
-		t.Error("podfit remembers the wrong container")
+		t.Error("podfit kept the wrong container")
 	}
 	if theirs := o.vpa.AggregateStateByContainerName(); theirs["log"] == nil || theirs["log"].TotalSamplesCount == 0 {
-		t.Error("upstream forgot the container; then this is no difference")
+		t.Error("upstream removed the container, so the difference no longer exists")
 	}
 }
 
-// Memory that is measured while CPU is not.
-func TestMemoryAloneIsHistory(t *testing.T) {
+// Memory samples without CPU samples.
+func TestPrune_memoryOnly_isKept(t *testing.T) {
 	p := newPair(recommend.DefaultParams(), usage.DefaultConfig())
 	p.vpa.TargetRef = &autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	pod := podOf("cart-1", 0, "app")
 	p.add(pod)
-	start := time.Now().UTC().Truncate(time.Second) // upstream's aggregate is made now, by the machine's clock
+	start := time.Now().UTC().Truncate(time.Second) // upstream creates the aggregate now, by the system clock
 	now := start
 	for range 9 * 24 {
 		now = now.Add(time.Hour)
@@ -292,6 +292,6 @@ func TestMemoryAloneIsHistory(t *testing.T) {
 	p.book.Prune(now)
 	theirs := p.vpa.AggregateStateByContainerName()["app"]
 	if s := p.book.Series(cart, "app"); s == nil || s.Memory.Total() == 0 || theirs != nil && !theirs.AggregateMemoryPeaks.IsEmpty() {
-		t.Errorf("podfit knows: %v, upstream knows: %v", s != nil, theirs != nil)
+		t.Errorf("podfit has history: %v, upstream: %v", s != nil, theirs != nil)
 	}
 }

@@ -31,7 +31,7 @@ func newDefaultPair(containers ...string) (*pair, *cluster.Pod) {
 	return p, pod
 }
 
-// steady lets a container use the same each minute from a time on.
+// steady adds the same sample every minute from a time on.
 func (p *pair) steady(pod *cluster.Pod, container string, from time.Time, minutes int, r reading) {
 	for m := range minutes {
 		r.at = from.Add(time.Duration(m) * time.Minute)
@@ -46,18 +46,18 @@ func peakTarget(bytes int64) int64 {
 	return p.recommended(asIs)["app"].Target.Memory
 }
 
-// differ checks what both make of one thing, which is not the same.
+// differ checks the different results of both for the same input.
 func differ[T comparable](t *testing.T, what string, podfit, wantPodfit, upstream, wantUpstream T) {
 	t.Helper()
 	if podfit != wantPodfit {
 		t.Errorf("%s: podfit has %v, want %v", what, podfit, wantPodfit)
 	}
 	if upstream != wantUpstream {
-		t.Errorf("%s: upstream has %v, want %v: is the difference still there?", what, upstream, wantUpstream)
+		t.Errorf("%s: upstream has %v, want %v: the difference may no longer exist", what, upstream, wantUpstream)
 	}
 }
 
-func TestNoNumberWithoutSamples(t *testing.T) {
+func TestRecommendation_noSamples_isAbsent(t *testing.T) {
 	floor := cluster.Amounts(25, 250*mib)
 	p, pod := newDefaultPair("app")
 	up := p.recommended(asIs)
@@ -71,7 +71,7 @@ func TestNoNumberWithoutSamples(t *testing.T) {
 		p.recommended(asIs)["app"].Target, cluster.Amounts(350, 250*mib))
 }
 
-func TestEachResourceHasItsOwnConfidence(t *testing.T) {
+func TestRecommendation_confidence_isPerResource(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.steady(pod, "app", noon, 24*60+1, reading{memory: 600 * mib, has: cluster.Of(cluster.Memory)})
 	differ(t, "upper bound of memory after a day without CPU",
@@ -79,7 +79,7 @@ func TestEachResourceHasItsOwnConfidence(t *testing.T) {
 		p.recommended(asIs)["app"].Upper.Memory, 100_000_000_000_000)
 }
 
-func TestZeroMemoryDoesNotFreezeTheWindow(t *testing.T) {
+func TestUsage_zeroMemorySample_keepsWindowMoving(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.observe(pod, "app", reading{at: noon, cpu: 100, has: cluster.Of(cluster.CPU), upstreamZeros: true})
 	p.steady(pod, "app", noon.Add(time.Minute), 60, reading{cpu: 100, memory: 600 * mib, has: cluster.Both})
@@ -88,21 +88,21 @@ func TestZeroMemoryDoesNotFreezeTheWindow(t *testing.T) {
 		p.recommended(asIs)["app"].Target.Memory, 250*mib)
 }
 
-func TestAnOOMKillCountsOnce(t *testing.T) {
+func TestUsage_OOMKillSeenTwice_countsOnce(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.steady(pod, "app", noon, 10, reading{cpu: 100, memory: 200 * mib, has: cluster.Both})
 	at := noon.Add(time.Hour)
 	if podfit, upstream := p.kill(pod, "app", at, 256*mib); !podfit || !upstream {
-		t.Fatalf("podfit takes the kill: %v, upstream: %v", podfit, upstream)
+		t.Fatalf("podfit accepted the kill: %v, upstream: %v", podfit, upstream)
 	}
-	podfit, upstream := p.kill(pod, "app", at, 512*mib) // a resize later, the pod still shows the same kill
+	podfit, upstream := p.kill(pod, "app", at, 512*mib) // after a resize, the pod status still has the same kill
 	differ(t, "takes it again", podfit, false, upstream, true)
 	differ(t, "target of memory",
 		p.advised()["app"].Target.Memory, peakTarget((256+100)*mib),
 		p.recommended(asIs)["app"].Target.Memory, peakTarget(614*mib))
 }
 
-// restartPodfit starts only podfit anew, from what it has stored. What it stored is rounded to one in ten thousand.
+// restartPodfit creates only podfit again from its checkpoints, whose weights are rounded to one in ten thousand.
 func (p *pair) restartPodfit(t rapid.TB, now time.Time) {
 	t.Helper()
 	now = now.Truncate(time.Second)
@@ -129,7 +129,7 @@ func (p *pair) restartPodfit(t rapid.TB, now time.Time) {
 	p.rounding += 1e-3
 }
 
-func TestARestartKeepsTheWindowsUnderWay(t *testing.T) {
+func TestCheckpoint_restart_keepsOpenMemoryWindows(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.steady(pod, "app", noon, 60, reading{cpu: 100, memory: 200 * mib, has: cluster.Both})
 	p.kill(pod, "app", noon.Add(time.Hour), 512*mib)
@@ -140,7 +140,7 @@ func TestARestartKeepsTheWindowsUnderWay(t *testing.T) {
 		p.recommended(asIs)["app"].Target.Memory, 250*mib)
 
 	numbers, rounded := 0, 0
-	cases.Check(t, 4000, func(t *rapid.T) { // podfit restarts, upstream does not
+	cases.Check(t, 4000, func(t *rapid.T) { // only podfit restarts
 		s := newStory(t)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 19).Draw(t, "do") {
@@ -161,11 +161,11 @@ func TestARestartKeepsTheWindowsUnderWay(t *testing.T) {
 	})
 	t.Logf("%d of %d numbers differ by rounding", rounded, numbers)
 	if numbers > 0 && float64(rounded)/float64(numbers) > 0.002 {
-		t.Error("that is more than two in a thousand")
+		t.Error("more than two in a thousand")
 	}
 }
 
-func TestOverridesEndWithThePolicy(t *testing.T) {
+func TestUsage_policyRemoved_endsOverrides(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.configure(cluster.ContainerPolicy{Container: "app", OOMBumpRatio: 4})
 	p.configure()
@@ -173,7 +173,7 @@ func TestOverridesEndWithThePolicy(t *testing.T) {
 	differ(t, "target of memory", p.advised()["app"].Target.Memory, peakTarget(1200*mib), p.recommended(asIs)["app"].Target.Memory, peakTarget(4000*mib))
 }
 
-func TestAnotherIntervalHoldsAtOnce(t *testing.T) {
+func TestUsage_aggregationIntervalChanged_appliesAtOnce(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.observe(pod, "app", reading{at: noon, memory: 600 * mib, has: cluster.Of(cluster.Memory)})
 	p.configure(cluster.ContainerPolicy{Container: "app", MemoryInterval: time.Hour})
@@ -185,7 +185,7 @@ func TestAnotherIntervalHoldsAtOnce(t *testing.T) {
 		p.recommended(asIs)["app"].Target.Memory, peakTarget(600*mib))
 }
 
-func TestTheFloorIsSplitOverLiveContainers(t *testing.T) {
+func TestRecommendation_minimum_isSplitOverLiveContainers(t *testing.T) {
 	p, old := newDefaultPair("app", "gone")
 	for _, c := range []string{"app", "gone"} {
 		p.steady(old, c, noon, 10, reading{cpu: 1, memory: mib, has: cluster.Both})
@@ -197,12 +197,12 @@ func TestTheFloorIsSplitOverLiveContainers(t *testing.T) {
 	differ(t, "target of the one that is left", p.advised()["app"].Target, cluster.Amounts(25, 250*mib), p.recommended(asIs)["app"].Target, cluster.Amounts(12, 125*mib))
 }
 
-func TestHistoryStaysWhenTheTargetIsLost(t *testing.T) {
+func TestUsage_targetNotFound_keepsHistory(t *testing.T) {
 	p, pod := newDefaultPair("app")
 	p.steady(pod, "app", noon, 60, reading{cpu: 1000, memory: 200 * mib, has: cluster.Both})
 	p.restart(t, noon.Add(25*time.Hour), true, true)
 
-	must(p.upstream.AddOrUpdateVpa(p.object, labels.Nothing())) // what its fetcher finds when the target cannot be resolved
+	must(p.upstream.AddOrUpdateVpa(p.object, labels.Nothing())) // the selector of upstream if the target cannot be resolved
 	p.book.Release(cart)
 	p.book.Prune(noon.Add(25 * time.Hour))
 
@@ -214,7 +214,7 @@ func TestHistoryStaysWhenTheTargetIsLost(t *testing.T) {
 		p.advised()["app"].Target.CPU, 1168, p.recommended(asIs)["app"].Target.CPU, 25)
 }
 
-func TestImplausibleSamplesAreRejected(t *testing.T) {
+func TestUsage_implausibleSamples_areRejected(t *testing.T) {
 	for name, r := range map[string]reading{
 		"a million cores": {at: noon, cpu: 1e9, has: cluster.Of(cluster.CPU)},
 		"a petabyte":      {at: noon, memory: 1e15, has: cluster.Of(cluster.Memory)},
@@ -223,12 +223,12 @@ func TestImplausibleSamplesAreRejected(t *testing.T) {
 		podfit, upstream := p.observe(pod, "app", r)
 		differ(t, name, podfit, 0, upstream, r.has)
 	}
-	p, pod := newDefaultPair("app") // what is negative neither takes
+	p, pod := newDefaultPair("app") // both refuse negative values
 	podfit, upstream := p.observe(pod, "app", reading{at: noon, cpu: -1, memory: -1, has: cluster.Both})
 	differ(t, "negative", podfit, 0, upstream, 0)
 }
 
-func TestBoundsKeepTheirOrder(t *testing.T) {
+func TestRecommendation_bounds_stayOrdered(t *testing.T) {
 	params := recommend.DefaultParams()
 	params.CPU = recommend.Percentiles{Lower: 0.99, Target: 0.5, Upper: 0.01}
 	p := newPair(params, usage.DefaultConfig())
@@ -241,7 +241,7 @@ func TestBoundsKeepTheirOrder(t *testing.T) {
 	differ(t, "lower ≤ target ≤ upper", ordered(p.advised()["app"]), true, ordered(p.recommended(asIs)["app"]), false)
 }
 
-func TestCheckpointsThatCannotBeAreRefused(t *testing.T) {
+func TestCheckpoint_impossibleContent_isRefused(t *testing.T) {
 	good := func() vpa.VerticalPodAutoscalerCheckpointStatus {
 		p, pod := newDefaultPair("app")
 		p.steady(pod, "app", noon, 60, reading{cpu: 100, memory: 200 * mib, has: cluster.Both})
@@ -258,7 +258,7 @@ func TestCheckpointsThatCannotBeAreRefused(t *testing.T) {
 		err := model.NewAggregateContainerState().LoadFromCheckpoint(&s)
 		differ(t, name, usage.NewBook(usage.DefaultConfig()).Restore(cart, "app", checkpoint(s, nil)) == nil, false, err == nil, true)
 	}
-	for name, change := range map[string]func(*vpa.VerticalPodAutoscalerCheckpointStatus){ // what both refuse
+	for name, change := range map[string]func(*vpa.VerticalPodAutoscalerCheckpointStatus){ // both refuse
 		"a negative total": func(s *vpa.VerticalPodAutoscalerCheckpointStatus) { s.MemoryHistogram.TotalWeight = -1 },
 		"a bucket below":   func(s *vpa.VerticalPodAutoscalerCheckpointStatus) { s.CPUHistogram.BucketWeights[-1] = 1 },
 		"a bucket above":   func(s *vpa.VerticalPodAutoscalerCheckpointStatus) { s.CPUHistogram.BucketWeights[176] = 1 },
@@ -271,16 +271,16 @@ func TestCheckpointsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// What the comparisons take for upstream's checkpoints is what its own writer writes.
-func TestUpstreamsWriterWritesTheseCheckpoints(t *testing.T) {
+// Upstream's checkpoint writer writes what the comparisons use as upstream's checkpoints.
+func TestCheckpoint_upstreamWriter_writesEqualContent(t *testing.T) {
 	p, pod := newDefaultPair("app", "log")
 	other := podOf("cart-2", 0, "app", "log")
 	p.add(other)
-	start := time.Now().UTC().Truncate(time.Second).Add(-40 * time.Hour) // its writer reads the clock
+	start := time.Now().UTC().Truncate(time.Second).Add(-40 * time.Hour) // upstream's writer uses the system clock
 	for m := range 40 * 60 {
 		at := start.Add(time.Duration(m) * time.Minute)
 		p.observe(pod, "app", reading{at: at, cpu: int64(m%700) + 1, memory: int64(m+1) * mib, has: cluster.Both})
-		p.observe(other, "app", reading{at: at.Add(time.Second), cpu: int64(m%300) + 1, has: cluster.Of(cluster.CPU)}) // of windows under way, two are summed in random order
+		p.observe(other, "app", reading{at: at.Add(time.Second), cpu: int64(m%300) + 1, has: cluster.Of(cluster.CPU)}) // upstream sums open windows in random order
 		p.observe(pod, "log", reading{at: at, cpu: 1, memory: 50 * mib, has: cluster.Both})
 	}
 	client := fake.NewSimpleClientset()

@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// drawParams returns upstream's defaults, or flags that somebody may set.
+// drawParams returns upstream's defaults or other valid flags.
 func drawParams(t *rapid.T) (recommend.Params, usage.Config) {
 	p, c := recommend.DefaultParams(), usage.DefaultConfig()
 	if rapid.Bool().Draw(t, "default flags") {
@@ -72,14 +72,14 @@ func drawPolicies(t *rapid.T, containers []string) []cluster.ContainerPolicy {
 	return ps
 }
 
-// A story is a random life of a workload, told to both.
+// A story is a random sequence of events of a workload, applied to both.
 type story struct {
 	*pair
 	now        time.Time
 	containers []string
-	pods       int // ever
+	pods       int // number of pods created
 	template   int
-	jumps      bool // long times pass
+	jumps      bool // includes long pauses
 	killed     map[string]time.Time
 }
 
@@ -117,7 +117,7 @@ func (s *story) pod(t *rapid.T) (*cluster.Pod, string) {
 	return rapid.SampledFrom(s.pair.pods).Draw(t, "pod"), rapid.SampledFrom(s.containers).Draw(t, "container")
 }
 
-// sample tells of some uses of a container, a minute apart.
+// sample adds some samples of a container, a minute apart.
 func (s *story) sample(t *rapid.T) {
 	pod, container := s.pod(t)
 	cpu := rapid.SampledFrom([]int64{0, 5, 50, 500, 5000}).Draw(t, "cpu")
@@ -137,9 +137,9 @@ func (s *story) sample(t *rapid.T) {
 			memory: memory + rapid.Int64Range(0, memory).Draw(t, "+memory"),
 		}
 		got, want := s.observe(pod, container, r)
-		// Of two memory samples of one time podfit takes the second for a repetition, though it may raise the peak.
+		// Podfit treats the second of two memory samples with the same time as a repetition, although it may raise the peak.
 		if got != want && (got.With(cluster.Memory) != want || s.book.Rejected(usage.Repeated) == 0) {
-			t.Fatalf("podfit accepts %v, upstream %v", got, want)
+			t.Fatalf("podfit accepted %v, upstream %v", got, want)
 		}
 		s.now = s.now.Add(time.Minute)
 	}
@@ -157,16 +157,16 @@ func (s *story) oom(t *rapid.T) {
 	}
 	key := pod.Name + "/" + container
 	if !at.After(s.killed[key]) {
-		return // "one OOM kill counts once": not later than one that was told before
+		return // "one OOM kill counts once": not later than an earlier one
 	}
 	s.killed[key] = at
 	if got, want := s.kill(pod, container, at, memory); got != want {
-		t.Fatalf("podfit takes the OOM kill: %v, upstream: %v", got, want)
+		t.Fatalf("podfit accepted the OOM kill: %v, upstream: %v", got, want)
 	}
 }
 
-// reconfigure changes what the policies set for OOM kills. It sets the same as before, and no other interval: what comes of
-// those are differences.
+// reconfigure changes the OOM settings of the policies. It does not remove settings or change the interval, because those lead
+// to differences.
 func (s *story) reconfigure(t *rapid.T) {
 	policies := slices.Clone(s.autoscaler.Policies)
 	for i := range policies {
@@ -180,7 +180,7 @@ func (s *story) reconfigure(t *rapid.T) {
 	s.configure(policies...)
 }
 
-// replace ends a pod and starts another, perhaps of another template.
+// replace deletes a pod and creates another one, possibly from another template.
 func (s *story) replace(t *rapid.T, rollout bool) {
 	pod, _ := s.pod(t)
 	if rollout {
@@ -191,9 +191,9 @@ func (s *story) replace(t *rapid.T, rollout bool) {
 	s.remove(pod)
 }
 
-// What podfit recommends is what upstream does, to the unit, whatever containers use and whatever the flags are: while
-// pods come and go, are killed for want of memory, and samples are late, repeated or missing.
-func TestRecommendation(t *testing.T) {
+// Recommendations are equal to the unit for any usage and flags, while pods are created, deleted and OOM killed, and samples are
+// late, repeated or missing.
+func TestRecommendation_randomUsage_equalsUpstream(t *testing.T) {
 	numbers := 0
 	cases.Check(t, 6000, func(t *rapid.T) {
 		s := newStory(t)
@@ -220,9 +220,9 @@ func TestRecommendation(t *testing.T) {
 	t.Logf("%d numbers are equal", numbers)
 }
 
-// With rollouts and restarts as well, from either's checkpoints, recommendations differ by rounding at most: where a
-// percentile is reached at the very edge of a bucket.
-func TestRolloutsChangeNothingButRounding(t *testing.T) {
+// With rollouts, and restarts from the checkpoints of either, recommendations differ only by rounding, where a percentile is at
+// the limit of a bucket.
+func TestUsage_rollouts_changeOnlyRounding(t *testing.T) {
 	numbers, rounded := 0, 0
 	cases.Check(t, 6000, func(t *rapid.T) {
 		s := newStory(t)
@@ -246,12 +246,12 @@ func TestRolloutsChangeNothingButRounding(t *testing.T) {
 	})
 	t.Logf("%d of %d numbers differ by rounding", rounded, numbers)
 	if numbers > 0 && float64(rounded)/float64(numbers) > 0.001 {
-		t.Error("that is more than one in a thousand")
+		t.Error("more than one in a thousand")
 	}
 }
 
-// A checkpoint is upstream's, byte for byte, as long as one pod adds to it: with more, upstream's order of sums is random.
-func TestCheckpoint(t *testing.T) {
+// Checkpoints of one pod are equal byte for byte. With more pods, upstream sums in random order.
+func TestCheckpoint_randomUsage_equalsUpstream(t *testing.T) {
 	cases.Check(t, 4000, func(t *rapid.T) {
 		s := newStory(t)
 		for len(s.pair.pods) > 1 {
@@ -270,7 +270,7 @@ func TestCheckpoint(t *testing.T) {
 		for name, want := range s.checkpoints(s.now.Truncate(time.Second)) {
 			c, ok := s.book.Checkpoint(cart, name, s.now)
 			if !ok {
-				c = usage.Checkpoint{Updated: s.now.Truncate(time.Second), Version: "v3"} // nothing is known of it
+				c = usage.Checkpoint{Updated: s.now.Truncate(time.Second), Version: "v3"} // no samples
 			}
 			equal(t, status(c), want)
 		}
@@ -279,7 +279,7 @@ func TestCheckpoint(t *testing.T) {
 
 func equal(t *rapid.T, got, want vpa.VerticalPodAutoscalerCheckpointStatus) {
 	t.Helper()
-	// Upstream makes an empty map of no weights; both are written the same way.
+	// Upstream has an empty map instead of no map; both have the same encoding.
 	g, err := json.Marshal(got)
 	must(err)
 	w, err := json.Marshal(want)
@@ -289,8 +289,8 @@ func equal(t *rapid.T, got, want vpa.VerticalPodAutoscalerCheckpointStatus) {
 	}
 }
 
-// With several pods and restarts it is upstream's up to rounding.
-func TestCheckpointOfManyPods(t *testing.T) {
+// Checkpoints of several pods, with restarts, are equal except for rounding.
+func TestCheckpoint_manyPods_equalsUpstream(t *testing.T) {
 	cases.Check(t, 4000, func(t *rapid.T) {
 		s := newStory(t)
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -322,11 +322,11 @@ func TestCheckpointOfManyPods(t *testing.T) {
 				live      float64
 			}{{got.CPUHistogram, want.CPUHistogram, series.CPU.Total()}, {got.MemoryHistogram, want.MemoryHistogram, series.Memory.Total()}} {
 				if h.live*1e-16 > min(h.got.TotalWeight, h.want.TotalWeight)*1e-9 {
-					continue // what is left is rounding, after windows under way that weigh a million times as much were taken out
+					continue // only rounding errors remain after open windows with a million times the weight were subtracted
 				}
 				weights := both(h.got.BucketWeights, h.want.BucketWeights)
 				lost, off := 0.0, int64(1)
-				if s.sums { // what is lighter than epsilon is dropped from one history, and later than from two
+				if s.sums { // weights below epsilon are dropped earlier from two histories than from one
 					lost = 10 * histogram.Epsilon
 					off += int64(10_000 * lost * float64(len(weights)) / h.want.TotalWeight)
 				}

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// boosts checks that new pods start with twice the CPU that is recommended, and lose it without a restart once they have
-// been ready for long enough. It needs the gate CPUStartupBoost.
+// boosts checks that new pods start with twice the recommended CPU, and lose it without a restart after they have been ready for
+// the configured time. It needs the feature gate CPUStartupBoost.
 func (p *place) boosts() {
 	p.Helper()
 	w := steady("boosted")
@@ -34,14 +34,14 @@ func (p *place) boosts() {
 		pods, err := p.pods(ctx, "boosted")
 		for _, pod := range pods {
 			if pod.Annotations["vpaCpuStartupBoost/app"] == "" {
-				return fmt.Errorf("pod %s has no note of what it had before", pod.Name)
+				return fmt.Errorf("pod %s has no annotation with its request before the boost", pod.Name)
 			}
 		}
 		return err
 	})
 	pods := p.start("boosted", 2)
 	if slices.Contains(uids(pods), old[0].UID) {
-		p.Error("an old pod was boosted")
+		p.Error("a pod from before the boost was boosted")
 	}
 	p.eventually("the boost ends", resized, func(ctx context.Context) error {
 		if err := p.sized("boosted", 2, steadyTarget)(ctx); err != nil {

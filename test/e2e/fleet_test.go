@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A kind that Kubernetes does not know, but which can be scaled.
+// A custom resource with a scale subresource.
 const fleets = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: fleets.test.podfit.dev}
@@ -29,7 +29,7 @@ spec:
     subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}}
 `
 
-// customResource has pods whose topmost owner is of a kind of somebody's own. The autoscaler is for that.
+// customResource checks a VPA whose target is a custom resource, the top-level owner of its pods.
 func customResource(t *testing.T, name string) {
 	p := newPlace(t, name)
 	p.apply(fleets)
@@ -53,7 +53,7 @@ func customResource(t *testing.T, name string) {
 	old := p.start("steady", 2)
 	p.eventually("the pods of the fleet are sized", measured+resized, p.sized("steady", 2, steadyTarget))
 	if p.same("steady", old)(t.Context()) == nil {
-		t.Error("the pods were of the right size before")
+		t.Error("the pods had the recommended size before")
 	}
 	p.wearsAnnotations("steady")
 }

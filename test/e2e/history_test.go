@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 )
 
-// history reads what is stored of a Deployment.
+// history returns the UsageHistory of a Deployment.
 func (p *place) history(ctx context.Context, name string) (*v1alpha1.UsageHistory, error) {
 	gvr := v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories)
 	u, err := p.Dynamic.Resource(gvr).Namespace(p.ns).Get(ctx, "deployment-"+name, metav1.GetOptions{})
@@ -34,7 +34,7 @@ func (p *place) history(ctx context.Context, name string) (*v1alpha1.UsageHistor
 	return h, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, h)
 }
 
-// carried says how many characters the annotation of a checkpoint has.
+// carried returns the length of a checkpoint's model state annotation.
 func (p *place) carried(ctx context.Context, name string) (int, error) {
 	c, err := p.checkpoint(ctx, name)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *place) carried(ctx context.Context, name string) (int, error) {
 	return len(c.Annotations["podfit.dev/window"]), nil
 }
 
-// targetMemory is the target of an autoscaler's only container, in bytes.
+// targetMemory returns the memory target of a VPA's only container, in bytes.
 func (p *place) targetMemory(ctx context.Context, name string) (int64, error) {
 	a, err := p.Autoscaler(ctx, p.ns, name)
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *place) targetMemory(ctx context.Context, name string) (int64, error) {
 	return a.Status.Recommendation.ContainerRecommendations[0].Target.Memory().Value(), nil
 }
 
-// restartRecommender kills the recommender and starts another.
+// restartRecommender kills the recommender and starts it again.
 func (p *place) restartRecommender(args ...string) {
 	p.Helper()
 	p.recommender.Kill()
@@ -76,9 +76,9 @@ spec:
   updatePolicy: {updateMode: "Off"}
 `
 
-// TestUsageHistories follows what a profile remembers: into its object, through a kill, back into the checkpoint while
-// the CRD is away, out again, and to its end.
-func TestUsageHistories(t *testing.T) {
+// TestUsageHistories_killAndProfileChange_keepModelState checks the model state of a profile: it is stored in a UsageHistory, survives
+// a kill, is stored in the checkpoint while the CRD is missing, then in a UsageHistory again, and is removed at the end.
+func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	p := newPlace(t, "histories")
 	install := func(ctx context.Context) {
 		if err := p.Install(ctx, filepath.Join(p.root, "deploy")); err != nil {
@@ -105,17 +105,17 @@ func TestUsageHistories(t *testing.T) {
 				return err
 			}
 			if s := (*h).Status; s.Containers != 1 || s.Size < 100 || len(s.Histories) != 1 {
-				return fmt.Errorf("it has %d containers and %d bytes", s.Containers, s.Size)
+				return fmt.Errorf("the UsageHistory has %d containers and %d bytes", s.Containers, s.Size)
 			}
 			return nil
 		}
 	}
 	var first, later *v1alpha1.UsageHistory
-	p.eventually("it is stored", measured, stored(&first))
+	p.eventually("the model state is stored", measured, stored(&first))
 	if target := first.Spec.Target; target != (v1alpha1.UsageHistoryTarget{Group: "apps", Kind: "Deployment", Name: "steady"}) {
-		t.Errorf("it is of %+v", target)
+		t.Errorf("the UsageHistory is for %+v", target)
 	}
-	p.eventually("there is a checkpoint, without it", measured, func(ctx context.Context) error {
+	p.eventually("the checkpoint has no model state", measured, func(ctx context.Context) error {
 		n, err := p.carried(ctx, "steady-app")
 		if err == nil && (n == 0 || n > 200) {
 			err = fmt.Errorf("the annotation has %d characters", n)
@@ -127,7 +127,7 @@ func TestUsageHistories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range p.start("steady", 2) { // from now on, only history knows of the 200Mi
+	for _, pod := range p.start("steady", 2) { // from now on, only the model state contains the 200Mi
 		patch := []byte(`{"metadata":{"annotations":{"sim.podfit.dev/app.memory":"60Mi"}}}`)
 		if _, err := p.CoreV1().Pods(p.ns).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestUsageHistories(t *testing.T) {
 	if err := crds.Delete(t.Context(), crd, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the checkpoint carries it", 2*measured, func(ctx context.Context) error {
+	p.eventually("the checkpoint contains the model state", 2*measured, func(ctx context.Context) error {
 		n, err := p.carried(ctx, "steady-app")
 		if err == nil && n < 250 {
 			err = fmt.Errorf("the annotation has %d characters", n)
@@ -170,12 +170,12 @@ func TestUsageHistories(t *testing.T) {
 		return err
 	})
 	if log := p.recommender.Tail(500); strings.Count(log, "podfit crds | kubectl apply -f -") != 1 {
-		t.Errorf("the remedy is not named, or too often:\n%s", log)
+		t.Errorf("the log does not name the remedy exactly once:\n%s", log)
 	}
 	p.restartRecommender("--checkpoints-gc-interval=10s")
 	p.always("nothing is forgotten", 20*time.Second, remembered)
 
-	p.eventually("the CRD is gone", time.Minute, func(ctx context.Context) error {
+	p.eventually("the CRD is deleted", time.Minute, func(ctx context.Context) error {
 		_, err := crds.Get(ctx, crd, metav1.GetOptions{})
 		if err == nil {
 			return errors.New("it is still there")
@@ -183,8 +183,8 @@ func TestUsageHistories(t *testing.T) {
 		return ignoreNotFound(err)
 	})
 	install(t.Context())
-	p.eventually("it is stored again", 2*measured, stored(&later))
-	p.eventually("the checkpoint carries it no more", 2*measured, func(ctx context.Context) error {
+	p.eventually("the model state is stored in a UsageHistory again", 2*measured, stored(&later))
+	p.eventually("the checkpoint no longer contains the model state", 2*measured, func(ctx context.Context) error {
 		n, err := p.carried(ctx, "steady-app")
 		if err == nil && n > 200 {
 			err = fmt.Errorf("the annotation has %d characters", n)
@@ -193,9 +193,9 @@ func TestUsageHistories(t *testing.T) {
 	})
 
 	p.apply(fmt.Sprintf(balancedAutoscaler, "default"))
-	p.eventually("it is removed", time.Minute, func(ctx context.Context) error {
+	p.eventually("the UsageHistory is removed", time.Minute, func(ctx context.Context) error {
 		if _, err := p.history(ctx, "steady"); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is still there; %w", err)
+			return fmt.Errorf("the UsageHistory still exists; %w", err)
 		}
 		return nil
 	})
@@ -208,7 +208,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// printed checks what kubectl get shows.
+// printed checks the columns of kubectl get.
 func (p *place) printed(t *testing.T) {
 	t.Helper()
 	raw, err := p.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupName, "v1alpha1", "namespaces", p.ns, v1alpha1.ResourceUsageHistories).

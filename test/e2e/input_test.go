@@ -57,16 +57,16 @@ func invalidAutoscalers(t *testing.T, name string) {
 				"  targetRef: {apiVersion: apps/v1, kind: Deployment, name: bad}\n  " + c.spec + "\n"
 			err := p.ApplyYAML(t.Context(), p.ns, manifest)
 			if err == nil {
-				t.Fatal("it was accepted")
+				t.Fatal("the object was accepted")
 			}
 			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("it was denied with\n%v\nwant\n%s", err, c.want)
+				t.Errorf("denied with\n%v\nwant\n%s", err, c.want)
 			}
 		})
 	}
 }
 
-// badObjectsBesideGood has each kind of mistake in one namespace: each is told to its owner, and none harms the workload beside.
+// badObjectsBesideGood has each kind of mistake in one namespace. Each is reported on its VPA, and none affects the valid workload.
 func badObjectsBesideGood(t *testing.T, name string) {
 	p := newPlace(t, name)
 	good := steady("good")
@@ -87,7 +87,7 @@ func badObjectsBesideGood(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("a second has passed, so that one autoscaler is older", 10*time.Second, func(context.Context) error {
+	p.eventually("a second has passed, so that one VPA is older", 10*time.Second, func(context.Context) error {
 		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
 			return fmt.Errorf("too early")
 		}
@@ -100,24 +100,24 @@ func badObjectsBesideGood(t *testing.T, name string) {
 	}
 	p.apply(autoscaler("of-a-child", "ReplicaSet", sets[0], "Recreate", ""))
 
-	p.eventually("the good workload is sized", measured+resized, p.sized("good", 2, steadyTarget))
-	for name, want := range map[string]string{ // what is wrong, for each autoscaler whose target cannot be used
+	p.eventually("the valid workload has its size", measured+resized, p.sized("good", 2, steadyTarget))
+	for name, want := range map[string]string{ // expected message by VPA
 		"a-nowhere":  "Deployment " + p.ns + "/nowhere does not exist",
 		"of-a-child": "The target apps/v1.ReplicaSet/" + sets[0] + " has a parent controller but it should point to a topmost well-known or scalable controller",
 		"of-a-pod":   "Pod",
 	} {
-		p.eventually(name+" is told what is wrong", 30*time.Second, func(ctx context.Context) error {
+		p.eventually(name+" has a condition with the mistake", 30*time.Second, func(ctx context.Context) error {
 			c, err := p.condition(ctx, name, vpav1.ConfigUnsupported)
 			if err != nil {
 				return err
 			}
 			if c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, want) {
-				return fmt.Errorf("the condition is %s %q, want it to say %q", c.Status, c.Message, want)
+				return fmt.Errorf("the condition is %s %q, want a message with %q", c.Status, c.Message, want)
 			}
 			return nil
 		})
 	}
-	p.eventually("the younger of two autoscalers is told that it does not govern", 30*time.Second, func(ctx context.Context) error {
+	p.eventually("the younger of two VPAs has a condition", 30*time.Second, func(ctx context.Context) error {
 		c, err := p.condition(ctx, "twice-again", "TargetConflict")
 		if err != nil {
 			return err
@@ -127,18 +127,18 @@ func badObjectsBesideGood(t *testing.T, name string) {
 		}
 		return nil
 	})
-	p.eventually("the older of two autoscalers governs", resized, p.sized("twice", 2, "app cpu=200m memory=262144k"))
+	p.eventually("the older of two VPAs is applied", resized, p.sized("twice", 2, "app cpu=200m memory=262144k"))
 	governed := p.start("twice", 2)
 	p.always("the younger one does not interfere", 15*time.Second, p.same("twice", governed))
 	pods, err := p.running(t.Context(), "orphan", 1)
 	if err != nil || requests(pods[0]) != "app cpu=100m memory=52428800" {
-		t.Fatalf("the pod without an owner was touched: %v %v", pods, err)
+		t.Fatalf("the pod without an owner was changed: %v %v", pods, err)
 	}
-	p.eventually("the pod without an owner is told", 30*time.Second,
+	p.eventually("the pod without an owner has an event", 30*time.Second,
 		p.event("Pod", pods[0].Name, "NotAutoscaled", "No controller owns this pod, so no VerticalPodAutoscaler can size it."))
 }
 
-// childSets are the names of the ReplicaSets of the Deployment child.
+// childSets returns the names of the ReplicaSets of the Deployment child.
 func (p *place) childSets(ctx context.Context) ([]string, error) {
 	pods, err := p.pods(ctx, "child")
 	if err != nil {
@@ -163,7 +163,7 @@ func containerWithoutRequests(t *testing.T, name string) {
 	w.Requests = ""
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
 	p.start("steady", 2)
-	p.eventually("the pods request what is recommended", measured+resized, p.sized("steady", 2, steadyTarget))
+	p.eventually("the pods request the recommended amounts", measured+resized, p.sized("steady", 2, steadyTarget))
 	p.wearsAnnotations("steady")
 }
 
@@ -172,7 +172,7 @@ func autoscalerWithoutPods(t *testing.T, name string) {
 	w := steady("steady")
 	none := strings.Replace(w.manifest(), "replicas: 2", "replicas: 0", 1)
 	p.apply(none, w.autoscaler("Recreate"))
-	p.eventually("it is told that there are no pods", 30*time.Second, func(ctx context.Context) error {
+	p.eventually("the VPA has the condition that there are no pods", 30*time.Second, func(ctx context.Context) error {
 		c, err := p.condition(ctx, "steady", vpav1.NoPodsMatched)
 		if err != nil {
 			return err
@@ -183,14 +183,14 @@ func autoscalerWithoutPods(t *testing.T, name string) {
 		return nil
 	})
 	p.apply(w.manifest())
-	p.eventually("the condition goes when pods come", measured, func(ctx context.Context) error {
+	p.eventually("the condition is removed when there are pods", measured, func(ctx context.Context) error {
 		a, err := p.Autoscaler(ctx, p.ns, "steady")
 		if err != nil {
 			return err
 		}
 		for _, c := range a.Status.Conditions {
 			if c.Type == vpav1.NoPodsMatched {
-				return fmt.Errorf("it is still %s", c.Status)
+				return fmt.Errorf("the condition is still %s", c.Status)
 			}
 		}
 		return nil

@@ -20,14 +20,14 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// Measuring takes most of the time: usage is scraped every 15 s, and the first two scrapes make the first sample.
+// Most of the time is spent on metrics: the first usage sample needs two scrapes.
 const (
 	measured = 100 * time.Second // until a new workload has a recommendation
-	resized  = 60 * time.Second  // until all of its pods carry it
+	resized  = 60 * time.Second  // until all of its pods have it
 )
 
-// TestWhileAllIsWell runs what does not disturb anybody at the same time, on one cluster.
-func TestWhileAllIsWell(t *testing.T) {
+// TestPodfit_undisturbedCluster_sizesPods runs, in parallel on one cluster, the tests that stop no part of it.
+func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, string){
 		"recommends-what-upstream-does":     recommendsWhatUpstreamDoes,
 		"recreate-replaces-pods":            recreateReplacesPods,
@@ -69,7 +69,7 @@ func recommendsWhatUpstreamDoes(t *testing.T, name string) {
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Off"))
 	pods := p.start("steady", 2)
-	p.eventually("the target is upstream's", measured, p.recommended("steady", steadyTarget))
+	p.eventually("the target equals upstream's", measured, p.recommended("steady", steadyTarget))
 
 	a, err := p.Autoscaler(t.Context(), p.ns, "steady")
 	if err != nil {
@@ -79,7 +79,7 @@ func recommendsWhatUpstreamDoes(t *testing.T, name string) {
 	for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		low, target, high := r.LowerBound[res], r.Target[res], r.UpperBound[res]
 		if low.Cmp(target) > 0 || target.Cmp(high) > 0 {
-			t.Errorf("%s: lower %s, target %s, upper %s are out of order", res, &low, &target, &high)
+			t.Errorf("%s: lower %s, target %s, upper %s are not in ascending order", res, &low, &target, &high)
 		}
 	}
 	if got := r.UncappedTarget.Cpu().String(); got != "350m" {
@@ -98,7 +98,7 @@ func recommendsWhatUpstreamDoes(t *testing.T, name string) {
 	}
 }
 
-// checkpoint returns a checkpoint that has what readers of upstream's need.
+// checkpoint returns a checkpoint that has all fields that upstream reads.
 func (p *place) checkpoint(ctx context.Context, name string) (*vpav1.VerticalPodAutoscalerCheckpoint, error) {
 	cs, err := p.Checkpoints(ctx, p.ns)
 	if err != nil {
@@ -122,11 +122,11 @@ func recreateReplacesPods(t *testing.T, name string) {
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
 	old := p.start("steady", 2)
-	p.eventually("new pods carry the target", measured+resized, p.sized("steady", 2, steadyTarget))
+	p.eventually("new pods have the target", measured+resized, p.sized("steady", 2, steadyTarget))
 	p.wearsAnnotations("steady")
 	p.eventually("the pod's event", 10*time.Second,
 		p.event("Pod", old[0].Name, "EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation."))
-	p.eventually("the autoscaler's event", 10*time.Second,
+	p.eventually("the VPA's event", 10*time.Second,
 		p.event("VerticalPodAutoscaler", "steady", "EvictedPod", "VPA Updater evicted Pod "+old[0].Name+" to apply resource recommendation."))
 	now, err := p.running(t.Context(), "steady", 2)
 	if err != nil {
@@ -136,7 +136,7 @@ func recreateReplacesPods(t *testing.T, name string) {
 	p.isWitnessed()
 }
 
-// wearsAnnotations checks the webhook's annotations on the pods of an app with one container.
+// wearsAnnotations checks the webhook's annotations on the pods of a workload with one container.
 func (p *place) wearsAnnotations(app string) {
 	p.Helper()
 	pods, err := p.pods(p.Context(), app)
@@ -159,7 +159,7 @@ func inPlaceKeepsPods(t *testing.T, name string) {
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("InPlaceOrRecreate"))
 	old := p.start("steady", 2)
-	p.eventually("the pods carry the target", measured+resized, p.sized("steady", 2, steadyTarget))
+	p.eventually("the pods have the target", measured+resized, p.sized("steady", 2, steadyTarget))
 	if err := p.same("steady", old)(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -184,14 +184,14 @@ func initialSizesNewPods(t *testing.T, name string) {
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Initial"))
 	old := p.start("steady", 2)
-	p.eventually("the target is upstream's", measured, p.recommended("steady", steadyTarget))
+	p.eventually("the target equals upstream's", measured, p.recommended("steady", steadyTarget))
 	p.always("mode Initial leaves running pods alone", 15*time.Second, p.same("steady", old))
 	for _, pod := range old {
 		if err := p.CoreV1().Pods(p.ns).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.eventually("new pods carry the target", resized, p.sized("steady", 2, steadyTarget))
+	p.eventually("new pods have the target", resized, p.sized("steady", 2, steadyTarget))
 	p.wearsAnnotations("steady")
 }
 
@@ -209,7 +209,7 @@ func cronJob(t *testing.T, name string) {
 	w := steady("steady")
 	w.Kind = "CronJob"
 	p.apply(w.manifest(), w.autoscaler("Initial"))
-	p.eventually("a later run carries the target", 4*time.Minute, func(ctx context.Context) error {
+	p.eventually("a later run has the target", 4*time.Minute, func(ctx context.Context) error {
 		pods, err := p.pods(ctx, "steady")
 		if err != nil {
 			return err
@@ -228,9 +228,9 @@ func statefulSetWithBudget(t *testing.T, name string) {
 	p.apply(w.manifest(), budget("steady", "minAvailable: 2"), w.autoscaler("Recreate"))
 	p.start("steady", 3)
 	least := p.leastReady("steady")
-	p.eventually("all pods carry the target", measured+2*resized, p.sized("steady", 3, steadyTarget))
+	p.eventually("all pods have the target", measured+2*resized, p.sized("steady", 3, steadyTarget))
 	if n := least(); n < 2 {
-		t.Errorf("there were only %d pods ready, the budget wants 2", n)
+		t.Errorf("at one time only %d pods were ready, the PodDisruptionBudget requires 2", n)
 	}
 }
 
@@ -238,7 +238,7 @@ func budget(app, rule string) string {
 	return fmt.Sprintf("apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: %s}\nspec:\n  %s\n  selector: {matchLabels: {app: %s}}\n", app, rule, app)
 }
 
-// leastReady watches the pods of an app from now on, and returns a function that ends this and says how many were ready at the worst moment.
+// leastReady watches the pods of a workload. The returned function ends the watch and returns the minimum of ready pods.
 func (p *place) leastReady(app string) func() int {
 	p.Helper()
 	ctx, cancel := context.WithCancel(p.Context())
@@ -287,14 +287,14 @@ func closedBudget(t *testing.T, name string) {
 	w := steady("steady")
 	p.apply(w.manifest(), budget("steady", "maxUnavailable: 0"), w.autoscaler("Recreate"))
 	old := p.start("steady", 2)
-	p.eventually("the target is upstream's", measured, p.recommended("steady", steadyTarget))
-	p.eventually("the updater tries and is refused", resized, func(ctx context.Context) error {
+	p.eventually("the target equals upstream's", measured, p.recommended("steady", steadyTarget))
+	p.eventually("the eviction is refused", resized, func(ctx context.Context) error {
 		return p.counted(ctx, p.updater, "vpa_updater_failed_eviction_attempts_total", `vpa_namespace="`+p.ns+`"`)
 	})
 	p.always("nothing is evicted against the budget", 15*time.Second, p.same("steady", old))
 }
 
-// counted says when a component has no metric above 0 with a name and a label.
+// counted returns an error if a component has no metric above 0 with this name and label.
 func (p *place) counted(ctx context.Context, c *bed.Podfit, metric, label string) error {
 	page, err := c.Get(ctx, "/metrics")
 	if err != nil {
@@ -312,7 +312,7 @@ func outOfMemory(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := spec{Name: "hungry", Memory: "ramp(40Mi, 300Mi, 15s)", Requests: "{cpu: 100m, memory: 64Mi}", Limits: "{memory: 128Mi}"}
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
-	p.eventually("a container is killed", measured, func(ctx context.Context) error {
+	p.eventually("a container is OOM killed", measured, func(ctx context.Context) error {
 		pods, err := p.pods(ctx, "hungry")
 		if err != nil {
 			return err
@@ -326,7 +326,7 @@ func outOfMemory(t *testing.T, name string) {
 		}
 		return errors.New("no container was")
 	})
-	p.eventually("the pods have enough memory, and live", measured+2*resized, func(ctx context.Context) error {
+	p.eventually("the pods have enough memory and run", measured+2*resized, func(ctx context.Context) error {
 		pods, err := p.running(ctx, "hungry", 2)
 		if err != nil {
 			return err
@@ -354,7 +354,7 @@ func limitsKeepTheirProportion(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	p.eventually("new pods carry the target", resized, p.sized("steady", 2, "app cpu=200m memory=524288k"))
+	p.eventually("new pods have the target", resized, p.sized("steady", 2, "app cpu=200m memory=524288k"))
 	pods, err := p.pods(t.Context(), "steady")
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e holds podfit to its promises on a local cluster with a real control plane, through the real binary, whose
-// commands run as their own service accounts with the rights of deploy/.
+// Package e2e tests the podfit binary on a local cluster with a real control plane. Each of its commands runs as its own service
+// account with the rights of deploy/.
 package e2e
 
 import (
@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// A world is what all tests of a run share: a cluster, and podfit beside it.
+// A world is what all tests of a run share: a cluster and the components of podfit.
 type world struct {
 	*bed.Cluster
 	root, binary string
@@ -33,7 +33,7 @@ var shared *world
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The tests wait most of the time, so what limits how many run together is not the number of processors.
+	// The tests wait most of the time, so more of them can run in parallel than there are CPUs.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
@@ -84,7 +84,7 @@ func run(m *testing.M) (code int, err error) {
 	return code, w.last(ctx)
 }
 
-// The intervals are short, so that tests are; what decides sizes and disruption has its default.
+// The intervals are short to keep the tests short. All flags that affect sizes and disruption have their defaults.
 func recommender() bed.Component { return bed.Recommender().With("--recommender-interval=5s") }
 
 func updater() bed.Component {
@@ -92,7 +92,7 @@ func updater() bed.Component {
 		"--ignored-vpa-object-namespaces="+withoutRoom)
 }
 
-// withoutRoom is the namespace of a test with an updater of its own.
+// withoutRoom is the namespace of a test that starts its own updater.
 const withoutRoom = "replacement-may-not-fit"
 
 func admission() (bed.Component, error) {
@@ -120,7 +120,7 @@ func (w *world) startAll(ctx context.Context) (err error) {
 	return bed.Until(ctx, 100*time.Millisecond, w.Registered)
 }
 
-// healthy starts a component and waits until it says it is healthy.
+// healthy starts a component and waits until its health check succeeds.
 func (w *world) healthy(ctx context.Context, component bed.Component) (*bed.Podfit, error) {
 	p, err := w.Run(ctx, w.binary, component)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *world) healthy(ctx context.Context, component bed.Component) (*bed.Podf
 	return p, nil
 }
 
-// components are the running ones.
+// components returns the running components.
 func (w *world) components() []*bed.Podfit {
 	return []*bed.Podfit{w.recommender, w.updater, w.admission}
 }

@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// metricsOutage is how long metrics are away: shorter than one would like, unless PODFIT_E2E_METRICS_OUTAGE says otherwise.
+// metricsOutage is the length of the metrics outage. PODFIT_E2E_METRICS_OUTAGE sets a longer one.
 func metricsOutage(t *testing.T) time.Duration {
 	t.Helper()
 	s := os.Getenv("PODFIT_E2E_METRICS_OUTAGE")
@@ -33,8 +33,8 @@ func metricsOutage(t *testing.T) time.Duration {
 	return d
 }
 
-// TestRecommenderGoesOnWhereItWasKilled kills the recommender without warning, and looks for what it had learnt.
-func TestRecommenderGoesOnWhereItWasKilled(t *testing.T) {
+// TestRecommender_killed_resumesFromCheckpoints kills the recommender and checks that it continues with the stored history.
+func TestRecommender_killed_resumesFromCheckpoints(t *testing.T) {
 	p := newPlace(t, "killed-recommender")
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Off"))
@@ -52,7 +52,7 @@ func TestRecommenderGoesOnWhereItWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.recommender = again
-	// With a history of nothing the upper bound would start from the largest number there is. It only shrinks as trust grows.
+	// Without history the upper bound would start at its maximum. It shrinks as the confidence grows.
 	p.always("trust is not lost", 30*time.Second, func(ctx context.Context) error {
 		if err := p.recommended("steady", steadyTarget)(ctx); err != nil {
 			return err
@@ -62,13 +62,13 @@ func TestRecommenderGoesOnWhereItWasKilled(t *testing.T) {
 		}
 		return nil
 	})
-	p.eventually("what is learnt now comes on top", measured, func(ctx context.Context) error {
+	p.eventually("new samples are added to the history", measured, func(ctx context.Context) error {
 		c, err := p.checkpoint(ctx, "steady-app")
 		switch {
 		case err != nil:
 			return err
 		case !c.Status.FirstSampleStart.Equal(&saved.Status.FirstSampleStart):
-			t.Fatalf("the first sample was of %v, and is of %v", saved.Status.FirstSampleStart, c.Status.FirstSampleStart)
+			t.Fatalf("time of the first sample: was %v, is %v", saved.Status.FirstSampleStart, c.Status.FirstSampleStart)
 		case c.Status.TotalSamplesCount <= saved.Status.TotalSamplesCount:
 			return fmt.Errorf("%d samples, %d before", c.Status.TotalSamplesCount, saved.Status.TotalSamplesCount)
 		}
@@ -76,7 +76,7 @@ func TestRecommenderGoesOnWhereItWasKilled(t *testing.T) {
 	})
 }
 
-// upperCPU is the upper bound of an autoscaler's only container, in millicores.
+// upperCPU returns the upper CPU bound of a VPA's only container, in millicores.
 func (p *place) upperCPU(name string) int64 {
 	p.Helper()
 	a, err := p.Autoscaler(p.Context(), p.ns, name)
@@ -89,8 +89,8 @@ func (p *place) upperCPU(name string) int64 {
 	return a.Status.Recommendation.ContainerRecommendations[0].UpperBound.Cpu().MilliValue()
 }
 
-// TestAPIServerIsAway stops the API server for half a minute.
-func TestAPIServerIsAway(t *testing.T) {
+// TestPodfit_APIServerDown_recovers stops the API server for half a minute.
+func TestPodfit_APIServerDown_recovers(t *testing.T) {
 	p := newPlace(t, "no-api-server")
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
@@ -105,22 +105,23 @@ func TestAPIServerIsAway(t *testing.T) {
 	if err := p.StartPart(t.Context(), bed.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the API server answers", time.Minute, func(ctx context.Context) error {
+	p.eventually("the API server is ready", time.Minute, func(ctx context.Context) error {
 		_, err := p.CoreV1().Namespaces().Get(ctx, p.ns, metav1.GetOptions{})
 		return err
 	})
 	p.recovers()
 	p.works(alive)
 	if err := p.same("steady", pods)(t.Context()); err != nil {
-		t.Errorf("because the API server was away: %v", err)
+		t.Errorf("after the outage of the API server: %v", err)
 	}
 }
 
-// TestMetricsAreAway stops metrics-server. What was recommended stays, nothing is guessed, and nobody is evicted.
-func TestMetricsAreAway(t *testing.T) {
+// TestPodfit_metricsAPIDown_keepsRecommendations stops metrics-server. Recommendations stay, no recommendation is
+// made without data, and no pod is evicted.
+func TestPodfit_metricsAPIDown_keepsRecommendations(t *testing.T) {
 	p := newPlace(t, "no-metrics")
 	known, fresh := steady("known"), steady("fresh")
-	// It asks for much more than podfit's least recommendation, which is what a guess from nothing would be.
+	// Its requests are far above podfit's minimum, which a recommendation without data would be.
 	fresh.Requests = "{cpu: 1, memory: 1Gi}"
 	p.apply(known.manifest(), known.autoscaler("Recreate"))
 	p.eventually("the workload is sized", measured+resized, p.sized("known", 2, steadyTarget))
@@ -130,7 +131,7 @@ func TestMetricsAreAway(t *testing.T) {
 	if err := p.StopPart(t.Context(), bed.MetricsServer); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("metrics are away", 30*time.Second, func(ctx context.Context) error {
+	p.eventually("the Metrics API is unavailable", 30*time.Second, func(ctx context.Context) error {
 		if _, err := p.Metrics.MetricsV1beta1().PodMetricses(p.ns).List(ctx, metav1.ListOptions{}); err == nil {
 			return errors.New("they are still there")
 		}
@@ -143,7 +144,7 @@ func TestMetricsAreAway(t *testing.T) {
 		t.Errorf("the last recommendation is lost: %v", err)
 	}
 	if err := p.recommended("fresh", "")(t.Context()); err != nil {
-		t.Errorf("without data: %v", err)
+		t.Errorf("recommendation without data: %v", err)
 	}
 	c, err := p.condition(t.Context(), "fresh", vpav1.RecommendationProvided)
 	if err != nil || c.Status != corev1.ConditionFalse {
@@ -151,37 +152,38 @@ func TestMetricsAreAway(t *testing.T) {
 	}
 	for app, was := range map[string][]corev1.Pod{"known": pods, "fresh": freshPods} {
 		if err := p.same(app, was)(t.Context()); err != nil {
-			t.Errorf("because metrics were away: %v", err)
+			t.Errorf("after the outage of the Metrics API: %v", err)
 		}
 	}
 
 	if err := p.StartPart(t.Context(), bed.MetricsServer); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the fresh workload gets a recommendation", measured+30*time.Second, p.recommended("fresh", steadyTarget))
+	p.eventually("the new workload has a recommendation", measured+30*time.Second, p.recommended("fresh", steadyTarget))
 	p.alive(alive)
 }
 
-// TestWebhookIsAway kills the admission controller. Pods are created as they are written, and the updater waits.
-func TestWebhookIsAway(t *testing.T) {
+// TestUpdater_webhookDown_evictsNothing kills the admission controller. New pods keep their own requests, and the updater
+// evicts nothing.
+func TestUpdater_webhookDown_evictsNothing(t *testing.T) {
 	p := newPlace(t, "no-webhook")
 	w := steady("steady")
 	p.apply(w.manifest(), w.autoscaler("Off"))
 	p.eventually("the target is upstream's", measured, p.recommended("steady", steadyTarget))
 
 	p.admission.Kill()
-	p.eventually("its lease is not renewed any more", time.Minute, func(ctx context.Context) error {
+	p.eventually("its lease has expired", time.Minute, func(ctx context.Context) error {
 		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, "vpa-admission-controller", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if age := time.Since(l.Spec.RenewTime.Time); age < 20*time.Second {
-			return fmt.Errorf("it is %v old", age)
+			return fmt.Errorf("the lease is %v old", age)
 		}
 		return nil
 	})
 	pods := p.start("steady", 2)
-	p.apply(w.autoscaler("Recreate")) // now the updater would evict, if a replacement were any better
+	p.apply(w.autoscaler("Recreate")) // the updater would evict now if the webhook could size the replacement
 	p.always("nothing is evicted while the webhook is away", 15*time.Second, p.same("steady", pods))
 	p.apply(spec{Name: "newcomer", Requests: "{cpu: 100m, memory: 50Mi}"}.manifest())
 	p.start("newcomer", 2)
@@ -193,11 +195,11 @@ func TestWebhookIsAway(t *testing.T) {
 	if p.admission, err = p.healthy(t.Context(), component); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the updater goes on", resized, p.sized("steady", 2, steadyTarget))
+	p.eventually("the updater evicts again", resized, p.sized("steady", 2, steadyTarget))
 	p.wearsAnnotations("steady")
 }
 
-// remember returns the process numbers of the components.
+// remember returns the process IDs of the components.
 func (p *place) remember() map[string]int {
 	out := map[string]int{}
 	for _, c := range p.components() {
@@ -206,17 +208,17 @@ func (p *place) remember() map[string]int {
 	return out
 }
 
-// alive checks that the components are still the processes they were.
+// alive checks that no component was restarted.
 func (p *place) alive(was map[string]int) {
 	p.Helper()
 	for _, c := range p.components() {
 		if !c.Running() || c.PID() != was[c.Name] {
-			p.Errorf("%s did not survive:\n%s", c.Name, c.Tail(40))
+			p.Errorf("%s exited:\n%s", c.Name, c.Tail(40))
 		}
 	}
 }
 
-// outlast lets an outage last, unless a component dies of it.
+// outlast waits for the length of an outage, and fails if a component exits.
 func (p *place) outlast(outage time.Duration, was map[string]int) {
 	p.Helper()
 	over := time.NewTimer(outage)
@@ -230,8 +232,8 @@ func (p *place) outlast(outage time.Duration, was map[string]int) {
 	p.alive(was)
 }
 
-// recovers waits until the cluster's own controllers create pods and replace them. After an outage each watch of theirs
-// begins again when its back-off is over, which takes up to a minute; podfit is not to be judged by that.
+// recovers waits until the controllers of the cluster create and replace pods. After an outage, each of their watches restarts
+// after a back-off of up to a minute, which does not depend on podfit.
 func (p *place) recovers() {
 	p.Helper()
 	p.apply(spec{Name: "probe", Requests: "{cpu: 10m, memory: 50Mi}"}.manifest())
@@ -252,11 +254,11 @@ func (p *place) recovers() {
 	})
 }
 
-// works checks that the whole loop works, with the same processes.
+// works checks that a new workload is sized, by the same processes.
 func (p *place) works(was map[string]int) {
 	p.Helper()
 	w := steady("after")
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
-	p.eventually("a new workload is sized", measured+resized, p.sized("after", 2, steadyTarget))
+	p.eventually("a new workload has its size", measured+resized, p.sized("after", 2, steadyTarget))
 	p.alive(was)
 }

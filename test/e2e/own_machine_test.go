@@ -20,7 +20,7 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// What podfit writes, where it is not in a dry run.
+// Kinds of objects that podfit writes without --dry-run.
 var writable = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "secrets"},
 	{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
@@ -30,7 +30,7 @@ var writable = []schema.GroupVersionResource{
 	{Group: "podfit.dev", Version: "v1alpha1", Resource: "usagehistories"},
 }
 
-// versions returns the version of every object that podfit might have written, and the events that tell of it.
+// versions returns the resource versions of the objects that podfit could write, and its events.
 func (p *place) versions(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, r := range writable {
@@ -40,10 +40,10 @@ func (p *place) versions(ctx context.Context) (map[string]string, error) {
 		}
 		for _, o := range l.Items {
 			if n := o.GetNamespace(); n != "" && n != p.ns && n != bed.Namespace {
-				continue // of a test before, whose namespace is still being deleted
+				continue // of an earlier test whose namespace is being deleted
 			}
 			if r.Resource == "leases" && !strings.Contains(o.GetName(), "vpa") && !strings.Contains(o.GetName(), "podfit") {
-				continue // of nodes and of the control plane
+				continue // of nodes and the control plane
 			}
 			out[r.Resource+" "+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
 		}
@@ -58,10 +58,10 @@ func (p *place) versions(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// says waits until a component's log has a line with all of some texts.
+// says waits until a component's log has a line with all of the texts.
 func (p *place) says(c *bed.Podfit, texts ...string) {
 	p.Helper()
-	p.eventually(c.Name+" says "+strings.Join(texts, ", "), measured, func(context.Context) error {
+	p.eventually(c.Name+" logs "+strings.Join(texts, ", "), measured, func(context.Context) error {
 		for line := range strings.Lines(c.Tail(1000)) {
 			if containsAll(line, texts) {
 				return nil
@@ -83,9 +83,10 @@ func containsAll(line string, texts []string) bool {
 	return true
 }
 
-// TestFromAMachineOfOnesOwn has an administrator look at a cluster from outside: without a trace, until asked to work.
-func TestFromAMachineOfOnesOwn(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1") // we may run in a pod, which the processes beside the cluster must not take for theirs
+// TestPodfit_outsideTheCluster_changesNothingUntilAsked runs podfit outside the cluster as an administrator. With
+// --dry-run it changes nothing.
+func TestPodfit_outsideTheCluster_changesNothingUntilAsked(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1") // this process may run in a pod of another cluster
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	p := newPlace(t, "own-machine")
 	registered, err := p.webhook(t.Context())
@@ -109,7 +110,7 @@ func TestFromAMachineOfOnesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := bed.Component{Command: "run", Account: "vpa-recommender"} // which is not used: an administrator has a kubeconfig
+	run := bed.Component{Command: "run", Account: "vpa-recommender"} // not used: the kubeconfig is that of an administrator
 	run = run.With("--kubeconfig="+p.Kubeconfig, "--recommender-interval=5s", "--updater-interval=5s", "--status-lease-update-interval=2s",
 		"--register-by-url", "--webhook-address=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--port=%d", port))
 	w := steady("steady")
@@ -121,7 +122,7 @@ func TestFromAMachineOfOnesOwn(t *testing.T) {
 	p.goesOnWithoutNodes()
 }
 
-// looksOnly runs podfit where a registration of the time before still leads to it.
+// looksOnly runs podfit with --dry-run while an existing webhook configuration still refers to it.
 func (p *place) looksOnly(dry bed.Component) {
 	p.Helper()
 	before, err := p.versions(p.Context())
@@ -142,13 +143,13 @@ func (p *place) looksOnly(dry bed.Component) {
 	more.Replicas = 3
 	p.apply(more.manifest())
 	p.says(all, "Would size a new pod", "pod=own-machine/steady-")
-	p.eventually("the new pod comes as it is written", time.Minute, p.sized("steady", 3, "app cpu=100m memory=52428800"))
+	p.eventually("the new pod keeps its own requests", time.Minute, p.sized("steady", 3, "app cpu=100m memory=52428800"))
 	began := time.Now()
 	if err := all.Stop(); err != nil {
 		p.Error(err)
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		p.Errorf("it took %v to end", took)
+		p.Errorf("the process took %v to exit", took)
 	}
 	after, err := p.versions(p.Context())
 	if err != nil {
@@ -157,7 +158,7 @@ func (p *place) looksOnly(dry bed.Component) {
 	p.unchanged("a dry run", before, after)
 }
 
-// unchanged reports what is not as it was.
+// unchanged checks that no object was changed or removed.
 func (p *place) unchanged(by string, before, after map[string]string) {
 	p.Helper()
 	for name := range before {
@@ -172,8 +173,8 @@ func (p *place) unchanged(by string, before, after map[string]string) {
 	}
 }
 
-// register registers webhooks as they were before, with another URL for podfit's. An admission controller takes its own
-// registration back when it ends.
+// register creates the webhook configuration again, with another URL for podfit's webhook. An admission controller deletes its
+// configuration when it exits.
 func (p *place) register(url string, webhooks []admissionregistrationv1.MutatingWebhook) {
 	p.Helper()
 	webhooks[0].ClientConfig.URL = &url
@@ -198,7 +199,7 @@ func (p *place) webhook(ctx context.Context) (*admissionregistrationv1.MutatingW
 	return p.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "vpa-webhook-config", metav1.GetOptions{})
 }
 
-// takesItsRegistrationBack runs podfit for a while: what it has registered by URL goes with it.
+// takesItsRegistrationBack checks that podfit deletes a webhook configuration with a URL when it exits.
 func (p *place) takesItsRegistrationBack(run bed.Component) {
 	p.Helper()
 	if err := p.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(p.Context(), "vpa-webhook-config", metav1.DeleteOptions{}); err != nil {
@@ -208,11 +209,11 @@ func (p *place) takesItsRegistrationBack(run bed.Component) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.eventually("pods get their size", measured+resized, func(ctx context.Context) error {
+	p.eventually("new pods get their size", measured+resized, func(ctx context.Context) error {
 		pods, err := p.running(ctx, "steady", 3)
 		for _, pod := range pods {
 			if pod.Annotations["vpaObservedContainers"] == "" {
-				return fmt.Errorf("pod %s did not pass the webhook", pod.Name)
+				return fmt.Errorf("pod %s has no annotation of the webhook", pod.Name)
 			}
 		}
 		return err
@@ -222,14 +223,14 @@ func (p *place) takesItsRegistrationBack(run bed.Component) {
 		p.Error(err)
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		p.Errorf("it took %v to end", took)
+		p.Errorf("the process took %v to exit", took)
 	}
 	if c, err := p.webhook(p.Context()); !apierrors.IsNotFound(err) {
-		p.Errorf("the registration is left: %v, %v\n%s", c, err, all.Tail(20))
+		p.Errorf("the webhook configuration still exists: %v, %v\n%s", c, err, all.Tail(20))
 	}
 }
 
-// leavesTheInstalledWebhookAlone installs podfit, and runs one beside it that registers nothing.
+// leavesTheInstalledWebhookAlone checks that a second podfit without registration does not change the installed webhook.
 func (p *place) leavesTheInstalledWebhookAlone(run bed.Component) {
 	p.Helper()
 	before, err := p.versions(p.Context())
@@ -245,7 +246,7 @@ func (p *place) leavesTheInstalledWebhookAlone(run bed.Component) {
 		after, err := p.versions(ctx)
 		for _, name := range []string{"secrets kube-system/vpa-tls-certs", "leases kube-system/vpa-admission-controller"} {
 			if err == nil && (before[name] == "" || after[name] != before[name]) {
-				return fmt.Errorf("%s was at %s, and is at %s", name, before[name], after[name])
+				return fmt.Errorf("version of %s: was %s, is %s", name, before[name], after[name])
 			}
 		}
 		return nil
@@ -264,7 +265,7 @@ rules:
 - {apiGroups: [autoscaling.k8s.io], resources: [verticalpodautoscalers], verbs: [get, list, watch]}
 `
 
-// goesOnWithoutNodes runs a recommender with the rights of an installation that does not know of nodes or evictions.
+// goesOnWithoutNodes runs a recommender without the rights to read nodes and events.
 func (p *place) goesOnWithoutNodes() {
 	p.Helper()
 	p.apply(noNodes)
@@ -275,7 +276,7 @@ func (p *place) goesOnWithoutNodes() {
 	p.says(r, "podfit goes on without", "resource=nodes", "lost=")
 	w := steady("seen")
 	p.apply(w.manifest(), w.autoscaler("Off"))
-	p.eventually("it recommends", measured, p.recommended("seen", steadyTarget))
+	p.eventually("the VPA has a recommendation", measured, p.recommended("seen", steadyTarget))
 	if err := r.Stop(); err != nil {
 		p.Error(err)
 	}

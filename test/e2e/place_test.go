@@ -22,14 +22,14 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// A place is a namespace of one test's own.
+// A place is the namespace of a test.
 type place struct {
 	*testing.T
 	*world
 	ns string
 }
 
-// newPlace makes a namespace for a test, named after it.
+// newPlace creates a namespace for a test.
 func newPlace(t *testing.T, name string) *place {
 	t.Helper()
 	p := &place{T: t, world: shared, ns: name}
@@ -44,7 +44,7 @@ func newPlace(t *testing.T, name string) *place {
 	return p
 }
 
-// clear deletes the place, and waits until its pods no longer take room on the nodes from the tests that follow.
+// clear deletes the namespace and waits until its pods are gone, so that the next tests have the capacity of the nodes.
 func (p *place) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -55,7 +55,7 @@ func (p *place) clear() {
 	if err := bed.Until(ctx, 100*time.Millisecond, func(ctx context.Context) error {
 		l, err := p.CoreV1().Pods(p.ns).List(ctx, metav1.ListOptions{})
 		if err == nil && len(l.Items) > 0 {
-			err = fmt.Errorf("%d pods are there, such as %s", len(l.Items), l.Items[0].Name)
+			err = fmt.Errorf("%d pods still exist, such as %s", len(l.Items), l.Items[0].Name)
 		}
 		return err
 	}); err != nil {
@@ -63,7 +63,7 @@ func (p *place) clear() {
 	}
 }
 
-// apply applies manifests to the place.
+// apply applies manifests to the namespace.
 func (p *place) apply(manifests ...string) {
 	p.Helper()
 	for _, m := range manifests {
@@ -73,7 +73,7 @@ func (p *place) apply(manifests ...string) {
 	}
 }
 
-// eventually waits until check finds nothing wrong.
+// eventually polls until check returns nil.
 func (p *place) eventually(what string, within time.Duration, check func(context.Context) error) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), within)
@@ -83,7 +83,7 @@ func (p *place) eventually(what string, within time.Duration, check func(context
 	}
 }
 
-// always checks for a while that nothing goes wrong.
+// always checks for a while that check returns nil.
 func (p *place) always(what string, during time.Duration, check func(context.Context) error) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), during)
@@ -101,7 +101,7 @@ func (p *place) always(what string, during time.Duration, check func(context.Con
 	}
 }
 
-// report logs what a failed test needs to be understood.
+// report logs the state of the namespace after a failure.
 func (p *place) report() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -112,7 +112,7 @@ func (p *place) report() {
 	}
 	if as, err := p.Autoscalers(ctx, p.ns); err == nil {
 		for _, a := range as {
-			p.Logf("autoscaler %s: conditions %+v, recommendation %v", a.Name, a.Status.Conditions, a.Status.Recommendation)
+			p.Logf("VPA %s: conditions %+v, recommendation %v", a.Name, a.Status.Conditions, a.Status.Recommendation)
 		}
 	}
 	if es, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{}); err == nil {
@@ -129,7 +129,7 @@ func (p *place) report() {
 	}
 }
 
-// pods returns the pods of an app that are not being deleted, by name; of all apps when it is "".
+// pods returns the pods of a workload that are not being deleted, sorted by name; of all workloads if app is "".
 func (p *place) pods(ctx context.Context, app string) ([]corev1.Pod, error) {
 	o := metav1.ListOptions{}
 	if app != "" {
@@ -142,14 +142,14 @@ func (p *place) pods(ctx context.Context, app string) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(l.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
 }
 
-// running returns the pods of an app, when there are as many as wanted, and all are ready.
+// running returns the pods of a workload if the wanted number exists and all are ready.
 func (p *place) running(ctx context.Context, app string, want int) ([]corev1.Pod, error) {
 	pods, err := p.pods(ctx, app)
 	if err != nil {
 		return nil, err
 	}
 	if len(pods) != want {
-		return nil, fmt.Errorf("%d of %d pods of %s", len(pods), want, app)
+		return nil, fmt.Errorf("%d of %d pods of %s exist", len(pods), want, app)
 	}
 	for _, pod := range pods {
 		if !ready(&pod) {
@@ -159,7 +159,7 @@ func (p *place) running(ctx context.Context, app string, want int) ([]corev1.Pod
 	return pods, nil
 }
 
-// start waits until an app runs, and returns its pods.
+// start waits until a workload runs and returns its pods.
 func (p *place) start(app string, want int) []corev1.Pod {
 	p.Helper()
 	var pods []corev1.Pod
@@ -176,7 +176,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// requests writes what the containers of a pod really have, as "name cpu=… memory=…" in decimal units, sorted.
+// requests formats the actual requests of a pod's containers as "name cpu=… memory=…" in decimal units, sorted.
 func requests(pod corev1.Pod) string {
 	of := map[string]corev1.ResourceList{}
 	for _, c := range pod.Spec.Containers {
@@ -190,7 +190,7 @@ func requests(pod corev1.Pod) string {
 	return write(of)
 }
 
-// targets writes an autoscaler's targets as requests does.
+// targets formats the targets of a VPA like requests.
 func targets(a *vpav1.VerticalPodAutoscaler) string {
 	of := map[string]corev1.ResourceList{}
 	if a.Status.Recommendation != nil {
@@ -211,7 +211,7 @@ func write(of map[string]corev1.ResourceList) string {
 	return strings.Join(parts, "; ")
 }
 
-// uids are the identities of pods, sorted.
+// uids returns the sorted UIDs of pods.
 func uids(pods []corev1.Pod) []types.UID {
 	var out []types.UID
 	for _, pod := range pods {
@@ -221,7 +221,7 @@ func uids(pods []corev1.Pod) []types.UID {
 	return out
 }
 
-// recommended says how an autoscaler's targets differ from the wanted.
+// recommended returns a check that a VPA has these targets.
 func (p *place) recommended(name, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		a, err := p.Autoscaler(ctx, p.ns, name)
@@ -235,7 +235,7 @@ func (p *place) recommended(name, want string) func(context.Context) error {
 	}
 }
 
-// sized says which pod of an app has not got the wanted size.
+// sized returns a check that all pods of a workload have these requests.
 func (p *place) sized(app string, replicas int, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		pods, err := p.running(ctx, app, replicas)
@@ -251,12 +251,12 @@ func (p *place) sized(app string, replicas int, want string) func(context.Contex
 	}
 }
 
-// same says when pods are no longer those they were.
+// same returns a check that the pods of a workload were not replaced.
 func (p *place) same(app string, want []corev1.Pod) func(context.Context) error {
 	return func(ctx context.Context) error {
 		pods, err := p.pods(ctx, app)
 		if err != nil {
-			return nil // a question that was not answered is no answer
+			return nil // a failed request says nothing about the pods
 		}
 		if !slices.Equal(uids(pods), uids(want)) {
 			return fmt.Errorf("the pods of %s were replaced", app)
@@ -265,7 +265,7 @@ func (p *place) same(app string, want []corev1.Pod) func(context.Context) error 
 	}
 }
 
-// condition returns a condition of an autoscaler.
+// condition returns a condition of a VPA.
 func (p *place) condition(ctx context.Context, name string, kind vpav1.VerticalPodAutoscalerConditionType) (vpav1.VerticalPodAutoscalerCondition, error) {
 	a, err := p.Autoscaler(ctx, p.ns, name)
 	if err != nil {
@@ -279,7 +279,7 @@ func (p *place) condition(ctx context.Context, name string, kind vpav1.VerticalP
 	return vpav1.VerticalPodAutoscalerCondition{}, fmt.Errorf("%s has no condition %s, only %+v", name, kind, a.Status.Conditions)
 }
 
-// event says that an object has no event of a reason with a message.
+// event returns a check that an object has an event with this reason and message.
 func (p *place) event(kind, name, reason, message string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})

@@ -24,23 +24,24 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// sizingProfile writes a SizingProfile.
+// sizingProfile returns the manifest of a SizingProfile.
 func sizingProfile(name, spec string) string {
 	return "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
 }
 
-// withProfile names a profile in an autoscaler.
+// withProfile returns the manifest of a VPA that references a profile.
 func withProfile(name string) string { return "  recommenders: [{name: " + name + "}]" }
 
 const (
 	exact  = "{base: default, about: no margin, histogram: {margin: 0, floorMillicores: 1, floorMiB: 1}}"
 	double = "{base: default, about: twice as much, histogram: {margin: 1, floorMillicores: 1, floorMiB: 1}}"
-	// The API server cannot know which time zones there are.
+	// The API server does not validate time zones.
 	nowhere = "{base: busy-hours, about: nowhere, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}"
 )
 
-// TestSizingProfiles sizes by profiles of the cluster, which come, change, break, go, and come back.
-func TestSizingProfiles(t *testing.T) {
+// TestSizingProfiles_changedAndDeleted_areFollowed checks VPAs whose SizingProfile is created, changed, made invalid, deleted
+// and created again.
+func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 	p := newPlace(t, "sizing-profiles")
 	p.refusesProfiles()
 
@@ -48,24 +49,24 @@ func TestSizingProfiles(t *testing.T) {
 	p.apply(sizingProfile("e2e-mine", exact), w.manifest(), autoscaler("steady", "", "steady", "Off", withProfile("e2e-mine")))
 	wide := spec{Name: "wide", Replicas: 1, CPU: "3000m"}
 	p.apply(wide.manifest(), autoscaler("wide", "", "wide", "Off", withProfile("busy-hours")))
-	p.eventually("the target is what is used", measured, p.about("steady", 300, 200))
+	p.eventually("the target equals the usage", measured, p.about("steady", 300, 200))
 	p.warnsOfSlips()
 	p.apply(sizingProfile("e2e-mine", double))
-	p.eventually("the target is what the changed profile says", 30*time.Second, p.about("steady", 600, 400))
+	p.eventually("the target follows the changed profile", 30*time.Second, p.about("steady", 600, 400))
 	p.eventually("CPU is a quarter of a node", measured, p.quarterOfANode("wide"))
 
 	p.apply(sizingProfile("e2e-mine", nowhere))
-	p.eventually("it is said that the profile is broken", 30*time.Second,
+	p.eventually("a condition says that the profile is invalid", 30*time.Second,
 		p.unusable("steady", v1alpha1.ReasonInvalid, `spec.busyHours.timeZone is "Mars/Olympus", which is not in the IANA database`))
 	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
 	p.apply(sizingProfile("e2e-mine", double))
-	p.eventually("the condition goes", 30*time.Second, p.usable("steady"))
+	p.eventually("the condition is removed", 30*time.Second, p.usable("steady"))
 
 	profiles := p.Dynamic.Resource(v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceSizingProfiles))
 	if err := profiles.Delete(t.Context(), "e2e-mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("it is said that the profile is gone", 30*time.Second,
+	p.eventually("a condition says that the profile is deleted", 30*time.Second,
 		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine does not exist any more; containers are sized by what it last said"))
 	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
 
@@ -75,21 +76,21 @@ func TestSizingProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.recommender = again
-	p.eventually("it is said what that means after a restart", time.Minute,
+	p.eventually("a condition says that the profile is missing after a restart", time.Minute,
 		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine does not exist any more; the last recommendation stays as it is"))
 	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
 
-	// Without its definition there is no profile, either; it counts as soon as there is one again.
+	// Without the CRD there is no profile. Profiles are used again once the CRD is installed.
 	crds := p.Dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	if err := crds.Delete(t.Context(), "sizingprofiles.podfit.dev", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the definition is gone", time.Minute, func(ctx context.Context) error {
+	p.eventually("the CRD is deleted", time.Minute, func(ctx context.Context) error {
 		if _, err := crds.Get(ctx, "sizingprofiles.podfit.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is still there: %w", err)
+			return fmt.Errorf("the CRD still exists: %w", err)
 		}
 		if _, err := profiles.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is still served: %w", err)
+			return fmt.Errorf("the kind is still served: %w", err)
 		}
 		return nil
 	})
@@ -103,17 +104,17 @@ func TestSizingProfiles(t *testing.T) {
 	if err := p.Install(t.Context(), filepath.Join(p.root, "deploy")); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the profile can be made again", 30*time.Second, func(ctx context.Context) error {
+	p.eventually("the profile can be created again", 30*time.Second, func(ctx context.Context) error {
 		return p.ApplyYAML(ctx, "", sizingProfile("e2e-mine", double))
 	})
-	p.eventually("the condition goes", time.Minute, p.usable("steady"))
+	p.eventually("the condition is removed", time.Minute, p.usable("steady"))
 	p.always("the numbers are those of the profile", 10*time.Second, p.about("steady", 600, 400))
 	if err := profiles.Delete(t.Context(), "e2e-mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// refusesProfiles applies profiles that make no sense.
+// refusesProfiles checks that the API server refuses invalid profiles.
 func (p *place) refusesProfiles() {
 	p.Helper()
 	for _, tt := range []struct{ name, spec, want string }{
@@ -142,13 +143,13 @@ func (p *place) refusesProfiles() {
 	}
 }
 
-// warnings are what the API server says to whoever applies an object.
+// warnings collects the warnings of the API server.
 type warnings []string
 
-// HandleWarningHeader takes one.
+// HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
-// warnsOfSlips creates autoscalers with names that are nearly those of profiles.
+// warnsOfSlips creates VPAs with misspelled names of profiles.
 func (p *place) warnsOfSlips() {
 	p.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
@@ -175,12 +176,12 @@ func (p *place) warnsOfSlips() {
 			p.Error(err)
 		}
 		if text := strings.Join(said, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
-			p.Errorf("%s: the API server says %q, want %q", name, text, want)
+			p.Errorf("%s: got warning %q, want %q", name, text, want)
 		}
 	}
 }
 
-// about says how an autoscaler's target differs from so many millicores and MiB, by more than usage is measured exactly.
+// about returns a check that a VPA's target is these millicores and MiB, within the accuracy of the metrics.
 func (p *place) about(name string, millicores, mib int64) func(context.Context) error {
 	return func(ctx context.Context) error {
 		a, err := p.Autoscaler(ctx, p.ns, name)
@@ -205,7 +206,7 @@ func (p *place) quarterOfANode(name string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		want := nodes.Items[0].Status.Allocatable.Cpu().MilliValue() / 4 // all are alike
+		want := nodes.Items[0].Status.Allocatable.Cpu().MilliValue() / 4 // all nodes are equal
 		a, err := p.Autoscaler(ctx, p.ns, name)
 		if err != nil {
 			return err
@@ -220,7 +221,7 @@ func (p *place) quarterOfANode(name string) func(context.Context) error {
 	}
 }
 
-// unusable says what an autoscaler does not say of its profile.
+// unusable returns a check that a VPA has the condition for an unusable profile.
 func (p *place) unusable(name, reason, message string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := p.condition(ctx, name, v1alpha1.ConditionSizingProfileUsable)
@@ -234,7 +235,7 @@ func (p *place) unusable(name, reason, message string) func(context.Context) err
 	}
 }
 
-// usable says what an autoscaler still says of its profile.
+// usable returns a check that a VPA has no condition for an unusable profile.
 func (p *place) usable(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		a, err := p.Autoscaler(ctx, p.ns, name)

@@ -34,8 +34,8 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// What the containers of the test have used for eight days, which is more than they use now, and what follows from it:
-// the ends of the buckets of 700m and 600Mi, and the margin.
+// Usage of the test's containers during the last eight days, which is above their present usage, and the resulting
+// recommendation: the upper limits of the histogram buckets of 700m and 600Mi, plus the safety margin.
 const (
 	pastCores  = 0.7
 	pastBytes  = 600 << 20
@@ -44,14 +44,14 @@ const (
 
 const (
 	pastLength = 8 * 24 * time.Hour
-	pastStep   = 20 * time.Minute // three samples in the hour of a rate
-	manyGone   = 300              // pods of one workload that have come and gone
-	mostMemory = 96 << 20         // of a recommender that learns from all of them
+	pastStep   = 20 * time.Minute // three samples per rate window of an hour
+	manyGone   = 300              // deleted pods of one workload
+	mostMemory = 96 << 20         // limit for a recommender that reads the history of all of them
 )
 
-// naming is how a Prometheus names the containers of series, and the labels of pods.
+// naming has the names of the labels and metrics in a Prometheus.
 type naming struct {
-	pod, container             string // labels of usage, beside "namespace"
+	pod, container             string // labels of usage series, besides "namespace"
 	labels, job                string // metric with the labels of pods, and its job
 	labelsNamespace, labelsPod string // labels of that metric
 	labelPrefix                string
@@ -68,22 +68,22 @@ var (
 	}
 )
 
-// todaysFlags name series as cAdvisor and kube-state-metrics do today; the flags' defaults are upstream's names.
+// todaysFlags set the names that cAdvisor and kube-state-metrics use today. The defaults are upstream's older names.
 var todaysFlags = []string{
 	"--container-pod-name-label=pod", "--container-name-label=container",
 	"--metric-for-pod-labels=kube_pod_labels[8d]", "--pod-label-prefix=label_", "--pod-namespace-label=namespace", "--pod-name-label=pod",
 }
 
-// Who may read through the proxy.
+// Bearer tokens of the proxy's clients.
 const (
 	podfitsToken   = "podfits"
 	filesToken     = "files"
 	upstreamsToken = "upstreams"
 )
 
-// TestPrometheusHistory starts recommenders that learn eight days from a real Prometheus, and looks at the first thing they
-// recommend: it is what the history says, not what is used at that moment.
-func TestPrometheusHistory(t *testing.T) {
+// TestRecommender_prometheusHistory_isLearned starts recommenders that read eight days of history from a real Prometheus. Their
+// first recommendation follows from the history, not from the present usage.
+func TestRecommender_prometheusHistory_isLearned(t *testing.T) {
 	p := newPlace(t, "prometheus")
 	upstream := buildUpstream(t, p.root)
 	for _, name := range []string{"live", "named", "labelled", "stranger"} {
@@ -94,7 +94,7 @@ func TestPrometheusHistory(t *testing.T) {
 	prometheus := p.startPrometheus()
 	live := p.start("live", 1)[0].Name
 	prometheus.write(t, append(p.past(upstreamsNames, live, 1), p.past(todaysNames, live, manyGone)...))
-	p.eventually("what is used now is known", measured, func(ctx context.Context) error {
+	p.eventually("all pods have metrics", measured, func(ctx context.Context) error {
 		l, err := p.Metrics.MetricsV1beta1().PodMetricses(p.ns).List(ctx, metav1.ListOptions{})
 		if err == nil && len(l.Items) < 4 {
 			err = fmt.Errorf("%d of 4 pods have metrics", len(l.Items))
@@ -109,7 +109,7 @@ func TestPrometheusHistory(t *testing.T) {
 	withToken := func(flag string) []string {
 		return append([]string{"--prometheus-address=" + proxy.url, flag}, todaysFlags...)
 	}
-	t.Cleanup(func() { proxy.answeredInParts(t) }) // after all have asked
+	t.Cleanup(func() { proxy.answeredInParts(t) }) // after all requests
 
 	all := map[string]string{"live": pastTarget, "named": pastTarget, "labelled": pastTarget, "stranger": steadyTarget}
 	for name, c := range map[string]struct {
@@ -137,19 +137,19 @@ func TestPrometheusHistory(t *testing.T) {
 				return r
 			})
 			if !strings.Contains(r.Tail(60), c.says) {
-				t.Errorf("the log does not say %q:\n%s", c.says, r.Tail(60))
+				t.Errorf("the log has no line %q:\n%s", c.says, r.Tail(60))
 			}
 			most := mostUsed(t, r.PID())
-			t.Logf("it needed %d MiB of memory", most>>20)
+			t.Logf("maximum memory of the recommender: %d MiB", most>>20)
 			if most > mostMemory {
-				t.Errorf("that is more than %d MiB", mostMemory>>20)
+				t.Errorf("maximum memory is above %d MiB", mostMemory>>20)
 			}
 			if cs, err := p.Checkpoints(t.Context(), p.ns); err != nil || len(cs) > 0 {
 				t.Errorf("there are %d checkpoints, %v", len(cs), err)
 			}
 		})
 	}
-	// With labels, and a metric that is asked over a range, upstream can read the history, too: its answer is the same.
+	// With pod labels from a range query, upstream can read the history too, and recommends the same.
 	t.Run("upstream", func(t *testing.T) {
 		t.Parallel()
 		p := &place{T: t, world: shared, ns: p.ns}
@@ -160,7 +160,7 @@ func TestPrometheusHistory(t *testing.T) {
 	})
 }
 
-// firstRecommends starts a recommender for autoscalers of its own, and checks the first they ever hear.
+// firstRecommends starts a recommender for VPAs of its own and checks their first recommendation.
 func (p *place) firstRecommends(name string, want map[string]string, start func(flags []string) *bed.Podfit) *bed.Podfit {
 	p.Helper()
 	for workload := range want {
@@ -184,10 +184,10 @@ func (p *place) firstRecommends(name string, want map[string]string, start func(
 	for len(first) < len(want) {
 		select {
 		case <-r.Done():
-			p.Fatalf("%s has ended: %v", r.Name, r.Err())
+			p.Fatalf("%s exited: %v", r.Name, r.Err())
 		case e, ok := <-w.ResultChan():
 			if !ok {
-				p.Fatalf("within a minute there are only the recommendations %v", first)
+				p.Fatalf("after a minute there are only the recommendations %v", first)
 			}
 			u, ok := e.Object.(*unstructured.Unstructured)
 			if !ok {
@@ -210,7 +210,7 @@ func (p *place) firstRecommends(name string, want map[string]string, start func(
 	return r
 }
 
-// mostUsed returns the most memory that a process has ever had, in bytes; 0 where the system does not tell.
+// mostUsed returns the maximum resident memory of a process, in bytes; 0 if the system does not report it.
 func mostUsed(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -229,7 +229,7 @@ func mostUsed(t *testing.T, pid int) int {
 	return kib << 10
 }
 
-// A series is what one series of Prometheus said over the length of the history.
+// A series is a Prometheus series over the length of the history.
 type series struct {
 	labels map[string]string
 	rate   float64 // per second, of a counter
@@ -237,8 +237,8 @@ type series struct {
 	until  time.Duration
 }
 
-// past is the history that the workloads of the place have, in a naming. Each is known by another way: by a pod that is
-// there, by the names of pods that have gone, and by a pod's labels. One has a pod that looks like its own, but is not.
+// past returns the history of the namespace's workloads. Each workload is identified in another way: by an existing pod, by the
+// names of deleted pods, or by the labels of a pod. One of them has a pod with a similar name that belongs to another workload.
 func (p *place) past(n naming, live string, gone int) (out []series) {
 	usage := func(pod string, cores, bytes float64, until time.Duration) {
 		for metric, s := range map[string]series{
@@ -275,16 +275,16 @@ func random(n int) string {
 	return string(b)
 }
 
-// A prometheus is a real one, which wants a password and proves who it is by a certificate that nobody knows.
+// A prometheus is a real Prometheus with basic authentication and a self-signed certificate.
 type prometheus struct {
 	url    string
 	client *http.Client
 }
 
-// Its only user's password is "history".
+// The password of its only user is "history".
 const passwords = "basic_auth_users: {podfit: $2b$04$aiq/sGX/jvEy1auQkpwdZe7eHjARi9rXsXIQQ8ORJ18MHJvyCi.YK}"
 
-// buildPrometheus returns the path of Prometheus' executable.
+// buildPrometheus builds Prometheus if necessary and returns the path of its executable.
 func (p *place) buildPrometheus() string {
 	p.Helper()
 	build := exec.CommandContext(p.Context(), "go", "run", "./cmd/localcluster", "build", "--prometheus")
@@ -337,7 +337,7 @@ func (p *place) startPrometheus() *prometheus {
 	}}}
 	p.eventually("Prometheus is ready", time.Minute, func(ctx context.Context) error {
 		if !process.Running() {
-			return fmt.Errorf("it has ended: %w", process.Err())
+			return fmt.Errorf("Prometheus exited: %w", process.Err())
 		}
 		return it.do(ctx, http.MethodGet, "/-/ready", nil, nil)
 	})
@@ -363,7 +363,7 @@ func (pr *prometheus) do(ctx context.Context, method, path string, header http.H
 	return err
 }
 
-// write stores series by the protocol of remote writing, one day after the other.
+// write stores series by remote write, one day after the other.
 func (pr *prometheus) write(t *testing.T, all []series) {
 	t.Helper()
 	now := time.Now().Truncate(time.Minute)
@@ -389,27 +389,27 @@ func (pr *prometheus) write(t *testing.T, all []series) {
 	}
 }
 
-// message appends a field of bytes to a message of protobuf.
+// message appends a bytes field to a protobuf message.
 func message(to []byte, field uint64, value []byte) []byte {
 	to = binary.AppendUvarint(to, field<<3|2)
 	to = binary.AppendUvarint(to, uint64(len(value)))
 	return append(to, value...)
 }
 
-// sample writes Prometheus' message of a value and its time.
+// sample returns Prometheus' protobuf message for a value and its time.
 func sample(value float64, at time.Time) []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(value))
 	return binary.AppendUvarint(append(b, 2<<3), uint64(at.UnixMilli()))
 }
 
-// snappy writes a block of Snappy that says everything literally.
+// snappy returns a Snappy block without compression.
 func snappy(b []byte) []byte {
 	out := append(binary.AppendUvarint(nil, uint64(len(b))), 63<<2)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(b)-1))
 	return append(out, b...)
 }
 
-// A tokenProxy lets those through to Prometheus who have a bearer token, and notes how long the answers were.
+// A tokenProxy forwards requests with a known bearer token to Prometheus, and records the length of the responses.
 type tokenProxy struct {
 	url string
 
@@ -427,12 +427,12 @@ func (pr *prometheus) behindTokens(t *testing.T) *tokenProxy {
 	through := &httputil.ReverseProxy{Transport: pr.client.Transport, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.SetBasicAuth("podfit", "history")
-		r.Out.Header.Set("Accept-Encoding", "identity") // to see how long the answers really are
+		r.Out.Header.Set("Accept-Encoding", "identity") // to measure the uncompressed length
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if _, known := p.answers[token]; !ok || !known {
-			http.Error(w, "who are you?", http.StatusUnauthorized)
+			http.Error(w, "missing or unknown bearer token", http.StatusUnauthorized)
 			return
 		}
 		counted := &countedAnswer{ResponseWriter: w}
@@ -446,7 +446,7 @@ func (pr *prometheus) behindTokens(t *testing.T) *tokenProxy {
 	return p
 }
 
-// A countedAnswer knows how long it is.
+// A countedAnswer counts the bytes of a response.
 type countedAnswer struct {
 	http.ResponseWriter
 	n int
@@ -458,7 +458,7 @@ func (c *countedAnswer) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// answeredInParts checks that no single answer had more than a small part of what podfit was told.
+// answeredInParts checks that podfit requests the history in small parts.
 func (p *tokenProxy) answeredInParts(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -474,9 +474,9 @@ func (p *tokenProxy) answeredInParts(t *testing.T) {
 	for _, n := range p.answers[podfitsToken] {
 		total += n
 	}
-	t.Logf("podfit was told %d KiB in %d answers, the longest of %d KiB; upstream's longest has %d KiB",
+	t.Logf("podfit received %d KiB in %d responses of at most %d KiB; upstream's largest has %d KiB",
 		total>>10, len(p.answers[podfitsToken]), longest[podfitsToken]>>10, longest[upstreamsToken]>>10)
 	if longest[podfitsToken] > total/8 {
-		t.Errorf("the longest answer to podfit has %d bytes of %d", longest[podfitsToken], total)
+		t.Errorf("the largest response to podfit has %d of %d bytes", longest[podfitsToken], total)
 	}
 }

@@ -42,7 +42,7 @@ func leaderElection(t *testing.T, name string) {
 	}
 	p.always("the third one stays the leader", 8*time.Second, func(ctx context.Context) error {
 		if now, err := p.holder(ctx); err == nil && now != leader {
-			return fmt.Errorf("the holder is %q, not %q", now, leader)
+			return fmt.Errorf("the holder is %q, want %q", now, leader)
 		}
 		return nil
 	})
@@ -62,7 +62,7 @@ func leaderElection(t *testing.T, name string) {
 
 const recommenderLease = "vpa-recommender-lease"
 
-// candidate starts a recommender that wants to lead.
+// candidate starts a recommender with leader election.
 func (p *place) candidate(name string) *bed.Podfit {
 	p.Helper()
 	c := recommender().Named("recommender-"+name).With("--recommender-name=elected", "--leader-elect",
@@ -82,7 +82,7 @@ func (p *place) candidate(name string) *bed.Podfit {
 	return r
 }
 
-// holder returns who holds the lease, "" if nobody does.
+// holder returns the holder of the lease, or "".
 func (p *place) holder(ctx context.Context) (string, error) {
 	l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, recommenderLease, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
@@ -91,10 +91,10 @@ func (p *place) holder(ctx context.Context) (string, error) {
 	return *l.Spec.HolderIdentity, nil
 }
 
-// leader waits until somebody else leads, and returns who.
+// leader waits for a holder of the lease other than the given one, and returns it.
 func (p *place) leader(not string) (who string) {
 	p.Helper()
-	p.eventually("somebody leads", 30*time.Second, func(ctx context.Context) (err error) {
+	p.eventually("there is another leader", 30*time.Second, func(ctx context.Context) (err error) {
 		if who, err = p.holder(ctx); err == nil && (who == "" || who == not) {
 			err = fmt.Errorf("the holder is %q", who)
 		}
@@ -103,8 +103,8 @@ func (p *place) leader(not string) (who string) {
 	return who
 }
 
-// TestAllInOneProcess replaces the three components with podfit run.
-func TestAllInOneProcess(t *testing.T) {
+// TestRun_allJobsInOneProcess_replacesComponents stops the three components and starts podfit run instead.
+func TestRun_allJobsInOneProcess_replacesComponents(t *testing.T) {
 	p := newPlace(t, "all-in-one")
 	for _, c := range p.components() {
 		if err := c.Stop(); err != nil {
@@ -137,9 +137,9 @@ func TestAllInOneProcess(t *testing.T) {
 	recreate, inPlace := steady("recreate"), steady("in-place")
 	p.apply(recreate.manifest(), recreate.autoscaler("Recreate"), inPlace.manifest(), inPlace.autoscaler("InPlaceOrRecreate"))
 	pods := p.start("in-place", 2)
-	p.eventually("one is sized by replacement", measured+resized, p.sized("recreate", 2, steadyTarget))
+	p.eventually("one workload is sized by eviction", measured+resized, p.sized("recreate", 2, steadyTarget))
 	p.wearsAnnotations("recreate")
-	p.eventually("one is sized in place", resized, p.sized("in-place", 2, steadyTarget))
+	p.eventually("one workload is resized in place", resized, p.sized("in-place", 2, steadyTarget))
 	if err := p.same("in-place", pods)(t.Context()); err != nil {
 		t.Error(err)
 	}

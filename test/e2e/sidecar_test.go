@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// nativeSidecar has a pod with an init container that ends, and one that stays. Only the container beside them is sized.
+// nativeSidecar has a pod with an init container, a native sidecar and a regular container. Only the last one is sized.
 func nativeSidecar(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
@@ -22,8 +22,8 @@ func nativeSidecar(t *testing.T, name string) {
 	).Replace(w.manifest())
 	p.apply(manifest, w.autoscaler("Recreate"))
 	p.start("steady", 2)
-	p.eventually("the container is sized", measured+resized, p.sized("steady", 2, steadyTarget))
-	p.eventually("nothing is recommended for the others", resized, p.recommended("steady", steadyTarget))
+	p.eventually("the container has its size", measured+resized, p.sized("steady", 2, steadyTarget))
+	p.eventually("only the container has a recommendation", resized, p.recommended("steady", steadyTarget))
 	for _, pod := range p.start("steady", 2) {
 		if got := pod.Annotations["vpaObservedContainers"]; got != "app" {
 			t.Errorf("vpaObservedContainers of %s is %q", pod.Name, got)

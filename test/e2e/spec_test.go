@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// A spec is a workload of a test with one container "app", which uses 300m CPU and 200Mi memory if not told otherwise.
+// A spec describes a workload with one container, "app". It uses 300m CPU and 200Mi memory by default.
 type spec struct {
 	Kind     string // Deployment if empty
 	Name     string
 	Replicas int    // 2 if 0
-	CPU      string // what it uses
+	CPU      string // usage, an expression of the local cluster
 	Memory   string
-	Requests string // as in a manifest; "" is none
+	Requests string // as in a manifest; "" for none
 	Limits   string
-	Owner    string // an ownerReference, if it has one
+	Owner    string // an ownerReference, or ""
 }
 
-// steady is a workload of 300m CPU and 200Mi memory that asks for far too little.
+// steady is a workload that uses 300m CPU and 200Mi memory and requests much less.
 func steady(name string) spec {
 	return spec{Name: name, Requests: "{cpu: 100m, memory: 50Mi}"}
 }
 
-// What podfit, as upstream, recommends for such a workload: the CPU bucket's end and the margin, and the least memory of a pod.
+// The recommendation of podfit and upstream for it: the upper limit of the CPU bucket plus the margin, and the minimum memory of a pod.
 const steadyTarget = "app cpu=350m memory=262144k"
 
 func orElse(s, otherwise string) string {
@@ -35,7 +35,7 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
-// template is the pod template of the workload, indented for its place.
+// template returns the pod template of the workload with an indentation.
 func (s spec) template(indent int, more ...string) string {
 	var resources []string
 	if s.Requests != "" {
@@ -60,7 +60,7 @@ func (s spec) template(indent int, more ...string) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
-// manifest writes the workload.
+// manifest returns the manifest of the workload.
 func (s spec) manifest() string {
 	replicas := s.Replicas
 	if replicas == 0 {
@@ -102,10 +102,10 @@ spec:
 `, orElse(s.Kind, "Deployment"), s.Name, s.Owner, extra, s.Name, s.template(4))
 }
 
-// autoscaler writes a VerticalPodAutoscaler of the workload's name.
+// autoscaler returns the manifest of a VPA with the workload's name.
 func (s spec) autoscaler(mode string) string { return autoscaler(s.Name, s.Kind, s.Name, mode, "") }
 
-// autoscaler writes a VerticalPodAutoscaler for a target, with more of its spec as a list of fields.
+// autoscaler returns the manifest of a VPA for a target, with additional fields of its spec.
 func autoscaler(name, kind, target, mode, more string) string {
 	kind = orElse(kind, "Deployment")
 	version := map[string]string{"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1", "Fleet": "test.podfit.dev/v1"}[kind]

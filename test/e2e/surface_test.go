@@ -25,14 +25,14 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// A lens is a real Prometheus that scrapes the components, and asks what dashboards ask.
+// A lens is a Prometheus that scrapes the components and runs the queries of dashboards.
 type lens struct {
 	*place
 	url, dir string
 	targets  []target
 }
 
-// A target is what a Prometheus scrapes, as its file of targets writes it.
+// A target is an entry of a Prometheus target file.
 type target struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
@@ -76,13 +76,13 @@ func (l *lens) write() {
 	if err != nil {
 		l.Fatal(err)
 	}
-	// By renaming, so that no half of it is ever read.
+	// Renamed into place, so that Prometheus reads only complete files.
 	if err := errors.Join(os.WriteFile(filepath.Join(l.dir, "new"), b, 0o600), os.Rename(filepath.Join(l.dir, "new"), filepath.Join(l.dir, "targets.json"))); err != nil {
 		l.Fatal(err)
 	}
 }
 
-// follow scrapes a crew from now on, under a name.
+// follow adds the components of a crew to the scrape targets, with a label for the crew.
 func (l *lens) follow(name string, c *crew) {
 	l.Helper()
 	for component, one := range map[string]*bed.Podfit{"recommender": c.recommender, "updater": c.updater, "admission-controller": c.admission} {
@@ -91,7 +91,7 @@ func (l *lens) follow(name string, c *crew) {
 	l.write()
 }
 
-// get asks a page of Prometheus' API, and reads its data.
+// get requests a page of Prometheus' API and decodes its data.
 func (l *lens) get(ctx context.Context, page string, query url.Values, data any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/api/v1/"+page+"?"+query.Encode(), nil)
 	if err != nil {
@@ -115,12 +115,12 @@ func (l *lens) get(ctx context.Context, page string, query url.Values, data any)
 	return json.Unmarshal(answer.Data, data)
 }
 
-// dashboards are the queries that dashboards and alerts make of a metric, with %s for whose it is.
+// dashboards are typical queries of dashboards and alerts, by kind of metric; %s is the selector of the crew.
 func dashboards(m contract.Metric) []string {
 	by := strings.Join(m.Labels, ", ")
 	switch m.Type {
 	case "gauge":
-		// The most of it: what a pass has found is often gone in the next.
+		// The maximum, because a value of one pass is often gone in the next.
 		return []string{"sum by (" + by + ") (max_over_time(" + m.Name + `{crew="%s"}[1h]))`}
 	case "counter":
 		return []string{"sum by (" + by + ") (rate(" + m.Name + `{crew="%s"}[1h]))`}
@@ -131,18 +131,18 @@ func dashboards(m contract.Metric) []string {
 	}
 }
 
-// A view is what people and programs see of a crew: what the queries of dashboards answer, what kubectl get and describe
-// are told, and what is written on pods.
+// A view is what users see of a crew: results of dashboard queries, the output of kubectl get, events, and annotations of
+// pods.
 type view struct {
-	answers     map[string]map[string]bool // by query, the label sets
-	types       map[string]string          // of metrics
+	answers     map[string]map[string]bool // label sets by query
+	types       map[string]string          // by metric
 	columns     []string
-	cells       map[string][]string // by autoscaler
+	cells       map[string][]string // by VPA
 	events      map[string]bool
 	annotations map[string]bool
 }
 
-// see looks at a crew, whose events are those from a time on.
+// see returns the view of a crew, with the events since a time.
 func (l *lens) see(name string, c *crew) *view {
 	l.Helper()
 	v := &view{answers: map[string]map[string]bool{}, types: map[string]string{}}
@@ -154,7 +154,7 @@ func (l *lens) see(name string, c *crew) *view {
 			return err
 		}
 		if len(r.Result) != 3 {
-			return fmt.Errorf("%d components are scraped", len(r.Result))
+			return fmt.Errorf("%d components were scraped", len(r.Result))
 		}
 		if time.Since(scraped) < 5*time.Second {
 			return errors.New("not yet")
@@ -196,14 +196,14 @@ func labelSet(m map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		value := m[name]
 		if name == "vpa_size_log2" {
-			value = "any" // how many pods there are while one is being replaced is a matter of luck
+			value = "any" // the number of pods varies while one is being replaced
 		}
 		parts = append(parts, name+"="+value)
 	}
 	return strings.Join(parts, " ")
 }
 
-// table asks for the autoscalers as kubectl get does, and returns the columns and the cells of each but their age.
+// table requests the VPAs like kubectl get, and returns the columns and the cells without the age.
 func (p *place) table() (columns []string, cells map[string][]string) {
 	p.Helper()
 	raw, err := p.Discovery().RESTClient().Get().AbsPath("/apis/autoscaling.k8s.io/v1/namespaces/"+p.ns+"/verticalpodautoscalers").
@@ -238,7 +238,7 @@ func (p *place) table() (columns []string, cells map[string][]string) {
 // Names of pods have random parts.
 var podNames = regexp.MustCompile(`\b(evicted|resized)-[a-z0-9]+-[a-z0-9]{5}\b`)
 
-// told returns the events since a time that kubectl describe shows of pods and autoscalers, and who they are from.
+// told returns the events of pods and VPAs since a time, with their sources.
 func (p *place) told(since time.Time) map[string]bool {
 	p.Helper()
 	l, err := p.CoreV1().Events(p.ns).List(p.Context(), metav1.ListOptions{})
@@ -254,7 +254,7 @@ func (p *place) told(since time.Time) map[string]bool {
 	return out
 }
 
-// written returns the annotations of pods that are upstream's.
+// written returns the annotations of pods with upstream's keys.
 func (p *place) written() map[string]bool {
 	p.Helper()
 	pods, err := p.pods(p.Context(), "")
@@ -267,8 +267,8 @@ func (p *place) written() map[string]bool {
 			if strings.HasPrefix(k, "vpa") {
 				head, list, _ := strings.Cut(v, ": container 0: ")
 				parts := strings.Split(list, ", ")
-				// Whether a pod came before or after the recommendation that follows from a new policy is a matter of luck;
-				// so is the order in which upstream names resources.
+				// A pod may be created before or after the recommendation for a new policy, and upstream lists resources in
+				// random order.
 				parts = slices.DeleteFunc(parts, func(part string) bool { return part == "cpu capped to minAllowed" })
 				slices.Sort(parts)
 				out[fmt.Sprintf("%s: %s: %s: %s", pod.Labels["app"], k, head, strings.Join(parts, ", "))] = true
@@ -278,13 +278,13 @@ func (p *place) written() map[string]bool {
 	return out
 }
 
-// raise has autoscalers ask for more CPU than before, and waits until all pods have it.
+// raise increases the minimum CPU of VPAs and waits until all pods have it.
 func (p *place) raise(to string, evicted, resized spec) {
 	p.Helper()
 	atLeast := "  resourcePolicy: {containerPolicies: [{containerName: \"*\", minAllowed: {cpu: " + to + "}}]}"
 	p.apply(autoscaler(evicted.Name, "", evicted.Name, "Recreate", atLeast), autoscaler(resized.Name, "", resized.Name, "InPlaceOrRecreate", atLeast))
 	for _, name := range []string{evicted.Name, resized.Name} {
-		p.eventually(name+" gets the CPU that its policy asks for", 2*time.Minute, func(ctx context.Context) error {
+		p.eventually(name+" has the CPU of its policy", 2*time.Minute, func(ctx context.Context) error {
 			a, err := p.Autoscaler(ctx, p.ns, name)
 			if err != nil {
 				return err
@@ -293,22 +293,21 @@ func (p *place) raise(to string, evicted, resized spec) {
 				return errors.New("no recommendation")
 			}
 			if got := a.Status.Recommendation.ContainerRecommendations[0].Target[corev1.ResourceCPU]; got.String() != to {
-				return fmt.Errorf("it is recommended %s", &got)
+				return fmt.Errorf("the recommendation is %s", &got)
 			}
 			return p.carriesItsTarget(name)(ctx)
 		})
 	}
 }
 
-// What only happens to a recommender that has to begin: usage where there is no recommendation yet, or above one. Upstream
-// recommends the least there is before it knows any usage; podfit, which takes over what has been learnt, is never without a
-// recommendation here, nor with one below usage.
+// Metrics that only a recommender without history has: usage without a recommendation, or above it. Upstream recommends the
+// minimum before it has samples. Podfit takes over the history here, so it always has a recommendation that covers the usage.
 var beginning = []string{
 	"vpa_quality_usage_sample_missing_recommendation_count",
 	"vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores", "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
 }
 
-// looksLike checks that whoever knows how upstream looks finds the same here.
+// looksLike checks that a view has everything that upstream's view has.
 func (v *view) looksLike(p *place, upstream *view) {
 	p.Helper()
 	answered := 0
@@ -321,42 +320,42 @@ func (v *view) looksLike(p *place, upstream *view) {
 		}
 		for _, query := range dashboards(m) {
 			if len(upstream.answers[query]) == 0 {
-				continue // what did not happen there need not have happened here
+				continue // upstream has no result either
 			}
 			answered++
 			for set := range upstream.answers[query] {
 				if !v.answers[query][set] {
-					p.Errorf("%s\nhas no answer for {%s}; it has\n%s", query, set, strings.Join(slices.Sorted(maps.Keys(v.answers[query])), "\n"))
+					p.Errorf("%s\nhas no result for {%s}, only\n%s", query, set, strings.Join(slices.Sorted(maps.Keys(v.answers[query])), "\n"))
 				}
 			}
 		}
 	}
-	p.Logf("%d queries answered", answered)
+	p.Logf("%d query results compared", answered)
 	if answered < 30 {
-		p.Errorf("only %d queries have an answer of upstream's", answered)
+		p.Errorf("only %d query results of upstream", answered)
 	}
 	if !slices.Equal(v.columns, upstream.columns) {
-		p.Errorf("kubectl get has the columns %v, with upstream %v", v.columns, upstream.columns)
+		p.Errorf("columns of kubectl get: %v, with upstream %v", v.columns, upstream.columns)
 	}
 	for name, want := range upstream.cells {
 		if got := v.cells[name]; !slices.Equal(got, want) {
-			p.Errorf("kubectl get shows of %s %q, with upstream %q", name, got, want)
+			p.Errorf("kubectl get %s: %q, with upstream %q", name, got, want)
 		}
 	}
 	for what, maps := range map[string][2]map[string]bool{
 		"event": {v.events, upstream.events}, "annotation": {v.annotations, upstream.annotations},
 	} {
 		if len(maps[1]) == 0 {
-			p.Errorf("upstream leaves no %s", what)
+			p.Errorf("upstream has no %s", what)
 		}
 		for one := range maps[1] {
 			if !maps[0][one] {
-				p.Errorf("the %s %q of upstream's is missing; there are %q", what, one, keys(maps[0]))
+				p.Errorf("%s %q of upstream is missing; there are %q", what, one, keys(maps[0]))
 			}
 		}
 		for one := range maps[0] {
 			if !maps[1][one] {
-				p.Errorf("the %s %q is not one of upstream's", what, one)
+				p.Errorf("%s %q does not exist in upstream", what, one)
 			}
 		}
 	}

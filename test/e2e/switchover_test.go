@@ -36,10 +36,10 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// TestSwitchOver has upstream's components learn and act, replaces them by podfit's with the same flags on the same
-// objects, and goes back again. Whoever takes over goes on with what the other has learnt, and touches no pod. On the way,
-// each has to replace and to resize pods: dashboards, kubectl and pods show the same of both.
-func TestSwitchOver(t *testing.T) {
+// TestPodfit_replacesUpstream_continuesFromItsState runs upstream's components, replaces them by podfit's with the same
+// flags and objects, and switches back. After each switch, the new components continue with the stored history and change no
+// pod. Both also evict and resize pods, and metrics, kubectl output and annotations of both are compared.
+func TestPodfit_replacesUpstream_continuesFromItsState(t *testing.T) {
 	p := newPlace(t, "switch-over")
 	upstream := buildUpstream(t, p.root)
 	for _, c := range p.components() {
@@ -66,10 +66,10 @@ func TestSwitchOver(t *testing.T) {
 	look.follow("upstream", first)
 	p.eventually("upstream replaces pods", measured+resized, p.sized("evicted", 2, steadyTarget))
 	if err := p.same("evicted", old)(t.Context()); err == nil {
-		t.Error("upstream has not replaced the pods, they were of the right size")
+		t.Error("upstream replaced no pod: they had the recommended size")
 	}
 	p.eventually("upstream resizes pods", resized, p.carriesItsTarget("resized"))
-	p.eventually("upstream's numbers are all there", resized, p.complete)
+	p.eventually("upstream has written all recommendations and checkpoints", resized, p.complete)
 	p.raise("900m", evicted, resizedOnes)
 	upstreams := look.see("upstream", first)
 
@@ -100,7 +100,7 @@ func TestSwitchOver(t *testing.T) {
 	})
 	p.raise("1200m", evicted, resizedOnes)
 	podfits := look.see("podfit", second)
-	podfits.columns, podfits.cells = columns, cells // of before it had to do something
+	podfits.columns, podfits.cells = columns, cells // from before podfit changed pods
 	podfits.looksLike(p, upstreams)
 
 	t.Log("from podfit to upstream")
@@ -108,7 +108,7 @@ func TestSwitchOver(t *testing.T) {
 	p.takesOver(p.upstreamCrew(upstream, flags), before)
 }
 
-// buildUpstream returns the folder of upstream's executables.
+// buildUpstream builds upstream if necessary and returns the folder of its executables.
 func buildUpstream(t *testing.T, root string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
@@ -120,7 +120,7 @@ func buildUpstream(t *testing.T, root string) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// flagSet is what both implementations of the components are started with.
+// flagSet returns the flags of the components, for both implementations.
 type flagSet struct{ recommender, updater, admission []string }
 
 func sharedFlags(p *place) flagSet {
@@ -142,7 +142,7 @@ func sharedFlags(p *place) flagSet {
 	}
 }
 
-// certificates writes a CA, and a certificate and key for 127.0.0.1, as those who run upstream have them.
+// certificates writes a CA, and a certificate and key for 127.0.0.1, as upstream's installation script does.
 func certificates(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -194,7 +194,7 @@ type crew struct {
 
 func (c *crew) all() []*bed.Podfit { return []*bed.Podfit{c.admission, c.recommender, c.updater} }
 
-// upstreamCrew starts upstream's components, as the administrator, with a client certificate.
+// upstreamCrew starts upstream's components as administrator, with a client certificate.
 func (p *place) upstreamCrew(dir string, flags flagSet) *crew {
 	p.Helper()
 	run := func(name string, args []string) *bed.Podfit { return p.upstreamPart(dir, name, "upstream-"+name, args) }
@@ -238,13 +238,13 @@ func (p *place) podfitCrew(flags flagSet) *crew {
 	})
 }
 
-// manned has a crew end with the test at the latest, and its logs shown if the test fails.
+// manned stops a crew at the end of the test, and prints its logs if the test fails.
 func (p *place) manned(c *crew) *crew {
 	p.endsWithTest(c.all()...)
 	return c
 }
 
-// endsWithTest has components end with the test at the latest, and their logs shown if the test fails.
+// endsWithTest stops components at the end of the test, and prints their logs if the test fails.
 func (p *place) endsWithTest(parts ...*bed.Podfit) {
 	p.Cleanup(func() {
 		for _, one := range parts {
@@ -258,12 +258,11 @@ func (p *place) endsWithTest(parts ...*bed.Podfit) {
 	})
 }
 
-// passes returns how many passes the recommender and the updater have made. The metrics that say so have the same names in
-// both implementations.
+// passes returns the number of passes of the recommender and the updater, from metrics that both implementations have.
 func (c *crew) passes(ctx context.Context) (recommender, updater int, err error) {
 	for _, one := range c.all() {
 		if !one.Running() {
-			return 0, 0, fmt.Errorf("%s has ended: %w", one.Name, one.Err())
+			return 0, 0, fmt.Errorf("%s exited: %w", one.Name, one.Err())
 		}
 	}
 	if recommender, err = count(ctx, c.recommender, `vpa_recommender_execution_latency_seconds_count{step="total"}`); err != nil {
@@ -273,7 +272,7 @@ func (c *crew) passes(ctx context.Context) (recommender, updater int, err error)
 	return recommender, updater, err
 }
 
-// morePasses returns a check of whether so many more passes have been made than now.
+// morePasses returns a check that both have made this many more passes.
 func (p *place) morePasses(c *crew, more int) func(context.Context) error {
 	p.Helper()
 	r, u, err := c.passes(p.Context())
@@ -283,13 +282,13 @@ func (p *place) morePasses(c *crew, more int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		nr, nu, err := c.passes(ctx)
 		if err == nil && (nr < r+more || nu < u+more) {
-			return fmt.Errorf("the recommender has made %d and the updater %d passes, in all %d and %d", nr-r, nu-u, nr, nu)
+			return fmt.Errorf("passes since the start: recommender %d, updater %d; in total %d and %d", nr-r, nu-u, nr, nu)
 		}
 		return err
 	}
 }
 
-// count returns the value of a series that a component serves, 0 when it has none.
+// count returns the value of a component's metric, 0 if there is none.
 func count(ctx context.Context, one *bed.Podfit, series string) (int, error) {
 	page, err := one.Get(ctx, "/metrics")
 	if err != nil {
@@ -303,7 +302,7 @@ func count(ctx context.Context, one *bed.Podfit, series string) (int, error) {
 	return 0, nil
 }
 
-// carriesItsTarget says which pod of an app differs from what its autoscaler of the same name recommends.
+// carriesItsTarget returns a check that all pods of a workload have the target of its VPA.
 func (p *place) carriesItsTarget(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		a, err := p.Autoscaler(ctx, p.ns, name)
@@ -314,7 +313,7 @@ func (p *place) carriesItsTarget(name string) func(context.Context) error {
 	}
 }
 
-// complete says which autoscaler has no recommendation, or no checkpoint with samples of both of its pods.
+// complete returns an error if a VPA has no recommendation or no checkpoint with samples of both pods.
 func (p *place) complete(ctx context.Context) error {
 	as, err := p.Autoscalers(ctx, p.ns)
 	if err != nil {
@@ -335,27 +334,27 @@ func (p *place) complete(ctx context.Context) error {
 	return nil
 }
 
-// A state is what the one who takes over finds.
+// A state is the state of the namespace at a switch.
 type state struct {
 	at          time.Time
 	pods        map[types.UID]corev1.Pod
 	autoscalers map[string]*vpav1.VerticalPodAutoscaler
 	checkpoints map[string]*vpav1.VerticalPodAutoscalerCheckpoint
-	version     string // of the list of autoscalers, to see what happens to them from then on
+	version     string // resource version of the list of VPAs, for a watch
 }
 
-// standstill ends a crew and returns what it leaves.
+// standstill stops a crew and returns the state that it leaves.
 func (p *place) standstill(c *crew) *state {
 	p.Helper()
 	for _, one := range c.all() {
 		if !one.Running() {
-			p.Fatalf("%s has ended: %v\n%s", one.Name, one.Err(), one.Tail(20))
+			p.Fatalf("%s exited: %v\n%s", one.Name, one.Err(), one.Tail(20))
 		}
 		if err := one.Stop(); err != nil {
 			p.Fatal(err)
 		}
 	}
-	p.eventually("all pods are there", resized, func(ctx context.Context) error {
+	p.eventually("all pods run", resized, func(ctx context.Context) error {
 		for _, app := range []string{"evicted", "resized", "watched"} {
 			if _, err := p.running(ctx, app, 2); err != nil {
 				return err
@@ -388,7 +387,7 @@ func (p *place) standstill(c *crew) *state {
 		s.checkpoints[c.Name] = c
 	}
 	if len(s.autoscalers) != 3 || len(s.checkpoints) != 3 || len(s.pods) != 6 {
-		p.Fatalf("there are %d autoscalers, %d checkpoints, %d pods", len(s.autoscalers), len(s.checkpoints), len(s.pods))
+		p.Fatalf("the state has %d VPAs, %d checkpoints, %d pods", len(s.autoscalers), len(s.checkpoints), len(s.pods))
 	}
 	return s
 }
@@ -413,11 +412,11 @@ func readAutoscaler(u *unstructured.Unstructured) (*vpav1.VerticalPodAutoscaler,
 	return a, nil
 }
 
-// takesOver holds a crew that has just started to what the state before it promises.
+// takesOver checks that a newly started crew continues from a state.
 func (p *place) takesOver(c *crew, before *state) {
 	p.Helper()
 	seen := p.watchAutoscalers(before.version)
-	p.eventually("the webhook is registered and says that it works", time.Minute, func(ctx context.Context) error {
+	p.eventually("the webhook is registered and its lease is current", time.Minute, func(ctx context.Context) error {
 		l, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, "vpa-admission-controller", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -428,8 +427,8 @@ func (p *place) takesOver(c *crew, before *state) {
 		_, _, err = c.passes(ctx)
 		return err
 	})
-	p.eventually("several passes are made while all work", time.Minute, p.morePasses(c, 4))
-	p.eventually("history is stored on top of what there was", time.Minute, func(ctx context.Context) error { return p.continued(ctx, before) })
+	p.eventually("recommender and updater make several passes", time.Minute, p.morePasses(c, 4))
+	p.eventually("new samples are added to the checkpoints", time.Minute, func(ctx context.Context) error { return p.continued(ctx, before) })
 
 	now, err := p.allPods(p.Context())
 	if err != nil {
@@ -438,11 +437,11 @@ func (p *place) takesOver(c *crew, before *state) {
 	for uid, was := range before.pods {
 		pod, ok := now[uid]
 		if !ok {
-			p.Errorf("pod %s is gone", was.Name)
+			p.Errorf("pod %s was deleted", was.Name)
 			continue
 		}
 		if pod.Generation != was.Generation || !maps.Equal(pod.Annotations, was.Annotations) || requests(pod) != requests(was) {
-			p.Errorf("pod %s was touched: generation %d → %d, annotations %v → %v, requests %s → %s",
+			p.Errorf("pod %s was changed: generation %d → %d, annotations %v → %v, requests %s → %s",
 				pod.Name, was.Generation, pod.Generation, was.Annotations, pod.Annotations, requests(was), requests(pod))
 		}
 		for i := range pod.Status.ContainerStatuses {
@@ -452,44 +451,44 @@ func (p *place) takesOver(c *crew, before *state) {
 		}
 	}
 	if len(now) != len(before.pods) {
-		p.Errorf("there are %d pods, there were %d", len(now), len(before.pods))
+		p.Errorf("number of pods: %d, before %d", len(now), len(before.pods))
 	}
 	p.explained(before, seen())
 }
 
-// continued says which checkpoint has not been written since, or not on top of what was in it.
+// continued returns an error if a checkpoint was not written since, or does not continue the previous one.
 func (p *place) continued(ctx context.Context, before *state) error {
 	cs, err := p.Checkpoints(ctx, p.ns)
 	if err != nil {
 		return err
 	}
 	if len(cs) != len(before.checkpoints) {
-		return fmt.Errorf("there are %d checkpoints, there were %d", len(cs), len(before.checkpoints))
+		return fmt.Errorf("number of checkpoints: %d, before %d", len(cs), len(before.checkpoints))
 	}
 	for _, c := range cs {
 		was := before.checkpoints[c.Name]
 		if was == nil {
 			return fmt.Errorf("checkpoint %s is new", c.Name)
 		}
-		// Two pods are measured every 5 s; the samples of the gap and of one that straddles its start are new, no others.
+		// Two pods are measured every 5 s. Only samples since the stop, and one that began before it, are new.
 		most := was.Status.TotalSamplesCount + 2*(int(time.Since(before.at)/(5*time.Second))+2)
 		if n := c.Status.TotalSamplesCount; n <= was.Status.TotalSamplesCount || n > most {
-			return fmt.Errorf("checkpoint %s has %d samples, had %d, can have %d", c.Name, n, was.Status.TotalSamplesCount, most)
+			return fmt.Errorf("checkpoint %s has %d samples, had %d, may have at most %d", c.Name, n, was.Status.TotalSamplesCount, most)
 		}
 		if !c.Status.FirstSampleStart.Equal(&was.Status.FirstSampleStart) {
-			return fmt.Errorf("checkpoint %s starts at %v, started at %v", c.Name, c.Status.FirstSampleStart, was.Status.FirstSampleStart)
+			return fmt.Errorf("first sample of checkpoint %s: %v, was %v", c.Name, c.Status.FirstSampleStart, was.Status.FirstSampleStart)
 		}
 		if !c.Status.LastSampleStart.After(was.Status.LastSampleStart.Time) {
-			return fmt.Errorf("checkpoint %s has nothing after %v", c.Name, was.Status.LastSampleStart)
+			return fmt.Errorf("checkpoint %s has no sample after %v", c.Name, was.Status.LastSampleStart)
 		}
 		if got, had := c.Status.CPUHistogram.TotalWeight, was.Status.CPUHistogram.TotalWeight; got <= had {
-			return fmt.Errorf("checkpoint %s weighs %v, weighed %v", c.Name, got, had)
+			return fmt.Errorf("total weight of checkpoint %s: %v, was %v", c.Name, got, had)
 		}
 	}
 	return nil
 }
 
-// watchAutoscalers notes every state of the autoscalers from a version of their list on, until the function that it returns is called.
+// watchAutoscalers records every state of the VPAs since a resource version. The returned function ends the watch.
 func (p *place) watchAutoscalers(since string) func() []*vpav1.VerticalPodAutoscaler {
 	p.Helper()
 	w, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).
@@ -515,8 +514,8 @@ func (p *place) watchAutoscalers(since string) func() []*vpav1.VerticalPodAutosc
 	}
 }
 
-// explained checks that new samples explain every state of the autoscalers: usage has not changed, so targets have not
-// either, and bounds come closer the longer usage is known.
+// explained checks every state of the VPAs: usage is constant, so targets stay equal, and bounds get narrower as the history
+// grows.
 func (p *place) explained(before *state, states []*vpav1.VerticalPodAutoscaler) {
 	p.Helper()
 	last := maps.Clone(before.autoscalers)
@@ -552,6 +551,6 @@ func (p *place) explained(before *state, states []*vpav1.VerticalPodAutoscaler) 
 		}
 	}
 	if len(moved) != len(before.autoscalers) {
-		p.Errorf("the one who took over has narrowed the bounds of only %v", slices.Sorted(maps.Keys(moved)))
+		p.Errorf("only the bounds of %v became narrower", slices.Sorted(maps.Keys(moved)))
 	}
 }

@@ -1,9 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command upstream builds the three components of the Kubernetes Vertical Pod Autoscaler as they are released, and
-// prints the folder they are in. It builds them once: a second call finds them. It is a module of its own so that
-// upstream keeps the dependencies that it was released with.
+// Command upstream builds the three released components of the Kubernetes Vertical Pod Autoscaler if they are missing, and prints
+// the folder of their executables. It is a separate module, so that upstream keeps the dependencies of its release.
 package main
 
 import (
@@ -24,7 +23,7 @@ import (
 	"time"
 )
 
-// components are what is built; the executables have the last part of the name.
+// components are the built packages. The executables have the last element of the path as name.
 var components = []string{
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller",
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
@@ -42,11 +41,11 @@ func main() {
 	fmt.Println(dir)
 }
 
-// built returns the folder of the executables, which it builds if they are not there.
+// built returns the folder of the executables. It builds them if they are missing.
 func built(ctx context.Context, progress io.Writer) (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {
-		return "", fmt.Errorf("the source is not found at %q: start it with go run, without -trimpath", file)
+		return "", fmt.Errorf("find the source of this command: %q is not an absolute path, run it with go run and without -trimpath", file)
 	}
 	module := filepath.Dir(file)
 	key, err := key(module)
@@ -69,7 +68,7 @@ func built(ctx context.Context, progress io.Writer) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	if _, err := os.Stat(dir); err == nil { // somebody else has built them meanwhile
+	if _, err := os.Stat(dir); err == nil { // another process has built them
 		return dir, nil
 	}
 	unfinished := dir + ".new"
@@ -85,7 +84,7 @@ func built(ctx context.Context, progress io.Writer) (string, error) {
 	return dir, os.Rename(unfinished, dir)
 }
 
-// key changes whenever other executables would be built.
+// key returns a hash of everything that the executables depend on.
 func key(module string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, components)
@@ -101,7 +100,7 @@ func key(module string) (string, error) {
 
 func build(ctx context.Context, module, dir string, progress io.Writer) error {
 	started := time.Now()
-	fmt.Fprintln(progress, "build upstream: a first time takes minutes")
+	fmt.Fprintln(progress, "build upstream: the first time takes about 2 minutes of CPU time")
 	args := append([]string{"build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, components...)
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = module

@@ -39,7 +39,7 @@ configuration. If no certificate files exist, it creates and renews its own cert
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Limits: true, Log: p.Log}))
+			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Limits: true, Quotas: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			admit, err := Work(&c, p, clients, world)
 			if err != nil {
@@ -286,7 +286,7 @@ func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
 
 // Limits returns what bounds the pods of a namespace.
 func (v *clusterView) Limits(namespace string) policy.Limits {
-	return policy.Limits{Range: v.world.Limits(namespace)}
+	return policy.Limits{Range: v.world.Limits(namespace), Quotas: v.world.Quotas(namespace)}
 }
 
 var errNotSynced = errors.New("the cluster has not been read yet")

@@ -385,3 +385,25 @@ func TestUpdater_dayOfRefusals_remembersOnlyLivePods(t *testing.T) {
 		}
 	})
 }
+
+// After one attempt without an answer the pod waits for another to become ready. Users are told of the attempt all the same.
+func TestUpdater_evictionHasNoAnswerAndIsNotTriedAgain_usersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(cluster.Recreate, 3)
+		s.pods[1].Containers[0].Requests = s.autoscalers[0].Advice[0].Target
+		s.pods[2].Containers[0].Requests = s.autoscalers[0].Advice[0].Target
+		s.answer = func(string, *cluster.Pod) (int, string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.replace(s.pods[1], func(q *cluster.Pod) { q.Ready = false })
+			return failure(500, "InternalError", "boom", "")
+		}
+		s.work(t, 20*time.Minute)
+		if n := s.attempts["evict web-0"]; n != 1 {
+			t.Errorf("%d attempts, want 1 for this test", n)
+		}
+		if got := s.events("UpdateHeld"); len(got) != 1 || !strings.Contains(got[0], "has given no clear answer") || !strings.Contains(got[0], "boom") {
+			t.Errorf("users were told %q", got)
+		}
+	})
+}

@@ -91,7 +91,7 @@ func (r *round) explain(ds []plan.Decision) {
 		d := &ds[i]
 		r.metrics.decisions.WithLabelValues(d.Do.String(), d.Reason.Why.String()).Inc()
 		if d.Do == plan.Leave {
-			now := remarkOn(d, r.left[d.Pod.UID])
+			now := r.remarkOn(d)
 			left[d.Pod.UID] = now
 			r.leave(d, now)
 		}
@@ -101,18 +101,17 @@ func (r *round) explain(ds []plan.Decision) {
 
 // A remark is what is said of a pod that is left. It is said again when it changes.
 type remark struct {
-	why   plan.Why
-	often bool // something that usually passes at once has not
+	why        plan.Why
+	often      bool // something that usually passes at once has not
+	unanswered bool // actions on the pod have had no answer for long, whatever it is left for now
 }
 
-func remarkOn(d *plan.Decision, before remark) remark {
-	now := remark{why: d.Reason.Why}
-	switch d.Reason.Why {
-	case plan.Unanswered:
-		now.often = d.Reason.Have >= 3
-	case plan.ReplicasUnknown:
+func (r *round) remarkOn(d *plan.Decision) remark {
+	before, now := r.left[d.Pod.UID], remark{why: d.Reason.Why}
+	if d.Reason.Why == plan.ReplicasUnknown {
 		now.often = before.why == now.why
 	}
+	_, now.unanswered = r.pass.Unanswered(*d)
 	return now
 }
 
@@ -127,14 +126,27 @@ func (r *round) leave(d *plan.Decision, now remark) {
 	}
 	r.log.Info("Left a pod as it is", "do", d.Do.String(), "pod", d.Pod.Key.String(), "vpa", d.Autoscaler.Key.String(),
 		"reason", d.Reason.String(), "wanted", d.Wanted.String())
-	if !hindrances[now.why] && !now.often || r.held[d.Autoscaler.Key][now.why] {
+	if hindrances[now.why] || now.often {
+		r.tellHeld(d, d.Reason)
+	}
+	if now.unanswered {
+		reason, _ := r.pass.Unanswered(*d)
+		r.tellHeld(d, reason)
+	}
+}
+
+// tellHeld tells the autoscaler's users why a pod is left, once for each reason until a pod is changed.
+func (r *round) tellHeld(d *plan.Decision, reason plan.Reason) {
+	told := r.held[d.Autoscaler.Key]
+	if told[reason.Why] {
 		return
 	}
-	if r.held[d.Autoscaler.Key] == nil {
-		r.held[d.Autoscaler.Key] = map[plan.Why]bool{}
+	if told == nil {
+		told = map[plan.Why]bool{}
+		r.held[d.Autoscaler.Key] = told
 	}
-	r.held[d.Autoscaler.Key][now.why] = true
-	r.tell.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+d.Reason.String())
+	told[reason.Why] = true
+	r.tell.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+reason.String())
 }
 
 // hindrances are the reasons to leave a pod that do not pass by themselves, or that mean that something is wrong.
@@ -143,6 +155,7 @@ var hindrances = map[plan.Why]bool{
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
+	plan.OverQuota: true,
 }
 
 // tellShortages tells users, once, that evicted pods have no replacement.

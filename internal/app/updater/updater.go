@@ -36,7 +36,7 @@ that it would make.`,
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Log: p.Log}))
+			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
@@ -76,11 +76,8 @@ type world interface {
 	Snapshot() *kube.Snapshot
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
+	Quotas(namespace string) *cluster.Quotas // nil: not known
 	Nodes() []cluster.Node
-}
-
-// scheduling is what an world may know of where pods can be placed.
-type scheduling interface {
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
 }
@@ -204,7 +201,7 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 	for i := range w.Governed {
 		g := &w.Governed[i]
 		if ns := g.Autoscaler.Namespace; w.Limits[ns] == (policy.Limits{}) {
-			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns)}
+			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: u.world.Quotas(ns)}
 		}
 		for _, p := range g.Pods {
 			if _, known := w.Scales[p.Controller]; !known && !p.Controller.IsZero() {
@@ -217,9 +214,8 @@ func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.Wo
 			w.Scales[controller] = u.world.Scale(controller)
 		}
 	}
-	if s, ok := u.world.(scheduling); ok {
-		w.Selectors, w.Tolerations = s.Selectors(), s.Tolerations()
-	}
+	w.Selectors = u.world.Selectors()
+	w.Tolerations = u.world.Tolerations()
 	return w
 }
 

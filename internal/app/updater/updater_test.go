@@ -56,7 +56,10 @@ func (y *yard) Scale(w cluster.Workload) cluster.Scale {
 	}
 	return cluster.Scale{Known: true, Replicas: n}
 }
-func (y *yard) Limits(string) cluster.LimitRange { return cluster.LimitRange{} }
+func (y *yard) Limits(string) cluster.LimitRange   { return cluster.LimitRange{} }
+func (y *yard) Quotas(string) *cluster.Quotas      { return nil }
+func (y *yard) Selectors() [][]string              { return nil }
+func (y *yard) Tolerations() []cluster.Tolerations { return nil }
 func (y *yard) Nodes() []cluster.Node {
 	if y.nodes != nil {
 		return y.nodes

@@ -16,6 +16,10 @@ type LimitRange struct {
 
 	// DefaultRequest is the request that a container without one is given.
 	DefaultRequest Resources
+
+	// Fractions says that some of the memory amounts are not whole bytes: minima and default requests have been rounded up,
+	// maxima and default limits down.
+	Fractions bool
 }
 
 // A Range bounds an amount. A bound that is not set does not bind.

@@ -33,6 +33,8 @@ type Pod struct {
 	Ready         bool
 	Deleting      bool
 	Unschedulable bool          // the scheduler has found no node for it
+	Sized         bool          // the admission controller has set its resources, or said why not (annotation vpaUpdates)
+	Fractions     bool          // some of its memory amounts are not whole bytes and have been rounded
 	Tolerance     Tolerance     // which taints it tolerates
 	Place         Place         // which nodes may take it
 	Resize        *Resize       // nil when no resize is under way

@@ -53,6 +53,7 @@ type Decision struct {
 
 	Priority Priority
 
+	turn    int       // in the order in which the pods of the autoscaler are decided on
 	place   place     // in the order of execution
 	refused time.Time // when an action on the pod was refused last; zero when none was
 	scope   *scope

@@ -16,6 +16,7 @@ type group struct {
 	tolerance int  // how many of them may be missing
 	live      int  // scheduled pods that run or will
 	ready     int  // of them those that serve
+	gone      int  // pods that were evicted, and that the watch still shows
 	spent     int  // pods that this pass takes out of service
 	revived   int  // stuck pods that this pass changes
 	below     bool // fewer live pods than the minimum
@@ -38,7 +39,11 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			groups[p.Controller] = g
 		}
 		present[p.Controller]++
-		if p.Deleting || p.Node == "" || s.w.Ledger.isEvicted(s.now, p) {
+		if !p.Deleting && s.w.Ledger.isEvicted(s.now, p) {
+			g.gone++
+			continue
+		}
+		if p.Deleting || p.Node == "" {
 			continue
 		}
 		g.live++
@@ -53,6 +58,11 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	for controller, g := range groups {
 		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
+		if surplus := g.live + g.gone - g.wanted; g.known && surplus > 0 {
+			// After a scale-down the watch shows pods for a while that the controller has deleted, or is about to. They may be
+			// those that are ready.
+			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus)
+		}
 		g.below = g.live < required
 	}
 	return groups

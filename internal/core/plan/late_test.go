@@ -224,3 +224,58 @@ func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
 		t.Errorf("%d evictions in two hours of pods whose replacements stay as they were", count)
 	}
 }
+
+// A user scales a workload down, and the watch still shows the pods that the controller deletes.
+func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pods, wanted int
+		evictions    int
+	}{
+		"all wanted":                 {6, 6, 3},
+		"six pods, four wanted":      {6, 4, 2},
+		"two pods, one wanted":       {2, 1, 0}, // fewer than the minimum
+		"six pods, none wanted":      {6, 0, 0},
+		"fewer pods than are wanted": {3, 4, 1},
+		"three pods, two wanted":     {3, 2, 1},
+		"ten pods, a hundred wanted": {10, 100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, a := shrinking(tt.pods)
+			w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: int32(tt.wanted)}
+			if n := len(evictions(Begin(noon, w, DefaultBudget()))); n != tt.evictions {
+				t.Errorf("%d evictions, want %d", n, tt.evictions)
+			}
+		})
+	}
+}
+
+// An eviction had no answer, and the pod still lives when the watch must have shown the outcome: it was not evicted. That a pod
+// which a user adds later cannot be created is no reason to hold further evictions.
+func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *testing.T) {
+	w, a := shrinking(3)
+	pass := Begin(noon, w, DefaultBudget())
+	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 4}
+	for minute := 1; minute <= 20; minute++ {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		pass = Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+	}
+	if s := pass.Shortages(); len(s) != 0 {
+		t.Errorf("%d of %d pods are there, and users are told that an evicted pod has no replacement", s[0].Present, s[0].Wanted)
+	}
+}
+
+// The watch shows neither that the evicted pod is replaced by one that is not ready yet, nor that a scale-down has deleted others.
+func TestPlan_scaledDownAfterEviction_watchIsLate_takesNoSecondPod(t *testing.T) {
+	w, a := shrinking(6)
+	b := DefaultBudget()
+	b.Tolerance = 0
+	pass := Begin(noon, w, b)
+	pass.Done(evictions(pass)[0])
+	w.Ledger.Learn(noon, w, pass.Decisions())
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
+	if ds := evictions(Begin(noon.Add(time.Minute), w, b)); len(ds) > 0 {
+		t.Errorf("%s is evicted, which may leave none of 2 pods ready", ds[0].Pod.Name)
+	}
+}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -69,6 +70,10 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	}
 	p.w.Ledger.Refused(p.now, d, r, ready)
 	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
+	if d.Fallback && last.isLasting() && p.hasProbe(own) {
+		p.leave(own, Reason{Why: Probing})
+		return p.giveBack(own)
+	}
 	if d.Fallback && last.isLasting() {
 		g := p.group(own)
 		trial := r.Kind.saysNothing()
@@ -82,7 +87,11 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		if r.Kind == DeniedByNode {
 			own.Reason.Because = ResizeImpossible
 		}
+		p.probe(own)
 		return []Decision{*own}
+	}
+	if !r.Kind.keepsBudget() {
+		p.endProbe(own)
 	}
 	if own.Do == Evict && own.Reason.Because == ResizeRefused && r.Kind != OutcomeIsUnknown {
 		p.group(own).trial = false
@@ -113,6 +122,7 @@ func (p *Pass) Skipped(d Decision, why Why) []Decision {
 	if own.Do == Evict && own.Reason.Because == ResizeRefused {
 		p.group(own).trial = false
 	}
+	p.endProbe(own)
 	p.leave(own, Reason{Why: why})
 	return p.giveBack(own)
 }
@@ -146,23 +156,28 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 	g.giveBack(d.health)
 	p.enqueue()
 	key := queueKey{d.Pod.Controller, d.health}
-	var next []Decision
 	queue := d.scope.queues[key]
+	if len(queue) == 0 {
+		return nil
+	}
+	var next []Decision
+	var still []int // wait for the probe
 	for len(queue) > 0 && g.canTake(d.health) {
-		waiting := &p.ds[queue[0]]
+		at, waiting := queue[0], &p.ds[queue[0]]
 		queue = queue[1:]
 		p.turn(waiting).take()
-		if waiting.Do != Leave {
+		switch {
+		case waiting.Do != Leave:
 			next = append(next, *waiting)
+		case waiting.Reason.Why == Probing:
+			still = append(still, at)
 		}
 	}
-	if queue != nil {
-		d.scope.queues[key] = queue
-	}
+	d.scope.queues[key] = append(still, queue...)
 	return next
 }
 
-// enqueue collects the decisions that wait for budget.
+// enqueue collects the decisions that wait for budget or for a probe.
 func (p *Pass) enqueue() {
 	if p.queued {
 		return
@@ -170,11 +185,11 @@ func (p *Pass) enqueue() {
 	p.queued = true
 	var waiting []int
 	for i := range p.ds {
-		if d := &p.ds[i]; d.Do == Leave && d.Reason.Why == BudgetSpent {
+		if d := &p.ds[i]; d.Do == Leave && (d.Reason.Why == BudgetSpent || d.Reason.Why == Probing) {
 			waiting = append(waiting, i)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int { return pressing(p.ds[a], p.ds[b]) })
+	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.ds[a].turn, p.ds[b].turn) })
 	for _, i := range waiting {
 		d := &p.ds[i]
 		if d.scope.queues == nil {

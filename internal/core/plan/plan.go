@@ -71,6 +71,11 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Why != Fits {
 			d.scope = sc
+		}
+	}
+	s.order(ds)
+	for i := range ds {
+		if d := &ds[i]; d.Wanted.Why != Fits {
 			s.turn(d).take()
 		}
 	}
@@ -88,6 +93,8 @@ type pass struct {
 	places places
 	short  map[cluster.Workload]Shortage
 
+	reserved map[string][]cluster.PodResources // what the decisions take of the quotas of each namespace
+
 	settled map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 }
 
@@ -96,7 +103,9 @@ type scope struct {
 	groups map[cluster.Workload]*group
 	helped map[cluster.Workload]bool
 	newest time.Time          // when the newest of the pods was created
-	queues map[queueKey][]int // decisions that wait for the budget of their group, the most pressing first
+	queues map[queueKey][]int // decisions that wait for the budget of their group or for a probe, in the order of their turns
+
+	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
 }
 
 // pressing orders decisions by how much their pods need a change. Pods of which the API server refused something come

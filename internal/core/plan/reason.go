@@ -60,8 +60,10 @@ const (
 	ResizeOverQuota                       // a quota or LimitRange refused to resize it, and would refuse a replacement
 	Unanswered                            // the outcome of an eviction or resize is unknown
 	AwaitingReplacement                   // its resize was refused, and it is not known whether a replacement would be, too
+	Probing                               // evictions did not help; another pod is evicted first, to find out whether one helps now
 	ReplacementMissing                    // pods evicted before have no replacement
 	ReplacementRefused                    // the API server would refuse the pod with the new size
+	OverQuota                             // the pod with the new size would exceed a ResourceQuota
 	RateLimited                           // its turn did not come in this pass: rate limit
 	OutOfTime                             // its turn did not come in this pass: the pass ended
 	AlreadyEvicted                        // evicted, and the watch still shows it
@@ -82,9 +84,9 @@ var whyNames = map[Why]string{
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
 	EvictionRefused: "EvictionRefused", DisruptionBudget: "DisruptionBudget", ResizeRefused: "ResizeRefused",
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
-	AwaitingReplacement: "AwaitingReplacement",
-	RateLimited:         "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
-	ReplacementRefused: "ReplacementRefused",
+	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
+	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
+	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
 }
 
 // String returns the name of the reason.
@@ -223,6 +225,8 @@ func (r Reason) sentence() string {
 		return "the node refused a resize to no more than this"
 	case ReplacementRefused:
 		return said("the API server would refuse the pod with the new size", r.Text)
+	case OverQuota:
+		return said("the pod with the new size would exceed a ResourceQuota", r.Text)
 	}
 	return r.outcome()
 }
@@ -240,11 +244,16 @@ func (r Reason) outcome() string {
 		s := said("a ResourceQuota or LimitRange does not allow the resize", r.Text)
 		return again(s+"; the pod is not evicted instead, because its replacement would be refused, too", r.Until)
 	case Unanswered:
+		if r.For > 0 {
+			return again(said("for "+span(r.For)+" the API server has given no clear answer to attempts to change it", r.Text), r.Until)
+		}
 		return again(said("the API server gave no clear answer, the change may have been made", r.Text), r.Until)
 	case AwaitingReplacement:
 		return "waits until another evicted pod has its replacement; " + said("the API server refused the resize", r.Text)
 	case ReplacementMissing:
 		return fmt.Sprintf("pods evicted before have no replacement: %d of %d pods exist, %s after the eviction", r.Have, r.Want, span(r.For))
+	case Probing:
+		return "evictions before did not help; another pod is evicted first, to find out whether an eviction helps now"
 	case RateLimited:
 		return "waits for the rate limit of evictions and resizes"
 	case OutOfTime:

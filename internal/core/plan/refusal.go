@@ -56,6 +56,7 @@ type refused struct {
 	at    time.Time
 	n     int             // attempts in a row that did not succeed
 	brief int             // of them the last in a row that failed for what may pass by itself
+	since time.Time       // when the first of the last attempts in a row that had no answer was made; zero when the last had one
 	ready int             // pods of the group that were ready, without those changed in that pass
 	with  []policy.Fitted // what a resize asked for
 
@@ -91,6 +92,12 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	}
 	if r.Kind.mayPass() {
 		next.brief = before.brief + 1
+	}
+	if r.Kind == OutcomeIsUnknown {
+		next.since = before.since
+		if next.since.IsZero() {
+			next.since = now
+		}
 	}
 	next.overQuota, next.overQuotaAt = before.overQuota, before.overQuotaAt
 	if r.Kind == DeniedByQuota {
@@ -154,6 +161,30 @@ func (r refused) isLasting() bool {
 	case DeniedByBudget, DeniedByQuota:
 	}
 	return false
+}
+
+// answerDue is how long an action on a pod may have no answer before users are told, however seldom it was tried. Single
+// lost answers, and short outages of the API server, pass sooner.
+const answerDue = 10 * time.Minute
+
+// Unanswered reports whether an action on the pod has had no answer for long, and returns the reason to tell users. The pod may
+// be left for another reason, such as that other pods are changed first.
+func (p *Pass) Unanswered(d Decision) (Reason, bool) {
+	var longest refused
+	for _, do := range []Act{Evict, Resize} {
+		r, ok := p.w.Ledger.refusal(d.Pod, do)
+		if ok && !r.since.IsZero() && (longest.since.IsZero() || r.since.Before(longest.since)) {
+			longest = r
+		}
+	}
+	if longest.since.IsZero() || p.now.Before(longest.since.Add(answerDue)) {
+		return Reason{}, false
+	}
+	r := Reason{Why: Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
+	if until := longest.until(p.b); p.now.Before(until) {
+		r.Until = until
+	}
+	return r, true
 }
 
 // saysNothing reports whether the refusal of a resize leaves open whether a replacement of the same size would be refused,

@@ -13,7 +13,13 @@ import (
 // A debt is what a controller owes: replacements of pods that were evicted, and that have not been seen yet.
 type debt struct {
 	autoscaler cluster.Key
-	evictions  []time.Time // oldest first
+	evictions  []owed // oldest first
+}
+
+// An owed eviction is one whose replacement has not been seen yet.
+type owed struct {
+	at  time.Time
+	uid string // of the pod
 }
 
 // mostOwed bounds the evictions of one controller that are remembered for want of a replacement.
@@ -31,7 +37,7 @@ func (l *Ledger) owe(now time.Time, d Decision) {
 	if !ok {
 		o.autoscaler = d.Autoscaler.Key
 	}
-	o.evictions = append(slices.Clone(last(o.evictions, mostOwed-1)), now)
+	o.evictions = append(slices.Clone(last(o.evictions, mostOwed-1)), owed{now, d.Pod.UID})
 	l.owed[d.Pod.Controller] = o
 }
 
@@ -89,6 +95,7 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 	type count struct{ there, leaving int }
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
+	live := map[string]bool{}
 	for _, g := range w.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
@@ -100,6 +107,7 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 				c.leaving++
 			} else {
 				c.there++
+				live[p.UID] = true
 			}
 			counts[p.Controller] = c
 		}
@@ -107,6 +115,8 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 	out := make([]claim, 0, len(l.owed))
 	for _, controller := range l.Owing() {
 		o, n := l.owed[controller], counts[controller]
+		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
+		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e owed) bool { return live[e.uid] })
 		c := claim{debt: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving}
 		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
 		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
@@ -117,7 +127,10 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 
 // isSettled reports whether the controller has all its pods again, or there is nothing of it to evict any more.
 func (c *claim) isSettled(now time.Time) bool {
-	gone := c.there+c.leaving == 0 && now.Sub(c.evictions[len(c.evictions)-1]) > remember
+	if len(c.evictions) == 0 {
+		return true
+	}
+	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > remember
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted
 }
 
@@ -136,11 +149,11 @@ func (c *claim) missingSince() (time.Time, bool) {
 	if !c.known || missing <= 0 {
 		return time.Time{}, false
 	}
-	return last(c.evictions, missing)[0], true
+	return last(c.evictions, missing)[0].at, true
 }
 
-// last returns the last n times, or all when there are fewer.
-func last(times []time.Time, n int) []time.Time { return times[max(0, len(times)-n):] }
+// last returns the last n evictions, or all when there are fewer.
+func last(evictions []owed, n int) []owed { return evictions[max(0, len(evictions)-n):] }
 
 // shortages returns the controllers that have had fewer pods than they want since one was evicted a while ago. It also
 // returns those that have settled.

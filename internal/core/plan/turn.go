@@ -27,10 +27,12 @@ type obstacle func(*turn) (Reason, bool)
 var againstEviction = []obstacle{
 	(*turn).sameSize,
 	(*turn).replacementRefused,
+	(*turn).replacementOverQuota,
 	(*turn).unplaceable,
 	(*turn).requirementsUnmet,
 	(*turn).replacementMissing,
 	(*turn).backingOff,
+	(*turn).probing,
 	(*turn).evictionRefused,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicas,
@@ -41,9 +43,11 @@ var againstEviction = []obstacle{
 var againstReplacing = []obstacle{
 	(*turn).sameSize,
 	(*turn).replacementRefused,
+	(*turn).replacementOverQuota,
 	(*turn).requirementsUnmet,
 	(*turn).replacementMissing,
 	(*turn).backingOff,
+	(*turn).probing,
 	(*turn).evictionRefused,
 }
 
@@ -52,6 +56,7 @@ var againstResize = []obstacle{
 	(*turn).undone,
 	(*turn).resizeRefused,
 	(*turn).replacementRefused,
+	(*turn).resizeOverQuota,
 	(*turn).unplaceable,
 	(*turn).replicasUnknown,
 	(*turn).tooFewReplicasInPlace,
@@ -100,6 +105,10 @@ func (t *turn) try(do Act, against []obstacle, because Why) {
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Because = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
+	t.reserve(do)
+	if do == Evict {
+		t.probe(t.d)
+	}
 	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
 		t.d.taken, t.d.health = true, t.health()
 		t.g.take(t.d.health)

@@ -23,10 +23,37 @@ func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
 	if len(fits) == 0 {
 		return
 	}
+	if !p.Fractions && !l.Range.Fractions {
+		admissible(l, p, fits, lean{})
+		return
+	}
+	before := slices.Clone(fits)
+	for i := range before {
+		before[i].Notes = slices.Clip(before[i].Notes)
+	}
+	for _, by := range leans {
+		copy(fits, before)
+		admissible(l, p, fits, by)
+		if !Refused(l, p, fits).Refused() {
+			return
+		}
+	}
+	copy(fits, before)
+	admissible(l, p, fits, lean{})
+}
+
+// A lean is what is added to the amounts of a pod whose exact amounts are not known, because they are not whole bytes.
+type lean struct{ request, limit, level int64 }
+
+// leans are tried in this order until the API server admits the pod for sure.
+var leans = [...]lean{{}, {request: 1, limit: 1, level: -1}, {request: -1, limit: 1, level: -1}, {request: -1, limit: -1, level: -1}}
+
+func admissible(l Limits, p *cluster.Pod, fits []Fitted, by lean) {
 	var level cluster.PodResources
 	var few [fewContainers]size
 	for _, res := range cluster.All {
 		s := sizesOf(few[:0], l, p, fits, res)
+		s.lean(by)
 		for i := range s.containers {
 			s.containers[i].bound()
 		}
@@ -36,10 +63,10 @@ func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
 		for i := range s.containers {
 			s.containers[i].write(res)
 		}
-		if s.level.request != before.request {
+		if !s.level.request.equal(before.request) {
 			level.Requests = level.Requests.Set(res, s.level.request.v)
 		}
-		if s.level.limit != before.limit {
+		if !s.level.limit.equal(before.limit) {
 			level.Limits = level.Limits.Set(res, s.level.limit.v)
 		}
 	}
@@ -56,13 +83,26 @@ const fewContainers = 6
 
 // A value is an amount of one resource, which may be absent.
 type value struct {
-	v   int64
-	set bool
+	v      int64
+	set    bool
+	fitted bool  // it depends on what fits sets
+	off    int64 // the exact amount is less than this above or below v; 0 when v is exact
 }
 
 func valueOf(r cluster.Resources, res cluster.Resource) value {
 	v, ok := r.Get(res)
-	return value{v, ok}
+	return value{v: v, set: ok}
+}
+
+func (a value) equal(b value) bool { return a.v == b.v && a.set == b.set }
+
+// above reports whether a is above b. Where the exact amounts are not known, it reports for values that fits sets whether a may
+// be above b, and for others whether it is for sure: those the API server has admitted before.
+func (a value) above(b value) bool {
+	if a.fitted || b.fitted {
+		return a.v+a.off > b.v-b.off
+	}
+	return a.v-a.off > b.v+b.off
 }
 
 // A pair is a request and a limit of one resource.
@@ -77,7 +117,7 @@ func (r rule) atMost(request int64) int64 {
 		return math.MaxInt64
 	}
 	v, _ := scaled(request, r.ratio.v, 1000)
-	if v > request && r.ratioBroken(pair{value{request, true}, value{v, true}}) {
+	if v > request && r.ratioBroken(pair{value{v: request, set: true}, value{v: v, set: true}}) {
 		v-- // the API server divides floating-point numbers
 	}
 	return v
@@ -89,14 +129,36 @@ func (r rule) atLeast(limit int64) int64 {
 		return 0
 	}
 	v, _ := scaledUp(limit, 1000, r.ratio.v)
-	if v < limit && r.ratioBroken(pair{value{v, true}, value{limit, true}}) {
+	if v < limit && r.ratioBroken(pair{value{v: v, set: true}, value{v: limit, set: true}}) {
 		v++
 	}
 	return v
 }
 
 func (r rule) ratioBroken(p pair) bool {
-	return float64(p.limit.v)/float64(p.request.v)*1000 > float64(r.ratio.v)
+	limit, request := p.limit.v-p.limit.off, p.request.v+p.request.off
+	if p.limit.fitted || p.request.fitted {
+		limit, request = p.limit.v+p.limit.off, max(p.request.v-p.request.off, 0)
+	}
+	return float64(limit)/float64(request)*1000 > float64(r.ratio.v)
+}
+
+// isBelowMin reports whether an amount is below the minimum. Bounds are rounded inwards, so that they hold for whole amounts.
+func (r rule) isBelowMin(a value) bool {
+	low := r.low
+	if a.fitted {
+		low.off = 0
+	}
+	return low.set && low.above(a)
+}
+
+// isAboveMax reports whether an amount is above the maximum.
+func (r rule) isAboveMax(a value) bool {
+	high := r.high
+	if a.fitted {
+		high.off = 0
+	}
+	return high.set && a.above(high)
 }
 
 // A size is what one container has of one resource, by the pod's spec with fits set on it.
@@ -123,17 +185,21 @@ type sizes struct {
 // sizesOf returns what the API server sees of one resource, in the space of buffer if that is enough. An absent request is
 // the limit. What is absent then is the default of the container LimitRange.
 func sizesOf(buffer []size, l Limits, p *cluster.Pod, fits []Fitted, res cluster.Resource) sizes {
+	var off, boundOff int64
+	if res == cluster.Memory {
+		off, boundOff = offOf(p.Fractions || l.Range.Fractions), offOf(l.Range.Fractions)
+	}
 	s := sizes{
 		rule: rule{
-			low:   valueOf(l.Range.Pod.Min, res),
-			high:  valueOf(l.Range.Pod.Max, res),
+			low:   valueOf(l.Range.Pod.Min, res).within(boundOff),
+			high:  valueOf(l.Range.Pod.Max, res).within(boundOff),
 			ratio: valueOf(l.Range.PodRatio, res),
 		},
 		containers: slices.Grow(buffer, len(p.Containers)),
 	}
 	of := rule{
-		low:   valueOf(l.Range.Container.Min, res),
-		high:  valueOf(l.Range.Container.Max, res),
+		low:   valueOf(l.Range.Container.Min, res).within(boundOff),
+		high:  valueOf(l.Range.Container.Max, res).within(boundOff),
 		ratio: valueOf(l.Range.ContainerRatio, res),
 	}
 	for i := range p.Containers {
@@ -151,19 +217,57 @@ func sizesOf(buffer []size, l Limits, p *cluster.Pod, fits []Fitted, res cluster
 			}
 		}
 		z.pair = defaulted(z.pair, l.Range, res)
+		z.request, z.limit = z.request.within(off), z.limit.within(off)
 		z.before = z.pair
 	}
 	if p.PodLevel != nil {
-		s.level = pair{valueOf(p.PodLevel.Requests, res), valueOf(p.PodLevel.Limits, res)}
+		s.level = pair{valueOf(p.PodLevel.Requests, res).within(off), valueOf(p.PodLevel.Limits, res).within(off)}
 	}
 	return s
 }
 
+func offOf(rounded bool) int64 {
+	if rounded {
+		return 1
+	}
+	return 0
+}
+
+// within returns a value that is off by less than this, unless fits sets it.
+func (a value) within(off int64) value {
+	if a.set && !a.fitted {
+		a.off = off
+	}
+	return a
+}
+
+// lean changes the amounts that are not exactly known.
+func (s *sizes) lean(by lean) {
+	if by == (lean{}) {
+		return
+	}
+	add := func(a *value, v int64) {
+		if a.off > 0 {
+			a.v = max(a.v+v, 0)
+		}
+	}
+	for i := range s.containers {
+		z := &s.containers[i]
+		add(&z.request, by.request)
+		add(&z.limit, by.limit)
+		z.before = z.pair
+	}
+	add(&s.level.request, by.level)
+	add(&s.level.limit, by.level)
+}
+
 func (z *size) setBy(f *Fitted, res cluster.Resource) {
 	if request := valueOf(f.Requests, res); request.set {
+		request.fitted = true
 		z.request, z.sets.request = request, true
 	}
 	if limit := valueOf(f.Limits, res); limit.set {
+		limit.fitted = true
 		z.limit, z.sets.limit = limit, true
 	}
 }
@@ -277,7 +381,7 @@ func (s *sizes) fitPodLevel() {
 	sum, _ := s.requests()
 	want := max(before.request.v+moved, sum.v)
 	if !before.limit.set {
-		s.level.request = value{want, true}
+		s.level.request = fittedValue(want)
 		return
 	}
 	limit := before.limit.v
@@ -299,9 +403,11 @@ func (s *sizes) fitPodLevel() {
 			want = limit // it stays Guaranteed
 		}
 	}
-	s.level = pair{value{want, true}, value{limit, true}}
+	s.level = pair{fittedValue(want), fittedValue(limit)}
 	s.boundByLevel()
 }
+
+func fittedValue(v int64) value { return value{v: v, set: true, fitted: true} }
 
 // boundByLevel holds the limits that are set here below the pod-level limit.
 func (s *sizes) boundByLevel() {
@@ -422,6 +528,7 @@ func (z *size) part(p part) value {
 // that is more, as the API server adds up a pod; and the sum alone.
 func (s *sizes) aggregate(of part) (total value, running int64) {
 	var sidecars, first int64
+	var off, sidecarsOff, firstOff int64
 	for i := range s.containers {
 		z := &s.containers[i]
 		a := z.part(of)
@@ -429,16 +536,19 @@ func (s *sizes) aggregate(of part) (total value, running int64) {
 			continue
 		}
 		total.set = true
+		total.fitted = total.fitted || a.fitted
 		switch z.role {
 		case cluster.Regular:
-			running = sum(running, a.v)
+			running, off = sum(running, a.v), off+a.off
 		case cluster.Sidecar:
 			running, sidecars = sum(running, a.v), sum(sidecars, a.v)
+			off, sidecarsOff = off+a.off, sidecarsOff+a.off
 		case cluster.Init:
-			first = max(first, sum(sidecars, a.v))
+			first, firstOff = max(first, sum(sidecars, a.v)), max(firstOff, sidecarsOff+a.off)
 		}
 	}
 	total.v = max(running, first)
+	total.off = max(max(sum(running, off), sum(first, firstOff))-total.v, total.v-max(running-off, first-firstOff))
 	return total, running
 }
 

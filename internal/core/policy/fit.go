@@ -7,7 +7,8 @@ import "podfit.dev/podfit/internal/core/cluster"
 
 // Limits is what surrounds a pod and bounds what it may be given.
 type Limits struct {
-	Range cluster.LimitRange // of the pod's namespace
+	Range  cluster.LimitRange // of the pod's namespace
+	Quotas *cluster.Quotas    // of the pod's namespace; nil when there are none, or nothing is known of them
 }
 
 // Fitted is what one container of a pod should run with.

@@ -15,6 +15,9 @@ type Refusal struct {
 	Resource   cluster.Resource
 	Container  string // "" when it is about the pod as a whole
 	Have, Want int64  // what the pod has, and the bound that it breaks
+	Quota      string // the ResourceQuota that refuses the pod
+	OfLimit    bool   // it is the sum of the limits that a ResourceQuota refuses, not of the requests
+	Rounded    bool   // Have and Want may be off by less than a byte each, because amounts in the pod or LimitRange are not whole bytes
 }
 
 // RefusalKind tells refusals apart.
@@ -33,15 +36,21 @@ const (
 	AboveRatio         // maxLimitRequestRatio of a LimitRange; Have and Want are in thousandths
 	SumAbovePodLevel   // the containers together request more than the pod
 	LimitAbovePodLevel // the limit of a container is above that of the pod
+	OverQuota          // the pod as a whole asks for more than a ResourceQuota has left
+	QuotaRequires      // a ResourceQuota requires an amount that a container does not have
+	QuotaNotCounted    // a ResourceQuota has no status yet
+	NoPodLeft          // a ResourceQuota that only counts the pod with its new size allows no more pods
+	TooManyQuotas      // there are more ResourceQuotas than are evaluated
 )
 
 // Refused reports whether the API server would refuse the pod.
 func (r Refusal) Refused() bool { return r.Kind != NotRefused }
 
-// OfLimitRange reports whether it is a LimitRange that refuses the pod. Else the pod contradicts itself.
+// OfLimitRange reports whether it is a LimitRange that refuses the pod.
 func (k RefusalKind) OfLimitRange() bool {
 	switch k {
-	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel:
+	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel,
+		OverQuota, QuotaRequires, QuotaNotCounted, NoPodLeft, TooManyQuotas:
 		return false
 	}
 	return true
@@ -49,6 +58,14 @@ func (k RefusalKind) OfLimitRange() bool {
 
 // String returns the refusal as a sentence without its full stop.
 func (r Refusal) String() string {
+	s := r.sentence()
+	if r.Rounded {
+		s += " (rounded: the pod or the LimitRange has memory amounts that are not whole bytes)"
+	}
+	return s
+}
+
+func (r Refusal) sentence() string {
 	who := "the pod"
 	if r.Container != "" {
 		who = "container " + r.Container
@@ -77,25 +94,37 @@ func (r Refusal) String() string {
 	case LimitAbovePodLevel:
 		return fmt.Sprintf("the %s limit %s of %s is above the pod-level limit %s", r.Resource, have, who, want)
 	}
-	return ""
+	return r.quotaSentence()
 }
 
 // Refused returns why the API server would refuse a pod with fits set on it, going by its CPU and memory, the LimitRanges of
-// its namespace and its pod-level resources. It knows nothing of quotas and of admission webhooks.
+// its namespace and its pod-level resources. Of quotas see QuotaRefusal; of admission webhooks it knows nothing.
 func Refused(l Limits, p *cluster.Pod, fits []Fitted) Refusal {
-	level := PodLevelOf(p, fits)
 	var few [fewContainers]size
 	for _, res := range cluster.All {
 		s := sizesOf(few[:0], l, p, fits, res)
-		if level != nil {
-			s.level = pair{valueOf(level.Requests, res), valueOf(level.Limits, res)}
-		}
+		s.setLevel(p, fits, res)
 		if r := s.refusal(); r.Refused() {
 			r.Resource = res
+			r.Rounded = res == cluster.Memory && (p.Fractions || l.Range.Fractions)
 			return r
 		}
 	}
 	return Refusal{}
+}
+
+// setLevel sets the pod-level resources that fits sets.
+func (s *sizes) setLevel(p *cluster.Pod, fits []Fitted, res cluster.Resource) {
+	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
+		return
+	}
+	to := fits[0].PodLevel
+	if v, ok := to.Requests.Get(res); ok {
+		s.level.request = fittedValue(v)
+	}
+	if v, ok := to.Limits.Get(res); ok {
+		s.level.limit = fittedValue(v)
+	}
 }
 
 func (s *sizes) refusal() Refusal {
@@ -104,9 +133,9 @@ func (s *sizes) refusal() Refusal {
 		r := z.rule.broken(z.pair)
 		switch {
 		case r.Refused():
-		case z.request.set && z.limit.set && z.request.v > z.limit.v:
+		case z.request.set && z.limit.set && z.request.above(z.limit):
 			r = Refusal{Kind: RequestAboveLimit, Have: z.request.v, Want: z.limit.v}
-		case z.role == cluster.Regular && z.limit.set && s.level.limit.set && z.limit.v > s.level.limit.v:
+		case z.role == cluster.Regular && z.limit.set && s.level.limit.set && z.limit.above(s.level.limit):
 			r = Refusal{Kind: LimitAbovePodLevel, Have: z.limit.v, Want: s.level.limit.v}
 		}
 		if r.Refused() {
@@ -114,19 +143,24 @@ func (s *sizes) refusal() Refusal {
 			return r
 		}
 	}
-	if s.level.limit.set && !s.level.request.set { // the default of the API server
+	s.defaultLevel()
+	if sum, _ := s.requests(); s.level.request.set && sum.above(s.level.request) {
+		return Refusal{Kind: SumAbovePodLevel, Have: sum.v, Want: s.level.request.v}
+	}
+	if s.level.limit.set && s.level.request.above(s.level.limit) {
+		return Refusal{Kind: RequestAboveLimit, Have: s.level.request.v, Want: s.level.limit.v}
+	}
+	return s.broken(s.total())
+}
+
+// defaultLevel sets the pod-level request that the API server sets where only the limit is given.
+func (s *sizes) defaultLevel() {
+	if s.level.limit.set && !s.level.request.set {
 		s.level.request = s.level.limit
 		if sum, _ := s.requests(); sum.set {
 			s.level.request = sum
 		}
 	}
-	if sum, _ := s.requests(); s.level.request.set && sum.v > s.level.request.v {
-		return Refusal{Kind: SumAbovePodLevel, Have: sum.v, Want: s.level.request.v}
-	}
-	if s.level.limit.set && s.level.request.v > s.level.limit.v {
-		return Refusal{Kind: RequestAboveLimit, Have: s.level.request.v, Want: s.level.limit.v}
-	}
-	return s.broken(s.total())
 }
 
 // broken returns which demand of a LimitRange a pair breaks.
@@ -136,13 +170,13 @@ func (r rule) broken(p pair) Refusal {
 		return Refusal{Kind: RequestMissing}
 	case (r.high.set || r.ratio.set) && !p.limit.set, r.ratio.set && p.limit.v == 0:
 		return Refusal{Kind: LimitMissing}
-	case r.low.set && p.request.v < r.low.v:
+	case r.isBelowMin(p.request):
 		return Refusal{Kind: RequestBelowMin, Have: p.request.v, Want: r.low.v}
-	case r.low.set && p.limit.set && p.limit.v < r.low.v:
+	case p.limit.set && r.isBelowMin(p.limit):
 		return Refusal{Kind: LimitBelowMin, Have: p.limit.v, Want: r.low.v}
-	case r.high.set && p.limit.v > r.high.v:
+	case r.isAboveMax(p.limit):
 		return Refusal{Kind: LimitAboveMax, Have: p.limit.v, Want: r.high.v}
-	case r.high.set && p.request.set && p.request.v > r.high.v:
+	case p.request.set && r.isAboveMax(p.request):
 		return Refusal{Kind: RequestAboveMax, Have: p.request.v, Want: r.high.v}
 	case r.ratio.set && r.ratioBroken(p):
 		have, _ := scaled(p.limit.v, 1000, p.request.v)

@@ -56,6 +56,23 @@ func sizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources)
 	return requests, limits
 }
 
+// hasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
+func hasFraction(lists ...corev1.ResourceList) bool {
+	for _, list := range lists {
+		q, ok := list[corev1.ResourceMemory]
+		if !ok {
+			continue
+		}
+		if _, whole := q.AsInt64(); whole {
+			continue
+		}
+		if rounded := resource.NewQuantity(q.Value(), resource.BinarySI); rounded.Cmp(q) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func bounded(v int64) int64 { return min(max(v, 0), mostAmount) }
 
 // quantities returns the resource list that says r, in the forms upstream writes: CPU as decimal millicores, memory in

@@ -42,7 +42,7 @@ type source[T any] struct {
 	selector string // field selector
 	spare    string // what is lost where it may not be read, and podfit goes on; "" when it cannot
 	remedy   string // what to do where the API server does not have it
-	passive  bool   // no decision about a pod depends on it
+	passive  bool   // no decision about a pod has to wait until it is up to date
 }
 
 // A sink is where projections go. The feed calls it from one goroutine.

@@ -20,6 +20,7 @@ type limitItem struct {
 	request  cluster.Resources // the default request
 	ratio    cluster.Resources // maxLimitRequestRatio in thousandths
 	defaults bool              // it has a default list, possibly without CPU and memory
+	fraction bool              // an amount is not a whole number of bytes
 }
 
 func projectLimitRange(l *corev1.LimitRange) []limitItem {
@@ -37,6 +38,7 @@ func projectLimitRange(l *corev1.LimitRange) []limitItem {
 			request:  amounts(it.DefaultRequest),
 			ratio:    thousandths(it.MaxLimitRequestRatio),
 			defaults: it.Default != nil,
+			fraction: hasFraction(it.Min, it.Max, it.Default, it.DefaultRequest),
 		})
 	}
 	return out
@@ -83,6 +85,7 @@ func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
 			}
 			r.Min = pick(r.Min, it.min, func(have, v int64) bool { return v > have })
 			r.Max = pick(r.Max, it.max, func(have, v int64) bool { return v < have })
+			out.Fractions = out.Fractions || it.fraction
 			*ratio = pick(*ratio, it.ratio, func(have, v int64) bool { return v < have })
 			if !it.pod {
 				out.DefaultRequest = it.request.Or(out.DefaultRequest)

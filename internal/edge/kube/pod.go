@@ -30,11 +30,18 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Deleting:   p.DeletionTimestamp != nil,
 		Resize:     resizeOf(p.Status.Conditions),
 		Observed:   observed(p, in),
+		Sized:      p.Annotations[v1.AnnotationUpdates] != "",
 		Containers: containers(p, in),
 	}
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
 		out.PodLevel.Requests, out.PodLevel.Limits = sizeOf(r)
+		out.Fractions = hasFraction(r.Requests, r.Limits)
+	}
+	for _, all := range [...][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range all {
+			out.Fractions = out.Fractions || hasFraction(all[i].Resources.Requests, all[i].Resources.Limits)
+		}
 	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()

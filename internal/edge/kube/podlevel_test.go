@@ -55,3 +55,18 @@ func TestLimitRangeOf_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+func TestProjectPod_memoryNotInWholeBytes_isMarked(t *testing.T) {
+	for text, want := range map[string]bool{
+		`containers: [{name: app, resources: {requests: {cpu: 1500u, memory: 100Mi}}}]`:                                    false,
+		`containers: [{name: app, resources: {requests: {memory: "1500000m"}}}]`:                                           false,
+		`containers: [{name: app, resources: {limits: {memory: 0.1Gi}}}]`:                                                  true,
+		`containers: [{name: app}], initContainers: [{name: first, resources: {requests: {memory: 0.1Gi}}}]`:               true,
+		`containers: [{name: app}], resources: {requests: {memory: 0.1Gi}}`:                                                true,
+		`containers: [{name: app, resources: {requests: {memory: 1Gi}}}], resources: {limits: {memory: 1Gi}}, hostname: a`: false,
+	} {
+		if got := ProjectPod(podFrom(t, "metadata: {namespace: shop, name: web}\nspec: {"+text+"}\n"), nil).Fractions; got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+}

@@ -39,6 +39,13 @@ func (w *World) addFeeds() {
 		s.selector = w.namespaces()
 		addFeed(w, s, &w.limitItems)
 	}
+	if w.o.Quotas {
+		s := typed("resourcequotas", core.ResourceQuotas(ns), projectQuota)
+		s.selector = w.namespaces()
+		s.spare = "whether a pod still fits its ResourceQuotas with a new size"
+		s.passive = true // without it podfit works as it does without the right to read it
+		w.quotaFeed = addFeed(w, s, &w.quotas)
+	}
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projectEvictionEvent)
 		s.selector = and(w.namespaces(), "reason=Evicted")

@@ -31,6 +31,7 @@ type Options struct {
 	Pods      PodScope
 	Nodes     bool
 	Limits    bool // limit ranges
+	Quotas    bool // resource quotas
 	Evictions bool // the kubelet's events about evicted pods
 	DryRun    bool // statuses are not sent
 	Boosts    bool // the feature gate CPUStartupBoost is on: an autoscaler in mode Off with a startup boost governs pods
@@ -56,6 +57,9 @@ type World struct {
 	candidates  candidates
 	limitItems  store[[]limitItem]
 	limits      map[string]cluster.LimitRange
+	quotas      store[cluster.Quota]
+	quotaSets   map[string]*cluster.Quotas
+	quotaFeed   *feed
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
 	owners      owners
@@ -78,6 +82,7 @@ func NewWorld(c *Clients, o Options) *World {
 		in:         new(Interner),
 		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
+		quotaSets:  make(map[string]*cluster.Quotas),
 
 		waiting:     newWaitSlots(),
 		targetKinds: make(map[groupKind]int),
@@ -85,6 +90,7 @@ func NewWorld(c *Clients, o Options) *World {
 	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
 	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
+	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
@@ -149,7 +155,7 @@ type FeedState struct {
 	watched bool      // a watch is open
 	since   time.Time // when the last watch ended, or the last list if that was later; of one that is not open
 	regular bool      // the API server sends bookmarks on this watch
-	passive bool      // no decision about a pod depends on it
+	passive bool      // no decision about a pod has to wait until it is up to date
 }
 
 // How long a resource may be silent before what is known of it counts as out of date.

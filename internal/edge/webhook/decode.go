@@ -101,9 +101,15 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 			InitContainers containers    `json:"initContainers"`
 			Containers     containers    `json:"containers"`
 			Resources      *requirements `json:"resources"`
+
+			// These decide which ResourceQuotas count the pod.
+			Overhead      resourceList   `json:"overhead"`
+			Deadline      *int64         `json:"activeDeadlineSeconds"`
+			PriorityClass string         `json:"priorityClassName"`
+			Affinity      crossNamespace `json:"affinity"`
 		} `json:"spec"`
 	}
-	err := errors.Join(kjson.Unmarshal(text, &from), checkNames(from.Metadata.Name, from.Metadata.GenerateName))
+	err := errors.Join(kjson.Unmarshal(text, &from), checkNames(from.Metadata.Name, from.Metadata.GenerateName, from.Spec.PriorityClass))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +117,11 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: from.Metadata.Name, GenerateName: from.Metadata.GenerateName, OwnerReferences: from.Metadata.OwnerReferences,
 		},
-		Spec: corev1.PodSpec{InitContainers: from.Spec.InitContainers, Containers: from.Spec.Containers},
+		Spec: corev1.PodSpec{
+			InitContainers: from.Spec.InitContainers, Containers: from.Spec.Containers, Overhead: from.Spec.Overhead.list,
+			ActiveDeadlineSeconds: from.Spec.Deadline, PriorityClassName: from.Spec.PriorityClass,
+			Affinity: from.Spec.Affinity.affinity(),
+		},
 	}
 	if from.Metadata.Annotations {
 		p.Annotations = map[string]string{} // podfit only adds to them

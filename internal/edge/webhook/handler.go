@@ -59,7 +59,7 @@ type Handler struct {
 	self    string // the path of reviews from ourselves: nobody else knows it
 
 	// What somebody else can cause as often as they like is logged a few times, and then once in a while.
-	refusals, failures, verdicts, boosts *rate.Sometimes
+	refusals, failures, verdicts, boosts, kept *rate.Sometimes
 }
 
 // NewHandler returns a handler.
@@ -68,7 +68,7 @@ func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
 	return &Handler{
 		world: w, options: o, metrics: m, quiet: NewMetrics(prometheus.NewRegistry()), log: log,
 		intake: newIntake(), self: "/podfit-self-check/" + rand.Text(),
-		refusals: seldom(), failures: seldom(), verdicts: seldom(), boosts: seldom(),
+		refusals: seldom(), failures: seldom(), verdicts: seldom(), boosts: seldom(), kept: seldom(),
 	}
 }
 

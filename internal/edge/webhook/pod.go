@@ -56,7 +56,13 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 
 // fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
-	s := h.fitted(a, projected)
+	s := h.fitted(a, projected, standingOf(p))
+	if s.refused.Refused() {
+		h.kept.Do(func() {
+			h.log.Info("A new pod keeps its own resources because the API server would refuse it with the recommended ones",
+				"pod", podName(p), "autoscaler", a.Key.String(), "reason", s.refused.String())
+		})
+	}
 	ops := make(operations, 0, 3+7*len(s.fits))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
@@ -103,14 +109,15 @@ type newSize struct {
 
 // fitted sizes a new pod. A pod that the API server would admit as it is, and refuse with its sizes, is not boosted, or
 // keeps its own resources.
-func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod) newSize {
+func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod, standing cluster.Standing) newSize {
 	around := h.world.Limits(p.Namespace)
 	refusal := func(fits []policy.Fitted) policy.Refusal {
 		r := policy.Refused(around, p, fits)
-		if !r.Kind.OfLimitRange() || !policy.Refused(around, p, nil).Refused() {
+		if r.Refused() && !(r.Kind.OfLimitRange() && policy.Refused(around, p, nil).Refused()) {
 			return r
 		}
-		return policy.Refusal{} // the LimitRange may have changed by now
+		// If it was refused with its own size, too, the LimitRange may have changed by now.
+		return policy.QuotaRefusal(around, p, standing, fits)
 	}
 	var s newSize
 	if a.Mode != cluster.Off {

@@ -155,6 +155,37 @@ func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
 			},
 		},
+		"over a quota with the new size: it keeps its own": {
+			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
+			limits:     cpuLeft(800),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"500m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaUpdates "Pod resources NOT updated by cart: the API server would refuse the pod: ` +
+					`the cpu requests of the pod are 900m, and ResourceQuota compute has 800m left"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"over a quota with any size": {
+			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
+			limits:     cpuLeft(400),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"500m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "900m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"over a quota only with its startup boost": {
+			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			limits:     cpuLeft(800),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "300m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request; startup boost NOT applied: the API server would refuse the pod: the cpu requests of the pod are 900m, and ResourceQuota compute has 800m left"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
 		"with a startup boost above the maximum of a limit range": {
 			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
@@ -413,4 +444,10 @@ func TestAPanicLetsThePodPass(t *testing.T) {
 	if !j.has("Admission panicked") {
 		t.Errorf("log %s", j.String())
 	}
+}
+
+// cpuLeft is a namespace whose quota has so many millicores of requests left.
+func cpuLeft(millicores int64) policy.Limits {
+	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, millicores)}
+	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}
 }

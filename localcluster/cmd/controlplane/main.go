@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command controlplane is the parts of a Kubernetes cluster in one executable, since linking each of them alone
-// would cost most of the build. Its first argument says which part it is.
+// Command controlplane contains the parts of a Kubernetes control plane, and the nodes, in one executable, because linking
+// each part separately would take most of the build time. The first argument names the part to run.
 package main
 
 import (
@@ -28,17 +28,18 @@ var parts = map[string]func() *cobra.Command{
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "which part: etcd, kube-apiserver, kube-controller-manager, kube-scheduler or nodes?")
+		fmt.Fprintln(os.Stderr, "controlplane: missing argument: etcd, kube-apiserver, kube-controller-manager, kube-scheduler or nodes")
 		os.Exit(2)
 	}
-	part, arguments := os.Args[1], os.Args[1:]
+	part := os.Args[1]
+	arguments := os.Args[1:]
 	if part == "etcd" {
 		etcdmain.Main(arguments)
 		return
 	}
 	command, known := parts[part]
 	if !known {
-		fmt.Fprintf(os.Stderr, "unknown part %q\n", part)
+		fmt.Fprintf(os.Stderr, "controlplane: unknown part %q\n", part)
 		os.Exit(2)
 	}
 	os.Args = arguments
@@ -54,6 +55,6 @@ func nodes() *cobra.Command {
 			return node.Run(genericapiserver.SetupSignalContext(), file)
 		},
 	}
-	c.Flags().StringVar(&file, "config", "", "the file that describes the nodes")
+	c.Flags().StringVar(&file, "config", "", "path of the file that describes the nodes")
 	return c
 }

@@ -18,12 +18,12 @@ import (
 )
 
 func ctl() *cobra.Command {
-	c := &cobra.Command{Use: "ctl", Short: "Ask something of a running cluster"}
-	d := &door{}
+	c := &cobra.Command{Use: "ctl", Short: "Query and control a running cluster"}
+	d := &control{}
 	d.flag(c)
 	for _, do := range []string{"stop", "start", "kill"} {
 		c.AddCommand(&cobra.Command{
-			Use: do + " PART...", Short: do + " parts of the cluster, and wait for it", Args: cobra.MinimumNArgs(1),
+			Use: do + " PART...", Short: do + " parts of the cluster, and wait until it is done", Args: cobra.MinimumNArgs(1),
 			RunE: func(c *cobra.Command, parts []string) error {
 				for _, p := range parts {
 					if err := d.call(c, http.MethodPost, "/parts/"+p+"/"+do, nil); err != nil {
@@ -34,20 +34,20 @@ func ctl() *cobra.Command {
 			},
 		})
 	}
-	for path, short := range map[string]string{"parts": "list the parts", "containers": "what every container really does", "cluster": "how to reach the cluster", "clock": "the scenario's time", "demands": "the overrides in force"} {
+	for path, short := range map[string]string{"parts": "list the parts", "containers": "usage, limits and restarts of every container", "cluster": "addresses and credentials of the cluster", "clock": "the scenario's time", "demands": "the active overrides"} {
 		c.AddCommand(&cobra.Command{Use: path, Short: "Show " + short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			return d.call(c, http.MethodGet, "/"+path, nil)
 		}})
 	}
 	c.AddCommand(&cobra.Command{
 		Use: "demand NAMESPACE/POD/CONTAINER [cpu=...] [memory=...] [exit=...] [ready=...]", Args: cobra.MinimumNArgs(1),
-		Short: "Override what a container does; the pod may end with *; nothing said takes the override back",
+		Short: "Override what a container uses; POD may end with *; without values, the override is removed",
 		RunE: func(c *cobra.Command, args []string) error {
 			script := map[string]string{}
 			for _, a := range args[1:] {
 				name, value, ok := strings.Cut(a, "=")
 				if !ok {
-					return fmt.Errorf("%q: want name=value", a)
+					return fmt.Errorf("argument must have the form NAME=VALUE, got %q", a)
 				}
 				script[name] = value
 			}
@@ -61,7 +61,7 @@ func ctl() *cobra.Command {
 			return d.call(c, http.MethodPut, "/demands/"+args[0], text)
 		},
 	}, &cobra.Command{
-		Use: "scenario FILE", Short: "Play another scenario", Args: cobra.ExactArgs(1),
+		Use: "scenario FILE", Short: "Replace the scenario", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
 			if err != nil {
@@ -69,19 +69,19 @@ func ctl() *cobra.Command {
 			}
 			return d.call(c, http.MethodPut, "/scenario", text)
 		},
-	}, &cobra.Command{Use: "quit", Short: "End the cluster", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+	}, &cobra.Command{Use: "quit", Short: "Stop the cluster", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		return d.call(c, http.MethodPost, "/quit", nil)
 	}})
 	return c
 }
 
 func kubeconfig() *cobra.Command {
-	d := &door{}
+	d := &control{}
 	var user string
 	var groups []string
 	c := &cobra.Command{
-		Use: "kubeconfig", Short: "Print a kubeconfig by which one acts as any user", Args: cobra.NoArgs,
-		Long: "Print a kubeconfig by which one acts as any user. A service account is the user system:serviceaccount:NAMESPACE:NAME;\n" +
+		Use: "kubeconfig", Short: "Print a kubeconfig for any user", Args: cobra.NoArgs,
+		Long: "Print a kubeconfig for any user. A service account is the user system:serviceaccount:NAMESPACE:NAME;\n" +
 			"its groups (system:serviceaccounts, system:serviceaccounts:NAMESPACE) are added if none are given.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			q := url.Values{"user": {user}, "group": groups}
@@ -89,22 +89,22 @@ func kubeconfig() *cobra.Command {
 		},
 	}
 	d.flag(c)
-	c.Flags().StringVar(&user, "user", "", "the user's name")
-	c.Flags().StringArrayVar(&groups, "group", nil, "a group of the user; may be repeated")
+	c.Flags().StringVar(&user, "user", "", "name of the user")
+	c.Flags().StringArrayVar(&groups, "group", nil, "group of the user; may be repeated")
 	_ = c.MarkFlagRequired("user")
 	return c
 }
 
-// A door leads to a running cluster's control.
-type door struct{ url string }
+// control is a client of a running cluster's control API.
+type control struct{ url string }
 
-func (d *door) flag(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&d.url, "control", os.Getenv("LOCALCLUSTER"), "the control of the cluster, as `up` prints it (default: $LOCALCLUSTER)")
+func (d *control) flag(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&d.url, "control", os.Getenv("LOCALCLUSTER"), "URL of the control API, as printed by localcluster up (default: $LOCALCLUSTER)")
 }
 
-func (d *door) call(c *cobra.Command, method, path string, body []byte) error {
+func (d *control) call(c *cobra.Command, method, path string, body []byte) error {
 	if d.url == "" {
-		return errors.New("which cluster? set LOCALCLUSTER or --control to the URL that `localcluster up` has printed")
+		return errors.New("no cluster selected: set LOCALCLUSTER or --control to the URL that localcluster up printed")
 	}
 	q, err := http.NewRequestWithContext(c.Context(), method, strings.TrimSuffix(d.url, "/")+path, bytes.NewReader(body))
 	if err != nil {

@@ -29,9 +29,9 @@ import (
 	"podfit.dev/podfit/localcluster/internal/launch"
 )
 
-// TestClusterLife runs a real cluster, from its start to several ends. If the executables are not built yet it
-// builds them, which takes longer than a test may by default: run `localcluster build` before, or set -timeout.
-func TestClusterLife(t *testing.T) {
+// TestCluster_wholeLife_worksUntilItEnds starts a cluster, changes it, and stops it in several ways. If the executables are
+// missing, it builds them, which takes longer than the default test timeout: run localcluster build first, or set -timeout.
+func TestCluster_wholeLife_worksUntilItEnds(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "localcluster")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -42,33 +42,33 @@ func TestClusterLife(t *testing.T) {
 	t.Run("pods run and have metrics", c.podsRunAndHaveMetrics)
 	t.Run("resize in place", c.resizeInPlace)
 	t.Run("resize is deferred while the node is full", c.deferred)
-	t.Run("a memory limit is not lowered below the use", c.decreaseRefused)
-	t.Run("OOM kills are real enough", c.oomKilled)
+	t.Run("a memory limit below the usage is refused", c.decreaseRefused)
+	t.Run("a container above its memory limit is OOM killed", c.oomKilled)
 	t.Run("jobs complete", c.jobsComplete)
-	t.Run("users have the rights that they are given", c.users)
-	t.Run("the audit log has what its policy says", c.auditLog)
-	t.Run("the API server comes back", c.apiServerComesBack)
-	t.Run("nodes come back", c.nodesComeBack)
+	t.Run("users have the rights of their groups", c.users)
+	t.Run("the audit log follows its policy", c.auditLog)
+	t.Run("the API server restarts", c.apiServerComesBack)
+	t.Run("nodes restart", c.nodesComeBack)
 	if err := c.end(syscall.SIGTERM); err != nil {
-		t.Errorf("after SIGTERM it ends with %v", err)
+		t.Errorf("after SIGTERM: got error %v, want exit code 0", err)
 	}
 	if _, err := os.Stat(c.ready); !os.IsNotExist(err) {
-		t.Error("the ready file is left behind")
+		t.Error("the ready file was not removed")
 	}
 
 	c = launchCluster(t, binary, state)
-	t.Run("objects survive", c.objectsSurvive)
+	t.Run("objects survive a restart", c.objectsSurvive)
 	c.kill(c.part("kube-scheduler").PID, syscall.SIGKILL)
 	if err := c.ended(); err == nil {
-		t.Error("after the crash of a part it ends without an error")
+		t.Error("after the crash of a part: got exit code 0, want an error")
 	}
-	if out := c.output(); !strings.Contains(out, "kube-scheduler ended by itself") {
-		t.Errorf("after the crash of a part it says:\n%s", out)
+	if out := c.output(); !strings.Contains(out, "kube-scheduler exited unexpectedly") {
+		t.Errorf("after the crash of a part the output is:\n%s", out)
 	}
 
 	c = launchCluster(t, binary, state)
 	if err := c.end(syscall.SIGKILL); err == nil {
-		t.Error("SIGKILL has no effect")
+		t.Error("after SIGKILL: got exit code 0")
 	}
 }
 
@@ -89,7 +89,8 @@ func (c *cluster) podsRunAndHaveMetrics(t *testing.T) {
 		if err := json.Unmarshal(text, &m); err != nil {
 			return err
 		}
-		cpu, memory := m.Containers[0].Usage.Cpu().MilliValue(), m.Containers[0].Usage.Memory().Value()
+		cpu := m.Containers[0].Usage.Cpu().MilliValue()
+		memory := m.Containers[0].Usage.Memory().Value()
 		if cpu < 240 || cpu > 260 || memory != 200<<20 {
 			return fmt.Errorf("%dm CPU and %d bytes", cpu, memory)
 		}
@@ -111,16 +112,16 @@ func (c *cluster) resizeInPlace(t *testing.T) {
 			return fmt.Errorf("status: %+v", s)
 		}
 		if p.UID != before.UID || s.RestartCount != 0 || s.ContainerID != before.Status.ContainerStatuses[0].ContainerID {
-			t.Fatalf("it was not in place: %+v", s)
+			t.Fatalf("not resized in place: %+v", s)
 		}
 		return nil
 	})
 	if r := c.reportOf(t, "grow"); r.MemoryLimit != 400<<20 || r.CPUShares != 204 {
-		t.Errorf("the container runs with %+v", r)
+		t.Errorf("resources of the container: %+v", r)
 	}
 	err := c.tryResize(t, "grow", "6", "400Mi")
 	if err == nil || !strings.Contains(err.Error(), "node didn't have enough allocatable resources") {
-		t.Errorf("a resize above the node's size: %v", err)
+		t.Errorf("resize above the size of the node: got error %v", err)
 	}
 }
 
@@ -132,9 +133,9 @@ func (c *cluster) deferred(t *testing.T) {
 	if err := c.CoreV1().Pods("default").Delete(t.Context(), "blocker", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the resize when there is room", func() error {
+	eventually(t, "the resize after capacity is free", func() error {
 		if got := c.pod(t, "waiting").Status.ContainerStatuses[0].Resources.Requests.Cpu().String(); got != "1" {
-			return fmt.Errorf("it has %s", got)
+			return fmt.Errorf("CPU request is %s", got)
 		}
 		return nil
 	})
@@ -142,7 +143,7 @@ func (c *cluster) deferred(t *testing.T) {
 
 func (c *cluster) decreaseRefused(t *testing.T) {
 	c.create(t, podOf("big", "", "memory=200Mi"), "100m", "400Mi")
-	eventually(t, "the use of memory", func() error {
+	eventually(t, "the memory usage", func() error {
 		if r := c.reportOf(t, "big"); r.Memory != 200<<20 {
 			return fmt.Errorf("%d bytes in use", r.Memory)
 		}
@@ -179,7 +180,7 @@ func (c *cluster) jobsComplete(t *testing.T) {
 	}
 	eventually(t, "completion", func() error {
 		if phase := c.pod(t, "job").Status.Phase; phase != v1.PodSucceeded {
-			return fmt.Errorf("it is %s", phase)
+			return fmt.Errorf("phase is %s", phase)
 		}
 		return nil
 	})
@@ -196,7 +197,7 @@ func (c *cluster) users(t *testing.T) {
 	}
 }
 
-// auditPolicy logs who deletes configmaps, and nothing else.
+// auditPolicy logs deletions of configmaps, and nothing else.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -207,7 +208,7 @@ rules:
 
 func (c *cluster) auditLog(t *testing.T) {
 	if err := c.CoreV1().ConfigMaps("default").Delete(t.Context(), "nothing", metav1.DeleteOptions{}); err == nil {
-		t.Fatal("there was a configmap")
+		t.Fatal("the configmap exists")
 	}
 	eventually(t, "the line in the audit log", func() error {
 		text, err := os.ReadFile(c.info.AuditLog)
@@ -225,7 +226,7 @@ func (c *cluster) auditLog(t *testing.T) {
 			return err
 		}
 		if len(lines) != 1 || last.Verb != "delete" || last.User.Username != "admin" || last.ObjectRef.Name != "nothing" || last.ResponseStatus.Code != 404 {
-			return fmt.Errorf("the log is\n%s", text)
+			return fmt.Errorf("audit log:\n%s", text)
 		}
 		return nil
 	})
@@ -234,15 +235,15 @@ func (c *cluster) auditLog(t *testing.T) {
 func (c *cluster) apiServerComesBack(t *testing.T) {
 	c.post(t, "/parts/kube-apiserver/stop")
 	if c.part("kube-apiserver").State != "stopped" {
-		t.Error("it runs on")
+		t.Error("the API server still runs")
 	}
 	if _, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
-		t.Error("it answers on")
+		t.Error("the API server still responds")
 	}
 	c.post(t, "/parts/kube-apiserver/start")
 	c.create(t, podOf("after", "", ""), "10m", "50Mi")
 	if s := c.pod(t, "grow").Status.ContainerStatuses[0]; s.RestartCount != 0 {
-		t.Errorf("a pod of before is %+v", s)
+		t.Errorf("container created before the restart: %+v", s)
 	}
 }
 
@@ -250,7 +251,7 @@ func (c *cluster) nodesComeBack(t *testing.T) {
 	id := c.pod(t, "grow").Status.ContainerStatuses[0].ContainerID
 	c.post(t, "/parts/nodes/kill")
 	c.post(t, "/parts/nodes/start")
-	eventually(t, "the pod, in a new container", func() error {
+	eventually(t, "a new container of the pod", func() error {
 		p := c.pod(t, "grow")
 		if s := p.Status.ContainerStatuses[0]; s.ContainerID == id || !s.Ready || s.Resources.Limits.Memory().String() != "400Mi" {
 			return fmt.Errorf("status: %+v", s)
@@ -260,7 +261,7 @@ func (c *cluster) nodesComeBack(t *testing.T) {
 }
 
 func (c *cluster) objectsSurvive(t *testing.T) {
-	eventually(t, "the pod of before", func() error {
+	eventually(t, "the pod created before the restart", func() error {
 		if s := c.pod(t, "web").Status.ContainerStatuses[0]; !s.Ready {
 			return fmt.Errorf("status: %+v", s)
 		}
@@ -294,14 +295,15 @@ func launchCluster(t *testing.T, binary, state string) *cluster {
 		t.Fatal(err)
 	}
 	c.command = exec.Command(binary, "up", "--audit-policy="+policy, "--nodes=2", "--node-cpu=2", "--node-memory=4Gi", "--metric-resolution=2s", "--crash-loop-max=1s", "--state-dir="+state, "--ready-file="+c.ready)
-	c.command.Stdout, c.command.Stderr = log, log
+	c.command.Stdout = log
+	c.command.Stderr = log
 	if err := c.command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { c.exit <- c.command.Wait() }()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("localcluster says:\n%s", c.output())
+			t.Logf("output of localcluster:\n%s", c.output())
 		}
 		_ = c.command.Process.Signal(syscall.SIGTERM)
 	})
@@ -331,7 +333,7 @@ func launchCluster(t *testing.T, binary, state string) *cluster {
 	return c
 }
 
-// end sends a signal, and returns when nothing runs any more.
+// end sends a signal and returns when all processes have exited.
 func (c *cluster) end(s syscall.Signal) error {
 	c.t.Helper()
 	c.kill(c.command.Process.Pid, s)
@@ -344,12 +346,12 @@ func (c *cluster) ended() error {
 	select {
 	case err = <-c.exit:
 	case <-time.After(time.Minute):
-		c.t.Fatal("it does not end")
+		c.t.Fatal("the cluster did not stop")
 	}
 	eventually(c.t, "the end of all parts", func() error {
 		for _, p := range c.info.Parts {
 			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID)); err == nil && !strings.Contains(string(stat), ") Z ") && (strings.Contains(string(stat), "(controlplane") || strings.Contains(string(stat), "(metrics-server")) {
-				return fmt.Errorf("%s runs on", p.Name)
+				return fmt.Errorf("%s still runs", p.Name)
 			}
 		}
 		return nil
@@ -423,7 +425,7 @@ func (c *cluster) call(t *testing.T, method, path string) []byte {
 	return text
 }
 
-// podOf is a pod with one container, app, that does what "cpu=... memory=..." says.
+// podOf returns a pod with one container, app, whose demand is given as "cpu=... memory=...".
 func podOf(name, node, does string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
 	for _, part := range strings.Fields(does) {
@@ -447,7 +449,7 @@ func fill(p *v1.Pod, cpu, memory string) {
 	}
 }
 
-// create makes a pod and waits until it is ready.
+// create creates a pod and waits until it is ready.
 func (c *cluster) create(t *testing.T, p *v1.Pod, cpu, memory string) *v1.Pod {
 	t.Helper()
 	fill(p, cpu, memory)
@@ -505,7 +507,8 @@ func client(t *testing.T, kubeconfig []byte) *kubernetes.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS, config.Burst = 100, 100
+	config.QPS = 100
+	config.Burst = 100
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -513,7 +516,7 @@ func client(t *testing.T, kubeconfig []byte) *kubernetes.Clientset {
 	return c
 }
 
-// eventually asks until the answer is nil, for a minute.
+// eventually polls until the check returns nil, for at most a minute.
 func eventually(t *testing.T, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -18,7 +18,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	root := &cobra.Command{
 		Use:           "localcluster",
-		Short:         "A real Kubernetes control plane with simulated nodes, on this machine",
+		Short:         "Run a Kubernetes control plane with simulated nodes on this machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -30,18 +30,18 @@ func build() *cobra.Command {
 			if prometheus {
 				wanted = append(wanted, launch.Prometheus)
 			}
+			paths, err := b.BuildAll(c.Context(), wanted...)
+			if err != nil {
+				return err
+			}
 			for _, a := range wanted {
-				path, err := b.Build(c.Context(), a)
-				if err != nil {
-					return err
-				}
-				fmt.Println(path)
+				fmt.Println(paths[a.Name])
 			}
 			return nil
 		},
 	}
-	c.Flags().StringVar(&cache, "cache-dir", "", "where executables are kept (default: .cache/bin in the repository)")
-	c.Flags().BoolVar(&prometheus, "prometheus", false, "build Prometheus too")
+	c.Flags().StringVar(&cache, "cache-dir", "", "folder of the executables (default: .cache/bin in the repository)")
+	c.Flags().BoolVar(&prometheus, "prometheus", false, "also build Prometheus")
 	return c
 }
 
@@ -51,7 +51,7 @@ func up() *cobra.Command {
 	memory := "8Gi"
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster, and stop it when this command ends",
+		Short: "Start a cluster, and stop it when this command exits",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			size, err := demand.Quantity(memory)
@@ -74,9 +74,9 @@ func up() *cobra.Command {
 				}
 				defer os.Remove(ready)
 			}
-			tell(cluster.Info)
+			printInfo(cluster.Info)
 			err = cluster.Wait(c.Context())
-			fmt.Fprintln(os.Stderr, "stop everything")
+			fmt.Fprintln(os.Stderr, "Stopping the cluster")
 			return err
 		},
 	}
@@ -84,17 +84,17 @@ func up() *cobra.Command {
 	f.IntVar(&o.Nodes, "nodes", o.Nodes, "number of nodes")
 	f.IntVar(&o.NodeCPU, "node-cpu", o.NodeCPU, "cores of each node")
 	f.StringVar(&memory, "node-memory", memory, "memory of each node")
-	f.StringVar(&o.StateDir, "state-dir", "", "keep the cluster's state here, and go on with what is there (default: a temporary folder)")
-	f.Float64Var(&o.Speed, "speed", o.Speed, "how much faster than the clock the scenario goes: with 144 a day takes ten minutes")
-	f.StringVar(&o.Scenario, "scenario", "", "a file that says what containers do")
-	f.DurationVar(&o.MetricResolution, "metric-resolution", o.MetricResolution, "how often metrics-server looks; two looks are needed before a pod has metrics")
-	f.DurationVar(&o.CrashLoopMax, "crash-loop-max", o.CrashLoopMax, "the longest back-off of a container that crashes again and again")
-	f.IntVar(&o.ControlPort, "control-port", 0, "where the control listens on 127.0.0.1 (default: a free port)")
-	f.DurationVar(&o.StartTimeout, "start-timeout", o.StartTimeout, "give up if the cluster is not ready by then; time for building does not count")
-	f.BoolVar(&o.Prometheus, "prometheus", false, "run Prometheus too, over the kubelets' /metrics/cadvisor")
-	f.StringVar(&o.AuditPolicy, "audit-policy", "", "an audit policy file; the API server then writes logs/audit.log in the state folder, one JSON object per line")
-	f.StringVar(&ready, "ready-file", "", "write how to reach the cluster here, as JSON, once it is ready; removed at the end")
-	f.StringVar(&cache, "cache-dir", "", "where executables are kept (default: .cache/bin in the repository)")
+	f.StringVar(&o.StateDir, "state-dir", "", "folder of the cluster's state; an existing state is continued (default: a temporary folder, removed at exit)")
+	f.Float64Var(&o.Speed, "speed", o.Speed, "scenario seconds per real second; with 144, a scenario day takes ten minutes")
+	f.StringVar(&o.Scenario, "scenario", "", "path of a file with rules for what containers use")
+	f.DurationVar(&o.MetricResolution, "metric-resolution", o.MetricResolution, "interval at which metrics-server scrapes the kubelets; a pod has metrics after two scrapes")
+	f.DurationVar(&o.CrashLoopMax, "crash-loop-max", o.CrashLoopMax, "maximum back-off between restarts of a crashing container")
+	f.IntVar(&o.ControlPort, "control-port", 0, "port of the control API on 127.0.0.1 (default: a free port)")
+	f.DurationVar(&o.StartTimeout, "start-timeout", o.StartTimeout, "how long the cluster may take to become ready; time for building is not included")
+	f.BoolVar(&o.Prometheus, "prometheus", false, "also run Prometheus, which scrapes /metrics/cadvisor of the kubelets")
+	f.StringVar(&o.AuditPolicy, "audit-policy", "", "path of an audit policy; the API server then writes logs/audit.log in the state folder, one JSON object per line")
+	f.StringVar(&ready, "ready-file", "", "path of a JSON file with the cluster's addresses and credentials; written when the cluster is ready, removed at exit")
+	f.StringVar(&cache, "cache-dir", "", "folder of the executables (default: .cache/bin in the repository)")
 	return c
 }
 
@@ -110,13 +110,13 @@ func writeReady(path string, info launch.Info) error {
 	return launch.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-func tell(info launch.Info) {
-	fmt.Printf("\nKubernetes %s with %d nodes is ready at %s. Ctrl-C stops it.\n\n", launch.KubernetesVersion, len(info.Nodes), info.Server)
+func printInfo(info launch.Info) {
+	fmt.Printf("\nKubernetes %s with %d nodes is ready at %s. Press Ctrl-C to stop it.\n\n", launch.KubernetesVersion, len(info.Nodes), info.Server)
 	for _, p := range info.Parts {
 		fmt.Printf("  %-24s pid %-7d log %s\n", p.Name, p.PID, p.Log)
 	}
 	if info.Prometheus != "" {
-		fmt.Printf("\nPrometheus answers at %s; it also looks at the targets that files in %s name.\n", info.Prometheus, info.ScrapeTargets)
+		fmt.Printf("\nPrometheus serves at %s. It also scrapes the targets in the files of %s.\n", info.Prometheus, info.ScrapeTargets)
 	}
 	fmt.Printf("\nexport KUBECONFIG=%s\nexport LOCALCLUSTER=%s\n\n", info.Kubeconfig, info.Control)
 }

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-func TestProfilesOverTime(t *testing.T) {
+func TestProfile_overTime_hasExpectedValues(t *testing.T) {
 	const Mi = 1 << 20
 	type want struct {
 		clock, age time.Duration
 		value      float64
 	}
-	h, m, s := time.Hour, time.Minute, time.Second
+	h := time.Hour
+	m := time.Minute
+	s := time.Second
 	for text, wants := range map[string][]want{
 		"300m":                               {{0, 0, 0.3}, {100 * h, h, 0.3}},
 		"1.5":                                {{0, 0, 1.5}},
@@ -48,21 +50,24 @@ func TestProfilesOverTime(t *testing.T) {
 	}
 }
 
-func TestNoiseStaysInItsSpreadAndRepeatsWithItsSeed(t *testing.T) {
-	seeded, own := mustParse(t, "noise(sine(100m,300m,1h),0.2,seed=7)"), mustParse(t, "noise(200m,0.2)")
+func TestNoise_withSeed_repeatsWithinSpread(t *testing.T) {
+	seeded := mustParse(t, "noise(sine(100m,300m,1h),0.2,seed=7)")
+	own := mustParse(t, "noise(200m,0.2)")
 	curve := mustParse(t, "sine(100m,300m,1h)")
-	different, sum := 0, 0.0
+	different := 0
+	sum := 0.0
 	const n = 10000
 	for i := range n {
 		at := Moment{Clock: time.Duration(i) * 10 * time.Second, Instance: 1}
 		other := at
 		other.Instance = 2
-		got, base := seeded.At(at), curve.At(at)
+		got := seeded.At(at)
+		base := curve.At(at)
 		if got < base*0.8 || got > base*1.2 {
 			t.Fatalf("%v is not within 20%% of %v", got, base)
 		}
 		if got != seeded.At(other) {
-			t.Fatal("a seeded noise differs between containers")
+			t.Fatal("noise with a seed differs between containers")
 		}
 		if own.At(at) != own.At(other) {
 			different++
@@ -70,33 +75,33 @@ func TestNoiseStaysInItsSpreadAndRepeatsWithItsSeed(t *testing.T) {
 		sum += own.At(at)
 	}
 	if different < n*9/10 {
-		t.Errorf("unseeded noise of two containers differs %d of %d times", different, n)
+		t.Errorf("noise without a seed differs between two containers in %d of %d cases", different, n)
 	}
 	if mean := sum / n; math.Abs(mean-0.2) > 0.002 {
 		t.Errorf("the mean of the noise is %v, want 0.2", mean)
 	}
 }
 
-func TestWrongExpressionsAreRefused(t *testing.T) {
+func TestParse_invalidExpressions_areRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "many", "-1", "300m 2", "300m+", "sine", "sine(1,2", "sine(1,2)", "sine(1,2,0s)", "sine(1,2,24h,1h,3)", "sine(1,2,24h,color=3)",
 		"ramp(1,2,soon)", "burst(1,every=1m,2,for=3s)", "burst(1,2,every=1m,every=2m,for=3s)", "noise(1)", "noise(1,x)", "noise(1,0.1,seed=-1)",
 		"jump(1)", "max()", "NaN", "Inf", "1e400", "startup(1,for=-1s,then=2)",
 	} {
 		if p, err := Parse(text); err == nil {
-			t.Errorf("%q was read as %v", text, p)
+			t.Errorf("%q was parsed as %v", text, p)
 		}
 	}
 }
 
-func TestExit(t *testing.T) {
+func TestParseExit_validAndInvalidText_isReadOrRefused(t *testing.T) {
 	e, err := ParseExit("after=90s, code=3")
 	if err != nil || e.After != 90*time.Second || e.Code != 3 {
 		t.Errorf("got %v, %v", e, err)
 	}
 	for _, text := range []string{"", "90s", "after=x", "code=x", "when=1s"} {
 		if e, err := ParseExit(text); err == nil {
-			t.Errorf("%q was read as %v", text, e)
+			t.Errorf("%q was parsed as %v", text, e)
 		}
 	}
 	if d, err := ParseReady("after=1d"); err != nil || d != 24*time.Hour {

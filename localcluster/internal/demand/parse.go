@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// Parse reads an expression, as the package comment describes the language.
+// Parse parses an expression of the language in the package comment.
 func Parse(text string) (Profile, error) {
 	p := parser{text: text}
 	profile, err := p.sum()
@@ -25,14 +25,14 @@ func Parse(text string) (Profile, error) {
 	return profile, nil
 }
 
-// A call is a function applied to arguments, before it is known which function takes which.
+// A call holds the arguments of a function call as text, until the function reads them.
 type call struct {
 	plain []string
 	named map[string]string
 	err   error
 }
 
-// build is the language: each function reads its arguments, in the order in which they may be given without names.
+// build returns the profile for a function call. The functions read their arguments in the order of positional arguments.
 func build(function string, c *call) (Profile, error) {
 	var p Profile
 	switch function {
@@ -72,7 +72,7 @@ type parser struct {
 
 func (p *parser) rest() string { return strings.TrimSpace(p.text[p.at:]) }
 
-// next takes c if it comes next.
+// next consumes c if it is the next character after white space.
 func (p *parser) next(c byte) bool {
 	for p.at < len(p.text) && unicode.IsSpace(rune(p.text[p.at])) {
 		p.at++
@@ -130,23 +130,24 @@ func (p *parser) word() string {
 	return p.text[start:p.at]
 }
 
-// arguments reads up to the closing parenthesis, leaving each argument as text: whether it is a value, a duration
-// or a number is the function's to know.
+// arguments reads up to the closing parenthesis. Arguments stay text, because only the function knows which of them are
+// values, durations or numbers.
 func (p *parser) arguments() (*call, error) {
 	c := &call{named: map[string]string{}}
-	depth, start := 1, p.at
+	depth := 1
+	start := p.at
 	take := func(end int) error {
 		argument := strings.TrimSpace(p.text[start:end])
 		if name, value, named := strings.Cut(argument, "="); named && !strings.ContainsAny(name, "()") {
 			name = strings.TrimSpace(name)
 			if _, twice := c.named[name]; twice {
-				return fmt.Errorf("%s given twice", name)
+				return fmt.Errorf("argument %s is given twice", name)
 			}
 			c.named[name] = value
 			return nil
 		}
 		if len(c.named) > 0 {
-			return fmt.Errorf("%q has to come before the named arguments", argument)
+			return fmt.Errorf("positional argument %q must precede named arguments", argument)
 		}
 		c.plain = append(c.plain, argument)
 		return nil
@@ -173,7 +174,7 @@ func (p *parser) arguments() (*call, error) {
 	return nil, fmt.Errorf("missing )")
 }
 
-// take is the argument of that name, or else the next one without a name, or else the default.
+// take consumes the argument with that name, else the next positional one, else it returns the default.
 func (c *call) take(name, otherwise string) string {
 	if v, ok := c.named[name]; ok {
 		delete(c.named, name)
@@ -185,7 +186,7 @@ func (c *call) take(name, otherwise string) string {
 		return v
 	}
 	if otherwise == "" {
-		c.fail(fmt.Errorf("missing %s", name))
+		c.fail(fmt.Errorf("missing argument %s", name))
 	}
 	return otherwise
 }
@@ -218,11 +219,11 @@ func (c *call) duration(name, otherwise string) time.Duration {
 	return d
 }
 
-// period is a duration that something is divided by.
+// period returns a duration that must be positive, because it is a divisor.
 func (c *call) period(name, otherwise string) time.Duration {
 	d := c.duration(name, otherwise)
 	if c.err == nil && d <= 0 {
-		c.fail(fmt.Errorf("%s has to be longer than nothing", name))
+		c.fail(fmt.Errorf("%s must be positive", name))
 	}
 	return d
 }
@@ -254,7 +255,7 @@ func (c *call) fail(err error) {
 	}
 }
 
-// done reports what went wrong, or was left over.
+// done returns the first error, or an error for unused arguments.
 func (c *call) done() error {
 	if c.err == nil && len(c.plain) > 0 {
 		return fmt.Errorf("too many arguments: %q", c.plain[0])
@@ -273,48 +274,50 @@ var units = []struct {
 	{"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
 }
 
-// Quantity reads a number as Kubernetes writes it.
+// Quantity parses a Kubernetes quantity.
 func Quantity(text string) (float64, error) {
-	factor, number := 1.0, text
+	factor := 1.0
+	number := text
 	for _, u := range units {
 		if rest, ok := strings.CutSuffix(text, u.suffix); ok {
-			factor, number = u.factor, rest
+			factor = u.factor
+			number = rest
 			break
 		}
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || v < 0 || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0, fmt.Errorf("%q is no quantity", text)
+		return 0, fmt.Errorf("%q is not a quantity", text)
 	}
 	return v * factor, nil
 }
 
-// Duration reads a duration as Go writes it, or a number of days (3d) or weeks (2w).
+// Duration parses a Go duration, or a number of days (3d) or weeks (2w).
 func Duration(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
 		if number, ok := strings.CutSuffix(text, suffix); ok {
 			n, err := strconv.ParseFloat(number, 64)
 			if err != nil || n < 0 || n > 36500 {
-				return 0, fmt.Errorf("%q is no duration", text)
+				return 0, fmt.Errorf("%q is not a duration", text)
 			}
 			return time.Duration(n * float64(unit)), nil
 		}
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is no duration", text)
+		return 0, fmt.Errorf("%q is not a duration", text)
 	}
 	return d, nil
 }
 
-// An Exit is when a container ends by itself.
+// An Exit says when a container exits on its own, and its exit code.
 type Exit struct {
-	After time.Duration // of its age
+	After time.Duration // age of the container
 	Code  int32
 }
 
-// ParseExit reads "after=90s,code=1"; without a code it is 0.
+// ParseExit parses "after=90s,code=1". The default code is 0.
 func ParseExit(text string) (*Exit, error) {
 	e := &Exit{}
 	for name, value := range pairs(text) {
@@ -327,7 +330,7 @@ func ParseExit(text string) (*Exit, error) {
 			code, err = strconv.ParseInt(value, 10, 32)
 			e.Code = int32(code)
 		default:
-			err = fmt.Errorf("unknown %q", name)
+			err = fmt.Errorf("unknown field %q, must be after or code", name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("exit %q: %w", text, err)
@@ -336,11 +339,11 @@ func ParseExit(text string) (*Exit, error) {
 	return e, nil
 }
 
-// ParseReady reads "after=20s": the age from which a container's probes succeed.
+// ParseReady parses "after=20s": the age at which the container's probes start to succeed.
 func ParseReady(text string) (time.Duration, error) {
 	e, err := ParseExit(text)
 	if err != nil || e.Code != 0 {
-		return 0, fmt.Errorf("ready %q: want after=DURATION", text)
+		return 0, fmt.Errorf("ready must be after=DURATION, got %q", text)
 	}
 	return e.After, nil
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// A Moment is what a profile may depend on.
+// A Moment is the input of a profile.
 type Moment struct {
 	Clock    time.Duration // scenario time since the scenario began
 	Age      time.Duration // scenario time since the container started
-	Instance uint64        // tells containers with the same expression apart
+	Instance uint64        // differs between containers with the same expression
 }
 
 // A Profile is a demand over time, in cores or bytes. It is never negative.
@@ -77,8 +77,8 @@ func (b burst) At(m Moment) float64 {
 	return b.base.At(m)
 }
 
-// step is one profile until the container has a certain age, and another from then on: a start-up spike, or a
-// change for good.
+// step is one profile until the container has a certain age, and another one afterwards: a start-up spike or a permanent
+// change.
 type step struct {
 	before, after Profile
 	at            time.Duration
@@ -105,7 +105,7 @@ type noise struct {
 	spread float64
 	every  time.Duration
 	seed   uint64
-	seeded bool // without a seed, each container has noise of its own
+	seeded bool // false: the seed is the container's instance
 }
 
 func (n noise) At(m Moment) float64 {
@@ -130,7 +130,7 @@ func (e extreme) At(m Moment) float64 {
 	return v
 }
 
-// Instance turns a name into the number that tells its noise from that of others.
+// Instance returns a hash of a container's name, for Moment.Instance.
 func Instance(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -139,7 +139,7 @@ func Instance(name string) uint64 {
 
 func between(low, high, share float64) float64 { return low + (high-low)*share }
 
-// into is how far d is into its period; the clock may be before the scenario's beginning.
+// into returns d modulo the period, in [0, period), also for negative d.
 func into(d, period time.Duration) time.Duration {
 	d %= period
 	if d < 0 {
@@ -148,7 +148,7 @@ func into(d, period time.Duration) time.Duration {
 	return d
 }
 
-// unit is a number in [0, 1) that looks random and depends on its arguments only (the finisher of splitmix64).
+// unit returns a pseudo-random number in [0, 1) that depends only on its arguments (the output function of splitmix64).
 func unit(seed, n uint64) float64 {
 	x := seed + (n+1)*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

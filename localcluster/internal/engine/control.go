@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/localcluster/internal/scenario"
 )
 
-// A Report is what is to be seen of a container from outside the cluster: what really happens in the simulation.
+// A Report is the state of a container in the simulation, as seen from outside the cluster.
 type Report struct {
 	Namespace        string  `json:"namespace"`
 	Pod              string  `json:"pod"`
@@ -30,12 +30,12 @@ type Report struct {
 	Restarts         uint32  `json:"restarts"`
 	OOMKills         int     `json:"oomKills"`
 	CPU              float64 `json:"cpuCores"`       // in use now
-	CPUWanted        float64 `json:"cpuWantedCores"` // what it would use if nothing stopped it
+	CPUWanted        float64 `json:"cpuWantedCores"` // demand without limits
 	CPULimit         float64 `json:"cpuLimitCores"`  // 0: none
 	CPUShares        int64   `json:"cpuShares"`
 	Memory           int64   `json:"memoryBytes"`
 	MemoryLimit      int64   `json:"memoryLimitBytes"` // 0: none
-	CPUSeconds       float64 `json:"cpuSeconds"`       // since it started, as the rest
+	CPUSeconds       float64 `json:"cpuSeconds"`       // since its start, like the fields below
 	ThrottledSeconds float64 `json:"throttledSeconds"`
 	StarvedSeconds   float64 `json:"starvedSeconds"`
 	Periods          int64   `json:"cfsPeriods"`
@@ -43,7 +43,7 @@ type Report struct {
 	AgeSeconds       float64 `json:"scenarioAgeSeconds"`
 }
 
-// reports are those of the newest container of each name.
+// reports returns the report of the newest container of each name.
 func (r *Runtime) reports(now time.Time) []Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,9 +64,14 @@ func (r *Runtime) reports(now time.Time) []Report {
 			CPULimit: limits.CPU, CPUShares: limits.Shares, MemoryLimit: limits.Memory,
 		}
 		if run := c.runs; run != nil {
-			report.CPU, report.CPUWanted, report.Memory = run.CPU, run.Wanted(), run.Memory
-			report.CPUSeconds, report.ThrottledSeconds, report.StarvedSeconds = run.CPUSeconds, run.ThrottledSeconds, run.StarvedSeconds
-			report.Periods, report.ThrottledPeriods = int64(math.Round(run.Periods)), int64(math.Round(run.ThrottledPeriods))
+			report.CPU = run.CPU
+			report.CPUWanted = run.Wanted()
+			report.Memory = run.Memory
+			report.CPUSeconds = run.CPUSeconds
+			report.ThrottledSeconds = run.ThrottledSeconds
+			report.StarvedSeconds = run.StarvedSeconds
+			report.Periods = int64(math.Round(run.Periods))
+			report.ThrottledPeriods = int64(math.Round(run.ThrottledPeriods))
 			report.AgeSeconds = (r.clock.At(now) - run.Started).Seconds()
 			report.State = "running"
 		}
@@ -78,14 +83,14 @@ func (r *Runtime) reports(now time.Time) []Report {
 	return all
 }
 
-// Control is the door for tests and demos:
+// Control returns the handler of the control API for tests and demos:
 //
-//	GET /containers             every container's Report
+//	GET /containers             the Report of every container
 //	GET /clock                  the scenario's time
-//	GET /demands                the overrides in force
-//	PUT /demands/{ns}/{pod}/{container}     a Script: sets an override; the pod's name may end with *
-//	DELETE /demands/{ns}/{pod}/{container}  takes it back
-//	PUT /scenario               a scenario file, instead of the one before
+//	GET /demands                the active overrides
+//	PUT /demands/{ns}/{pod}/{container}     set an override to a Script; pod may end with *
+//	DELETE /demands/{ns}/{pod}/{container}  remove the override
+//	PUT /scenario               replace the scenario file
 func Control(clock Clock, stage *Stage, runtimes []*Runtime) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containers", func(w http.ResponseWriter, _ *http.Request) {

@@ -22,29 +22,29 @@ import (
 
 const Mi = 1 << 20
 
-func TestAContainerAboveItsMemoryLimitIsOOMKilled(t *testing.T) {
+func TestRuntime_memoryAboveLimit_reportsOOMKilled(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("hog", map[string]string{"sim.podfit.dev/app.memory": "ramp(50Mi,300Mi,10s)"}, &api.LinuxContainerResources{MemoryLimitInBytes: 200 * Mi})
 	e.pass(5 * time.Second)
 	if s := e.status(id); s.State != api.ContainerState_CONTAINER_RUNNING || s.Reason != "" {
-		t.Fatalf("below its limit it is %v", s)
+		t.Fatalf("status below the limit: %v", s)
 	}
 	e.pass(2 * time.Second)
 	if s := e.status(id); s.State != api.ContainerState_CONTAINER_EXITED || s.ExitCode != 137 || s.Reason != "OOMKilled" || s.FinishedAt <= s.StartedAt {
-		t.Errorf("above its limit it is %v", s)
+		t.Errorf("status above the limit: %v", s)
 	}
 	if stats, _ := e.ListContainerStats(t.Context(), nil); len(stats) != 0 {
-		t.Errorf("the dead use %v", stats)
+		t.Errorf("stats of an exited container: %v", stats)
 	}
 	if r := e.report(); r.OOMKills != 1 || r.State != "exited" {
-		t.Errorf("reported as %+v", r)
+		t.Errorf("report: %+v", r)
 	}
 	if err := e.StopContainer(t.Context(), id, 0); err != nil || e.status(id).ExitCode != 137 {
-		t.Error("stopping the dead changed how it died")
+		t.Error("stopping an exited container changed its exit status")
 	}
 }
 
-func TestCPUAboveTheLimitIsThrottledUntilAResize(t *testing.T) {
+func TestRuntime_CPUAboveLimit_isThrottledUntilResize(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("busy", map[string]string{"sim.podfit.dev/app.cpu": "900m"}, &api.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 102})
 	e.pass(10 * time.Second)
@@ -64,11 +64,11 @@ func TestCPUAboveTheLimitIsThrottledUntilAResize(t *testing.T) {
 	near(t, "CPU in use after the resize", e.cpu(id), 0.9)
 	near(t, "throttled seconds after the resize", e.report().ThrottledSeconds, 4)
 	if got := e.status(id).Resources.Linux; got.CpuQuota != 200000 || got.CpuPeriod != 100000 || got.CpuShares != 102 {
-		t.Errorf("after a resize of the quota alone it has %v", got)
+		t.Errorf("resources after a resize of only the quota: %v", got)
 	}
 }
 
-func TestAResizeOfTheMemoryLimitCounts(t *testing.T) {
+func TestRuntime_memoryLimitResized_isEnforced(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("grows", map[string]string{"sim.podfit.dev/app.memory": "ramp(50Mi,300Mi,10s)"}, &api.LinuxContainerResources{MemoryLimitInBytes: 200 * Mi})
 	e.pass(5 * time.Second)
@@ -77,29 +77,29 @@ func TestAResizeOfTheMemoryLimitCounts(t *testing.T) {
 	}
 	e.pass(20 * time.Second)
 	if s := e.status(id); s.State != api.ContainerState_CONTAINER_RUNNING {
-		t.Fatalf("it is %v", s)
+		t.Fatalf("status: %v", s)
 	}
 	if err := e.UpdateContainerResources(t.Context(), id, &api.ContainerResources{Linux: &api.LinuxContainerResources{MemoryLimitInBytes: 100 * Mi}}); err != nil {
 		t.Fatal(err)
 	}
 	e.pass(time.Second)
 	if s := e.status(id); s.Reason != "OOMKilled" {
-		t.Errorf("with a limit below its use it is %v", s)
+		t.Errorf("status with a limit below the usage: %v", s)
 	}
 }
 
-func TestScenarioTimeRunsFaster(t *testing.T) {
+func TestRuntime_scenarioSpeed_scalesTime(t *testing.T) {
 	e := newEngine(t, 144)
 	id := e.run("daily", map[string]string{"sim.podfit.dev/app.cpu": "sine(100m,500m,24h)", "sim.podfit.dev/app.exit": "after=18h"}, nil)
 	e.pass(5 * time.Minute)
 	near(t, "CPU at noon", e.cpu(id), 0.5)
 	e.pass(3 * time.Minute)
 	if s := e.status(id); s.State != api.ContainerState_CONTAINER_EXITED || s.ExitCode != 0 || s.Reason != "Completed" {
-		t.Errorf("in the evening it is %v", s)
+		t.Errorf("status in the evening: %v", s)
 	}
 }
 
-func TestWhatAContainerDoesMayChangeWhileItRuns(t *testing.T) {
+func TestRuntime_overrideWhileRunning_changesUsage(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("app", map[string]string{"sim.podfit.dev/app.cpu": "100m"}, nil)
 	e.pass(time.Second)
@@ -116,35 +116,36 @@ func TestWhatAContainerDoesMayChangeWhileItRuns(t *testing.T) {
 	e.pass(time.Second)
 	near(t, "CPU after the override", e.cpu(id), 0.2)
 	if code := e.call(http.MethodPut, "/demands/ns/app/app", `{"cpu": "much"}`, nil); code != http.StatusBadRequest {
-		t.Errorf("an unsound override is answered with %d", code)
+		t.Errorf("invalid override: got status %d", code)
 	}
 	if code := e.call(http.MethodPut, "/scenario", "rules: [{namespace: ns, memory: 64Mi}]", nil); code != http.StatusOK {
 		t.Fatal(code)
 	}
 	e.pass(time.Second)
 	if r := e.report(); r.Memory != 64*Mi {
-		t.Errorf("the new scenario gives it %d bytes", r.Memory)
+		t.Errorf("memory with the new scenario: %d bytes", r.Memory)
 	}
 }
 
-func TestProbesSucceedWhenTheContainerIsReady(t *testing.T) {
+func TestRuntime_probeBeforeReadyTime_fails(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("slow", map[string]string{"sim.podfit.dev/app.ready": "after=1h"}, nil)
 	if _, _, err := e.ExecSync(t.Context(), id, AskReady, time.Second); err == nil {
-		t.Error("it is ready too early")
+		t.Error("ready before the ready time")
 	}
 	if _, _, err := e.ExecSync(t.Context(), id, AskAlive, time.Second); err != nil {
-		t.Errorf("it is not alive: %v", err)
+		t.Errorf("liveness probe: %v", err)
 	}
 	e.Learn(map[string]Pod{"uid-slow": {}})
 	if _, _, err := e.ExecSync(t.Context(), id, AskReady, time.Second); err != nil {
-		t.Errorf("it is not ready: %v", err)
+		t.Errorf("readiness probe: %v", err)
 	}
 }
 
-func TestListsHonourTheirFilters(t *testing.T) {
+func TestRuntime_listWithFilter_returnsMatches(t *testing.T) {
 	e := newEngine(t, 1)
-	first, second := e.run("first", nil, nil), e.run("second", nil, nil)
+	first := e.run("first", nil, nil)
+	second := e.run("second", nil, nil)
 	if err := e.StopContainer(t.Context(), second, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +163,11 @@ func TestListsHonourTheirFilters(t *testing.T) {
 		t.Errorf("sandboxes: %v", all)
 	}
 	if s := e.status(second); s.ExitCode != 143 {
-		t.Errorf("a stopped container ends as %v", s)
+		t.Errorf("status of a stopped container: %v", s)
 	}
 }
 
-func TestWhatIsGoneIsNotFound(t *testing.T) {
+func TestRuntime_removedObject_returnsNotFound(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("short", nil, nil)
 	sandbox := e.containers[id].sandbox
@@ -179,21 +180,21 @@ func TestWhatIsGoneIsNotFound(t *testing.T) {
 		t.Errorf("got %v, %v", err, err2)
 	}
 	if e.machine.Used() != 0 {
-		t.Error("what was removed runs on")
+		t.Error("removed container still runs")
 	}
 	if err := e.RemovePodSandbox(t.Context(), sandbox.id); err != nil {
 		t.Errorf("removing twice: %v", err)
 	}
 }
 
-func TestEveryPodHasAnAddressOfItsOwnThatBelongsToNobody(t *testing.T) {
+func TestRuntime_podAddresses_areUniqueAndReserved(t *testing.T) {
 	seen := map[string]bool{}
 	for node := range 3 {
 		a := addresses{first: node * addressesPerNode, taken: map[string]bool{}}
 		for range addressesPerNode - 2 {
 			ip := a.take()
 			if seen[ip] || !strings.HasPrefix(ip, "198.18.") && !strings.HasPrefix(ip, "198.19.") {
-				t.Fatalf("%s was given out", ip)
+				t.Fatalf("address %s was assigned", ip)
 			}
 			seen[ip] = true
 		}
@@ -201,7 +202,7 @@ func TestEveryPodHasAnAddressOfItsOwnThatBelongsToNobody(t *testing.T) {
 	}
 }
 
-func TestContainersWriteLogs(t *testing.T) {
+func TestRuntime_containerStarts_writesLog(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("talks", nil, nil)
 	text, err := os.ReadFile(e.status(id).LogPath)
@@ -210,7 +211,7 @@ func TestContainersWriteLogs(t *testing.T) {
 	}
 }
 
-// An engine whose time passes when it is told to.
+// An engine is a Runtime on a simulated clock.
 type testEngine struct {
 	*Runtime
 	t   *testing.T
@@ -274,7 +275,7 @@ func (e *testEngine) cpu(id string) float64 {
 	return float64(s.Cpu.UsageNanoCores.Value) / 1e9
 }
 
-// report is that of the only container.
+// report returns the report of the only container.
 func (e *testEngine) report() Report {
 	e.t.Helper()
 	var all []Report

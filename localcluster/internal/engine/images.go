@@ -14,19 +14,19 @@ import (
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ImageMount is where the images of a simulated node seem to lie.
+// ImageMount is the reported mount point of the images of a simulated node.
 const ImageMount = "/simulated/images"
 
-// Images has every image that is asked for, but those whose name contains "missing".
+// Images is an image store that has every image, except those whose name contains "missing".
 type Images struct {
 	mu     sync.Mutex
 	pulled map[string]bool
 }
 
-// NewImages is an empty store.
+// NewImages returns an empty store.
 func NewImages() *Images { return &Images{pulled: map[string]bool{}} }
 
-// ListImages lists what was pulled.
+// ListImages lists the pulled images.
 func (s *Images) ListImages(context.Context, *api.ImageFilter) ([]*api.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Images) ListImages(context.Context, *api.ImageFilter) ([]*api.Image, er
 	return all, nil
 }
 
-// ImageStatus describes an image, or nothing if it has to be pulled first.
+// ImageStatus describes an image. The response has no image if it was not pulled.
 func (s *Images) ImageStatus(_ context.Context, spec *api.ImageSpec, _ bool) (*api.ImageStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *Images) ImageStatus(_ context.Context, spec *api.ImageSpec, _ bool) (*a
 	return &api.ImageStatusResponse{Image: image(spec.Image)}, nil
 }
 
-// PullImage takes no time.
+// PullImage adds an image immediately.
 func (s *Images) PullImage(_ context.Context, spec *api.ImageSpec, _ *api.AuthConfig, _ *api.PodSandboxConfig) (string, error) {
 	if strings.Contains(spec.GetImage(), "missing") {
 		return "", status.Errorf(codes.NotFound, "image %s not found", spec.Image)
@@ -58,7 +58,7 @@ func (s *Images) PullImage(_ context.Context, spec *api.ImageSpec, _ *api.AuthCo
 	return spec.Image, nil
 }
 
-// RemoveImage forgets an image.
+// RemoveImage removes an image.
 func (s *Images) RemoveImage(_ context.Context, spec *api.ImageSpec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Images) RemoveImage(_ context.Context, spec *api.ImageSpec) error {
 	return nil
 }
 
-// ImageFsInfo says that images need next to no space.
+// ImageFsInfo reports that images need almost no space.
 func (s *Images) ImageFsInfo(context.Context) (*api.ImageFsInfoResponse, error) {
 	usage := []*api.FilesystemUsage{{
 		Timestamp: time.Now().UnixNano(), FsId: &api.FilesystemIdentifier{Mountpoint: ImageMount},
@@ -75,7 +75,7 @@ func (s *Images) ImageFsInfo(context.Context) (*api.ImageFsInfoResponse, error) 
 	return &api.ImageFsInfoResponse{ImageFilesystems: usage, ContainerFilesystems: usage}, nil
 }
 
-// Close has nothing to do.
+// Close does nothing.
 func (s *Images) Close(context.Context) error { return nil }
 
 func image(name string) *api.Image {

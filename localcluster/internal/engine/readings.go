@@ -9,7 +9,7 @@ import (
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A Reading is what one cgroup has and uses.
+// A Reading has the limits and the usage of one cgroup.
 type Reading struct {
 	Created          time.Time
 	Labels           map[string]string
@@ -27,13 +27,13 @@ type Reading struct {
 	Processes        uint64
 }
 
-// Readings are those of the machine, the pods and the containers, by cgroup; they are of the moment at.
+// Readings returns the readings of the machine, the pods and the containers by cgroup, and their time.
 func (r *Runtime) Readings() (at time.Time, all map[string]Reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	root := Reading{
 		Created: r.booted, CPUSeconds: r.cpuSeconds, MemoryLimit: uint64(r.machine.Memory),
-		Memory: uint64(min(r.machine.Used(), r.machine.Memory)), // a kubelet subtracts it from the size, unsigned
+		Memory: uint64(min(r.machine.Used(), r.machine.Memory)), // the kubelet subtracts it from the size as an unsigned number
 	}
 	kubepods := Reading{Created: r.booted}
 	all = map[string]Reading{}
@@ -70,7 +70,7 @@ func (r *Reading) add(other Reading) {
 	r.Processes += other.Processes
 }
 
-// CgroupRoot is under what pods have their cgroups.
+// CgroupRoot is the parent of the cgroups of pods.
 const CgroupRoot = "/kubepods"
 
 func (s *sandbox) cgroup() string {

@@ -25,27 +25,27 @@ import (
 	"podfit.dev/podfit/localcluster/internal/scenario"
 )
 
-// The commands by which a kubelet asks a simulated container how it is. Other commands do nothing, with success.
+// The commands of probes in simulated containers. All other commands succeed and do nothing.
 var (
 	AskReady = []string{"simulated", "ready?"}
 	AskAlive = []string{"simulated", "alive?"}
 )
 
-// A Clock is the time of the scenario, which may run faster than that of the world.
+// A Clock is the scenario's clock, which may run faster than real time.
 type Clock struct {
-	Epoch time.Time `json:"epoch"` // when the scenario began
+	Epoch time.Time `json:"epoch"` // start of the scenario
 	Speed float64   `json:"speed"` // scenario seconds per second
 }
 
-// At is the scenario time at a moment of the world.
+// At returns the scenario time at a real time.
 func (c Clock) At(now time.Time) time.Duration {
 	return time.Duration(float64(now.Sub(c.Epoch)) * c.Speed)
 }
 
-// A Runtime is a container runtime, as the kubelet speaks to it, whose containers are entries in a table. One lock
-// guards it all: calls come from many goroutines of the kubelet, and each is short.
+// A Runtime is a container runtime for the kubelet whose containers are entries in a table. One lock guards all fields: many
+// goroutines of the kubelet call it, and each call is short.
 type Runtime struct {
-	cri.RuntimeService // what a simulated runtime has no use for is not implemented, see unimplemented
+	cri.RuntimeService // unsupported methods are in unimplemented
 
 	node   string
 	clock  Clock
@@ -60,8 +60,8 @@ type Runtime struct {
 	pods       map[string]Pod // by UID
 	ooms       map[string]int // by namespace/pod/container
 	ticked     time.Time
-	seen       int     // the version of the stage when wishes were last chosen
-	cpuSeconds float64 // of containers that have ended
+	seen       int     // version of the stage when wishes were last updated
+	cpuSeconds float64 // of exited containers
 }
 
 type sandbox struct {
@@ -86,14 +86,14 @@ type container struct {
 	runs     *machine.Container
 }
 
-// A Pod is what the API server says of a pod that the container runtime is not told.
+// A Pod has the fields of a pod that the kubelet does not pass to the container runtime.
 type Pod struct {
 	Owner       string
 	Labels      map[string]string
 	Annotations map[string]string
 }
 
-// NewRuntime is the runtime of one node of many.
+// NewRuntime returns the runtime of one node.
 func NewRuntime(node string, index int, m *machine.Machine, clock Clock, stage *Stage) *Runtime {
 	return &Runtime{
 		RuntimeService: unimplemented{},
@@ -111,7 +111,7 @@ func NewRuntime(node string, index int, m *machine.Machine, clock Clock, stage *
 	}
 }
 
-// Tick lets the machine run until now.
+// Tick simulates the machine until now.
 func (r *Runtime) Tick(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *Runtime) Tick(now time.Time) {
 	}
 }
 
-// Learn notes what the API server says about the node's pods.
+// Learn replaces what is known about the node's pods.
 func (r *Runtime) Learn(pods map[string]Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *Runtime) Learn(pods map[string]Pod) {
 	}
 }
 
-// cast gives a running container its part in the scenario.
+// cast sets what a running container does, from the scenario.
 func (r *Runtime) cast(c *container) {
 	if c.runs == nil {
 		return
@@ -167,7 +167,10 @@ func (r *Runtime) cast(c *container) {
 }
 
 func (r *Runtime) ends(c *container, now time.Time, code int32, reason string) {
-	c.state, c.finished, c.exit, c.reason = api.ContainerState_CONTAINER_EXITED, now, code, reason
+	c.state = api.ContainerState_CONTAINER_EXITED
+	c.finished = now
+	c.exit = code
+	c.reason = reason
 	if c.runs != nil {
 		r.cpuSeconds += c.runs.CPUSeconds
 		r.machine.Stop(c.runs)
@@ -175,19 +178,19 @@ func (r *Runtime) ends(c *container, now time.Time, code int32, reason string) {
 	c.log(now, "ends: %s (%d)", reason, code)
 }
 
-// Version tells the kubelet what it speaks to.
+// Version returns name and version of the runtime.
 func (r *Runtime) Version(context.Context, string) (*api.VersionResponse, error) {
 	return &api.VersionResponse{Version: "0.1.0", RuntimeName: "simulated", RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1"}, nil
 }
 
-// Status is always well.
+// Status reports that the runtime and its network are ready.
 func (r *Runtime) Status(context.Context, bool) (*api.StatusResponse, error) {
 	return &api.StatusResponse{Status: &api.RuntimeStatus{Conditions: []*api.RuntimeCondition{
 		{Type: api.RuntimeReady, Status: true}, {Type: api.NetworkReady, Status: true},
 	}}}, nil
 }
 
-// RunPodSandbox makes a pod's frame, with an address that leads nowhere.
+// RunPodSandbox creates a sandbox with an unused address.
 func (r *Runtime) RunPodSandbox(_ context.Context, config *api.PodSandboxConfig, _ string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +199,7 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *api.PodSandboxConfig,
 	return s.id, nil
 }
 
-// StopPodSandbox ends what runs in the sandbox too.
+// StopPodSandbox stops a sandbox and its containers.
 func (r *Runtime) StopPodSandbox(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +216,7 @@ func (r *Runtime) StopPodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-// RemovePodSandbox forgets a sandbox and its containers.
+// RemovePodSandbox removes a sandbox and its containers.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
 	if err := r.StopPodSandbox(ctx, id); err != nil {
 		return err
@@ -269,12 +272,12 @@ func (r *Runtime) ListPodSandbox(_ context.Context, f *api.PodSandboxFilter) ([]
 	return all, nil
 }
 
-// UpdatePodSandboxResources is for runtimes that want to know; this one does not.
+// UpdatePodSandboxResources does nothing.
 func (r *Runtime) UpdatePodSandboxResources(context.Context, *api.UpdatePodSandboxResourcesRequest) (*api.UpdatePodSandboxResourcesResponse, error) {
 	return &api.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// CreateContainer makes a container that does not run yet.
+// CreateContainer creates a container that does not run yet.
 func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *api.ContainerConfig, _ *api.PodSandboxConfig) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -289,7 +292,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *a
 	return c.id, nil
 }
 
-// StartContainer runs a container.
+// StartContainer starts a container.
 func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,7 +301,8 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 		return notFound("container", id)
 	}
 	now := time.Now()
-	c.state, c.started = api.ContainerState_CONTAINER_RUNNING, now
+	c.state = api.ContainerState_CONTAINER_RUNNING
+	c.started = now
 	c.runs = &machine.Container{Limits: limitsOf(c.limits), Instance: demand.Instance(c.key())}
 	r.cast(c)
 	r.machine.Start(c.runs, r.clock.At(now))
@@ -306,7 +310,7 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// StopContainer ends a container at once, as a program does that heeds SIGTERM.
+// StopContainer stops a container immediately, like a program that exits on SIGTERM.
 func (r *Runtime) StopContainer(_ context.Context, id string, _ int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -320,7 +324,7 @@ func (r *Runtime) StopContainer(_ context.Context, id string, _ int64) error {
 	return nil
 }
 
-// RemoveContainer forgets a container.
+// RemoveContainer removes a container.
 func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -349,7 +353,7 @@ func (r *Runtime) ListContainers(_ context.Context, f *api.ContainerFilter) ([]*
 	return all, nil
 }
 
-// ContainerStatus describes a container, with the resources that it really has.
+// ContainerStatus describes a container with its actual resources.
 func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*api.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -369,7 +373,7 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*api.Co
 	}}, nil
 }
 
-// UpdateContainerResources is a resize: from now on the machine enforces the new limits.
+// UpdateContainerResources resizes a container: the machine enforces the new limits from now on.
 func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *api.ContainerResources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -381,11 +385,11 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if c.runs != nil {
 		c.runs.Limits = limitsOf(c.limits)
 	}
-	c.log(time.Now(), "is resized: cpu quota %d, shares %d, memory limit %d", c.limits.CpuQuota, c.limits.CpuShares, c.limits.MemoryLimitInBytes)
+	c.log(time.Now(), "resized: cpu quota %d, shares %d, memory limit %d", c.limits.CpuQuota, c.limits.CpuShares, c.limits.MemoryLimitInBytes)
 	return nil
 }
 
-// ExecSync answers probes, which all come as commands.
+// ExecSync runs the command of a probe.
 func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ time.Duration) ([]byte, []byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -399,13 +403,13 @@ func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ tim
 	return nil, nil, nil
 }
 
-// ReopenContainerLog has nothing to do: logs are opened for each line.
+// ReopenContainerLog does nothing, because logs are opened for each line.
 func (r *Runtime) ReopenContainerLog(context.Context, string) error { return nil }
 
-// UpdateRuntimeConfig has nothing to do.
+// UpdateRuntimeConfig does nothing.
 func (r *Runtime) UpdateRuntimeConfig(context.Context, *api.RuntimeConfig) error { return nil }
 
-// ContainerStats is the use of one container.
+// ContainerStats returns the usage of one container.
 func (r *Runtime) ContainerStats(_ context.Context, id string) (*api.ContainerStats, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -416,7 +420,7 @@ func (r *Runtime) ContainerStats(_ context.Context, id string) (*api.ContainerSt
 	return r.stats(c), nil
 }
 
-// ListContainerStats is the use of the running containers.
+// ListContainerStats returns the usage of the running containers.
 func (r *Runtime) ListContainerStats(_ context.Context, f *api.ContainerStatsFilter) ([]*api.ContainerStats, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -432,7 +436,8 @@ func (r *Runtime) ListContainerStats(_ context.Context, f *api.ContainerStatsFil
 }
 
 func (r *Runtime) stats(c *container) *api.ContainerStats {
-	at, memory := r.ticked.UnixNano(), uint64(c.runs.Memory)
+	at := r.ticked.UnixNano()
+	memory := uint64(c.runs.Memory)
 	return &api.ContainerStats{
 		Attributes: &api.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations},
 		Cpu: &api.CpuUsage{Timestamp: at,
@@ -445,7 +450,7 @@ func (r *Runtime) stats(c *container) *api.ContainerStats {
 	}
 }
 
-// key names a container as people do.
+// key returns namespace/pod/container.
 func (c *container) key() string {
 	meta := c.sandbox.config.Metadata
 	return meta.Namespace + "/" + meta.Name + "/" + c.config.Metadata.Name
@@ -458,7 +463,7 @@ func (c *container) logPath() string {
 	return filepath.Join(c.sandbox.config.LogDirectory, c.config.LogPath)
 }
 
-// log writes a line where kubectl logs finds it. That it cannot be written is no reason to fail.
+// log writes a line to the log file that kubectl logs reads. Errors are ignored.
 func (c *container) log(now time.Time, format string, args ...any) {
 	path := c.logPath()
 	if path == "" || os.MkdirAll(filepath.Dir(path), 0o755) != nil {
@@ -473,7 +478,7 @@ func (c *container) log(now time.Time, format string, args ...any) {
 	fmt.Fprintf(f, "%s stdout F %s %s\n", now.UTC().Format(time.RFC3339Nano), c.key(), line)
 }
 
-// merge sets what is given and leaves the rest.
+// merge sets the fields of into that are not zero in from.
 func merge(into, from *api.LinuxContainerResources) {
 	if from == nil {
 		return
@@ -524,10 +529,10 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// addressesPerNode is more than a node can have pods.
+// addressesPerNode is more than the maximum number of pods on a node.
 const addressesPerNode = 1024
 
-// addresses gives out pod IPs from 198.18.0.0/15, which belongs to nobody: RFC 2544 reserves it for tests.
+// addresses assigns pod IPs from 198.18.0.0/15, which RFC 2544 reserves for tests.
 type addresses struct {
 	first, next int
 	taken       map[string]bool

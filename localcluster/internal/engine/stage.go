@@ -11,21 +11,21 @@ import (
 	"podfit.dev/podfit/localcluster/internal/scenario"
 )
 
-// A Stage is the scenario that all nodes of a process play, and that may be changed while they do.
+// A Stage is the scenario of all nodes of a process. It can be changed while they run.
 type Stage struct {
 	mu       sync.RWMutex
 	scenario scenario.Scenario
 	version  int
 }
 
-// Version grows whenever the scenario changes.
+// Version returns a number that grows with each change of the scenario.
 func (s *Stage) Version() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.version
 }
 
-// Wish is what a container does.
+// Wish returns what a container does.
 func (s *Stage) Wish(c scenario.Container) (machine.Wish, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -40,7 +40,7 @@ func (s *Stage) Play(f scenario.File) {
 	s.version++
 }
 
-// Override sets or takes back what certain containers do.
+// Override sets or removes an override.
 func (s *Stage) Override(key string, script scenario.Script) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Stage) Override(key string, script scenario.Script) error {
 	return s.scenario.Override(key, script)
 }
 
-// Overrides are those in force.
+// Overrides returns the active overrides.
 func (s *Stage) Overrides() map[string]scenario.Script {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -12,11 +12,11 @@ import (
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// unimplemented answers the calls that a simulated runtime does not serve, as the kubelet expects of a runtime that
-// lacks them: streams into containers, checkpoints, and statistics that the kubelet also has from cadvisor.
+// unimplemented returns codes.Unimplemented, as the kubelet expects, for unsupported calls: streams into containers,
+// checkpoints, and statistics that the kubelet also gets from cAdvisor.
 type unimplemented struct{ cri.RuntimeService }
 
-var errUnimplemented = status.Error(codes.Unimplemented, "the simulated container runtime does not do this")
+var errUnimplemented = status.Error(codes.Unimplemented, "not supported by the simulated container runtime")
 
 func (unimplemented) Exec(context.Context, *api.ExecRequest) (*api.ExecResponse, error) {
 	return nil, errUnimplemented

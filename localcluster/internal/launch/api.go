@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// An api is the API server, as an administrator with plain HTTP sees it.
+// An api is a plain HTTP client of the API server with administrator rights.
 type api struct {
 	server string
 	client *http.Client
@@ -36,7 +36,7 @@ func newAPI(server string, ca, cert, key []byte) (*api, error) {
 	}}, nil
 }
 
-// do sends a body, if any, and reads the answer into v, if any.
+// do sends a request and decodes the response into v. An empty body and a nil v are allowed.
 func (a *api) do(ctx context.Context, method, path, contentType string, body []byte, v any) error {
 	q, err := http.NewRequestWithContext(ctx, method, a.server+path, bytes.NewReader(body))
 	if err != nil {
@@ -74,12 +74,12 @@ func (a *api) get(ctx context.Context, path string, v any) error {
 	return a.do(ctx, http.MethodGet, path, "", nil, v)
 }
 
-// apply makes an object be as the YAML says.
+// apply creates or updates an object by server-side apply.
 func (a *api) apply(ctx context.Context, path, yaml string) error {
 	return a.do(ctx, http.MethodPatch, path+"?fieldManager=localcluster&force=true", "application/apply-patch+yaml", []byte(yaml), nil)
 }
 
-// create makes an object unless there is one of that name.
+// create creates an object unless one with that name exists.
 func (a *api) create(ctx context.Context, path string, object any) error {
 	text, err := json.Marshal(object)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// metricsServerObjects are what metrics-server needs in a cluster. Its Service leads to the loopback interface by a
-// name, so that the API server needs no proxy to reach it.
+// metricsServerObjects returns the objects that metrics-server needs, by API path. Its Service is an ExternalName for the
+// loopback interface, so that the API server reaches it without a proxy.
 func metricsServerObjects(port int, ca []byte) map[string]string {
 	const (
 		cluster = "/apis/rbac.authorization.k8s.io/v1/"
@@ -45,13 +45,13 @@ func metricsServerObjects(port int, ca []byte) map[string]string {
 	}
 }
 
-// metricsServerUser is whom the bindings above name, as a user with a certificate.
+// metricsServerUser is the user in the certificate of metrics-server. The bindings above refer to it as a service account.
 const metricsServerUser = "system:serviceaccount:kube-system:metrics-server"
 
 var serviceAccountGroups = []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}
 
-// node is a node before its kubelet starts. It has to be there first: a kubelet with --cloud-provider=external takes
-// the addresses that it finds, and 127.0.0.1 it would not choose itself.
+// node returns the Node object to create before the kubelet starts. A kubelet would not choose the address 127.0.0.1 itself;
+// with --cloud-provider=external it keeps the addresses of the existing object.
 func node(name string) any {
 	type m = map[string]any
 	return m{
@@ -67,7 +67,7 @@ type conditions struct {
 	} `json:"status"`
 }
 
-// is says that a condition of the object is true, or why not.
+// is returns nil if a condition of the object is true, and otherwise an error with the reason.
 func (a *api) is(ctx context.Context, path, condition string) error {
 	var object conditions
 	if err := a.get(ctx, path, &object); err != nil {

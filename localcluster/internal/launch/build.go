@@ -4,7 +4,6 @@
 package launch
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,52 +12,59 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// KubernetesVersion is what the parts call themselves; it is that of k8s.io/kubernetes in go.mod.
+// KubernetesVersion is the version that the parts report. It equals the version of k8s.io/kubernetes in go.mod.
 const KubernetesVersion = "v1.36.3"
 
 // An Artifact is an executable that is built from Go modules.
 type Artifact struct {
-	Name    string
-	Dir     string   // of the Go module, within this module
-	Package string   // within the Go module, or of a module that it requires
-	Sources []string // what it is built from, within this module
-	Flags   []string
+	Name     string
+	Contents string   // what it consists of, for messages
+	Dir      string   // folder of the Go module, relative to this module
+	Package  string   // in the Go module, or in a module that it requires
+	Sources  []string // files and folders that it is built from, relative to this module
+	Flags    []string // of go build
 }
 
-// What can be built.
+// The artifacts of a cluster. They are all built with the default flags of go build and go test, apart from linker flags and
+// tags, and from the same versions of shared modules, so that each package is compiled once.
 var (
 	Launcher = Artifact{
-		Name: "localcluster", Dir: ".", Package: "./cmd/localcluster", Sources: []string{"go.mod", "go.sum", "cmd/localcluster", "internal/demand", "internal/launch"},
+		Name: "localcluster", Contents: "the command that starts and stops the cluster", Dir: ".", Package: "./cmd/localcluster",
+		Sources: []string{"go.mod", "go.sum", "cmd/localcluster", "internal/demand", "internal/launch"},
 	}
 	ControlPlane = Artifact{
-		Name: "controlplane", Dir: ".", Package: "./cmd/controlplane",
+		Name: "controlplane", Contents: "Kubernetes " + KubernetesVersion + ": etcd, API server, controller manager, scheduler, kubelet",
+		Dir: ".", Package: "./cmd/controlplane",
 		Sources: []string{"go.mod", "go.sum", "cmd/controlplane", "internal/demand", "internal/engine", "internal/machine", "internal/node", "internal/scenario"},
 		Flags:   []string{"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion},
 	}
-	MetricsServer = Artifact{Name: "metrics-server", Dir: "metricsserver", Package: ".", Sources: []string{"metricsserver"}, Flags: []string{"-ldflags", "-s -w"}}
-	Prometheus    = Artifact{
-		Name: "prometheus", Dir: "prometheus", Package: "github.com/prometheus/prometheus/cmd/prometheus", Sources: []string{"prometheus"},
+	MetricsServer = Artifact{
+		Name: "metrics-server", Contents: "the Metrics API", Dir: "metricsserver", Package: ".", Sources: []string{"metricsserver"},
+		Flags: []string{"-ldflags", "-s -w"},
+	}
+	Prometheus = Artifact{
+		Name: "prometheus", Contents: "for tests with usage history", Dir: "prometheus",
+		Package: "github.com/prometheus/prometheus/cmd/prometheus", Sources: []string{"prometheus"},
 		Flags: []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
 	}
 )
 
-// A Builder builds executables once, and keeps them.
+// A Builder builds executables and keeps them until their sources change.
 type Builder struct {
-	Module string // the folder of this module
-	Cache  string
-	Out    io.Writer // where progress is told
+	Module string    // folder of this module
+	Cache  string    // folder of the executables
+	Out    io.Writer // receives progress
 }
 
-// NewBuilder builds from the module at its place in the source tree. An empty cache folder means the usual one.
+// NewBuilder returns a Builder for the module in this source tree. If cache is empty, executables are kept in .cache/bin of
+// the repository.
 func NewBuilder(cache string, out io.Writer) (*Builder, error) {
 	module, err := moduleDir()
 	if err != nil {
@@ -71,7 +77,8 @@ func NewBuilder(cache string, out io.Writer) (*Builder, error) {
 	return &Builder{Module: module, Cache: cache, Out: out}, err
 }
 
-// moduleDir is where this source file was when it was compiled, or else above the working directory.
+// moduleDir returns the folder of this module: the one that this file was compiled in, or the working directory or a folder
+// above it.
 func moduleDir() (string, error) {
 	var places []string
 	if _, file, _, ok := runtime.Caller(0); ok {
@@ -87,40 +94,80 @@ func moduleDir() (string, error) {
 			return filepath.Abs(place)
 		}
 	}
-	return "", errors.New("the source of the module localcluster is not found: run this inside the repository")
+	return "", errors.New("find the source of module localcluster: run this command inside the repository")
 }
 
-// Build returns the path of an up-to-date executable, which it builds if there is none.
+// BuildAll returns the paths of up-to-date executables by name. It builds those that are missing or out of date, and says
+// before the first build what is built and how long it takes.
+func (b *Builder) BuildAll(ctx context.Context, artifacts ...Artifact) (map[string]string, error) {
+	var outdated []Artifact
+	paths := map[string]string{}
+	for _, a := range artifacts {
+		target, built, err := b.find(a)
+		if err != nil {
+			return nil, err
+		}
+		paths[a.Name] = target
+		if !built {
+			outdated = append(outdated, a)
+		}
+	}
+	packages := b.announce(ctx, outdated)
+	for i, a := range outdated {
+		err := b.build(ctx, a, packages[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// Build returns the path of an up-to-date executable. It builds the executable if it is missing or out of date.
 func (b *Builder) Build(ctx context.Context, a Artifact) (string, error) {
+	paths, err := b.BuildAll(ctx, a)
+	return paths[a.Name], err
+}
+
+// find returns the path of the executable for the present sources, and whether it exists.
+func (b *Builder) find(a Artifact) (target string, built bool, err error) {
 	key, err := b.key(a)
 	if err != nil {
-		return "", fmt.Errorf("build %s: %w", a.Name, err)
+		return "", false, fmt.Errorf("build %s: %w", a.Name, err)
 	}
-	target := filepath.Join(b.Cache, a.Name+"-"+key)
-	if _, err := os.Stat(target); err == nil {
-		b.tidy(a.Name, target)
-		return target, nil
+	target = filepath.Join(b.Cache, a.Name+"-"+key)
+	_, err = os.Stat(target)
+	if err != nil {
+		return target, false, nil
 	}
-	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
-		return "", err
+	b.tidy(a.Name, target)
+	return target, true, nil
+}
+
+// build builds an executable, unless another process builds it first. packages is the number of packages to compile.
+func (b *Builder) build(ctx context.Context, a Artifact, packages int) error {
+	err := os.MkdirAll(b.Cache, 0o755)
+	if err != nil {
+		return err
 	}
 	unlock, err := lock(filepath.Join(b.Cache, a.Name+".lock"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
-	if _, err := os.Stat(target); err == nil { // somebody else has built it meanwhile
-		return target, nil
+	target, built, err := b.find(a)
+	if err != nil || built {
+		return err
 	}
-	if err := b.build(ctx, a, target); err != nil {
-		return "", fmt.Errorf("build %s: %w", a.Name, err)
+	err = b.compile(ctx, a, target, packages)
+	if err != nil {
+		return fmt.Errorf("build %s: %w", a.Name, err)
 	}
 	b.tidy(a.Name, target)
-	return target, b.link(a.Name, target)
+	return b.link(a.Name, target)
 }
 
-// tidy removes executables of that name that nobody has asked for in a day. A younger one may be needed by a running
-// cluster, to start a part again.
+// tidy removes executables of that name that were not requested for a day. A running cluster may need a younger one to
+// restart a part.
 func (b *Builder) tidy(name, used string) {
 	now := time.Now()
 	_ = os.Chtimes(used, now, now)
@@ -132,7 +179,7 @@ func (b *Builder) tidy(name, used string) {
 	}
 }
 
-// link gives the newest executable a name without a key.
+// link makes the name without a key a symbolic link to the newest executable.
 func (b *Builder) link(name, target string) error {
 	short := filepath.Join(b.Cache, name)
 	unfinished := short + ".link"
@@ -143,52 +190,7 @@ func (b *Builder) link(name, target string) error {
 	return os.Rename(unfinished, short)
 }
 
-func (b *Builder) build(ctx context.Context, a Artifact, target string) error {
-	started := time.Now()
-	fmt.Fprintf(b.Out, "build %s: a first time takes minutes\n", a.Name)
-	unfinished := target + ".new"
-	c := exec.CommandContext(ctx, "go", append(append([]string{"build", "-v", "-buildvcs=false", "-o", unfinished}, a.Flags...), a.Package)...)
-	c.Dir = filepath.Join(b.Module, a.Dir)
-	c.Env = append(os.Environ(), "GOWORK=off")
-	stderr, err := c.StderrPipe()
-	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return err
-	}
-
-	var compiled atomic.Int64
-	var messages []string
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			line := lines.Text()
-			if strings.ContainsAny(line, " :") && !strings.HasPrefix(line, "go: downloading ") {
-				messages = append(messages, line)
-			}
-			compiled.Add(1)
-		}
-	}()
-	tick := time.NewTicker(15 * time.Second)
-	defer tick.Stop()
-	for running := true; running; {
-		select {
-		case <-tick.C:
-			fmt.Fprintf(b.Out, "build %s: %4.0fs, %d packages downloaded or compiled\n", a.Name, time.Since(started).Seconds(), compiled.Load())
-		case <-read:
-			running = false
-		}
-	}
-	if err := c.Wait(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, strings.Join(messages, "\n"))
-	}
-	fmt.Fprintf(b.Out, "build %s: done in %.0fs\n", a.Name, time.Since(started).Seconds())
-	return os.Rename(unfinished, target)
-}
-
-// key changes whenever another executable would be built.
+// key returns a hash of everything that the executable depends on.
 func (b *Builder) key(a Artifact) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, a)
@@ -209,7 +211,7 @@ func (b *Builder) key(a Artifact) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
-// lock waits until no other process holds the lock.
+// lock takes a file lock. It waits until no other process holds it.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -222,7 +224,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// tryLock fails at once if another process holds the lock.
+// tryLock takes a file lock. It fails if another process holds it.
 func tryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

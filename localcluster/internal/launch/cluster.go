@@ -21,29 +21,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are what a cluster can be told.
+// Options configure a cluster.
 type Options struct {
 	Nodes            int
 	NodeCPU          int           // cores
 	NodeMemory       int64         // bytes
-	StateDir         string        // empty: a temporary folder that goes when the cluster goes
+	StateDir         string        // empty: a temporary folder, removed when the cluster stops
 	Speed            float64       // scenario seconds per second
-	Scenario         string        // a file, or none
-	MetricResolution time.Duration // how often metrics-server looks
-	CrashLoopMax     time.Duration // the longest back-off of containers that crash
-	ControlPort      int           // 0: any
+	Scenario         string        // path of a scenario file, or empty
+	MetricResolution time.Duration // scrape interval of metrics-server
+	CrashLoopMax     time.Duration // maximum back-off of crashing containers
+	ControlPort      int           // 0: a free port
 	StartTimeout     time.Duration
-	Prometheus       bool   // run one, which looks as often as metrics-server
-	AuditPolicy      string // a file that says what the API server writes into its audit log; empty: there is no audit log
+	Prometheus       bool   // run Prometheus, with the same scrape interval
+	AuditPolicy      string // path of an audit policy; empty: no audit log
 }
 
-// DefaultOptions are a small cluster in real time.
+// DefaultOptions describe a small cluster in real time.
 var DefaultOptions = Options{
 	Nodes: 3, NodeCPU: 4, NodeMemory: 8 << 30, Speed: 1,
 	MetricResolution: 15 * time.Second, CrashLoopMax: 10 * time.Second, StartTimeout: 3 * time.Minute,
 }
 
-// Validate says what is wrong with the options.
+// Validate returns all invalid options.
 func (o Options) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -51,22 +51,22 @@ func (o Options) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(o.Nodes >= 0 && o.Nodes <= 100, "%d nodes: want 0 to 100", o.Nodes)
-	check(o.NodeCPU >= 1, "nodes with %d cores", o.NodeCPU)
-	check(o.NodeMemory >= 512<<20, "nodes with %d bytes of memory: want 512Mi or more", o.NodeMemory)
-	check(o.Speed > 0 && o.Speed <= 100000, "speed %v: want more than 0, and up to 100000", o.Speed)
-	check(o.MetricResolution >= 2*time.Second, "metric resolution %v: want 2s or more", o.MetricResolution)
-	check(o.CrashLoopMax >= time.Second && o.CrashLoopMax <= 5*time.Minute, "crash loop back-off of up to %v: want 1s to 5m", o.CrashLoopMax)
+	check(o.Nodes >= 0 && o.Nodes <= 100, "number of nodes must be 0 to 100, got %d", o.Nodes)
+	check(o.NodeCPU >= 1, "node CPU must be at least 1 core, got %d", o.NodeCPU)
+	check(o.NodeMemory >= 512<<20, "node memory must be at least 512Mi, got %d bytes", o.NodeMemory)
+	check(o.Speed > 0 && o.Speed <= 100000, "speed must be above 0 and at most 100000, got %v", o.Speed)
+	check(o.MetricResolution >= 2*time.Second, "metric resolution must be at least 2s, got %v", o.MetricResolution)
+	check(o.CrashLoopMax >= time.Second && o.CrashLoopMax <= 5*time.Minute, "maximum crash loop back-off must be 1s to 5m, got %v", o.CrashLoopMax)
 	return errors.Join(errs...)
 }
 
-// Ports are where the parts listen, all on 127.0.0.1. They are kept in the state folder.
+// Ports are the ports of the parts on 127.0.0.1. They are stored in the state folder.
 type Ports struct {
 	Etcd          int   `json:"etcd"`
 	EtcdPeer      int   `json:"etcdPeer"`
 	APIServer     int   `json:"apiserver"`
 	MetricsServer int   `json:"metricsServer"`
-	Nodes         int   `json:"nodes"` // the nodes' part of the control
+	Nodes         int   `json:"nodes"` // of the nodes' control API
 	Control       int   `json:"control"`
 	Prometheus    int   `json:"prometheus"`
 	Kubelets      []int `json:"kubelets"`
@@ -82,24 +82,24 @@ type Cluster struct {
 	unlock    func()
 	ca        *CA
 	admin     *api
-	parts     []*Part // in the order of their start
+	parts     []*Part // in start order
 	crashed   chan error
 	quit      chan struct{}
 	server    *http.Server
 }
 
-// Info is what others have to know to use the cluster. It is written to the ready file.
+// Info is what clients need to use the cluster. It is written to the ready file.
 type Info struct {
 	Kubeconfig       string    `json:"kubeconfig"`
 	Server           string    `json:"server"`
 	Control          string    `json:"control"`
-	Prometheus       string    `json:"prometheus,omitempty"`        // its URL
-	ScrapeTargets    string    `json:"prometheusTargets,omitempty"` // files here name more targets for it
+	Prometheus       string    `json:"prometheus,omitempty"`        // URL
+	ScrapeTargets    string    `json:"prometheusTargets,omitempty"` // folder; files in it list more scrape targets
 	AuditLog         string    `json:"auditLog,omitempty"`
 	StateDir         string    `json:"stateDir"`
 	CA               string    `json:"ca"`
 	CAKey            string    `json:"caKey"`
-	ServingCert      string    `json:"servingCert"` // for 127.0.0.1 and localhost, by the CA
+	ServingCert      string    `json:"servingCert"` // for 127.0.0.1 and localhost, signed by the CA
 	ServingKey       string    `json:"servingKey"`
 	Ports            Ports     `json:"ports"`
 	Nodes            []string  `json:"nodes"`
@@ -110,8 +110,8 @@ type Info struct {
 	Parts            []State   `json:"parts"`
 }
 
-// Up builds what is missing and starts a cluster. When it returns without an error, everything works. Whatever it
-// returns, Down has to be called.
+// Up builds what is missing and starts a cluster. It returns when all parts are ready. After an error, nothing is left
+// running; otherwise the caller calls Down.
 func Up(ctx context.Context, o Options, b *Builder) (*Cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -120,13 +120,9 @@ func Up(ctx context.Context, o Options, b *Builder) (*Cluster, error) {
 	if o.Prometheus {
 		wanted = append(wanted, Prometheus)
 	}
-	executables := map[string]string{}
-	for _, a := range wanted {
-		path, err := b.Build(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		executables[a.Name] = path
+	executables, err := b.BuildAll(ctx, wanted...)
+	if err != nil {
+		return nil, err
 	}
 	c := &Cluster{options: o, out: b.Out, crashed: make(chan error, 16), quit: make(chan struct{}, 1)}
 	if err := c.prepare(executables); err != nil {
@@ -142,7 +138,7 @@ func Up(ctx context.Context, o Options, b *Builder) (*Cluster, error) {
 	return c, nil
 }
 
-// Wait returns when the cluster shall end: nil if somebody asked for it, an error if a part crashed.
+// Wait returns when the cluster has to stop: nil on request, an error if a part crashed.
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -154,7 +150,7 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	}
 }
 
-// Down stops everything, and removes the state folder if it is a temporary one.
+// Down stops all parts, and removes the state folder if it is temporary.
 func (c *Cluster) Down() {
 	if c.server != nil {
 		c.server.Close()
@@ -176,7 +172,7 @@ func (c *Cluster) Down() {
 	}
 }
 
-// prepare makes the files, and decides on what command lines the parts run.
+// prepare creates the files and determines the command lines of the parts.
 func (c *Cluster) prepare(executables map[string]string) error {
 	dir := c.options.StateDir
 	if dir == "" {
@@ -195,7 +191,7 @@ func (c *Cluster) prepare(executables map[string]string) error {
 		return err
 	}
 	if c.unlock, err = tryLock(filepath.Join(dir, "lock")); err != nil {
-		return fmt.Errorf("another cluster runs in %s: %w", dir, err)
+		return fmt.Errorf("state folder %s is used by another cluster: %w", dir, err)
 	}
 	if err := c.choosePorts(); err != nil {
 		return err
@@ -203,7 +199,9 @@ func (c *Cluster) prepare(executables map[string]string) error {
 	p := c.Info.Ports
 	c.Info.Server = fmt.Sprintf("https://127.0.0.1:%d", p.APIServer)
 	c.Info.Control = fmt.Sprintf("http://127.0.0.1:%d", p.Control)
-	c.Info.Speed, c.Info.MetricResolution, c.Info.Launcher = c.options.Speed, c.options.MetricResolution.String(), os.Getpid()
+	c.Info.Speed = c.options.Speed
+	c.Info.MetricResolution = c.options.MetricResolution.String()
+	c.Info.Launcher = os.Getpid()
 	for i := range c.options.Nodes {
 		c.Info.Nodes = append(c.Info.Nodes, fmt.Sprintf("node-%d", i+1))
 	}
@@ -230,7 +228,7 @@ func (c *Cluster) path(elements ...string) string {
 	return filepath.Join(append([]string{c.Info.StateDir}, elements...)...)
 }
 
-// choosePorts takes the ports of last time if they are free, so that what was written down then still leads here.
+// choosePorts reuses the ports in the state folder if they are free, so that existing kubeconfigs stay valid.
 func (c *Cluster) choosePorts() error {
 	p := &c.Info.Ports
 	if text, err := os.ReadFile(c.path("ports.json")); err == nil {
@@ -250,7 +248,7 @@ func (c *Cluster) choosePorts() error {
 	for i := range p.Kubelets {
 		wanted = append(wanted, &p.Kubelets[i])
 	}
-	var held []net.Listener // all at once, so that no port is chosen twice
+	var held []net.Listener // kept open until all are chosen, so that no port is chosen twice
 	defer func() {
 		for _, l := range held {
 			l.Close()
@@ -277,8 +275,8 @@ func (c *Cluster) choosePorts() error {
 	return WriteFile(c.path("ports.json"), text, 0o644)
 }
 
-// Ports are chosen below those from which the kernel takes the near ends of outgoing connections: there, a port is
-// free only until somebody calls somewhere, and a part that is stopped for a while would not get it back.
+// Ports are chosen below the kernel's range for outgoing connections. In that range an outgoing connection could take the
+// port of a stopped part.
 const firstPort, lastPort = 20000, 32000
 
 func listen(port int) (net.Listener, error) {
@@ -288,7 +286,7 @@ func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
-// chooseEpoch keeps the scenario's beginning, so that its clock goes on after a restart.
+// chooseEpoch reads the start time of the scenario from the state folder, so that its clock continues after a restart.
 func (c *Cluster) chooseEpoch() error {
 	if text, err := os.ReadFile(c.path("epoch")); err == nil {
 		return c.Info.Epoch.UnmarshalText(text)
@@ -310,7 +308,7 @@ func (c *Cluster) makeIdentities() error {
 	if err != nil {
 		return err
 	}
-	accounts, err := openCA(c.path("pki"), "service-accounts") // only its key signs, tokens
+	accounts, err := openCA(c.path("pki"), "service-accounts") // its key signs tokens
 	if err != nil {
 		return err
 	}
@@ -335,11 +333,13 @@ func (c *Cluster) makeIdentities() error {
 			return err
 		}
 	}
-	c.Info.CA, c.Info.CAKey = ca.CertFile, ca.KeyFile
-	c.Info.ServingCert, c.Info.ServingKey = c.path("pki", "serving.crt"), c.path("pki", "serving.key")
+	c.Info.CA = ca.CertFile
+	c.Info.CAKey = ca.KeyFile
+	c.Info.ServingCert = c.path("pki", "serving.crt")
+	c.Info.ServingKey = c.path("pki", "serving.key")
 	c.Info.Kubeconfig = c.path("admin.kubeconfig")
 
-	users := map[string][]string{ // by file: a user and its groups
+	users := map[string][]string{ // by file name: user, groups
 		"admin":                   {"admin", "system:masters"},
 		"kube-controller-manager": {"system:kube-controller-manager", "system:masters"},
 		"kube-scheduler":          {"system:kube-scheduler"},
@@ -365,7 +365,7 @@ func (c *Cluster) makeIdentities() error {
 	return nil
 }
 
-// Kubeconfig makes a configuration by which one acts as that user with these groups.
+// Kubeconfig returns a kubeconfig for a user with these groups.
 func (c *Cluster) Kubeconfig(user string, groups ...string) ([]byte, error) {
 	cert, key, err := c.ca.client(user, groups...)
 	if err != nil {
@@ -402,7 +402,7 @@ func (c *Cluster) describeNodes() error {
 	return WriteFile(c.path("nodes.json"), text, 0o644)
 }
 
-// describeAudit finds the audit policy, and decides where the audit log is.
+// describeAudit resolves the path of the audit policy and sets the path of the audit log.
 func (c *Cluster) describeAudit() error {
 	if c.options.AuditPolicy == "" {
 		return nil
@@ -432,7 +432,7 @@ func (c *Cluster) describeParts(controlplane, metricsserver string) {
 
 	apiserver := []string{controlplane, "kube-apiserver",
 		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.APIServer),
-		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", // it refuses to advertise 127.0.0.1
+		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", // the API server refuses to advertise 127.0.0.1
 		"--service-cluster-ip-range=10.0.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged",
 		"--tls-cert-file=" + c.Info.ServingCert, "--tls-private-key-file=" + c.Info.ServingKey, "--client-ca-file=" + c.Info.CA,
 		"--kubelet-certificate-authority=" + c.Info.CA, "--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"),
@@ -444,7 +444,7 @@ func (c *Cluster) describeParts(controlplane, metricsserver string) {
 		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
 		"--profiling=false"}
 	if c.options.AuditPolicy != "" {
-		// Blocking: when a request has its answer, its line is in the file.
+		// Blocking: the line of a request is in the file before its response is sent.
 		apiserver = append(apiserver, "--audit-policy-file="+c.options.AuditPolicy, "--audit-log-path="+c.Info.AuditLog,
 			"--audit-log-mode=blocking", "--audit-log-maxsize=2000")
 	}
@@ -488,7 +488,7 @@ func (c *Cluster) part(name string, grace time.Duration, ready func(context.Cont
 	c.parts = append(c.parts, &Part{Name: name, Log: c.path("logs", name+".log"), command: command, ready: ready, grace: grace, crashed: c.crashed})
 }
 
-// find returns the part of that name.
+// find returns the part with that name.
 func (c *Cluster) find(name string) (*Part, error) {
 	var names []string
 	for _, p := range c.parts {
@@ -497,10 +497,10 @@ func (c *Cluster) find(name string) (*Part, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return nil, fmt.Errorf("no part is called %q; there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("unknown part %q, must be one of %s", name, strings.Join(names, ", "))
 }
 
-// start brings the cluster up. A part that crashes meanwhile ends the attempt.
+// start starts the cluster. It fails if a part crashes.
 func (c *Cluster) start(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -513,7 +513,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 	}()
 	began := time.Now()
-	for _, p := range c.parts[:2] { // etcd and the API server, which all others need
+	for _, p := range c.parts[:2] { // etcd and the API server; all others need them
 		if err := c.startPart(ctx, began, p); err != nil {
 			return err
 		}
@@ -543,7 +543,7 @@ func (c *Cluster) startPart(ctx context.Context, began time.Time, p *Part) error
 	return nil
 }
 
-// furnish makes the objects that the parts have to find.
+// furnish creates the objects that the parts need at startup.
 func (c *Cluster) furnish(ctx context.Context) error {
 	for _, n := range c.Info.Nodes {
 		if err := c.admin.create(ctx, "/api/v1/nodes", node(n)); err != nil {
@@ -551,7 +551,7 @@ func (c *Cluster) furnish(ctx context.Context) error {
 		}
 	}
 	for path, object := range metricsServerObjects(c.Info.Ports.MetricsServer, c.ca.CertPEM) {
-		// The namespace kube-system comes a moment after the API server.
+		// The API server creates the namespace kube-system shortly after it is ready.
 		if err := wait(ctx, path, func(ctx context.Context) error { return c.admin.apply(ctx, path, object) }); err != nil {
 			return err
 		}
@@ -567,7 +567,7 @@ func (c *Cluster) states() []State {
 	return all
 }
 
-// answers asks a URL without TLS.
+// answers returns a readiness check that sends a GET request without TLS.
 func (c *Cluster) answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -580,7 +580,7 @@ func (c *Cluster) answers(url string) func(context.Context) error {
 		}
 		reply.Body.Close()
 		if reply.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", url, reply.Status)
+			return fmt.Errorf("GET %s: %s", url, reply.Status)
 		}
 		return nil
 	}

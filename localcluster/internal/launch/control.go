@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// serve opens the door for tests and demos on a loopback port:
+// serve starts the control API on a loopback port, for tests and demos:
 //
 //	GET  /cluster                       the Info
-//	GET  /parts                         every part's State
-//	POST /parts/{name}/stop, .../start  returns when it is stopped, or works again
-//	POST /parts/{name}/kill             ends it as a crash would, but the cluster goes on
+//	GET  /parts                         the State of every part
+//	POST /parts/{name}/stop, .../start  stops or starts a part; returns when it is stopped or ready
+//	POST /parts/{name}/kill             kills a part with SIGKILL; the cluster keeps running
 //	GET  /kubeconfig?user=U&group=G     a kubeconfig for a user with any number of groups
-//	POST /quit                          ends the cluster
+//	POST /quit                          stops the cluster
 //
-// and, from the nodes, /containers, /clock, /demands/... and /scenario.
+// Requests to /containers, /clock, /demands/... and /scenario are forwarded to the nodes.
 func (c *Cluster) serve() error {
 	nodes := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", c.Info.Ports.Nodes)})
 	mux := http.NewServeMux()
@@ -52,7 +52,7 @@ func (c *Cluster) serve() error {
 	mux.HandleFunc("GET /kubeconfig", func(w http.ResponseWriter, q *http.Request) {
 		user := q.URL.Query().Get("user")
 		if user == "" {
-			http.Error(w, "which user?", http.StatusBadRequest)
+			http.Error(w, "query parameter user is required", http.StatusBadRequest)
 			return
 		}
 		text, err := c.Kubeconfig(user, q.URL.Query()["group"]...)
@@ -80,7 +80,7 @@ func (c *Cluster) serve() error {
 	return nil
 }
 
-// direct does to a part what was asked for.
+// direct stops, kills or starts a part.
 func (c *Cluster) direct(ctx context.Context, p *Part, do string) error {
 	switch do {
 	case "stop":
@@ -98,16 +98,16 @@ func (c *Cluster) direct(ctx context.Context, p *Part, do string) error {
 		defer cancel()
 		return p.Ready(ctx)
 	}
-	return fmt.Errorf("a part can be stopped, killed and started, not %q", do)
+	return fmt.Errorf("action must be stop, kill or start, got %q", do)
 }
 
-// localOnly refuses requests that a web page made by way of somebody's browser and a name that leads to 127.0.0.1:
-// who may use this door is an administrator of the cluster.
+// localOnly refuses requests that a web page makes through a browser on this machine, also by a DNS name that resolves to
+// 127.0.0.1, because the control API gives administrator rights.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		host, _, err := net.SplitHostPort(q.Host)
 		if err != nil || host != "127.0.0.1" && host != "localhost" || q.Header.Get("Origin") != "" {
-			http.Error(w, "only for programs on this machine", http.StatusForbidden)
+			http.Error(w, "only programs on this machine may use the control API", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, q)

@@ -20,28 +20,28 @@ import (
 	"time"
 )
 
-func TestAPartThatEndsByItselfHasCrashed(t *testing.T) {
+func TestPart_exitsOnItsOwn_reportsCrash(t *testing.T) {
 	p, crashed := shell(t, "echo the reason; exit 3")
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	err := <-crashed
 	if !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "the reason") {
-		t.Errorf("the crash is told as %v", err)
+		t.Errorf("got error %v, want exit status and log", err)
 	}
 	if s := p.State(); s.State != "stopped" || s.PID != 0 {
-		t.Errorf("it is %+v", s)
+		t.Errorf("state: %+v", s)
 	}
 }
 
-func TestAPartThatIsStoppedHasNotCrashed(t *testing.T) {
+func TestPart_stopped_reportsNoCrash(t *testing.T) {
 	for name, script := range map[string]string{
-		"heeds SIGTERM":   "exec sleep 60",
-		"ignores SIGTERM": "trap '' TERM; echo ready; while true; do sleep 60; done",
+		"exits on SIGTERM": "exec sleep 60",
+		"ignores SIGTERM":  "trap '' TERM; echo ready; while true; do sleep 60; done",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, crashed := shell(t, script)
-			for range 2 { // it can be started again
+			for range 2 { // it can be started again after a stop
 				if err := p.Start(); err != nil {
 					t.Fatal(err)
 				}
@@ -49,7 +49,7 @@ func TestAPartThatIsStoppedHasNotCrashed(t *testing.T) {
 				p.Stop()
 				p.Stop()
 				if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-					t.Errorf("the process is there: %v", err)
+					t.Errorf("process still exists: %v", err)
 				}
 				select {
 				case err := <-crashed:
@@ -61,7 +61,7 @@ func TestAPartThatIsStoppedHasNotCrashed(t *testing.T) {
 	}
 }
 
-func TestExecutablesAreBuiltWhenTheirSourceHasChanged(t *testing.T) {
+func TestBuilder_Build_rebuildsOnlyAfterSourceChange(t *testing.T) {
 	module := t.TempDir()
 	source := func(name, text string) {
 		t.Helper()
@@ -80,24 +80,24 @@ func TestExecutablesAreBuiltWhenTheirSourceHasChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source("other/other_test.go", "package other // a test is no source\n")
+	source("other/other_test.go", "package other // tests are not sources\n")
 	if again := b.mustBuild(t, a); again != first {
-		t.Errorf("built anew: %s", again)
+		t.Errorf("rebuilt without a source change: %s", again)
 	}
 	if now, err := os.Stat(first); err != nil || !os.SameFile(built, now) {
-		t.Error("built over")
+		t.Error("executable was overwritten")
 	}
 	source("main.go", "package main\n\nfunc main() { println() }\n")
 	second := b.mustBuild(t, a)
 	if second == first {
-		t.Error("not built although the source has changed")
+		t.Error("not rebuilt after a source change")
 	}
 	if short, err := filepath.EvalSymlinks(filepath.Join(b.Cache, "tool")); err != nil || short != second {
-		t.Errorf("the short name leads to %s, %v", short, err)
+		t.Errorf("short name links to %s, %v", short, err)
 	}
 	source("main.go", "package main\n\nfunc main() { nonsense }\n")
 	if _, err := b.Build(t.Context(), a); err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
-		t.Errorf("a broken build is told as %v", err)
+		t.Errorf("got error %v, want the compiler's message", err)
 	}
 }
 
@@ -110,7 +110,7 @@ func (b *Builder) mustBuild(t *testing.T, a Artifact) string {
 	return path
 }
 
-func TestPortsAreKeptInTheStateFolder(t *testing.T) {
+func TestCluster_choosePorts_reusesPortsOfStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	choose := func() Ports {
 		t.Helper()
@@ -139,7 +139,7 @@ func TestPortsAreKeptInTheStateFolder(t *testing.T) {
 	}
 }
 
-func TestCertificatesNameTheUser(t *testing.T) {
+func TestCA_clientCertificate_namesUserAndGroups(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := openCA(dir, "ca")
 	if err != nil {
@@ -147,7 +147,7 @@ func TestCertificatesNameTheUser(t *testing.T) {
 	}
 	again, err := openCA(dir, "ca")
 	if err != nil || string(again.CertPEM) != string(ca.CertPEM) {
-		t.Fatalf("the authority is not kept: %v", err)
+		t.Fatalf("authority was not stored: %v", err)
 	}
 	text, _, err := again.client("somebody", "one", "two")
 	if err != nil {
@@ -166,7 +166,7 @@ func TestCertificatesNameTheUser(t *testing.T) {
 	}
 }
 
-func TestTheControlIsForProgramsOnThisMachine(t *testing.T) {
+func TestControl_remoteOrBrowserRequest_isForbidden(t *testing.T) {
 	h := localOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
 	for host, want := range map[string]int{"127.0.0.1:1234": 200, "localhost:1234": 200, "evil.example:1234": 403, "127.0.0.1": 403} {
 		q := httptest.NewRequest(http.MethodGet, "/parts", nil)
@@ -183,11 +183,11 @@ func TestTheControlIsForProgramsOnThisMachine(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, q)
 	if w.Code != http.StatusForbidden {
-		t.Errorf("a web page may: %d", w.Code)
+		t.Errorf("request with Origin header: got %d, want 403", w.Code)
 	}
 }
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestOptions_invalidValues_areRefused(t *testing.T) {
 	if err := DefaultOptions.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -202,7 +202,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		o := DefaultOptions
 		change(&o)
 		if o.Validate() == nil {
-			t.Errorf("%s: %+v was taken", name, o)
+			t.Errorf("%s: %+v was accepted", name, o)
 		}
 	}
 }

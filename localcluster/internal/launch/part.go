@@ -19,10 +19,10 @@ import (
 // A Part is one process of the cluster.
 type Part struct {
 	Name string
-	Log  string // the file that its output goes to
+	Log  string // path of the file with its output
 
 	command []string
-	ready   func(ctx context.Context) error // nil if it works; asked again until then
+	ready   func(ctx context.Context) error // returns nil when the part is ready; polled until then
 	grace   time.Duration                   // from SIGTERM to SIGKILL
 	crashed chan<- error
 
@@ -34,7 +34,7 @@ type Part struct {
 	stopping bool
 }
 
-// A State is what is known of a part.
+// A State describes a part for the control API.
 type State struct {
 	Name  string `json:"name"`
 	State string `json:"state"` // running or stopped
@@ -42,18 +42,19 @@ type State struct {
 	Log   string `json:"log"`
 }
 
-// State tells whether the part runs.
+// State returns the state of the part.
 func (p *Part) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := State{Name: p.Name, State: "stopped", Log: p.Log}
 	if p.process != nil {
-		s.State, s.PID = "running", p.process.Pid
+		s.State = "running"
+		s.PID = p.process.Pid
 	}
 	return s
 }
 
-// Start runs the part; starting twice is harmless.
+// Start starts the process. It does nothing if the process runs.
 func (p *Part) Start() error {
 	p.calls.Lock()
 	defer p.calls.Unlock()
@@ -71,12 +72,15 @@ func (p *Part) Start() error {
 	}
 	defer log.Close()
 	c := exec.Command(p.command[0], p.command[1:]...)
-	c.Stdout, c.Stderr = log, log
+	c.Stdout = log
+	c.Stderr = log
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := spawn(c); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	p.process, p.ended, p.stopping = c.Process, make(chan struct{}), false
+	p.process = c.Process
+	p.ended = make(chan struct{})
+	p.stopping = false
 	go p.watch(c, p.ended)
 	return nil
 }
@@ -93,7 +97,7 @@ func (p *Part) watch(c *exec.Cmd, ended chan<- struct{}) {
 	}
 }
 
-// Ready waits until the part works.
+// Ready waits until the part is ready.
 func (p *Part) Ready(ctx context.Context) error {
 	if p.ready == nil {
 		return nil
@@ -101,12 +105,13 @@ func (p *Part) Ready(ctx context.Context) error {
 	return wait(ctx, p.Name, p.ready)
 }
 
-// Stop ends the part and waits for its end; stopping twice is harmless.
+// Stop stops the process and waits until it has exited. It does nothing if the process does not run.
 func (p *Part) Stop() {
 	p.calls.Lock()
 	defer p.calls.Unlock()
 	p.mu.Lock()
-	process, ended := p.process, p.ended
+	process := p.process
+	ended := p.ended
 	p.stopping = true
 	p.mu.Unlock()
 	if process == nil {
@@ -121,7 +126,7 @@ func (p *Part) Stop() {
 	}
 }
 
-// wait asks until the answer is nil; the last answer explains why it took too long.
+// wait polls ask until it returns nil or the context ends. The error then contains the last one of ask.
 func wait(ctx context.Context, what string, ask func(ctx context.Context) error) error {
 	for {
 		err := ask(ctx)
@@ -147,8 +152,8 @@ func tail(path string, size int) []byte {
 	return text
 }
 
-// spawn starts a process from a thread that lives as long as this program: the kernel's death signal for children
-// comes when the thread that made them ends.
+// spawn starts a process from an OS thread that lives as long as this program, because the kernel sends the parent death
+// signal to children when the thread that started them ends.
 func spawn(c *exec.Cmd) error {
 	spawnOnce.Do(func() {
 		go func() {
@@ -168,7 +173,7 @@ var (
 	spawns    = make(chan func())
 )
 
-// kill sends a signal, after which the end of the part is no crash.
+// kill sends a signal. The exit that follows is not reported as a crash.
 func (p *Part) kill(signal syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,11 +183,11 @@ func (p *Part) kill(signal syscall.Signal) {
 	}
 }
 
-// crash says how a part ended that should not have. It may have ended well, as its error then says: there is none.
+// crash returns the error for a part that exited without being stopped. err is nil if its exit code was 0.
 func crash(name string, err error, log string) error {
-	how := "without an error"
+	how := "exit code 0"
 	if err != nil {
 		how = err.Error()
 	}
-	return fmt.Errorf("%s ended by itself: %s\n%s", name, how, log)
+	return fmt.Errorf("%s exited unexpectedly: %s\n%s", name, how, log)
 }

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// A CA is a certificate authority that lives in two files.
+// A CA is a certificate authority whose certificate and key are files.
 type CA struct {
 	CertFile, KeyFile string
 	CertPEM           []byte
@@ -29,7 +29,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// openCA reads the authority from the folder, or makes it.
+// openCA reads the authority from the folder. It creates the authority if its key does not exist.
 func openCA(dir, name string) (*CA, error) {
 	ca := &CA{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}
 	if _, err := os.Stat(ca.KeyFile); os.IsNotExist(err) {
@@ -57,12 +57,13 @@ func openCA(dir, name string) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate authority: %w", err)
 	}
-	ca.cert, ca.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	ca.cert = pair.Leaf
+	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
 	ca.CertPEM, err = os.ReadFile(ca.CertFile)
 	return ca, err
 }
 
-// client issues a certificate by which a user with these groups identifies itself.
+// client issues a client certificate for a user with these groups.
 func (ca *CA) client(user string, groups ...string) (cert, key []byte, err error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -70,7 +71,7 @@ func (ca *CA) client(user string, groups ...string) (cert, key []byte, err error
 	})
 }
 
-// serving issues a certificate for servers on the loopback interface.
+// serving issues a serving certificate for the loopback interface and these DNS names.
 func (ca *CA) serving(names ...string) (cert, key []byte, err error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: names[0]},
@@ -86,7 +87,8 @@ func (ca *CA) issue(template *x509.Certificate) (cert, key []byte, err error) {
 		return nil, nil, err
 	}
 	template.SerialNumber = serial()
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(5, 0, 0)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.NotAfter = time.Now().AddDate(5, 0, 0)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, private.Public(), ca.key)
 	if err != nil {
@@ -98,7 +100,7 @@ func (ca *CA) issue(template *x509.Certificate) (cert, key []byte, err error) {
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		panic(err) // the system has no randomness
+		panic(err) // the system has no random source
 	}
 	return n
 }
@@ -110,12 +112,12 @@ func encode(kind string, der []byte) []byte {
 func encodeKey(key *ecdsa.PrivateKey) []byte {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		panic(err) // P-256 keys can be marshalled
+		panic(err) // cannot happen: P-256 keys can be marshalled
 	}
 	return encode("EC PRIVATE KEY", der)
 }
 
-// kubeconfig is self-contained: it may be moved anywhere on the machine.
+// kubeconfig returns a kubeconfig that contains its certificates and key, so that the file can be moved.
 func kubeconfig(server string, caPEM, cert, key []byte, user string) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
@@ -137,7 +139,7 @@ users:
 `, server, b64(caPEM), b64(cert), user, b64(key))
 }
 
-// WriteFile replaces a file as a whole, so that nobody reads half of it.
+// WriteFile replaces a file atomically.
 func WriteFile(path string, text []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

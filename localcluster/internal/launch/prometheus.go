@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// describePrometheus adds a Prometheus that sees what one in a usual cluster sees of containers. It takes samples of
-// the past too, so that a test need not wait a week for a week of history.
+// describePrometheus adds a Prometheus that scrapes the containers' usage, as in a typical cluster. It accepts samples of the
+// past 60 days, so that a test can write a week of history.
 func (c *Cluster) describePrometheus(executable string) error {
 	c.Info.Prometheus = fmt.Sprintf("http://127.0.0.1:%d", c.Info.Ports.Prometheus)
 	c.Info.ScrapeTargets = c.path("prometheus-targets")

@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine is the simulated computer under a node: it gives its containers the CPU and memory that they
-// demand, as far as their limits and its size allow, and does what a kernel does when they want more. CPU above the
-// limit is throttled, CPU above the machine's is shared by weight, and memory above the limit is the end of the
-// container. It is pure: time comes in with each tick, and nothing runs by itself.
+// Package machine simulates the computer of a node. It gives its containers the CPU and memory that they demand, within their
+// limits and its size, and does what a kernel does otherwise: CPU demand above the limit is throttled, CPU demand above the
+// machine's cores is shared by weight, and a container with memory above its limit is killed. The package is pure: time is a
+// parameter of each tick.
 package machine
 
 import (
@@ -15,10 +15,10 @@ import (
 	"podfit.dev/podfit/localcluster/internal/demand"
 )
 
-// period is the length of a period of the kernel's CPU bandwidth control.
+// period is the period of the kernel's CPU bandwidth control.
 const period = 100 * time.Millisecond
 
-// A Machine has a size, and the containers that run on it.
+// A Machine has a size and running containers.
 type Machine struct {
 	Cores  float64
 	Memory int64 // bytes
@@ -26,61 +26,62 @@ type Machine struct {
 	running []*Container
 }
 
-// A Wish is what a container does if nothing stops it.
+// A Wish is what a container does without limits.
 type Wish struct {
 	CPU, Memory demand.Profile // cores, bytes
-	Exit        *demand.Exit   // nil: runs for ever
-	Ready       time.Duration  // the age from which its probes succeed
+	Exit        *demand.Exit   // nil: does not exit
+	Ready       time.Duration  // age at which its probes start to succeed
 }
 
-// Limits are what the container runtime was told to enforce. Zero is no limit.
+// Limits are the limits that the machine enforces. Zero means no limit.
 type Limits struct {
 	CPU         float64 // cores
 	Memory      int64   // bytes
-	Shares      int64   // weight when CPU is short
-	OOMScoreAdj int64   // 1000 is the first to go when the machine is out of memory
+	Shares      int64   // weight when CPU is scarce
+	OOMScoreAdj int64   // as in Linux; 1000 is killed first
 }
 
-// A Container is a running container and what it has used.
+// A Container is a container and its usage.
 type Container struct {
 	Wish     Wish
 	Limits   Limits
-	Instance uint64        // tells it from others with the same wish
-	Started  time.Duration // by the scenario's clock
+	Instance uint64        // differs between containers with the same wish
+	Started  time.Duration // on the scenario's clock
 
 	CPU    float64 // cores, during the last tick
 	Memory int64   // bytes, at the last tick
 
 	CPUSeconds       float64
-	ThrottledSeconds float64 // how much CPU time the limit has cost
-	StarvedSeconds   float64 // how much CPU time the other containers have cost
+	ThrottledSeconds float64 // CPU time not received because of the limit
+	StarvedSeconds   float64 // CPU time not received because of other containers
 	Periods          float64
 	ThrottledPeriods float64
 
 	wanted float64
 }
 
-// An End is a container that has ended, and how.
+// An End is the exit of a container.
 type End struct {
 	*Container
 	Code   int32
-	Reason string // as a container runtime words it
+	Reason string // as a container runtime reports it
 }
 
-// Start runs a container.
+// Start adds a container.
 func (m *Machine) Start(c *Container, clock time.Duration) {
 	c.Started = clock
 	m.running = append(m.running, c)
 }
 
-// Stop ends a container. Stopping twice is harmless.
+// Stop removes a container. It does nothing if the container does not run.
 func (m *Machine) Stop(c *Container) {
 	m.running = slices.DeleteFunc(m.running, func(r *Container) bool { return r == c })
-	c.CPU, c.Memory = 0, 0
+	c.CPU = 0
+	c.Memory = 0
 }
 
-// Tick lets the machine run for a while, until the given time of the scenario's clock, and returns the containers
-// that ended.
+// Tick simulates the time that passed until the given time of the scenario's clock, and returns the containers that
+// exited.
 func (m *Machine) Tick(clock, passed time.Duration) []End {
 	seconds := passed.Seconds()
 	for _, c := range m.running {
@@ -126,10 +127,11 @@ func (m *Machine) Tick(clock, passed time.Duration) []End {
 	return ended
 }
 
-// share gives every container what it may and wants to have, and if that is more than there is, a share of what is
-// there by weight; what one does not need of its share goes to the others.
+// share distributes the CPU. Each container gets what it demands within its limit. If that exceeds the machine's cores, they are
+// shared by weight, and what a container does not need of its share goes to the others.
 func (m *Machine) share() {
-	left, hungry := m.Cores, slices.Clone(m.running)
+	left := m.Cores
+	hungry := slices.Clone(m.running)
 	for _, c := range hungry {
 		c.CPU = 0
 	}
@@ -138,12 +140,13 @@ func (m *Machine) share() {
 		for _, c := range hungry {
 			weights += c.weight()
 		}
-		given, asking := 0.0, len(hungry)
+		given := 0.0
+		asking := len(hungry)
 		hungry = slices.DeleteFunc(hungry, func(c *Container) bool {
-			if c.may() > left*c.weight()/weights {
+			if c.allowed() > left*c.weight()/weights {
 				return false
 			}
-			c.CPU = c.may()
+			c.CPU = c.allowed()
 			given += c.CPU
 			return true
 		})
@@ -157,7 +160,7 @@ func (m *Machine) share() {
 	}
 }
 
-// Used is the memory in use.
+// Used returns the memory in use, in bytes.
 func (m *Machine) Used() int64 {
 	total := int64(0)
 	for _, c := range m.running {
@@ -166,27 +169,28 @@ func (m *Machine) Used() int64 {
 	return total
 }
 
-// badness is by what Linux chooses whom to kill when the machine is out of memory.
+// badness is the score by which Linux chooses the container to kill when the machine is out of memory.
 func (m *Machine) badness(c *Container) int64 {
 	return c.Memory*1000/m.Memory + c.Limits.OOMScoreAdj
 }
 
-// Ready says whether a probe succeeds.
+// Ready reports whether a probe succeeds.
 func (c *Container) Ready(clock time.Duration) bool { return clock-c.Started >= c.Wish.Ready }
 
 func (c *Container) moment(clock time.Duration) demand.Moment {
 	return demand.Moment{Clock: clock, Age: clock - c.Started, Instance: c.Instance}
 }
 
-func (c *Container) may() float64 {
+// allowed returns the CPU demand within the limit, in cores.
+func (c *Container) allowed() float64 {
 	if c.Limits.CPU > 0 {
 		return math.Min(c.wanted, c.Limits.CPU)
 	}
 	return c.wanted
 }
 
-// weight is never nothing: Linux gives 2 shares to those who asked for none.
+// weight returns the CPU shares. The minimum is 2, as in Linux.
 func (c *Container) weight() float64 { return math.Max(2, float64(c.Limits.Shares)) }
 
-// Wanted is the CPU that it would use if nothing stopped it, in cores.
+// Wanted returns the CPU that the container demands, in cores.
 func (c *Container) Wanted() float64 { return c.wanted }

@@ -13,7 +13,7 @@ import (
 
 const Mi = 1 << 20
 
-func TestCPUAboveTheLimitIsThrottledAndCounted(t *testing.T) {
+func TestMachine_CPUAboveLimit_isThrottledAndCounted(t *testing.T) {
 	m := newMachine()
 	c := start(t, m, "1500m", "10Mi", Limits{CPU: 0.5})
 	for range 40 {
@@ -34,47 +34,47 @@ func TestCPUAboveTheLimitIsThrottledAndCounted(t *testing.T) {
 	near(t, "throttled periods after the limit was raised", c.ThrottledPeriods, 100)
 }
 
-func TestScarceCPUIsSharedByWeightAndNothingIsWasted(t *testing.T) {
+func TestMachine_CPUShortage_sharesByWeightWithoutWaste(t *testing.T) {
 	m := newMachine() // 4 cores
 	small := start(t, m, "500m", "1Mi", Limits{Shares: 1024})
 	big := start(t, m, "8", "1Mi", Limits{Shares: 2048})
 	other := start(t, m, "8", "1Mi", Limits{Shares: 1024})
 	capped := start(t, m, "8", "1Mi", Limits{Shares: 102400, CPU: 0.5})
 	tick(m)
-	near(t, "who wants little gets it", small.CPU, 0.5)
-	near(t, "who is limited gets the limit", capped.CPU, 0.5)
+	near(t, "demand below the share", small.CPU, 0.5)
+	near(t, "demand above the limit", capped.CPU, 0.5)
 	near(t, "two shares of the rest", big.CPU, 2)
 	near(t, "one share of the rest", other.CPU, 1)
 	near(t, "starved", other.StarvedSeconds, 7*0.25)
 	near(t, "starved by its own limit only", capped.StarvedSeconds, 0)
 }
 
-func TestMemoryAboveTheLimitIsTheEnd(t *testing.T) {
+func TestMachine_memoryAboveLimit_killsContainer(t *testing.T) {
 	m := newMachine()
 	c := start(t, m, "100m", "ramp(100Mi,300Mi,100s)", Limits{Memory: 200 * Mi})
 	peak := int64(0)
 	for range 2000 {
 		if ended := tick(m); len(ended) > 0 {
 			if e := ended[0]; e.Container != c || e.Code != 137 || e.Reason != "OOMKilled" {
-				t.Errorf("ended as %+v", e)
+				t.Errorf("exit: %+v", e)
 			}
 			if peak < 199*Mi || peak > 200*Mi {
-				t.Errorf("the last memory seen was %d", peak)
+				t.Errorf("memory before the kill: %d", peak)
 			}
 			if clock < 50*time.Second || clock > 51*time.Second {
-				t.Errorf("ended at %v", clock)
+				t.Errorf("exited at %v", clock)
 			}
 			if tick(m) != nil || m.Used() != 0 {
-				t.Error("it lives on after its end")
+				t.Error("container runs after its exit")
 			}
 			return
 		}
 		peak = c.Memory
 	}
-	t.Error("it was never killed")
+	t.Error("container was not killed")
 }
 
-func TestRaisingTheMemoryLimitInTimeSavesTheContainer(t *testing.T) {
+func TestMachine_memoryLimitRaisedInTime_keepsContainer(t *testing.T) {
 	m := newMachine()
 	c := start(t, m, "100m", "ramp(100Mi,300Mi,10s)", Limits{Memory: 200 * Mi})
 	for range 100 {
@@ -82,33 +82,33 @@ func TestRaisingTheMemoryLimitInTimeSavesTheContainer(t *testing.T) {
 			c.Limits.Memory = 400 * Mi
 		}
 		if ended := tick(m); ended != nil {
-			t.Fatalf("ended at %v", clock)
+			t.Fatalf("exited at %v", clock)
 		}
 	}
 }
 
-func TestAMachineOutOfMemoryKillsWhomLinuxWould(t *testing.T) {
+func TestMachine_outOfMemory_killsHighestBadness(t *testing.T) {
 	m := newMachine() // 1 GiB
 	start(t, m, "0", "600Mi", Limits{OOMScoreAdj: -997})
 	victim := start(t, m, "0", "300Mi", Limits{OOMScoreAdj: 900})
 	start(t, m, "0", "200Mi", Limits{OOMScoreAdj: 900})
 	ended := tick(m)
 	if len(ended) != 1 || ended[0].Container != victim {
-		t.Errorf("ended: %+v", ended)
+		t.Errorf("exited: %+v", ended)
 	}
 }
 
-func TestContainersEndByThemselves(t *testing.T) {
+func TestMachine_exitTimeReached_endsContainer(t *testing.T) {
 	m := newMachine()
 	c := start(t, m, "0", "1Mi", Limits{})
 	c.Wish.Exit = &demand.Exit{After: 2 * time.Second, Code: 3}
 	for range 7 {
 		if ended := tick(m); ended != nil {
-			t.Fatalf("ended at %v", clock)
+			t.Fatalf("exited at %v", clock)
 		}
 	}
 	if ended := tick(m); len(ended) != 1 || ended[0].Code != 3 || ended[0].Reason != "Error" {
-		t.Errorf("ended: %+v", ended)
+		t.Errorf("exited: %+v", ended)
 	}
 }
 

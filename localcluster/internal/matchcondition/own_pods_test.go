@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package matchcondition_test evaluates podfit's match condition as the API server does.
+// Package matchcondition_test evaluates podfit's match condition with the code of the API server.
 package matchcondition_test
 
 import (
@@ -17,13 +17,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// The same text is in internal/edge/webhook/own_test.go, where podfit is held to it.
+// The test of package internal/edge/webhook checks that podfit registers this expression.
 const ownPods = `!(request.namespace == "kube-system" && request.resource.group == "" && request.resource.resource == "pods" && ` +
 	`has(object.metadata.labels) && (` +
 	`"app" in object.metadata.labels && object.metadata.labels["app"] in ["vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"] || ` +
 	`"app.kubernetes.io/name" in object.metadata.labels && object.metadata.labels["app.kubernetes.io/name"] in ["vertical-pod-autoscaler", "podfit"]))`
 
-func TestOwnPods_onlyPodfitsOwn_doNotReachTheWebhook(t *testing.T) {
+func TestMatchCondition_podfitsOwnPods_areExcluded(t *testing.T) {
 	hook := webhook.NewMutatingWebhookAccessor("uid", "vpa-webhook-config", &admissionregistrationv1.MutatingWebhook{
 		Name: "vpa.k8s.io", FailurePolicy: new(admissionregistrationv1.Fail),
 		MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-own-pods.podfit.dev", Expression: ownPods}},
@@ -34,15 +34,15 @@ func TestOwnPods_onlyPodfitsOwn_doNotReachTheWebhook(t *testing.T) {
 		namespace string
 		labels    map[string]string
 		resource  schema.GroupVersionResource
-		asked     bool
+		matches   bool
 	}{
-		"own admission controller": {"kube-system", map[string]string{"app": "vpa-admission-controller"}, pods, false},
-		"own, all in one":          {"kube-system", map[string]string{"app": "podfit", "app.kubernetes.io/name": "podfit"}, pods, false},
-		"own, by the chart":        {"kube-system", map[string]string{"app.kubernetes.io/name": "vertical-pod-autoscaler"}, pods, false},
-		"a neighbour":              {"kube-system", map[string]string{"app": "coredns"}, pods, true},
-		"a neighbour, no labels":   {"kube-system", nil, pods, true},
-		"a tenant's, so labelled":  {"shop", map[string]string{"app": "podfit"}, pods, true},
-		"an autoscaler": {"kube-system", map[string]string{"app": "podfit"},
+		"own admission controller":                     {"kube-system", map[string]string{"app": "vpa-admission-controller"}, pods, false},
+		"own, all jobs in one process":                 {"kube-system", map[string]string{"app": "podfit", "app.kubernetes.io/name": "podfit"}, pods, false},
+		"own, installed by the Helm chart":             {"kube-system", map[string]string{"app.kubernetes.io/name": "vertical-pod-autoscaler"}, pods, false},
+		"another pod in kube-system":                   {"kube-system", map[string]string{"app": "coredns"}, pods, true},
+		"another pod in kube-system, no labels":        {"kube-system", nil, pods, true},
+		"pod in another namespace with podfit's label": {"shop", map[string]string{"app": "podfit"}, pods, true},
+		"VPA": {"kube-system", map[string]string{"app": "podfit"},
 			schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}, true},
 	} {
 		pod := &corev1.Pod{
@@ -55,8 +55,8 @@ func TestOwnPods_onlyPodfitsOwn_doNotReachTheWebhook(t *testing.T) {
 			VersionedObject: pod, VersionedKind: kind,
 		}
 		got := matcher.Match(t.Context(), attributes, nil, nil)
-		if got.Error != nil || got.Matches != c.asked {
-			t.Errorf("%s: the webhook is asked: %t, %v", name, got.Matches, got.Error)
+		if got.Error != nil || got.Matches != c.matches {
+			t.Errorf("%s: match is %t, %v", name, got.Matches, got.Error)
 		}
 	}
 }

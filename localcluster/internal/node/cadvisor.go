@@ -17,8 +17,8 @@ import (
 
 const diskSize = 100 << 30
 
-// An observer is the node's cadvisor: it reads the same tables as the container runtime. The kubelet serves what
-// it says as /metrics/cadvisor, and decides evictions and the lowering of memory limits by it.
+// An observer is the node's cAdvisor. It reads the tables of the container runtime. The kubelet serves its data at
+// /metrics/cadvisor, and uses it for evictions and for decreases of memory limits.
 type observer struct {
 	runtime *engine.Runtime
 	node    string

@@ -23,13 +23,13 @@ const (
 	podPrefix = "pod"
 	cpuPeriod = 100000 // microseconds
 
-	unlimitedMemory = int64(9223372036854771712) // as cgroups word it
+	unlimitedMemory = int64(9223372036854771712) // value of cgroups for no limit
 	unlimitedCPU    = int64(-1)
 )
 
-// cgroups is the kubelet's container manager, with a table in place of /sys/fs/cgroup.
+// cgroups is the kubelet's container manager, with a table instead of /sys/fs/cgroup.
 type cgroups struct {
-	cm.ContainerManager // the stub, for what has nothing to do with cgroups
+	cm.ContainerManager // the stub, for methods that do not concern cgroups
 
 	capacity, reserved v1.ResourceList
 
@@ -69,7 +69,7 @@ func (g *cgroups) GetNodeAllocatableAbsolute() v1.ResourceList {
 	return left
 }
 
-// podCgroups is the kubelet's view of the table.
+// podCgroups gives the kubelet access to the table.
 type podCgroups struct {
 	*cgroups
 	noMemory
@@ -79,7 +79,7 @@ type podCgroups struct {
 type noMemory struct{}
 
 func (noMemory) GetPodCgroupMemoryUsage(*v1.Pod) (uint64, error) {
-	return 0, fmt.Errorf("memory in use is for cadvisor to say")
+	return 0, fmt.Errorf("memory usage is not available from cgroups, use cAdvisor")
 }
 
 func (g podCgroups) GetPodContainerName(pod *v1.Pod) (cm.CgroupName, string) {
@@ -162,7 +162,7 @@ func (g podCgroups) SetPodCgroupConfig(_ klog.Logger, pod *v1.Pod, config *cm.Re
 	return nil
 }
 
-// apply sets what is given and leaves the rest.
+// apply sets the fields of into that from has.
 func apply(into, from *cm.ResourceConfig) {
 	if from == nil {
 		return

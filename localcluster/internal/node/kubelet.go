@@ -39,27 +39,29 @@ import (
 	"podfit.dev/podfit/localcluster/internal/engine"
 )
 
-// Reserved for the system on each node: the reason why a node's allocatable is less than its capacity.
+// Reserved for the system on each node: the difference between a node's capacity and its allocatable resources.
 const (
 	reservedMilliCPU = 100
 	reservedMemory   = 100 << 20
 	evictBelow       = "100Mi"
 )
 
-// startKubelet runs a node's kubelet until the process ends: a kubelet cannot be stopped otherwise.
+// startKubelet starts a node's kubelet. It runs until the process exits, because a kubelet cannot be stopped.
 func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) error {
 	kubeconfig, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", n.Kubeconfig, err)
 	}
 	kubeconfig.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
-	kubeconfig.QPS, kubeconfig.Burst = 50, 100
+	kubeconfig.QPS = 50
+	kubeconfig.Burst = 100
 	client, err := clientset.NewForConfig(kubeconfig)
 	if err != nil {
 		return err
 	}
 	heartbeat := rest.CopyConfig(kubeconfig)
-	heartbeat.QPS, heartbeat.Timeout = -1, 10*time.Second
+	heartbeat.QPS = -1
+	heartbeat.Timeout = 10 * time.Second
 	heartbeatClient, err := clientset.NewForConfig(heartbeat)
 	if err != nil {
 		return err
@@ -82,8 +84,8 @@ func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) erro
 		PodStartupLatencyTracker: kubeletutil.NewPodStartupLatencyTracker(), NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),
 		TracerProvider: noop.NewTracerProvider(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
-	// With a real recorder the kubelet watches the kernel's log for OOM kills, which takes root. Without it there
-	// are no events of the kubelet.
+	// With a real recorder the kubelet reads the kernel's log to detect OOM kills, which requires root. Without root, the
+	// kubelet records no events.
 	if f, err := os.Open("/dev/kmsg"); err == nil {
 		f.Close()
 	} else {
@@ -101,23 +103,35 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 		}
 	}
 	f := options.NewKubeletFlags()
-	f.RootDirectory, f.CertDirectory = n.Root, filepath.Join(n.Root, "certs")
+	f.RootDirectory = n.Root
+	f.CertDirectory = filepath.Join(n.Root, "certs")
 	f.HostnameOverride = n.Name
-	f.CloudProvider = "external" // leaves the node's addresses as they are: a kubelet would not take 127.0.0.1
+	f.CloudProvider = "external" // keeps the addresses of the Node object; a kubelet would not choose 127.0.0.1
 	f.MinimumGCAge = metav1.Duration{Duration: time.Minute}
-	f.MaxPerPodContainerCount, f.MaxContainerCount = 2, 100
+	f.MaxPerPodContainerCount = 2
+	f.MaxContainerCount = 100
 
 	s, err := options.NewKubeletConfiguration()
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Address, s.Port, s.ReadOnlyPort, s.EnableServer = "127.0.0.1", n.Port, 0, true
-	s.StaticPodPath, s.PodLogsDir = filepath.Join(n.Root, "manifests"), filepath.Join(n.Root, "logs")
-	s.CgroupsPerQOS, s.CgroupRoot = true, "/"
+	s.Address = "127.0.0.1"
+	s.Port = n.Port
+	s.ReadOnlyPort = 0
+	s.EnableServer = true
+	s.StaticPodPath = filepath.Join(n.Root, "manifests")
+	s.PodLogsDir = filepath.Join(n.Root, "logs")
+	s.CgroupsPerQOS = true
+	s.CgroupRoot = "/"
 	s.MaxOpenFiles = 4096
-	s.EnableControllerAttachDetach, s.MakeIPTablesUtilChains, s.ResolverConfig = false, false, ""
-	s.ClusterDNS, s.ClusterDomain = []string{"10.0.0.10"}, "cluster.local" // nobody is there, but pods expect one
-	s.RegisterNode, s.MaxPods = true, 250
+	s.EnableControllerAttachDetach = false
+	s.MakeIPTablesUtilChains = false
+	s.ResolverConfig = ""
+	// There is no DNS server, but pods need an address.
+	s.ClusterDNS = []string{"10.0.0.10"}
+	s.ClusterDomain = "cluster.local"
+	s.RegisterNode = true
+	s.MaxPods = 250
 	s.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
 	s.NodeStatusUpdateFrequency = metav1.Duration{Duration: 10 * time.Second}
 	s.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 30 * time.Second}

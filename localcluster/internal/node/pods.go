@@ -18,8 +18,8 @@ import (
 	"podfit.dev/podfit/localcluster/internal/scenario"
 )
 
-// podSource is the kubelet's usual source of pods, the API server, with two additions: the runtime learns owners and
-// current annotations, and nothing that the kubelet sees makes it open a connection to a pod.
+// podSource is the kubelet's standard source of pods, the API server, with two additions: it passes owners and current
+// annotations to the runtime, and it changes pods so that the kubelet opens no connection to them.
 func podSource(ctx context.Context, client clientset.Interface, node string, c *config.PodConfig, r *engine.Runtime) {
 	config.NewSourceApiserver(klog.FromContext(ctx), client, types.NodeName(node), func() bool { return true },
 		onTheWay(c.Channel(ctx, kubelettypes.ApiserverSource), func(pods []*v1.Pod) {
@@ -32,8 +32,8 @@ func podSource(ctx context.Context, client clientset.Interface, node string, c *
 		}))
 }
 
-// onTheWay lets see and change the pods of each update. The type of the updates is the kubelet's secret; that they
-// have a field Pods is not.
+// onTheWay calls see with the pods of each update before it forwards the update; see may change them. The type of the updates
+// is internal to the kubelet, so reflection is used to read the field Pods.
 func onTheWay[Update any](to chan<- Update, see func(pods []*v1.Pod)) chan<- Update {
 	from := make(chan Update)
 	go func() {
@@ -52,8 +52,8 @@ func owner(p *v1.Pod) string {
 	return ""
 }
 
-// withoutNetwork turns probes and hooks into commands: the addresses of simulated pods lead nowhere, or, worse, to
-// somebody. The real prober runs them, as often as the pod says.
+// withoutNetwork replaces the handlers of probes and hooks by commands, because nothing listens at the addresses of simulated
+// pods. The kubelet's prober runs them at the intervals of the pod.
 func withoutNetwork(p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {

@@ -8,33 +8,33 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
-	_ "k8s.io/component-base/metrics/legacyregistry" // has the variable that is linked to below
+	_ "k8s.io/component-base/metrics/legacyregistry" // declares the variable that is linked below
 )
 
-// A kubelet believes that it is alone in its process, and registers collectors of its own in the process-wide
-// registries; the second one would panic. The first one's stay: they serve the kubelets' own health, which nobody
-// reads here. Pods' metrics come from registries that each kubelet makes for itself.
+// Each kubelet registers its collectors in the process-wide registries, where those of a second kubelet would cause a panic.
+// The registries below ignore duplicates. This affects only metrics of the kubelet itself, which nothing reads here: the
+// metrics of pods are in registries that each kubelet creates.
 
 //go:linkname legacyRegistry k8s.io/component-base/metrics/legacyregistry.defaultRegistry
 var legacyRegistry metrics.KubeRegistry
 
-type forgivingRegistry struct{ metrics.KubeRegistry }
+type lenientRegistry struct{ metrics.KubeRegistry }
 
-func (r forgivingRegistry) CustomMustRegister(collectors ...metrics.StableCollector) {
+func (r lenientRegistry) CustomMustRegister(collectors ...metrics.StableCollector) {
 	for _, c := range collectors {
 		_ = r.CustomRegister(c)
 	}
 }
 
-type forgivingRegisterer struct{ prometheus.Registerer }
+type lenientRegisterer struct{ prometheus.Registerer }
 
-func (r forgivingRegisterer) MustRegister(collectors ...prometheus.Collector) {
+func (r lenientRegisterer) MustRegister(collectors ...prometheus.Collector) {
 	for _, c := range collectors {
 		_ = r.Register(c)
 	}
 }
 
 func allowManyKubelets() {
-	legacyRegistry = forgivingRegistry{legacyRegistry}
-	prometheus.DefaultRegisterer = forgivingRegisterer{prometheus.DefaultRegisterer}
+	legacyRegistry = lenientRegistry{legacyRegistry}
+	prometheus.DefaultRegisterer = lenientRegisterer{prometheus.DefaultRegisterer}
 }

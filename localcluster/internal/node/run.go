@@ -20,20 +20,20 @@ import (
 
 const tick = 250 * time.Millisecond
 
-// A Config is what a process full of nodes has to know.
+// A Config describes all nodes of a process.
 type Config struct {
 	Nodes        []Node          `json:"nodes"`
 	Cores        int             `json:"cores"`  // of each node
 	Memory       int64           `json:"memory"` // bytes, of each node
 	Clock        engine.Clock    `json:"clock"`
-	Scenario     string          `json:"scenario"` // a file, or none
+	Scenario     string          `json:"scenario"` // path, or empty
 	ServingCert  string          `json:"servingCert"`
 	ServingKey   string          `json:"servingKey"`
 	CrashLoopMax metav1.Duration `json:"crashLoopMax"`
 	ControlPort  int             `json:"controlPort"`
 }
 
-// A Node is what differs between them.
+// A Node describes one node.
 type Node struct {
 	Name       string `json:"name"`
 	Index      int    `json:"index"`
@@ -42,7 +42,7 @@ type Node struct {
 	Root       string `json:"root"`
 }
 
-// Run runs the nodes that the configuration file describes, until the context ends.
+// Run runs the nodes of a configuration file until the context ends.
 func Run(ctx context.Context, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, file string) error {
 		return err
 	}
 	server := &http.Server{Handler: engine.Control(c.Clock, stage, runtimes), ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = server.Serve(listener) }() // ends when it is closed
+	go func() { _ = server.Serve(listener) }() // returns when the server is closed
 	defer server.Close()
 
 	ticker := time.NewTicker(tick)

@@ -1,13 +1,13 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario decides what a simulated container does. Four sources may say so, for CPU, memory, exit and
-// readiness each by itself; the first that does wins:
+// Package scenario determines what a simulated container does. CPU, memory, exit and readiness are determined separately, each
+// by the first of these sources that has a value:
 //
 //   - an override, set while the cluster runs,
 //   - an annotation of the pod, sim.podfit.dev/<container>.cpu, .memory, .exit or .ready,
 //   - a rule of the scenario file,
-//   - the default: a container that does next to nothing, for ever.
+//   - the default: 1m of CPU and 8Mi of memory, without an exit.
 package scenario
 
 import (
@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Prefix is what the annotations that a scenario reads begin with.
+// Prefix is the prefix of the annotations that a scenario reads.
 const Prefix = "sim.podfit.dev/"
 
-// A Script is what a container shall do, as it is written: expressions of the demand language. Empty is unsaid.
+// A Script describes what a container does, in expressions of package demand. Empty fields are unset.
 type Script struct {
 	CPU    string `json:"cpu,omitempty"`
 	Memory string `json:"memory,omitempty"`
@@ -33,34 +33,34 @@ type Script struct {
 	Ready  string `json:"ready,omitempty"`
 }
 
-// A Target names the containers that a rule is for. Empty fields match all.
+// A Target selects the containers of a rule. Empty fields match all.
 type Target struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Owner     string            `json:"owner,omitempty"` // a Deployment, StatefulSet, DaemonSet or Job
-	Pod       string            `json:"pod,omitempty"`   // how the pod's name begins
+	Pod       string            `json:"pod,omitempty"`   // prefix of the pod's name
 	Labels    map[string]string `json:"labels,omitempty"`
 	Container string            `json:"container,omitempty"`
 }
 
-// A Rule is what some containers shall do.
+// A Rule is the script of the selected containers.
 type Rule struct {
 	Target `json:",inline"`
 	Script `json:",inline"`
 }
 
-// A File is a scenario file: its rules are read from the top.
+// A File is a scenario file. The first matching rule with a value wins.
 type File struct {
 	Rules []Rule `json:"rules"`
 }
 
-// A Container is what is known of a container when its script is chosen.
+// A Container is the input for the choice of a script.
 type Container struct {
 	Namespace, Pod, Name string
 	Owner                string
 	Labels, Annotations  map[string]string
 }
 
-// Parse reads a scenario file. Every expression in it has to be sound.
+// Parse parses a scenario file. All its expressions must be valid.
 func Parse(text []byte) (File, error) {
 	var f File
 	if err := yaml.UnmarshalStrict(text, &f); err != nil {
@@ -74,16 +74,16 @@ func Parse(text []byte) (File, error) {
 	return f, nil
 }
 
-// A Scenario is all the sources together.
+// A Scenario is a scenario file and the overrides.
 type Scenario struct {
 	File      File
-	Overrides map[string]Script // by namespace/pod/container; the pod's name may be a beginning that ends with *
+	Overrides map[string]Script // by namespace/pod/container; pod may be a prefix that ends with *
 }
 
-// Override sets what the containers that the key names do, whatever else is said; an empty script takes it back.
+// Override sets the override for the containers of a key. An empty script removes it.
 func (s *Scenario) Override(key string, script Script) error {
 	if parts := strings.Split(key, "/"); len(parts) != 3 || slices.Contains(parts, "") {
-		return fmt.Errorf("override %q: want namespace/pod/container, where the pod may end with *", key)
+		return fmt.Errorf("override must be for NAMESPACE/POD/CONTAINER, where POD may end with *, got %q", key)
 	}
 	if _, err := script.wish(); err != nil {
 		return fmt.Errorf("override %s: %w", key, err)
@@ -99,7 +99,7 @@ func (s *Scenario) Override(key string, script Script) error {
 	return nil
 }
 
-// Wish is what the container does. It is sound even if an annotation is not; the error then says what was wrong.
+// Wish returns what the container does. If an expression is invalid, it uses the default in its place and returns an error too.
 func (s *Scenario) Wish(c Container) (machine.Wish, error) {
 	var chosen Script
 	for _, source := range s.sources(c) {
@@ -119,7 +119,7 @@ func choose(chosen *string, next string) {
 
 func (s *Scenario) sources(c Container) []Script {
 	var all []Script
-	for _, key := range slices.Backward(slices.Sorted(maps.Keys(s.Overrides))) { // the longest beginning first
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(s.Overrides))) { // the longest prefix first
 		if matches(key, c) {
 			all = append(all, s.Overrides[key])
 		}
@@ -136,8 +136,8 @@ func (s *Scenario) sources(c Container) []Script {
 
 func matches(key string, c Container) bool {
 	parts := strings.Split(key, "/")
-	beginning, open := strings.CutSuffix(parts[1], "*")
-	return parts[0] == c.Namespace && parts[2] == c.Name && (parts[1] == c.Pod || open && strings.HasPrefix(c.Pod, beginning))
+	prefix, isPrefix := strings.CutSuffix(parts[1], "*")
+	return parts[0] == c.Namespace && parts[2] == c.Name && (parts[1] == c.Pod || isPrefix && strings.HasPrefix(c.Pod, prefix))
 }
 
 func (t Target) matches(c Container) bool {
@@ -152,7 +152,7 @@ func (t Target) matches(c Container) bool {
 		(t.Container == "" || t.Container == c.Name)
 }
 
-// wish reads the script; what is unsaid or unsound in it is the default.
+// wish parses the script. Unset and invalid fields get the default.
 func (s Script) wish() (machine.Wish, error) {
 	w := machine.Wish{CPU: demand.Constant(0.001), Memory: demand.Constant(8 << 20)}
 	var errs []error
@@ -183,7 +183,7 @@ func (s Script) wish() (machine.Wish, error) {
 	return w, errors.Join(errs...)
 }
 
-// Owner is the name of what a pod belongs to in the end: for the pod of a ReplicaSet, that of its Deployment.
+// Owner returns the name of a pod's top-level owner: for a ReplicaSet, the name of its Deployment.
 func Owner(kind, name string) string {
 	if kind == "ReplicaSet" {
 		if i := strings.LastIndexByte(name, '-'); i > 0 {

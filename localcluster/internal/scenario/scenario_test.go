@@ -18,7 +18,7 @@ rules:
 - {namespace: shop, cpu: 300m}
 `
 
-func TestTheFirstSourceThatSaysSoWins(t *testing.T) {
+func TestScenario_severalSources_firstOneWins(t *testing.T) {
 	f, err := Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -29,12 +29,12 @@ func TestTheFirstSourceThatSaysSoWins(t *testing.T) {
 	annotated.Annotations = map[string]string{"sim.podfit.dev/app.cpu": "400m", "sim.podfit.dev/other.memory": "1Gi"}
 	batch := Container{Namespace: "night", Pod: "sum", Name: "app", Labels: map[string]string{"tier": "batch"}}
 
-	check(t, &s, "by rules", cart, 0.2, 64<<20)
-	check(t, &s, "by the rule for all", Container{Namespace: "shop", Pod: "pay", Name: "app"}, 0.3, 8<<20)
-	check(t, &s, "by default", Container{Namespace: "x", Pod: "y", Name: "z"}, 0.001, 8<<20)
-	check(t, &s, "by annotation", annotated, 0.4, 64<<20)
+	check(t, &s, "rules", cart, 0.2, 64<<20)
+	check(t, &s, "rule without a pod", Container{Namespace: "shop", Pod: "pay", Name: "app"}, 0.3, 8<<20)
+	check(t, &s, "default", Container{Namespace: "x", Pod: "y", Name: "z"}, 0.001, 8<<20)
+	check(t, &s, "annotation", annotated, 0.4, 64<<20)
 	if w, _ := s.Wish(batch); w.Exit == nil || w.Exit.After != 90*time.Second || w.Exit.Code != 1 {
-		t.Errorf("the batch job ends as %v", w.Exit)
+		t.Errorf("exit of the batch job: %v", w.Exit)
 	}
 	if w, _ := s.Wish(cart); w.Ready != 20*time.Second {
 		t.Errorf("ready after %v", w.Ready)
@@ -45,22 +45,22 @@ func TestTheFirstSourceThatSaysSoWins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(t, &s, "by override", annotated, 0.6, 64<<20)
+	check(t, &s, "override", annotated, 0.6, 64<<20)
 	if err := s.Override("shop/cart-5d-x/app", Script{}); err != nil {
 		t.Fatal(err)
 	}
-	check(t, &s, "by override of a beginning", annotated, 0.5, 64<<20)
+	check(t, &s, "override of a prefix", annotated, 0.5, 64<<20)
 }
 
-func TestUnsoundScriptsAreRefusedOrReported(t *testing.T) {
+func TestScenario_invalidScripts_areReported(t *testing.T) {
 	for _, text := range []string{"rules: [{cpu: much}]", "rules: [{speed: 1}]", "rules: 3"} {
 		if _, err := Parse([]byte(text)); err == nil {
-			t.Errorf("%q was read", text)
+			t.Errorf("%q was accepted", text)
 		}
 	}
 	s := Scenario{}
 	if s.Override("shop/cart", Script{CPU: "1"}) == nil || s.Override("a/b/c", Script{CPU: "much"}) == nil {
-		t.Error("an unsound override was taken")
+		t.Error("an invalid override was accepted")
 	}
 	w, err := s.Wish(Container{Name: "app", Annotations: map[string]string{"sim.podfit.dev/app.cpu": "much"}})
 	if err == nil || w.CPU == nil || w.Memory == nil {
@@ -68,7 +68,7 @@ func TestUnsoundScriptsAreRefusedOrReported(t *testing.T) {
 	}
 }
 
-func TestThePodOfAReplicaSetBelongsToItsDeployment(t *testing.T) {
+func TestOwner_replicaSet_isItsDeployment(t *testing.T) {
 	if Owner("ReplicaSet", "cart-api-5d8f") != "cart-api" || Owner("StatefulSet", "db-main") != "db-main" {
 		t.Error("wrong owner")
 	}

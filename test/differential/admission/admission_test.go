@@ -28,7 +28,7 @@ import (
 
 const usually = 6000
 
-// created is a pod as a controller creates it.
+// created returns a pod as a controller creates it.
 func created(containers ...corev1.Container) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -53,7 +53,7 @@ func (m maker) pod() *corev1.Pod {
 		if m.OneIn(3) {
 			limits = cluster.Resources{}
 		}
-		for _, res := range cluster.All { // a request above its limit is not a pod
+		for _, res := range cluster.All { // a request must not exceed its limit
 			r, a := requests.Get(res)
 			l, b := limits.Get(res)
 			if a && b && (r > l || m.OneIn(4)) {
@@ -68,7 +68,7 @@ func (m maker) pod() *corev1.Pod {
 	return p
 }
 
-// request gives every container a CPU request, within its limit: see TestAMultipleOfNothingIsNoBoost.
+// request sets a CPU request within the limit for every container: see TestAdmit_boostFactorWithoutRequest_hasNoEffect.
 func (m maker) request(p *corev1.Pod) {
 	for i := range p.Spec.Containers {
 		r := &p.Spec.Containers[i].Resources
@@ -86,7 +86,7 @@ func (m maker) request(p *corev1.Pod) {
 	}
 }
 
-// autoscaler makes an autoscaler for a pod: with advice for the containers it may size, as the recommender writes it.
+// autoscaler returns a VPA for a pod, with recommendations as the recommender writes them.
 func (m maker) autoscaler(p *corev1.Pod, boost bool) *v1.VerticalPodAutoscaler {
 	modes := []v1.UpdateMode{v1.UpdateModeInitial, v1.UpdateModeRecreate, v1.UpdateModeInPlaceOrRecreate, v1.UpdateModeOff}
 	mode := cases.Pick(m, modes...)
@@ -144,7 +144,7 @@ func (m maker) boost() *v1.StartupBoost {
 	return &v1.StartupBoost{CPU: &v1.GenericStartupBoost{Type: v1.QuantityStartupBoostType, Quantity: &q}}
 }
 
-// limitRange makes what bounds containers. The pod's LimitRange is compared where capping is.
+// limitRange returns limits for containers. Limits for pods are compared in package apply.
 func (m maker) limitRange() (l cluster.LimitRange) {
 	if m.OneIn(2) {
 		return l
@@ -163,7 +163,7 @@ func (m maker) limitRange() (l cluster.LimitRange) {
 	return l
 }
 
-func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
+func TestAdmit_randomPods_equalsUpstream(t *testing.T) {
 	for name, g := range map[string]webhook.Gates{"without boost": {}, "with boost": {CPUStartupBoost: true}} {
 		t.Run(name, func(t *testing.T) {
 			gates(t, g)
@@ -183,10 +183,10 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 					patched++
 				}
 				if !equality.Semantic.DeepEqual(want, got) {
-					// A boost may end in a pod that is admitted although the size that it multiplies is not.
+					// A pod with a boost may be admitted although its size without the boost is not.
 					held := g.CPUStartupBoost && strings.Contains(got.Annotations["vpaUpdates"], "capped to what the API server admits")
 					if held || policy.Refused(policy.Limits{Range: s.limits}, kube.ProjectPod(want, nil), nil).Refused() {
-						refused++ // the API server would refuse upstream's pod: what podfit makes of it, see test/admission
+						refused++ // the API server refuses upstream's pod; podfit's result is tested in test/admission
 						return
 					}
 					t.Fatalf("pod, autoscaler, upstream's pod, podfit's pod:\n%s\nlimits %+v, boost at most %d", cases.Show(p, s.object, want, got), s.limits, most)
@@ -199,9 +199,9 @@ func TestNewPodsComeOutAsUpstreamsDo(t *testing.T) {
 	}
 }
 
-// Upstream multiplies a request that is not there, and sets it to zero: a container without a request, whose limit
-// would have been its request, is then guaranteed nothing. Podfit leaves it alone.
-func TestAMultipleOfNothingIsNoBoost(t *testing.T) {
+// Upstream multiplies a missing request and sets the request to zero. Without that, the API server would use the container's limit
+// as its request. Podfit does not change the request.
+func TestAdmit_boostFactorWithoutRequest_hasNoEffect(t *testing.T) {
 	g := webhook.Gates{CPUStartupBoost: true}
 	gates(t, g)
 	p := created(corev1.Container{Name: "app"})
@@ -218,7 +218,7 @@ func TestAMultipleOfNothingIsNoBoost(t *testing.T) {
 	}
 }
 
-// apply patches a pod, and brings what says the same into the same form.
+// apply patches a pod and normalizes the result.
 func apply(t rapid.TB, p *corev1.Pod, patch []byte) *corev1.Pod {
 	t.Helper()
 	raw, err := json.Marshal(p)
@@ -255,7 +255,7 @@ func apply(t rapid.TB, p *corev1.Pod, patch []byte) *corev1.Pod {
 
 var containerText = regexp.MustCompile(`container \d+: `)
 
-// inOrder sorts what upstream writes in random order, and drops containers of which it says nothing.
+// inOrder sorts upstream's lists, which have a random order, and drops containers without content.
 func inOrder(text string) string {
 	head, rest, _ := strings.Cut(text, ": ")
 	var containers []string
@@ -273,7 +273,7 @@ func inOrder(text string) string {
 	return head + ": " + strings.Join(containers, "; ")
 }
 
-// quantities writes resources in one form of their quantities.
+// quantities returns resources with normalized quantities.
 func quantities(t rapid.TB, text string) string {
 	t.Helper()
 	var r corev1.ResourceRequirements

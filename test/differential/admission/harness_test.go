@@ -39,10 +39,10 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// Upstream logs what it thinks of every pod.
+// Upstream logs every pod.
 func init() { klog.SetLogger(logr.Discard()) }
 
-// gates opens upstream's gates, which are the process's, for a test.
+// gates enables upstream's feature gates, which are global, for a test.
 func gates(t *testing.T, g webhook.Gates) {
 	t.Helper()
 	set := func(inPlace, boost, perVPA bool) {
@@ -56,7 +56,7 @@ func gates(t *testing.T, g webhook.Gates) {
 	t.Cleanup(func() { set(false, false, false) })
 }
 
-// A scene is a namespace with one autoscaler, as both sides see it.
+// A scene is a namespace with one VPA, for both implementations.
 type scene struct {
 	object *v1.VerticalPodAutoscaler
 	limits cluster.LimitRange
@@ -148,7 +148,7 @@ func podfit(s scene, g webhook.Gates, most int64) http.Handler {
 		webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 }
 
-// ask sends a request the way the API server does.
+// ask sends an admission review like the API server.
 func ask(t rapid.TB, h http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{Request: request})
@@ -178,16 +178,16 @@ func request(group, version, resource, kind string, object any) *admissionv1.Adm
 	}
 }
 
-// A maker makes random things that a cluster could hold.
+// A maker generates random objects.
 type maker struct{ cases.Dice }
 
-// check compares so many cases.
+// check compares a number of cases.
 func check(t *testing.T, usual int, compare func(*rapid.T, maker)) {
 	t.Helper()
 	cases.Check(t, usual, func(t *rapid.T) { compare(t, maker{cases.Dice{T: t}}) })
 }
 
-// some makes amounts of which each may be missing.
+// some returns amounts of some resources.
 func (m maker) some() (r cluster.Resources) {
 	for _, res := range cluster.All {
 		if !m.OneIn(3) {

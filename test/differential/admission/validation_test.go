@@ -27,7 +27,7 @@ func targetRef() *autoscalingv1.CrossVersionObjectReference {
 
 type object = map[string]any
 
-// spec makes the spec of an autoscaler, right or wrong, with values as people write them.
+// spec returns a valid or invalid spec of a VPA.
 func (m maker) spec() object {
 	s := object{"targetRef": targetRef()}
 	if m.OneIn(2) {
@@ -52,7 +52,7 @@ func (m maker) spec() object {
 	return s
 }
 
-// policy makes the policy of a container.
+// policy returns the policy of a container.
 func (m maker) policy() object {
 	c := object{}
 	m.set(c, "containerName", 1, "app", "*", "")
@@ -78,7 +78,7 @@ func (m maker) policy() object {
 	return c
 }
 
-// set sets a field to one of several values, in one of so many cases.
+// set sets a field to one of several values, in one of n cases.
 func (m maker) set(o object, key string, chance int, values ...any) {
 	if m.OneIn(chance) {
 		o[key] = cases.Pick(m, values...)
@@ -103,7 +103,7 @@ func vpa(spec object) object {
 	return object{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": object{"name": "cart", "namespace": "shop"}, "spec": spec}
 }
 
-// said is what matters of an answer: upstream goes through lists of resources in random order.
+// said returns the compared part of a response. Upstream reads lists of resources in random order.
 func said(r *admissionv1.AdmissionResponse) string {
 	out := []string{fmt.Sprint("allowed ", r.Allowed, " patch ", string(r.Patch))}
 	if r.Result != nil {
@@ -121,7 +121,7 @@ func said(r *admissionv1.AdmissionResponse) string {
 	return strings.Join(append(out, r.Warnings...), "\n")
 }
 
-func TestAutoscalersAreJudgedAsUpstreamJudgesThem(t *testing.T) {
+func TestValidate_randomVPAs_decidesAsUpstream(t *testing.T) {
 	for name, g := range map[string]webhook.Gates{
 		"all gates shut": {}, "all gates open": {InPlace: true, CPUStartupBoost: true, PerVPAConfig: true}, "one gate open": {PerVPAConfig: true},
 	} {
@@ -135,13 +135,13 @@ func TestAutoscalersAreJudgedAsUpstreamJudgesThem(t *testing.T) {
 				r := request("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", vpa(spec))
 				if m.OneIn(2) {
 					old := m.spec()
-					old["recommenders"] = []object{{"name": "old"}} // so that the spec differs: an update that does not touch it passes
+					old["recommenders"] = []object{{"name": "old"}} // the specs differ, because an update with an unchanged spec is always allowed
 					raw, err := json.Marshal(vpa(old))
 					if err != nil {
 						t.Fatal(err)
 					}
 					if json.Unmarshal(raw, &uv1.VerticalPodAutoscaler{}) != nil {
-						return // see TestAnUpdateMayMendWhatCannotBeRead
+						return // see TestValidate_updateOfUnreadableObject_isAllowed
 					}
 					r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: raw}
 					updates++
@@ -155,13 +155,13 @@ func TestAutoscalersAreJudgedAsUpstreamJudgesThem(t *testing.T) {
 				}
 			})
 			if refused < all/8 || refused > all-all/40 || updates < all/4 {
-				t.Errorf("of %d autoscalers %d were refused, %d updated", all, refused, updates)
+				t.Errorf("too few cases: of %d VPAs %d were refused, %d updated", all, refused, updates)
 			}
 		})
 	}
 }
 
-// Where podfit means to judge differently.
+// Intended differences.
 
 func judge(t *testing.T, operation admissionv1.Operation, spec, old object) (theirs, ours *admissionv1.AdmissionResponse) {
 	t.Helper()
@@ -177,14 +177,14 @@ func judge(t *testing.T, operation admissionv1.Operation, spec, old object) (the
 	return ask(t, upstream(scene{}, 0), r), ask(t, podfit(scene{}, webhook.Gates{}, 0), r)
 }
 
-func TestATargetIsRequired(t *testing.T) { // W-16: upstream's check can not fire
+func TestValidate_missingTargetRef_isRefused(t *testing.T) { // W-16: upstream's check has no effect
 	theirs, ours := judge(t, admissionv1.Create, object{"updatePolicy": object{"updateMode": "Off"}}, nil)
 	if !theirs.Allowed || ours.Allowed {
 		t.Errorf("upstream %+v, podfit %+v", theirs, ours)
 	}
 }
 
-func TestAnUpdateMayMendWhatCannotBeRead(t *testing.T) {
+func TestValidate_updateOfUnreadableObject_isAllowed(t *testing.T) {
 	spec := object{"targetRef": targetRef(), "updatePolicy": object{"updateMode": "Off"}}
 	theirs, ours := judge(t, admissionv1.Update, spec, object{"resourcePolicy": 7})
 	if theirs.Allowed || !ours.Allowed {
@@ -192,7 +192,7 @@ func TestAnUpdateMayMendWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatLeavesTheSpecAlonePasses(t *testing.T) {
+func TestValidate_unchangedSpec_isAllowed(t *testing.T) {
 	spec := object{"targetRef": targetRef(), "updatePolicy": object{"updateMode": "bad"}}
 	theirs, ours := judge(t, admissionv1.Update, spec, spec)
 	if theirs.Allowed || !ours.Allowed {
@@ -200,7 +200,7 @@ func TestAnUpdateThatLeavesTheSpecAlonePasses(t *testing.T) {
 	}
 }
 
-func TestNamesOfFieldsAreCaseSensitive(t *testing.T) { // as they are for the API server, which drops this one
+func TestValidate_fieldNames_areCaseSensitive(t *testing.T) { // like the API server, which drops this field
 	theirs, ours := judge(t, admissionv1.Create, object{"targetRef": targetRef(), "UPDATEPOLICY": object{"updateMode": "bad"}}, nil)
 	if theirs.Allowed || !ours.Allowed {
 		t.Errorf("upstream %+v, podfit %+v", theirs, ours)

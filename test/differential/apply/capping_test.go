@@ -29,16 +29,16 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// What upstream computes for the same pod, autoscaler and namespace, with the differences that are meant:
+// Compares the sizes for the same pod, VPA and namespace, with these intended differences:
 //
 //	W-11  upstream panics where a pod LimitRange meets a container without recommendation or without bounds, and writes
 //	      zero where it meets a resource that is not recommended
 //	W-12  upstream's bounds may end up on the wrong side of its target
 
-// Upstream logs what it thinks of every pod.
+// Upstream logs every pod.
 func init() { klog.SetLogger(logr.Discard()) }
 
-// list translates amounts.
+// list converts amounts to a ResourceList.
 func list(r cluster.Resources) corev1.ResourceList {
 	if r.Has.Empty() {
 		return nil
@@ -53,7 +53,7 @@ func list(r cluster.Resources) corev1.ResourceList {
 	return out
 }
 
-// amounts translates back.
+// amounts converts a ResourceList to amounts.
 func amounts(l corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	if q, ok := l[corev1.ResourceCPU]; ok {
@@ -65,7 +65,7 @@ func amounts(l corev1.ResourceList) cluster.Resources {
 	return r
 }
 
-// theirs translates an autoscaler.
+// theirs converts a VPA to upstream's type.
 func theirs(a *cluster.Autoscaler) *vpav1.VerticalPodAutoscaler {
 	mode := vpav1.UpdateMode(a.Mode.String())
 	v := &vpav1.VerticalPodAutoscaler{
@@ -123,7 +123,7 @@ func recommendations(as []cluster.Advice) []vpav1.RecommendedContainerResources 
 	return out
 }
 
-// pod translates a pod.
+// pod converts a pod to the API type.
 func pod(p *cluster.Pod) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -168,7 +168,7 @@ func pod(p *cluster.Pod) *corev1.Pod {
 	return out
 }
 
-// all translates several.
+// all converts several pods.
 func all(pods []*cluster.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range pods {
@@ -177,7 +177,7 @@ func all(pods []*cluster.Pod) []*corev1.Pod {
 	return out
 }
 
-// negative reports whether some amount is below zero.
+// negative reports whether an amount is below zero.
 func negative(ls ...corev1.ResourceList) bool {
 	for _, l := range ls {
 		for _, q := range l {
@@ -189,7 +189,7 @@ func negative(ls ...corev1.ResourceList) bool {
 	return false
 }
 
-// limitRanges is a namespace's LimitRanges for upstream's code.
+// limitRanges provides the LimitRanges of a namespace to upstream's code.
 type limitRanges struct{ l cluster.LimitRange }
 
 func (r limitRanges) GetContainerLimitRangeItem(string) (*corev1.LimitRangeItem, error) {
@@ -207,10 +207,10 @@ func item(t corev1.LimitType, r cluster.Range) *corev1.LimitRangeItem {
 	return &corev1.LimitRangeItem{Type: t, Min: list(r.Min), Max: list(r.Max), Default: list(r.Default)}
 }
 
-// A maker makes random things that a cluster could hold.
+// A maker generates random objects.
 type maker struct{ cases.Dice }
 
-// check compares so many cases.
+// check compares a number of cases.
 func check(t *testing.T, usual int, compare func(*rapid.T, maker)) {
 	t.Helper()
 	cases.Check(t, usual, func(t *rapid.T) { compare(t, maker{cases.Dice{T: t}}) })
@@ -226,10 +226,10 @@ func (m maker) resources(has cluster.Set) cluster.Resources {
 	return r
 }
 
-// some makes amounts of some resources.
+// some returns amounts of some resources.
 func (m maker) some() cluster.Resources { return m.resources(cluster.Set(m.IntN(4))) }
 
-// estimate makes bounds in order.
+// estimate returns ordered bounds.
 func (m maker) estimate(has cluster.Set) cluster.Estimate {
 	var e cluster.Estimate
 	for _, res := range cluster.All {
@@ -242,7 +242,7 @@ func (m maker) estimate(has cluster.Set) cluster.Estimate {
 	return e
 }
 
-// containers makes up to so many.
+// containers returns up to n containers.
 func (m maker) containers(most int) []cluster.Container {
 	cs := cases.Several(m.Dice, 1, most, func(d cases.Dice) cluster.Container {
 		m := maker{d}
@@ -273,7 +273,7 @@ func (m maker) containers(most int) []cluster.Container {
 	return cs
 }
 
-// autoscaler makes an autoscaler and what its recommender would recommend for some of the containers.
+// autoscaler returns a VPA with recommendations for some of the containers.
 func (m maker) autoscaler(cs []cluster.Container) *cluster.Autoscaler {
 	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}}
 	names := []string{"*"}
@@ -315,7 +315,7 @@ func (m maker) limitRange() cluster.LimitRange {
 	return l
 }
 
-func TestCapEqualsUpstream(t *testing.T) {
+func TestCap_randomPolicies_equalsUpstream(t *testing.T) {
 	check(t, 20_000, func(t *rapid.T, m maker) {
 		a := m.autoscaler(m.containers(4))
 		for _, adv := range a.Advice {
@@ -342,12 +342,12 @@ func TestCapEqualsUpstream(t *testing.T) {
 	})
 }
 
-// upstreamFit is what upstream would set on a pod, and say of it.
+// upstreamFit is upstream's result for a pod: sizes and annotations.
 type upstreamFit struct {
 	estimates map[string]cluster.Estimate
 	requests  map[string]cluster.Resources
 	limits    map[string]cluster.Resources
-	said      map[string][]string // per container, sorted: upstream's order follows a map
+	said      map[string][]string // by container, sorted, because upstream's order is that of a map
 	negative  bool
 	panicked  string
 }
@@ -393,7 +393,7 @@ func upstream(a *cluster.Autoscaler, l cluster.LimitRange, p *cluster.Pod) (u up
 	return u
 }
 
-// said takes the annotation vpaUpdates apart. Upstream lists a container for which it only made an empty object, too.
+// said parses the annotation vpaUpdates. Upstream also lists containers for which it only created an empty object.
 func said(annotation string) map[string][]string {
 	out := map[string][]string{}
 	_, annotation, _ = strings.Cut(annotation, "Pod resources updated by cart: ")
@@ -409,7 +409,7 @@ func said(annotation string) map[string][]string {
 	return out
 }
 
-// inOrder is what W-12 makes of upstream's bounds.
+// inOrder returns upstream's bounds in the order that W-12 requires.
 func inOrder(e cluster.Estimate) cluster.Estimate {
 	for _, res := range cluster.All {
 		t, ok := e.Target.Get(res)
@@ -426,7 +426,7 @@ func inOrder(e cluster.Estimate) cluster.Estimate {
 	return e
 }
 
-func TestFitEqualsUpstream(t *testing.T) {
+func TestFit_randomPods_equalsUpstream(t *testing.T) {
 	var made, compared, panicked, disordered, refused int
 	check(t, 40_000, func(t *rapid.T, m maker) {
 		made++
@@ -450,16 +450,16 @@ func TestFitEqualsUpstream(t *testing.T) {
 			return
 		}
 		if len(a.Advice) == 0 {
-			return // a pod of which nothing is recommended is left alone, even by a pod LimitRange
+			return // a pod without recommendation is not changed, even with a pod LimitRange
 		}
 		if l.Pod != (cluster.Range{}) && mixed(a, p) {
-			return // W-11: upstream would count zero, and may write zero
+			return // W-11: upstream uses zero, and may write zero
 		}
 		if u.negative {
-			return // see TestNoAmountIsBelowZero
+			return // see TestFit_shareBelowOneByte_isZero
 		}
 		if slices.ContainsFunc(fits, held) && isRefused(l, p, u) {
-			refused++ // what podfit makes of it: see test/admission
+			refused++ // podfit's result is tested in test/admission
 			return
 		}
 		compared++
@@ -490,14 +490,14 @@ func TestFitEqualsUpstream(t *testing.T) {
 			report("annotation", got, u.said)
 		}
 	})
-	t.Logf("%d pods compared; upstream panicked on %d (W-11), disordered the bounds of %d containers (W-12), and made %d pods that are refused",
+	t.Logf("%d pods compared; upstream panicked on %d (W-11), returned bounds in the wrong order for %d containers (W-12), and sizes that the API server refuses for %d pods",
 		compared, panicked, disordered, refused)
 	if compared < made/3 || refused == 0 || panicked == 0 || disordered == 0 {
-		t.Error("the cases do not show what they are to show")
+		t.Error("the cases do not cover all differences")
 	}
 }
 
-// held reports whether podfit has changed a size because the API server would refuse it.
+// held reports whether podfit changed a size because the API server would refuse it.
 func held(f policy.Fitted) bool {
 	return slices.ContainsFunc(f.Notes, func(n policy.Note) bool { return n.Kind == policy.HeldToAdmitted })
 }
@@ -511,9 +511,9 @@ func isRefused(l cluster.LimitRange, p *cluster.Pod, u upstreamFit) bool {
 	return policy.Refused(policy.Limits{Range: l}, p, fits).Refused()
 }
 
-// A share of a pod LimitRange that is less than a byte is nothing for podfit. Upstream rounds it to a byte less than
-// nothing, which no pod may ask for, so that none is created any more.
-func TestNoAmountIsBelowZero(t *testing.T) {
+// A share of a pod LimitRange below one byte is zero for podfit. Upstream rounds it to -1 byte, which the API server refuses, so
+// that no pod can be created.
+func TestFit_shareBelowOneByte_isZero(t *testing.T) {
 	mebibyte := cluster.Resources{}.Set(cluster.Memory, 1<<20)
 	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}}
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}}
@@ -536,7 +536,7 @@ func TestNoAmountIsBelowZero(t *testing.T) {
 	}
 }
 
-// mixed reports whether a resource is recommended for some of a pod's containers and not for others.
+// mixed reports whether a resource is recommended for some containers of a pod and not for others.
 func mixed(a *cluster.Autoscaler, p *cluster.Pod) bool {
 	var has, lacks cluster.Set
 	for _, c := range p.Containers {

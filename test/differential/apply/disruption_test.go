@@ -27,12 +27,12 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// How many pods are evicted or resized at a time, with the differences that are meant:
+// Compares how many pods are evicted or resized at a time, with these intended differences:
 //
-//	W-14  a pod that is not ready does not count as running, and a controller of a kind upstream does not know has
-//	      replicas; so here every running pod is ready, and the kinds are those that upstream knows
-//	W-19  upstream patches again, whatever the budget, what is deferred, infeasible or failed in mode InPlace
-//	W-20  how long a resize takes is counted from its condition, not from when it was first seen; so here no time passes
+//	W-14  a pod that is not ready does not count as running, and controllers of unknown kinds have replicas;
+//	      here, every running pod is ready and upstream knows the kinds
+//	W-19  in mode InPlace, upstream repeats deferred, infeasible and failed resizes, independently of the budget
+//	W-20  the duration of a resize is counted from its condition, not from when it was first seen; here, no time passes
 
 // controllers are the kinds whose replicas upstream reads.
 var controllers = []cluster.Workload{
@@ -40,7 +40,7 @@ var controllers = []cluster.Workload{
 	{Kind: "ReplicationController"}, {Group: "batch", Kind: "Job"},
 }
 
-// restrictions makes upstream's rules for a cluster with one controller.
+// restrictions returns upstream's restrictions for a cluster with one controller.
 func restrictions(t rapid.TB, w cluster.Workload, replicas int32, minimum int, tolerance float64, skip bool) restriction.PodsRestrictionFactory {
 	t.Helper()
 	client := fake.NewClientset()
@@ -64,7 +64,7 @@ func restrictions(t rapid.TB, w cluster.Workload, replicas int32, minimum int, t
 	return restriction.NewPodsRestrictionFactory(client, f, minimum, tolerance, nil, skip)
 }
 
-// group makes the pods of one controller, some of which have not started, that all should change alike.
+// group returns the pods of one controller with the same recommendation. Some have not started.
 func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 	w := cases.Pick(m, controllers...)
 	w.Namespace, w.Name = "shop", "cart"
@@ -94,7 +94,7 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 	}, b
 }
 
-func TestEvictionsEqualUpstream(t *testing.T) {
+func TestEvict_randomPods_decidesAsUpstream(t *testing.T) {
 	evicted, left := 0, 0
 	check(t, 3_000, func(t *rapid.T, m maker) {
 		w, b := m.group(cluster.Recreate)
@@ -129,12 +129,12 @@ func TestEvictionsEqualUpstream(t *testing.T) {
 		left += len(pods) - len(got)
 	})
 	if evicted < 1000 || left < 1000 {
-		t.Errorf("%d evicted and %d left do not show much", evicted, left)
+		t.Errorf("too few cases: %d evicted, %d not", evicted, left)
 	}
 }
 
-// One pod should change, in a state of its own; the others are as they should be.
-func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
+// One pod, in a random state, should change. The others have their size.
+func TestResize_randomPods_decidesAsUpstream(t *testing.T) {
 	if err := features.MutableFeatureGate.Set("InPlace=true"); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
 			changing.Containers[0].Restart = cluster.Of(cluster.Memory)
 		}
 		if m.OneIn(2) {
-			// What the pod asks for already is what is recommended, and the kubelet says how far it is.
+			// The spec already has the recommendation, and the status has the progress of the resize.
 			changing.Containers[0].Requests = g.Autoscaler.Advice[0].Target
 			changing.Resize = &cluster.Resize{Since: noon, State: cluster.ResizeDeferred + cluster.ResizeState(m.IntN(5))}
 		}
@@ -194,12 +194,12 @@ func TestInPlaceDecisionsEqualUpstream(t *testing.T) {
 	t.Log(seen)
 	for _, d := range []utils.InPlaceDecision{utils.InPlaceApproved, utils.InPlaceDeferred, utils.InPlaceEvict, utils.InPlaceInfeasible} {
 		if seen[d] < 20 {
-			t.Errorf("%s is seen %d times", d, seen[d])
+			t.Errorf("decision %s occurs %d times", d, seen[d])
 		}
 	}
 }
 
-// condition is how the kubelet says where a resize stands.
+// condition returns the condition by which the kubelet reports the state of a resize.
 func condition(s cluster.ResizeState) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue}
 	switch s {

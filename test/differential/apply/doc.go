@@ -1,6 +1,6 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apply compares how recommendations are applied to pods with upstream's own code: what a pod gets, which pods
-// change and in which order, and how many at a time. Differences are those that are meant, and each test names them.
+// Package apply compares with upstream's own code how recommendations are applied to pods: the resulting sizes, which pods are
+// changed and in which order, and how many at a time. Each test names the intended differences.
 package apply

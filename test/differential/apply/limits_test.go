@@ -16,8 +16,8 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// extreme makes an amount that is small, usual, or as large as upstream can compare: it compares memory in thousandths of
-// a byte, which end at 8 PiB.
+// extreme returns a small, typical or very large amount. Upstream compares memory in thousandths of a byte, so its maximum is
+// 8 PiB.
 func (m maker) extreme(res cluster.Resource) int64 {
 	most := int64(math.MaxInt64)
 	if res == cluster.Memory {
@@ -44,9 +44,9 @@ func (m maker) extremes() cluster.Resources {
 	return r
 }
 
-// The limit that keeps its proportion to a request, and what is said when there is none, for the smallest and the largest
-// amounts too.
-func TestProportionalLimitsEqualUpstream(t *testing.T) {
+// Compares the limit in proportion to a request, and the annotation if there is none, also for the smallest and largest
+// amounts.
+func TestFit_proportionalLimits_equalUpstream(t *testing.T) {
 	overflows := 0
 	check(t, 50_000, func(t *rapid.T, m maker) {
 		requests, limits, def, target := m.extremes(), m.extremes(), m.extremes(), m.extremes()
@@ -59,7 +59,7 @@ func TestProportionalLimitsEqualUpstream(t *testing.T) {
 		p := &cluster.Pod{Containers: []cluster.Container{{Name: "a", Requests: requests, Limits: limits}}}
 		got := policy.Fit(a, policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: def}}}, p)[0]
 		if held(got) {
-			return // the request is above a limit that was zero: TestCreate of test/admission
+			return // the request is above a limit of zero: tested in test/admission
 		}
 		var gotNotes []string
 		for _, note := range got.Notes {
@@ -74,6 +74,6 @@ func TestProportionalLimitsEqualUpstream(t *testing.T) {
 		}
 	})
 	if overflows == 0 {
-		t.Error("no limit was too large for a number")
+		t.Error("no case has a limit that overflows")
 	}
 }

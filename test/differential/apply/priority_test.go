@@ -23,13 +23,13 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// Which pods should change, and in which order, with the differences that are meant:
+// Compares which pods are changed, and in which order, with these intended differences:
 //
-//	W-13  a pod whose replacement would get the same size, but for rounding, is left
-//	W-27  a missing request lets a pod pass only the eviction requirements that name its resource
+//	W-13  a pod is not changed if its replacement would have the same size except for rounding
+//	W-27  a missing request satisfies only the eviction requirements for that resource
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// served makes up to so many ready pods of one ReplicaSet that differ in everything the rules look at, some close to their target.
+// served returns up to n ready pods of one ReplicaSet. They differ in everything that the rules read; some are close to the target.
 func (m maker) served(most int, a *cluster.Autoscaler, like []cluster.Container) []*cluster.Pod {
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
 	a.Target = rs
@@ -64,14 +64,14 @@ func (m maker) served(most int, a *cluster.Autoscaler, like []cluster.Container)
 	return pods
 }
 
-// name gives pods the names and UIDs that they have in their order.
+// name sets names and UIDs of pods by their index.
 func name(pods []*cluster.Pod) {
 	for i, p := range pods {
 		p.Namespace, p.Name, p.UID = "shop", fmt.Sprintf("cart-%02d", i), fmt.Sprintf("uid-%d", i)
 	}
 }
 
-// close makes requests near the target, or on it.
+// close returns requests equal or close to the target.
 func (m maker) close(a *cluster.Autoscaler, container string) cluster.Resources {
 	adv := a.AdviceFor(container)
 	if adv == nil {
@@ -112,7 +112,7 @@ func order(a *cluster.Autoscaler, pods []*cluster.Pod) []string {
 	return names
 }
 
-func TestPodsToUpdateEqualUpstream(t *testing.T) {
+func TestPlan_podsToUpdate_equalUpstream(t *testing.T) {
 	var compared, evicted, same, missing int
 	check(t, 4_000, func(t *rapid.T, m maker) {
 		like := m.containers(3)
@@ -130,7 +130,7 @@ func TestPodsToUpdateEqualUpstream(t *testing.T) {
 		}
 		pods := m.served(12, a, like)
 
-		// With nobody to be missed, whoever should change does.
+		// Without a disruption limit, all pods that should change do.
 		b := plan.DefaultBudget()
 		b.MinReplicas, b.Tolerance = 0, 1
 		var got []string
@@ -159,7 +159,7 @@ func TestPodsToUpdateEqualUpstream(t *testing.T) {
 		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Fatalf("got %v, want %v\n%s", got, want, cases.Show(theirs(a), all(pods)))
 		}
-		// Upstream leaves the order of equals to chance.
+		// Upstream's order of pods with equal priority is random.
 		for i := range got {
 			if g, w := byName[got[i]].Priority, byName[want[i]].Priority; g != w {
 				t.Fatalf("place %d has %+v, want %+v\n%s", i, g, w, cases.Show(theirs(a), all(pods)))
@@ -168,14 +168,14 @@ func TestPodsToUpdateEqualUpstream(t *testing.T) {
 		compared += len(pods)
 		evicted += len(got)
 	})
-	t.Logf("%d pods compared, %d to be evicted; left although upstream evicts: %d of the same size (W-13), %d without request (W-27)",
+	t.Logf("%d pods compared, %d to be evicted; not evicted although upstream does: %d of the same size (W-13), %d without request (W-27)",
 		compared, evicted, same, missing)
 	if evicted < 1000 || evicted > compared*9/10 || missing == 0 {
-		t.Error("the cases do not show what they are to show")
+		t.Error("the cases do not cover all differences")
 	}
 }
 
-// almost reports whether a pod has what is recommended, but for rounding.
+// almost reports whether a pod has the recommendation except for rounding.
 func almost(d plan.Decision) bool {
 	for _, f := range d.With {
 		requests := d.Pod.Container(f.Container).Requests
@@ -200,8 +200,8 @@ func lacksRequest(d plan.Decision) bool {
 	})
 }
 
-// The priority itself, number by number.
-func TestPrioritiesEqualUpstream(t *testing.T) {
+// Compares the numbers of the priority.
+func TestPlan_priorities_equalUpstream(t *testing.T) {
 	wanted := 0
 	check(t, 20_000, func(t *rapid.T, m maker) {
 		like := m.containers(3)
@@ -225,7 +225,7 @@ func TestPrioritiesEqualUpstream(t *testing.T) {
 		}
 		outside := d.Wanted.Why == plan.BelowRange || d.Wanted.Why == plan.AboveRange || d.Wanted.Why == plan.MissingRequest
 		if outside && !want.OutsideRecommendedRange {
-			t.Fatalf("%s, but upstream sees it within its range\n%s", d.Wanted, cases.Show(v, kubePod))
+			t.Fatalf("%s, but upstream finds it within its range\n%s", d.Wanted, cases.Show(v, kubePod))
 		}
 		if outside {
 			wanted++

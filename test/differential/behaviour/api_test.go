@@ -103,7 +103,9 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 		p.since[verb] = s.minute()
 	}
 	p.lastAt, p.done = s.minute(), said == ""
+	p.last[verb] = s.minute()
 	if p.done {
+		p.late = p.late || verb == "resize" && isRefusal(p.said[verb])
 		said, p.tried = "done", nil
 	}
 	p.said[verb] = said
@@ -255,9 +257,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 	if s.onEvict != nil {
 		s.onEvict(w, p, "")
 	}
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
-	p.leaves = s.minute() + 1 + w.Grace
+	s.remove(w, p)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
 		worlds++
 		minutes += r.minutes
 		for _, x := range w.Workloads {
-			pods += x.Replicas
+			pods += x.ends(w.Minutes)
 		}
 		ours += r.ours
 		theirs += r.theirs

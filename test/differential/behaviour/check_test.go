@@ -4,6 +4,7 @@
 package behaviour
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,9 @@ const (
 	grace    = 12 // passes that podfit may be behind upstream
 	attempts = 40 // requests for one pod to which nothing happens in the meantime
 	falsely  = 15 // passes for which a reason may be out of date
-	silence  = 60 // minutes after which somebody must have been told why a pod is refused
+	silence  = 20 // minutes after which somebody must have been told that an action on a pod is refused, or has no answer
+	unclear  = 5  // minutes for which an eviction without an answer counts as carried out
+	retries  = 12 // evictions a day that may turn out not to help
 )
 
 // A checker checks what podfit does in a simulation.
@@ -60,13 +63,16 @@ func (c *checker) before(minute int) {
 		st := &c.states[i]
 		st.live = w.scheduled()
 		switch {
-		case w.refused == 0:
-			st.unreplaced = -1
+		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
+			st.unreplaced = -1 // at the most the pods that a scale-up added are missing
 		case st.unreplaced < 0:
 			st.unreplaced = minute
 		}
 	}
 }
+
+// described returns a workload as the world describes it, with the number of replicas that it begins with.
+func (c *checker) described(w *simulated) *workload { return &c.sim.world.Workloads[w.index] }
 
 // evicting checks the budgets when a pod is evicted (P2), and that evictions do not cost pods (P5).
 func (c *checker) evicting(w *simulated, p *replica, refusal string) {
@@ -81,6 +87,8 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case w.Mode == "InPlace":
 		c.fail(minute, "it keeps to the mode", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
+	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
+		// An updater cannot know yet which pods are gone, nor which of those that it has evicted would have been deleted anyway.
 	case st.live < least:
 		c.fail(minute, "it never breaks a budget", "%s is evicted though only %d pods live, and the minimum is %d", p.pod.Name, st.live, least)
 	case c.sim.world.Lag > 0 && (w.OOM.NeedMB > 0 || w.Restart):
@@ -116,8 +124,10 @@ func (c *checker) after(minute int) {
 		if st.unreplaced >= 0 && minute-st.unreplaced > silence && st.evictions > 0 && len(c.podfit.told[w.namespace]) == 0 {
 			c.fail(minute, "somebody is told", "the quota of %s has not let an evicted pod be replaced for %d minutes", w.namespace, minute-st.unreplaced)
 		}
-		// Each recommendation may cost two of each pod, and what does not help is tried about ten times a day.
-		if most := w.Replicas*(len(w.Advice)*2+10) + 10; st.evictions > most {
+		// Users pay for an eviction with a restart, and get the recommended size for it. So each recommendation may cost each pod
+		// one eviction, and one more when the recommendation changes meanwhile. Evictions that do not help are tried with one pod
+		// at a time, less and less often. Upstream has no such limit: it evicts such pods every minute (W-13).
+		if most := 2*c.described(w).most()*len(w.Advice) + retries; st.evictions > most {
 			c.fail(minute, "it ends", "%d evictions from a workload of %d pods", st.evictions, w.Replicas)
 		}
 	}
@@ -132,6 +142,9 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	}
 	if most := 2*len(w.Advice) + attempts; p.resizes > most {
 		c.fail(minute, "it ends", "%s was resized %d times", p.pod.Name, p.resizes)
+	}
+	if w.satisfied(p) {
+		p.fine = minute // what was refused before is over
 	}
 	if p.pod.DeletionTimestamp != nil || w.satisfied(p) {
 		return
@@ -153,16 +166,28 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	}
 	for _, verb := range []string{"evict", "resize"} {
 		since := c.since(w, p, minute, verb)
-		again := p.lastAt-since > 7 // what has no answer is told when it was tried three times
-		if isRefusal(p.said[verb]) && again && minute-since > silence && len(c.podfit.told[w.namespace]) == 0 {
+		// A refusal that has not been followed by a success within minutes is news, however often the action was tried: a pod that
+		// was refused waits for its siblings, which may take hours. Upstream tells nobody; its log has a line for each attempt.
+		if isRefusal(p.said[verb]) && minute-since > silence && !c.isTold(w, verb) {
 			c.fail(minute, "somebody is told", "%s: %s is refused since minute %d, with %q", p.pod.Name, verb, since, p.said[verb])
 		}
 	}
 }
 
+// news are the texts that say that an action was refused or had no answer.
+var news = map[string]*regexp.Regexp{
+	"evict":  regexp.MustCompile("refused the eviction|does not allow the eviction|no clear answer"),
+	"resize": regexp.MustCompile("refused the resize|does not allow the resize|refused to resize|refused a resize|no clear answer"),
+}
+
+// isTold reports whether users were told that actions of a kind on pods of a workload are refused, or have no answer.
+func (c *checker) isTold(w *simulated, verb string) bool {
+	return slices.ContainsFunc(c.podfit.told[w.namespace], news[verb].MatchString)
+}
+
 // since returns the minute from which a pod has been refused a change to its last advice.
 func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
-	since := p.since[verb]
+	since := max(p.since[verb], p.fine)
 	for _, a := range w.Advice {
 		if a.At <= minute {
 			since = max(since, a.At)
@@ -180,11 +205,18 @@ func (c *checker) isTrue(w *simulated, p *replica, d plan.Decision, minute int) 
 // truths says of each reason to leave a pod that is not as it should be whether it is true. A reason that is not in it is never
 // true here: its cause does not occur, or it is for pods that are as they should be.
 var truths = map[string]func(observation) bool{
-	"BudgetSpent":         isShort,
-	"NotReady":            isShort,
-	"ReplacementMissing":  func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
-	"TooFewReplicas":      func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
-	"SameSize":            func(o observation) bool { return o.w.same(o.p.pod) },
+	"BudgetSpent":        isShort,
+	"NotReady":           isShort,
+	"ReplacementMissing": func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
+	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
+	"SameSize":           func(o observation) bool { return o.w.same(o.p.pod) },
+	"Probing": func(o observation) bool {
+		// The probe was tried in this pass, or the rate limit let none be tried.
+		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			why := o.podfit.decisions[string(p.pod.UID)].Reason.Why
+			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
+		})
+	},
 	"AwaitingReplacement": func(o observation) bool { return o.w.count().satisfied < o.w.Replicas && o.state().evicted >= 0 },
 	"Starting":            func(o observation) bool { return o.p.pod.Status.Phase == corev1.PodPending },
 	"Unscheduled":         func(o observation) bool { return o.p.pod.Spec.NodeName == "" },
@@ -226,11 +258,19 @@ var truths = map[string]func(observation) bool{
 // isShort reports whether pods are missing or not ready, or some were changed a moment ago, or may have been.
 func isShort(o observation) bool {
 	for _, p := range o.w.pods {
-		if p.lastAt >= o.minute-5 && (isMomentary(p.said["evict"]) || isMomentary(p.said["resize"])) {
-			return true
+		if p.lastAt >= o.minute && (isMomentary(p.said["evict"]) || isMomentary(p.said["resize"])) {
+			return true // in this pass: a server that is busy or silent is not asked for the next pod at once
 		}
 	}
-	return o.w.count().ready < o.w.Replicas || o.state().acted >= o.minute-1-o.sim.world.Lag
+	return o.w.unclear(o.minute) || o.w.count().ready < o.w.Replicas || o.state().acted >= o.minute-1-o.sim.world.Lag
+}
+
+// unclear reports whether podfit cannot know yet whether one of the pods was evicted: an eviction had no answer, and the watch may
+// be late.
+func (w *simulated) unclear(minute int) bool {
+	return slices.ContainsFunc(w.pods, func(p *replica) bool {
+		return p.said["evict"] == noReply && minute-p.last["evict"] <= unclear
+	})
 }
 
 // isMomentary reports whether a reply says that the next attempt may succeed.
@@ -442,7 +482,8 @@ var differences = []difference{
 	{
 		name: "W-13 evictions that do not help", reason: "podfit leaves a workload alone whose replacements did not get their size",
 		explains: func(o observation) bool {
-			return o.why().Why == plan.BackingOff && o.why().Text == "eviction" && o.states[o.w.index].futile
+			backs := o.why().Why == plan.BackingOff && o.why().Text == "eviction" || o.why().Why == plan.Probing
+			return backs && o.states[o.w.index].futile
 		},
 	},
 	{
@@ -459,6 +500,11 @@ var differences = []difference{
 		name: "full nodes", circumstance: true, reason: "a pod waits for room that other pods take; upstream lost pods, or moved them elsewhere",
 		explains: func(o observation) bool {
 			homeless := o.w.scheduled() < o.w.count().pods
+			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
+				// Whoever was resized first on this node took the room. Neither evicts a pod of a workload with too few replicas.
+				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod.Spec.Containers[0].Resources)
+				return full && (o.why().Why == plan.ResizeWaiting || o.why().Why == plan.TooFewReplicas)
+			}
 			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Why == plan.TooFewReplicas)
 		},
 	},
@@ -507,8 +553,11 @@ var differences = []difference{
 				return false
 			}
 			few := o.why().Why == plan.TooFewReplicas
-			evictable := o.w.scheduled() >= o.w.least(o.sim.world)
-			if verb == "resize" && o.w.Mode != "InPlace" && !few && evictable && !isRefusal(o.p.said["evict"]) {
+			// A workload with too few pods has none evicted, by upstream neither.
+			evictable := o.w.Replicas >= o.w.least(o.sim.world)
+			// What a quota refused is not evicted instead, and when the quota has room again it is tried after the back-off.
+			instead := !few && evictable && o.why().Why != plan.ResizeOverQuota
+			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.said["evict"]) {
 				return false // it should have been evicted
 			}
 			// The wait is about as long as the refusals have lasted.
@@ -520,12 +569,36 @@ var differences = []difference{
 		},
 	},
 	{
+		name: "refused actions", reason: "what was refused is carried out later than with upstream, and the kubelet takes as long for it",
+		explains: func(o observation) bool {
+			takes := o.p != nil && o.p.late && o.w.Mode == "InPlace" && o.minute-o.p.resized <= o.w.Resizing.For+1
+			switch o.why().Why {
+			case plan.ResizeFailed, plan.ResizeRunning, plan.ResizeWaiting, plan.MemoryInUse, plan.ResizeImpossible:
+				return takes
+			}
+			return false
+		},
+	},
+	{
+		// The eviction may have been carried out, and the watch shows it minutes later: another eviction could take more pods out of
+		// service than the user allows. Upstream counts it as not carried out. After five minutes the watch has shown the outcome.
+		// Answers that are refusals, such as those of a busy server, explain no such wait.
 		name: "lost answers", reason: "for five minutes after an eviction without an answer podfit takes the pod for gone, and evicts no other in its place",
 		explains: func(o observation) bool {
 			why := o.why().Why
-			return (why == plan.NotReady || why == plan.BudgetSpent) && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
-				return p.lastAt >= o.minute-5 && isMomentary(p.said["evict"])
-			})
+			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.unclear(o.minute)
+		},
+	},
+	{
+		name: "scaled up beyond a quota", circumstance: true, reason: "whether the quota has room for a pod that a scale-up adds depends on which pods have shrunk before",
+		explains: func(o observation) bool {
+			return o.p == nil && o.w.refused > 0 && o.w.Replicas > o.described(o.w).fewest(o.minute)
+		},
+	},
+	{
+		name: "scaled below the minimum", circumstance: true, reason: "neither evicts a pod of a workload with too few replicas; which pods had their turn before differs",
+		explains: func(o observation) bool {
+			return o.why().Why == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
 		},
 	},
 	{

@@ -36,6 +36,7 @@ type simulation struct {
 	shown     [][]*corev1.Pod // all pods as they were, minute by minute, of the last few minutes
 	journal   []string        // what was asked and what happened, the oldest first
 
+	onScale func(w *simulated)                           // is told when the number of replicas has changed
 	onEvict func(w *simulated, p *replica, reply string) // is told of every eviction before it is carried out, with "" when it is
 }
 
@@ -73,6 +74,9 @@ type replica struct {
 	done     bool                   // the last request was carried out
 	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
 	lastAt   int                    // minute of the last request
+	last     map[string]int         // the same by verb
+	fine     int                    // last minute in which the pod was satisfied
+	late     bool                   // a resize was carried out after others had been refused
 }
 
 func newSimulation(w *world) *simulation {
@@ -82,7 +86,7 @@ func newSimulation(w *world) *simulation {
 		calculator := limits{sw.MostMB}
 		sw.processor = vpautil.NewCappingRecommendationProcessor(calculator)
 		sw.provider = recommendation.NewProvider(calculator, sw.processor)
-		sw.vacant = slices.Repeat([]int{-1}, sw.Replicas)
+		sw.vacant = slices.Repeat([]int{-1}, sw.most())
 		sw.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
 		sw.advise(s.at(-24*60), 0)
 		for n := range sw.Replicas {
@@ -235,7 +239,7 @@ func (w *simulated) size(p *corev1.Pod) {
 
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
-	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}})
+	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
 	s.revision++
@@ -264,6 +268,11 @@ func (s *simulation) step(minute int) {
 				}
 			}
 		}
+		for _, to := range w.Scales {
+			if to.At == minute {
+				s.scale(w, to.Replicas)
+			}
+		}
 		s.replace(w, minute)
 		for _, p := range w.pods {
 			s.schedule(p)
@@ -274,6 +283,77 @@ func (s *simulation) step(minute int) {
 		s.shown = append(s.shown, s.all())
 		s.shown = s.shown[max(0, len(s.shown)-1-s.world.Lag):]
 	}
+}
+
+// scale sets the number of replicas. The controller deletes those that are too many at once.
+func (s *simulation) scale(w *simulated, replicas int) {
+	s.note("scaled %s from %d to %d", w.name(), w.Replicas, replicas)
+	w.Replicas = replicas
+	s.revision++
+	for i := range w.vacant {
+		if i >= replicas {
+			w.vacant[i] = -1
+		}
+	}
+	for _, p := range w.pods {
+		p.tried = nil
+		if p.number >= replicas && p.pod.DeletionTimestamp == nil {
+			s.remove(w, p)
+		}
+	}
+	if s.onScale != nil {
+		s.onScale(w)
+	}
+}
+
+// remove begins to delete a pod.
+func (s *simulation) remove(w *simulated, p *replica) {
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
+	p.leaves = s.minute() + 1 + w.Grace
+}
+
+// most returns the largest number of replicas that a workload has in its life.
+func (w *workload) most() int {
+	n := w.Replicas
+	for _, to := range w.Scales {
+		n = max(n, to.Replicas)
+	}
+	return n
+}
+
+// ends returns the number of replicas at the end of so many minutes.
+func (w *workload) ends(minutes int) int {
+	n := w.Replicas
+	for _, to := range w.Scales {
+		if to.At < minutes {
+			n = to.Replicas
+		}
+	}
+	return n
+}
+
+// fewest returns the smallest number of replicas that a workload has had until a minute.
+func (w *workload) fewest(minute int) int {
+	n := w.Replicas
+	for _, s := range w.Scales {
+		if s.At <= minute {
+			n = min(n, s.Replicas)
+		}
+	}
+	return n
+}
+
+// scaledDown reports whether the number of replicas fell in a time.
+func (w *workload) scaledDown(from, to int) bool {
+	n := w.Replicas
+	for _, s := range w.Scales {
+		if s.Replicas < n && s.At >= from && s.At <= to {
+			return true
+		}
+		n = s.Replicas
+	}
+	return false
 }
 
 // all returns all pods.
@@ -628,6 +708,9 @@ func (s *simulation) next(minute int) int {
 	for _, w := range s.workloads {
 		for _, a := range w.Advice {
 			at(a.At)
+		}
+		for _, to := range w.Scales {
+			at(to.At)
 		}
 		if w.Unsized != nil {
 			at(w.Unsized.From)

@@ -42,6 +42,13 @@ func drawWorkload(d cases.Dice) workload {
 	for d.OneIn(4) && len(w.Advice) < 3 {
 		w.Advice = append(w.Advice, advice{At: w.Advice[len(w.Advice)-1].At + 5 + d.IntN(60), Target: cases.Pick(d, size{3000, 4096}, small, large, size{300, 300})})
 	}
+	for d.OneIn(6) && len(w.Scales) < 3 {
+		at := 0
+		if n := len(w.Scales); n > 0 {
+			at = w.Scales[n-1].At
+		}
+		w.Scales = append(w.Scales, scaling{At: at + 1 + d.IntN(40), Replicas: 1 + d.IntN(8)})
+	}
 	w.StatefulSet = d.OneIn(3)
 	w.Limits = cases.Pick(d, "", "", "twice", "same")
 	w.Restart = d.OneIn(5)

@@ -80,6 +80,24 @@ var known = map[string]*world{
 	"replies to evictions are lost, and the watch is late": late(3, grow("Recreate", 3).with(refuses("evict", lostReply, false)).with(func(w *workload) { w.Delay = 5 })),
 	"the watch is late":                                    late(2, grow("Recreate", 6), shrink("InPlaceOrRecreate", 4)),
 
+	// Users are told of an eviction without an answer, though the pod waits for its siblings and is tried once an hour.
+	"evictions of the primary break the connection, and the others start slowly": {Minutes: 120, Min: 2, Workloads: []workload{
+		grow("Recreate", 5).with(refuses("evict", noReply, true)).with(func(w *workload) { w.Start = 15 }),
+	}},
+
+	// After evictions that did not help, one pod shows whether another helps, also where all may go at once.
+	"new pods are never sized, and all may be evicted at once": {Minutes: 24 * 60, Min: 2, Tolerance: 1, Workloads: []workload{
+		grow("Recreate", 6).with(func(w *workload) { w.Unsized = &window{} }),
+	}},
+
+	// A change of the number of replicas.
+	"scaled down, and the watch is late": late(1, grow("Recreate", 1).with(func(w *workload) {
+		w.Scales = []scaling{{At: 1, Replicas: 2}, {At: 5, Replicas: 1}}
+	}), shrink("Recreate", 6).with(func(w *workload) { w.Scales = []scaling{{At: 2, Replicas: 2}} })),
+	"scaled up beyond the quota after an eviction without an answer": day(grow("Recreate", 2).with(refuses("evict", noReply, false)).with(quota(0)).with(func(w *workload) {
+		w.Scales = []scaling{{At: 1, Replicas: 3}}
+	})),
+
 	// Under a rate limit, refusals must not take the turns of others.
 	"guarded pods under a rate limit": limited(0.9731, grow("Recreate", 4).with(func(w *workload) { w.PDBs = []pdb{{}} }), shrink("Recreate", 4), shrink("InPlace", 3)),
 	"a few guarded pods under a low rate limit": limited(0.1319, grow("Recreate", 4).with(func(w *workload) {

@@ -159,6 +159,13 @@ func (v *view) Limits(namespace string) cluster.LimitRange {
 	return l
 }
 
+// Quotas returns nil: podfit runs as it does without the right to watch ResourceQuotas, which upstream's roles do not give it.
+func (v *view) Quotas(string) *cluster.Quotas { return nil }
+
+func (v *view) Selectors() [][]string { return nil }
+
+func (v *view) Tolerations() []cluster.Tolerations { return nil }
+
 func (v *view) Nodes() []cluster.Node {
 	w := v.sim.world
 	if w.Nodes == 0 {

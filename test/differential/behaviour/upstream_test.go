@@ -110,7 +110,7 @@ func newUpstream(s *simulation) *upstream {
 	w := s.world
 	client := upstreamClient()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	for _, sw := range s.workloads {
+	s.onScale = func(sw *simulated) {
 		n := int32(sw.Replicas)
 		kind, name := sw.controller()
 		meta := metav1.ObjectMeta{Namespace: sw.namespace, Name: name}
@@ -123,6 +123,9 @@ func newUpstream(s *simulation) *upstream {
 		if err != nil {
 			panic(err)
 		}
+	}
+	for _, sw := range s.workloads {
+		s.onScale(sw)
 	}
 	calculators := []patch.Calculator{
 		inplace.NewResourceInPlaceUpdatesCalculator(byNamespace{s}), inplace.NewInPlaceUpdatedCalculator(), inplace.NewUnboostAnnotationCalculator(),

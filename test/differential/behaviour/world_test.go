@@ -36,7 +36,8 @@ type workload struct {
 	Limits      string `json:",omitempty"` // "": none; "same": equal to the requests; "twice"
 	Restart     bool   `json:",omitempty"` // a resize of memory restarts the container
 	Advice      []advice
-	Fine        []int `json:",omitempty"` // replicas that have the target of the first advice from the beginning
+	Scales      []scaling `json:",omitempty"` // changes of the number of replicas
+	Fine        []int     `json:",omitempty"` // replicas that have the target of the first advice from the beginning
 
 	// What happens to new pods.
 	Unsized    *window `json:",omitempty"` // new pods do not get their recommendation: the webhook is away, or another one resets it
@@ -60,6 +61,9 @@ type advice struct {
 	At     int // minute
 	Target size
 }
+
+// A scaling is how many replicas the user wants from a minute on.
+type scaling struct{ At, Replicas int }
 
 // A window is a time, in minutes; To 0 is the end.
 type window struct{ From, To int }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cases makes up the cases on which podfit is compared with upstream, and shrinks one that fails.
+// Package cases generates the cases on which podfit is compared with upstream, and shrinks a failing one.
 package cases
 
 import (
@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Variable names the environment variable with the factor by which there are more cases than usually, as every night.
+// Variable is the environment variable with the factor for the number of cases.
 const Variable = "PODFIT_DIFFERENTIAL"
 
-// Seed is what the usual cases begin with, so that a test that fails has met a change, not bad luck.
+// Seed is the seed of the default cases. It is constant, so that a test fails only because of a change.
 const Seed = "20260822"
 
-// Factor is by how much more cases are run than usually.
+// Factor returns the factor for the number of cases.
 func Factor(t testing.TB) int {
 	v := os.Getenv(Variable)
 	if v == "" {
@@ -29,14 +29,13 @@ func Factor(t testing.TB) int {
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 {
-		t.Fatalf("%s is %q, not a number of one or more", Variable, v)
+		t.Fatalf("%s must be a number of at least 1, got %q", Variable, v)
 	}
 	return n
 }
 
-// Check runs a comparison on so many random cases, times the factor. Usually they are the same each time; with a factor
-// they are others each time. Of one that fails, the smallest that fails the same way is shown, with the seed that leads to
-// it. Tests that use it must not be parallel.
+// Check runs a comparison on a number of random cases, times the factor. Without a factor, the cases are the same in each run. If
+// one fails, Check prints the smallest case that fails in the same way, and its seed. Tests that use it must not be parallel.
 func Check(t testing.TB, usual int, compare func(*rapid.T)) {
 	t.Helper()
 	factor := Factor(t)
@@ -48,7 +47,7 @@ func Check(t testing.TB, usual int, compare func(*rapid.T)) {
 	rapid.Check(t, compare)
 }
 
-// fallback sets one of rapid's flags, unless it was given, and returns what sets it back.
+// fallback sets one of rapid's flags unless it was given, and returns a function that resets it.
 func fallback(t testing.TB, name, value string) (back func()) {
 	t.Helper()
 	f := flag.Lookup(name)
@@ -65,7 +64,7 @@ func fallback(t testing.TB, name, value string) (back func()) {
 	return func() { set(before) }
 }
 
-// Show writes what a case is made of, the same way each time: a failure that reads otherwise the second time is not shrunk.
+// Show formats a case. The format is deterministic, because rapid does not shrink a failure whose message changes.
 func Show(objects ...any) string {
 	var out []string
 	for _, o := range objects {

@@ -14,12 +14,12 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// numbers makes up to fifty of them.
+// numbers returns up to fifty numbers.
 func numbers(t *rapid.T) []int {
 	return Several(Dice{t}, 0, 50, func(d Dice) int { return d.IntN(1000) })
 }
 
-// A failing test keeps what it says.
+// A failing test records its messages.
 type failing struct {
 	testing.TB
 	said   string
@@ -36,7 +36,7 @@ func (f *failing) say(text string) {
 	f.failed = true
 }
 
-func TestAFailureIsShrunkAndItsSeedShown(t *testing.T) {
+func TestCheck_failure_isShrunkAndShowsSeed(t *testing.T) {
 	t.Setenv(Variable, "1")
 	f := &failing{TB: t}
 	Check(f, 100, func(t *rapid.T) {
@@ -48,11 +48,11 @@ func TestAFailureIsShrunkAndItsSeedShown(t *testing.T) {
 		}
 	})
 	if !regexp.MustCompile(`failed with \[\d+\]\n(?s:.*) -rapid.seed=\d`).MatchString(f.said) {
-		t.Errorf("%q is not small, or has no seed", f.said)
+		t.Errorf("%q is not shrunk, or has no seed", f.said)
 	}
 }
 
-func TestWhatNeverFailsIsNotReported(t *testing.T) {
+func TestCheck_noFailure_reportsNothing(t *testing.T) {
 	f := &failing{TB: t}
 	Check(f, 100, func(*rapid.T) {})
 	if f.failed {
@@ -60,7 +60,7 @@ func TestWhatNeverFailsIsNotReported(t *testing.T) {
 	}
 }
 
-func TestCasesAreTheSameEachTimeUnlessThereAreMore(t *testing.T) {
+func TestCheck_sameCount_repeatsSameCases(t *testing.T) {
 	made := func(factor string) (out []string) {
 		t.Setenv(Variable, factor)
 		Check(t, 20, func(t *rapid.T) { out = append(out, fmt.Sprint(numbers(t))) })
@@ -79,7 +79,7 @@ func TestCasesAreTheSameEachTimeUnlessThereAreMore(t *testing.T) {
 	}
 }
 
-func TestDiceShowAllTheirSides(t *testing.T) {
+func TestDice_manyRolls_showEverySide(t *testing.T) {
 	t.Setenv(Variable, "1")
 	var sides [6]int
 	var least, most float64

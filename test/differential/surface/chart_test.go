@@ -33,9 +33,9 @@ func templates(t *testing.T, pattern string) map[string]string {
 	return out
 }
 
-// Whoever installed upstream with its Helm chart needs only other images: podfit's commands take every argument that the
-// chart gives, and need no other port, path or right.
-func TestUpstreamsChartRunsPodfit(t *testing.T) {
+// Users of upstream's Helm chart only change the images: podfit's commands accept all arguments of the chart and need no other
+// ports, paths or rights.
+func TestChart_upstreamTemplates_runPodfit(t *testing.T) {
 	argument := regexp.MustCompile(`(?m)^\s+- --([a-z0-9-]+)=`)
 	account := map[string]string{"recommender": "vpa-recommender", "updater": "vpa-updater", "admission-controller": "vpa-admission-controller"}
 	podfitsRights := rights(t, documents(t, podfits+"/*.yaml"))
@@ -44,19 +44,19 @@ func TestUpstreamsChartRunsPodfit(t *testing.T) {
 		for file, text := range templates(t, name+"-deployment.yaml") {
 			args := argument.FindAllStringSubmatch(text, -1)
 			if len(args) < 3 {
-				t.Errorf("%s: only %d arguments are found", file, len(args))
+				t.Errorf("%s: found only %d arguments", file, len(args))
 			}
 			for _, a := range args {
 				if flags.Lookup(a[1]) == nil {
-					t.Errorf("%s gives --%s, which podfit's %s does not know", file, a[1], name)
+					t.Errorf("%s sets --%s, which podfit's %s does not have", file, a[1], name)
 				}
 			}
 			if strings.Contains(text, "command:") {
-				t.Errorf("%s names a command, which must be one of the image's", file)
+				t.Errorf("%s sets a command, which the image would need to have", file)
 			}
 			port := strings.TrimPrefix(flags.Lookup("address").DefValue, ":")
 			if !strings.Contains(text, "containerPort: "+port) || !strings.Contains(text, "path: /health-check") {
-				t.Errorf("%s asks for health elsewhere than at %s/health-check", file, port)
+				t.Errorf("%s has a health check that is not %s/health-check", file, port)
 			}
 		}
 		var may []rbacv1.PolicyRule
@@ -79,14 +79,14 @@ func TestUpstreamsChartRunsPodfit(t *testing.T) {
 						if ownRights[account[name]+" "+resource] == "" && !slices.ContainsFunc(may, func(u rbacv1.PolicyRule) bool {
 							return among(u.APIGroups, group) && (among(u.Resources, resource) || strings.HasSuffix(resource, "/scale") && among(u.Resources, "*/scale")) && among(u.Verbs, verb)
 						}) {
-							t.Errorf("%s needs to %s %s of group %q, for which the chart gives no right", name, verb, resource, group)
+							t.Errorf("%s needs the right to %s %s of group %q, which the chart does not grant", name, verb, resource, group)
 						}
 					}
 				}
 			}
 		}
 		if checked < 20 {
-			t.Errorf("%s: only %d rights are checked", name, checked)
+			t.Errorf("%s: checked only %d rights", name, checked)
 		}
 	}
 }
@@ -96,7 +96,7 @@ var (
 	inline  = regexp.MustCompile(`\{\{[^}]*\}\}`)
 )
 
-// rulesOf returns the rules of the roles in a template, with every condition taken to be true.
+// rulesOf returns the rules of the roles in a template, with all conditions true.
 func rulesOf(t *testing.T, file, template string) (out []rbacv1.PolicyRule) {
 	t.Helper()
 	plain := inline.ReplaceAllString(control.ReplaceAllString(template, ""), "x")
@@ -115,8 +115,8 @@ func rulesOf(t *testing.T, file, template string) (out []rbacv1.PolicyRule) {
 	return out
 }
 
-// The chart names no command, so there is an image for each component that knows its own.
-func TestThereIsAnImageForEachComponent(t *testing.T) {
+// The chart sets no command, so there is an image per component with the command in it.
+func TestChart_images_existForEachComponent(t *testing.T) {
 	b, err := os.ReadFile(podfits + "/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +125,6 @@ func TestThereIsAnImageForEachComponent(t *testing.T) {
 		if want := "FROM podfit AS " + name + "\nENTRYPOINT [\"/podfit\", \"" + name + "\"]\n"; !strings.Contains(string(b), want) {
 			t.Errorf("the Dockerfile has no target %s", name)
 		}
-		podfit(t, name) // which fails when there is no such command
+		podfit(t, name) // fails if there is no such command
 	}
 }

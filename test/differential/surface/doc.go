@@ -1,6 +1,6 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package surface compares what users, manifests and dashboards know of the components by name: flags, what they take for
-// a value, and metrics. What upstream has it says itself, in processes of its own, since its flags are global.
+// Package surface compares names that users, manifests and dashboards refer to: flags and their values, metrics, objects and
+// RBAC rules. Upstream's flags are global, so each of its components reports them in a separate process.
 package surface

@@ -31,14 +31,14 @@ import (
 	"podfit.dev/podfit/internal/contract"
 )
 
-// componentVariable tells a process of this test which of upstream's components it is.
+// componentVariable is the environment variable that makes a process of this test report one of upstream's components.
 const componentVariable = "PODFIT_UPSTREAMS_COMPONENT"
 
 // A part is one of the three components.
 type part struct {
 	flags   func() []contract.Flag
 	metrics func() []contract.Metric
-	start   func() // what upstream's main does before it works
+	start   func() // the setup in upstream's main function
 }
 
 var parts = map[string]part{
@@ -60,7 +60,7 @@ var parts = map[string]part{
 	}},
 }
 
-// election binds the flags of leader election, with the defaults that upstream's main function has in itself.
+// election registers the flags of leader election with the defaults of upstream's main function.
 func election(lease string) {
 	options.BindLeaderElectionFlags(&config.LeaderElectionConfiguration{
 		LeaseDuration: metav1.Duration{Duration: 15 * time.Second}, RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
@@ -69,27 +69,27 @@ func election(lease string) {
 	}, pflag.CommandLine)
 }
 
-// A component is what upstream has of it.
+// A component has the flags and metrics of one of upstream's components.
 type component struct {
 	Flags   map[string]flag
 	Metrics map[string]contract.Metric
 }
 
-// A flag has a default, and what it makes of each of the values.
+// A flag has a default, and the result for each of the values.
 type flag struct {
 	Default, Type string
 	NeedsNoValue  bool
-	Reads         map[string]string // by value; what is not there is refused
+	Reads         map[string]string // by value; a missing value is refused
 }
 
-// values are given to every flag.
+// values are set for every flag.
 var values = []string{
 	"", "0", "1", "-1", "7", "00", "1.5", "-0.5", "1e3", "100.5", ".5", "0x10", "1_000", "9223372036854775807", "9223372036854775808",
 	"NaN", "Inf", "true", "T", "false", "yes", "90s", "1h30m", "-5m", "8d", "100m", "1Gi", "2k", "1.2.3", "x", "a,b", "a:b,c:d", "a=b",
 	"InPlace=true", "AllAlpha=true,InPlace=false", "NoSuchGate=true", " 1 ",
 }
 
-// read describes a flag.
+// read returns the description of a flag.
 func read(f *pflag.Flag) flag {
 	out := flag{Default: f.DefValue, Type: f.Value.Type(), NeedsNoValue: f.NoOptDefVal != "", Reads: map[string]string{}}
 	before := f.Value.String()
@@ -102,7 +102,7 @@ func read(f *pflag.Flag) flag {
 	return out
 }
 
-// collected is a registry that only notes what it is given.
+// collected is a registry that only records the collectors.
 type collected map[string]contract.Metric
 
 func (c collected) Register(m prometheus.Collector) error {
@@ -139,7 +139,7 @@ func (c collected) Register(m prometheus.Collector) error {
 	return nil
 }
 
-// child returns one metric of a collector, with so many labels.
+// child returns a metric of a collector with n labels.
 func child(c prometheus.Collector, labels int) (*dto.Metric, error) {
 	values := make([]string, labels)
 	var m prometheus.Metric
@@ -153,7 +153,7 @@ func child(c prometheus.Collector, labels int) (*dto.Metric, error) {
 	case prometheus.Metric:
 		m = c
 	default:
-		return nil, fmt.Errorf("a collector of type %T", c)
+		return nil, fmt.Errorf("unsupported collector type %T", c)
 	}
 	var out dto.Metric
 	return &out, m.Write(&out)
@@ -188,7 +188,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// upstream returns what upstream has of a component.
+// upstream returns the description of one of upstream's components.
 func upstream(t *testing.T, name string) (c component) {
 	t.Helper()
 	self, err := os.Executable()

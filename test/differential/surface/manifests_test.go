@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documents reads the objects of YAML files.
+// documents returns the objects of YAML files.
 func documents(t *testing.T, pattern string) (out []map[string]any) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -43,7 +43,7 @@ func documents(t *testing.T, pattern string) (out []map[string]any) {
 	return out
 }
 
-// upstreams returns a path of files in upstream's deploy folder.
+// upstreams returns the path of files in upstream's deploy folder.
 func upstreams(t *testing.T, pattern string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/autoscaler/vertical-pod-autoscaler").Output()
@@ -61,7 +61,7 @@ func named(o map[string]any) string {
 	return fmt.Sprintf("%v %s/%v", o["kind"], namespace, m["name"])
 }
 
-// What podfit has besides, and why upstream has no such thing.
+// Objects that only podfit has, and why.
 var ownObjects = map[string]string{
 	"CustomResourceDefinition /sizingprofiles.podfit.dev":      "podfit's own API",
 	"CustomResourceDefinition /usagehistories.podfit.dev":      "podfit's own API",
@@ -83,8 +83,8 @@ var ownObjects = map[string]string{
 	"PodDisruptionBudget kube-system/vpa-admission-controller": "likewise",
 }
 
-// Whoever applies podfit's manifests over upstream's leaves nothing of upstream's behind.
-func TestManifestsHaveUpstreamsNames(t *testing.T) {
+// Applying podfit's manifests replaces all objects of upstream.
+func TestManifests_objectNames_equalUpstream(t *testing.T) {
 	have := map[string]bool{}
 	for _, o := range documents(t, podfits+"/*.yaml") {
 		have[named(o)] = true
@@ -93,7 +93,7 @@ func TestManifestsHaveUpstreamsNames(t *testing.T) {
 	for _, o := range documents(t, upstreams(t, "*.yaml")) {
 		known[named(o)] = true
 		if !have[named(o)] {
-			t.Errorf("%s of upstream's is missing", named(o))
+			t.Errorf("%s of upstream is missing", named(o))
 		}
 	}
 	if len(known) < 30 {
@@ -101,13 +101,13 @@ func TestManifestsHaveUpstreamsNames(t *testing.T) {
 	}
 	for name := range have {
 		if !known[name] && ownObjects[name] == "" {
-			t.Errorf("%s is not upstream's, and no reason is given", name)
+			t.Errorf("%s does not exist in upstream and has no reason in the table", name)
 		}
 	}
 }
 
-// The custom resources are upstream's in everything but the words of their descriptions: schema, columns, names, scope.
-func TestCRDsAreUpstreams(t *testing.T) {
+// The CRDs equal upstream's in schema, columns, names and scope. Only descriptions differ.
+func TestCRDs_schema_equalsUpstream(t *testing.T) {
 	crds := func(objects []map[string]any) map[string]map[string]any {
 		out := map[string]map[string]any{}
 		for _, o := range objects {
@@ -189,15 +189,16 @@ func merged(a, b map[string]any) map[string]bool {
 	return out
 }
 
-// ownRights are what podfit asks for and upstream does not.
+// ownRights are rights that only podfit has.
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
 	"vpa-recommender sizingprofiles":   "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
+	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-admission-controller sizingprofiles": "podfit's own API",
 }
 
-// podfit asks for no right that upstream does not ask for, except for its own things.
-func TestRightsAreAmongUpstreams(t *testing.T) {
+// Podfit has no right that upstream does not have, except for its own objects.
+func TestManifests_rights_areSubsetOfUpstream(t *testing.T) {
 	upstream := rights(t, documents(t, upstreams(t, "*.yaml")))
 	checked := 0
 	for account, rules := range rights(t, documents(t, podfits+"/*.yaml")) {
@@ -210,7 +211,7 @@ func TestRightsAreAmongUpstreams(t *testing.T) {
 							return among(u.APIGroups, group) && (among(u.Resources, resource) || strings.HasSuffix(resource, "/scale") && among(u.Resources, "*/scale")) &&
 								among(u.Verbs, verb)
 						}) {
-							t.Errorf("%s may %s %s of group %q, upstream's may not", account, verb, resource, group)
+							t.Errorf("%s has the right to %s %s of group %q, upstream's has not", account, verb, resource, group)
 						}
 					}
 				}
@@ -218,7 +219,7 @@ func TestRightsAreAmongUpstreams(t *testing.T) {
 		}
 	}
 	if checked < 100 {
-		t.Errorf("only %d rights were found", checked)
+		t.Errorf("found only %d rights", checked)
 	}
 }
 
@@ -226,7 +227,7 @@ func among(list []string, one string) bool {
 	return slices.Contains(list, one) || slices.Contains(list, "*")
 }
 
-// rights returns the rules of each service account, wherever they come from.
+// rights returns the rules of each service account from all its roles.
 func rights(t *testing.T, objects []map[string]any) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}

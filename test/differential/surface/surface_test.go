@@ -25,7 +25,7 @@ func podfit(t *testing.T, name string) *pflag.FlagSet {
 	return c.Flags()
 }
 
-// The flags that steer klog and have no effect take any value, as there is nothing to do with it.
+// Flags of klog without effect accept any value.
 func withoutEffect(f *pflag.Flag) bool {
 	return slices.Contains([]string{
 		"add-dir-header", "alsologtostderrthreshold", "legacy-stderr-threshold-behavior", "log-backtrace-at", "log-dir", "log-file-max-size",
@@ -33,7 +33,7 @@ func withoutEffect(f *pflag.Flag) bool {
 	}, f.Name)
 }
 
-// Where podfit takes other values than upstream, and why.
+// Values that podfit accepts differently from upstream, and why.
 var otherwise = []struct {
 	what, why string
 	holds     func(f *pflag.Flag, value string, podfit, upstream bool) bool
@@ -56,7 +56,7 @@ var otherwise = []struct {
 	},
 }
 
-// expected reports whether a value is one that podfit means to take otherwise.
+// expected reports whether the difference for a value is intended.
 func expected(f *pflag.Flag, value string, podfit, upstream bool) bool {
 	for _, o := range otherwise {
 		if o.holds(f, value, podfit, upstream) {
@@ -66,30 +66,30 @@ func expected(f *pflag.Flag, value string, podfit, upstream bool) bool {
 	return false
 }
 
-// says is what a value reads as when that is written otherwise, with the same meaning.
+// says normalizes the text of a parsed value.
 func says(f *pflag.Flag, read string) string {
 	switch {
 	case f.Name == "feature-gates":
-		return "" // upstream writes what a gate for all opens, too: app's tests compare what is open
+		return "" // upstream also prints the gates that AllAlpha enables; package app tests those
 	case f.Value.Type() == "csv" || f.Name == "ignored-vpa-object-namespaces":
-		return strings.TrimSpace(read) // no namespace has a blank in its name
+		return strings.TrimSpace(read) // a namespace has no white space in its name
 	}
 	return read
 }
 
-// byDefault is a default in one of the ways to write it.
+// byDefault returns a normalized default.
 func byDefault(f *pflag.Flag, def string) string {
 	switch {
 	case f.Value.Type() == "quantity" && def == "":
-		return "0" // which is no bound
+		return "0" // means no limit
 	case strings.HasSuffix(f.Name, "stderrthreshold") && (def == "" || def == "info"):
-		return "0" // as klog numbers severities
+		return "0" // number of the severity in klog
 	}
 	return def
 }
 
-// TestFlagsTakeTheValuesThatUpstreamTakes gives every flag every value, here and there.
-func TestFlagsTakeTheValuesThatUpstreamTakes(t *testing.T) {
+// TestFlags_values_areAcceptedAsUpstream sets every flag to every value in both implementations.
+func TestFlags_values_areAcceptedAsUpstream(t *testing.T) {
 	compared := 0
 	for name := range parts {
 		ours := podfit(t, name)
@@ -113,11 +113,11 @@ func TestFlagsTakeTheValuesThatUpstreamTakes(t *testing.T) {
 				switch {
 				case withoutEffect(f):
 					if should && !ok {
-						t.Errorf("%s --%s=%s is refused, upstream takes it", name, flag, v)
+						t.Errorf("%s --%s=%s is refused, upstream accepts it", name, flag, v)
 					}
 				case ok != should && expected(f, v, ok, should):
 				case ok != should:
-					t.Errorf("%s --%s=%s: taken %t (as %q), by upstream %t (as %q)", name, flag, v, ok, got, should, want)
+					t.Errorf("%s --%s=%s: accepted %t (as %q), by upstream %t (as %q)", name, flag, v, ok, got, should, want)
 				case says(f, got) != says(f, want):
 					t.Errorf("%s --%s=%s is read as %q, by upstream as %q", name, flag, v, got, want)
 				}
@@ -127,8 +127,8 @@ func TestFlagsTakeTheValuesThatUpstreamTakes(t *testing.T) {
 	t.Logf("%d values compared", compared)
 }
 
-// The contract's tables, which the tests of podfit's own packages hold it to, are what upstream says of itself.
-func TestTheContractIsWhatUpstreamSays(t *testing.T) {
+// The tables in internal/contract equal upstream's flags and metrics. Tests of podfit compare podfit with these tables.
+func TestContract_data_equalsUpstream(t *testing.T) {
 	for name, part := range parts {
 		c, ours := upstream(t, name), podfit(t, name)
 		known := map[string]bool{}
@@ -140,7 +140,7 @@ func TestTheContractIsWhatUpstreamSays(t *testing.T) {
 		}
 		for flag := range c.Flags {
 			if !known[flag] {
-				t.Errorf("%s: the contract lacks --%s", name, flag)
+				t.Errorf("%s: the contract has no --%s", name, flag)
 			}
 		}
 		metrics := map[string]contract.Metric{}
@@ -157,7 +157,7 @@ func TestTheContractIsWhatUpstreamSays(t *testing.T) {
 		}
 		for _, m := range slices.Sorted(maps.Keys(c.Metrics)) {
 			if _, ok := metrics[m]; !ok {
-				t.Errorf("%s: the contract lacks the metric %s", name, m)
+				t.Errorf("%s: the contract has no metric %s", name, m)
 			}
 		}
 	}

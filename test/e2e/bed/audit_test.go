@@ -75,7 +75,9 @@ func TestAuditFacts_requests_areRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.want.At, c.want.Resource, c.want.Namespace = receivedAt, "pods", "shop"
+			c.want.At = receivedAt
+			c.want.Resource = "pods"
+			c.want.Namespace = "shop"
 			if got := facts(t, c.line).writes; len(got) != 1 || !reflect.DeepEqual(got[0], c.want) {
 				t.Errorf("got\n%+v, want\n%+v", got, c.want)
 			}
@@ -83,7 +85,7 @@ func TestAuditFacts_requests_areRead(t *testing.T) {
 	}
 }
 
-func TestAuditFacts_leases_sayWhoLeads(t *testing.T) {
+func TestAuditFacts_leaseRequests_nameTheLeader(t *testing.T) {
 	f := facts(t, `{"verb": "update", `+byUpdater+`, `+received+`, "objectRef": {"resource": "leases", "namespace": "kube-system", "name": "vpa-updater"},
 		"responseStatus": {"code": 200}, "requestObject": {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}}`)
 	if want := (invariant.Lease{Holder: "one", For: 15 * time.Second}); f.writes[0].Lease != want {
@@ -91,7 +93,7 @@ func TestAuditFacts_leases_sayWhoLeads(t *testing.T) {
 	}
 }
 
-func TestAuditFacts_autoscaler_hasItsLastWriter(t *testing.T) {
+func TestAuditFacts_statusUpdates_nameTheLastWriter(t *testing.T) {
 	line := func(user, verb, sub, object string) string {
 		return `{"verb": "` + verb + `", ` + user + `, ` + received + `, "responseStatus": {"code": 200}, "responseObject": ` + object + `,
 			"objectRef": {"resource": "verticalpodautoscalers", "namespace": "shop", "name": "web", "subresource": "` + sub + `"}}`
@@ -121,14 +123,14 @@ func TestAuditFacts_autoscaler_hasItsLastWriter(t *testing.T) {
 	}
 }
 
-func TestAuditFacts_marks_areNoWrites(t *testing.T) {
+func TestAuditFacts_markRequests_areNoWrites(t *testing.T) {
 	f := facts(t, `{"verb": "get", `+byAdmin+`, "objectRef": {"resource": "configmaps", "namespace": "`+markNamespace+`", "name": "mark-7"}, "responseStatus": {"code": 404}}`)
 	if f.mark != "mark-7" || len(f.writes) != 0 {
 		t.Errorf("got %+v", f)
 	}
 }
 
-func TestLines_halfALine_isLeft(t *testing.T) {
+func TestLines_incompleteLine_isLeftForNextRead(t *testing.T) {
 	whole, rest := lines([]byte("one\ntwo\nthr"))
 	if len(whole) != 2 || string(whole[1]) != "two" || string(rest) != "thr" {
 		t.Errorf("got %q and %q", whole, rest)

@@ -18,15 +18,16 @@ import (
 	"time"
 )
 
-// Options say what cluster to start.
+// Options describe the cluster to start.
 type Options struct {
 	Root       string // of podfit's repository
+	Tool       string // path of the local cluster's command; empty: build what is missing
 	Nodes      int
 	NodeCPU    int // cores
 	NodeMemory string
-	Metrics    time.Duration // how often usage is measured
+	Metrics    time.Duration // scrape interval of metrics-server
 	Audit      bool          // write the audit log that Witness needs
-	Progress   io.Writer     // where building tells how far it is
+	Progress   io.Writer     // receives the progress of the build
 }
 
 // A Cluster is a running local cluster.
@@ -34,24 +35,28 @@ type Cluster struct {
 	*Kube
 	*Process
 	Kubeconfig string // of its administrator
-	Dir        string // where logs and identities are kept; gone when the cluster is down
+	Dir        string // where logs and identities are kept; removed when the cluster stops
 
 	control  string // URL
 	auditLog string // path, "" when there is none
 }
 
-// startup is how long a cluster may take to be ready, once everything is built.
+// startup is how long a cluster may take to become ready, without the build.
 const startup = 3 * time.Minute
 
-// Up builds what is missing and starts a cluster, and returns when it is ready.
+// Up starts a cluster and returns when it is ready. It builds what is missing unless Options.Tool is set.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
-	tool, err := BuildCluster(ctx, o)
-	if err != nil {
-		return nil, err
+	tool := o.Tool
+	if tool == "" {
+		var err error
+		tool, err = BuildCluster(ctx, o.Root, o.Progress)
+		if err != nil {
+			return nil, err
+		}
 	}
 	dir, err := os.MkdirTemp("", "podfit-bed-")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the cluster: %w", err)
+		return nil, fmt.Errorf("create a folder for the cluster: %w", err)
 	}
 	c := &Cluster{Dir: dir}
 	if err := c.up(ctx, tool, o); err != nil {
@@ -60,16 +65,19 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// BuildCluster builds the local cluster's own command, and has it build the control plane. It returns the command's path.
-func BuildCluster(ctx context.Context, o Options) (string, error) {
-	module := filepath.Join(o.Root, "localcluster")
+// BuildCluster builds the executables of the local cluster that are missing or out of date. It returns the path of the local
+// cluster's command.
+func BuildCluster(ctx context.Context, root string, progress io.Writer) (string, error) {
+	module := filepath.Join(root, "localcluster")
 	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/localcluster", "build")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = module, io.Discard, o.Progress
+	cmd.Dir = module
+	cmd.Stdout = io.Discard
+	cmd.Stderr = progress
 	cmd.SysProcAttr = dieWithParent()
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("build the local cluster: %w", err)
 	}
-	return filepath.Join(o.Root, ".cache", "bin", "localcluster"), nil
+	return filepath.Join(root, ".cache", "bin", "localcluster"), nil
 }
 
 func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
@@ -99,7 +107,9 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	var text []byte
 	err = Until(ctx, 100*time.Millisecond, func(context.Context) (err error) {
 		if text, err = os.ReadFile(ready); err != nil && !p.Running() {
-			text, err = nil, nil // no need to wait any longer
+			// The cluster will not become ready.
+			text = nil
+			err = nil
 		}
 		return err
 	})
@@ -110,12 +120,14 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if err := json.Unmarshal(text, &info); err != nil {
 		return fmt.Errorf("read %s: %w", ready, err)
 	}
-	c.Kubeconfig, c.control, c.auditLog = info.Kubeconfig, info.Control, info.AuditLog
+	c.Kubeconfig = info.Kubeconfig
+	c.control = info.Control
+	c.auditLog = info.AuditLog
 	c.Kube, err = NewKube(c.Kubeconfig)
 	return err
 }
 
-// Down ends the cluster and removes its files.
+// Down stops the cluster and removes its files.
 func (c *Cluster) Down() error {
 	var err error
 	if c.Process != nil {
@@ -127,7 +139,7 @@ func (c *Cluster) Down() error {
 // A Part is a part of the cluster.
 type Part string
 
-// The parts that tests take away, or want to see the logs of.
+// The parts that tests stop or read logs of.
 const (
 	APIServer     Part = "kube-apiserver"
 	MetricsServer Part = "metrics-server"
@@ -139,10 +151,10 @@ func (c *Cluster) PartTail(p Part, lines int) string {
 	return tail(filepath.Join(c.Dir, "cluster", "logs", string(p)+".log"), lines)
 }
 
-// StopPart stops a part, and returns when it has ended.
+// StopPart stops a part and returns when it has exited.
 func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }
 
-// StartPart starts a part that was stopped, and returns when it works.
+// StartPart starts a stopped part and returns when it is ready.
 func (c *Cluster) StartPart(ctx context.Context, p Part) error { return c.part(ctx, p, "start") }
 
 func (c *Cluster) part(ctx context.Context, p Part, do string) error {

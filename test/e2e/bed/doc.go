@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bed is what the demo and the end-to-end tests lie on: a local cluster with a real control plane, podfit's own
-// processes beside it, each with the rights of its own service account and no more, and the few questions one asks of
-// a cluster while waiting. It judges nothing; that is for the demo and the tests.
+// Package bed is the test bed of the demo and the end-to-end tests. It starts a local cluster with a real control plane, and
+// podfit's processes outside of it, each with the rights of its own service account. It has functions to apply and read objects
+// and to wait. It checks nothing about podfit.
 package bed

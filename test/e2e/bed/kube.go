@@ -42,8 +42,8 @@ func NewKube(kubeconfig string) (*Kube, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", kubeconfig, err)
 	}
-	config.QPS = -1 // without limit: to wait for the client would look like waiting for the cluster
-	// Warnings are for people at a terminal; here they would tear the demo's table.
+	config.QPS = -1 // no limit: delays by the client would look like delays of the cluster
+	// Warnings of the API server would break the demo's table.
 	config.WarningHandler = rest.NoWarnings{}
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -63,7 +63,7 @@ func NewKube(kubeconfig string) (*Kube, error) {
 	}, nil
 }
 
-// Parse reads the objects of a YAML file of one or several documents.
+// Parse returns the objects of a YAML file with one or more documents.
 func Parse(manifest []byte) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
@@ -82,7 +82,7 @@ func Parse(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Apply applies objects on the server's side, in their order. Those without a namespace go into the given one, if they live in one.
+// Apply applies objects in order by server-side apply. Namespaced objects without a namespace get the given one.
 func (k *Kube) Apply(ctx context.Context, namespace string, objects ...*unstructured.Unstructured) error {
 	for _, o := range objects {
 		if err := k.apply(ctx, namespace, o); err != nil {
@@ -126,7 +126,7 @@ func (k *Kube) apply(ctx context.Context, namespace string, o *unstructured.Unst
 func (k *Kube) resource(namespace string, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := o.GroupVersionKind()
 	m, err := k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) { // perhaps a CRD that was installed since
+	if meta.IsNoMatchError(err) { // the CRD may have been installed since
 		k.mapper.Reset()
 		m, err = k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}

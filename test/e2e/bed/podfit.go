@@ -28,10 +28,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Namespace is where podfit's service accounts and leases live.
+// Namespace is the namespace of podfit's service accounts and leases.
 const Namespace = "kube-system"
 
-// Root finds the folder of podfit's repository above the working directory.
+// Root returns the folder of podfit's repository: the working directory or a folder above it.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -44,13 +44,13 @@ func Root() (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", errors.New("not inside podfit's repository")
+			return "", errors.New("find podfit's repository: the working directory is not inside it")
 		}
 		dir = up
 	}
 }
 
-// Build builds podfit from the repository, the way its users do, and returns the path of the binary. What is in bin/ stays.
+// Build builds podfit with the flags of make build and returns the path of the binary. It does not change bin/.
 func Build(ctx context.Context, root string, progress io.Writer) (string, error) {
 	path := filepath.Join(root, ".cache", "bin", "podfit")
 	return path, goBuild(ctx, root, path, progress)
@@ -59,7 +59,9 @@ func Build(ctx context.Context, root string, progress io.Writer) (string, error)
 // goBuild builds the main package in a module's folder.
 func goBuild(ctx context.Context, module, path string, progress io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = module, progress, progress
+	cmd.Dir = module
+	cmd.Stdout = progress
+	cmd.Stderr = progress
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build %s: %w", path, err)
@@ -67,7 +69,8 @@ func goBuild(ctx context.Context, module, path string, progress io.Writer) error
 	return nil
 }
 
-// installed is which kinds of deploy/ a podfit needs that runs beside the cluster. What is left out would start it inside.
+// installed reports whether podfit needs an object of deploy/ when it runs outside the cluster. The other objects would start it
+// inside.
 func installed(o *unstructured.Unstructured) bool {
 	switch o.GroupVersionKind().Group {
 	case "apiextensions.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io":
@@ -78,7 +81,7 @@ func installed(o *unstructured.Unstructured) bool {
 	return false
 }
 
-// Install installs podfit's CRDs, service accounts, rights and the objects it fills from the files that users install from.
+// Install applies podfit's CRDs, service accounts, RBAC rules and webhook objects from deploy/, the files that users install.
 func (k *Kube) Install(ctx context.Context, deploy string) error {
 	var crds, rest []*unstructured.Unstructured
 	err := filepath.WalkDir(deploy, func(path string, d fs.DirEntry, err error) error {
@@ -86,7 +89,7 @@ func (k *Kube) Install(ctx context.Context, deploy string) error {
 			return err
 		}
 		if d.IsDir() {
-			if path != deploy && d.Name() != "crds" { // charts and examples are other ways to install
+			if path != deploy && d.Name() != "crds" { // other folders are charts and examples
 				return filepath.SkipDir
 			}
 			return nil
@@ -121,7 +124,7 @@ func (k *Kube) Install(ctx context.Context, deploy string) error {
 	return Until(ctx, 100*time.Millisecond, func(ctx context.Context) error { return k.established(ctx, crds) })
 }
 
-// established says which of the CRDs is not served yet.
+// established returns an error if one of the CRDs is not served yet.
 func (k *Kube) established(ctx context.Context, crds []*unstructured.Unstructured) error {
 	for _, want := range crds {
 		r, err := k.resource("", want)
@@ -143,8 +146,8 @@ func (k *Kube) established(ctx context.Context, crds []*unstructured.Unstructure
 	return nil
 }
 
-// Identity writes a kubeconfig with which a process is one of the service accounts, with a token from the API server as its
-// pods would have one, and returns its path.
+// Identity writes a kubeconfig for a service account, with a token from the API server like that of a pod, and returns its
+// path.
 func (c *Cluster) Identity(ctx context.Context, account string) (string, error) {
 	day := int64(24 * 60 * 60)
 	t, err := c.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,
@@ -166,7 +169,7 @@ func (c *Cluster) Identity(ctx context.Context, account string) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("write a kubeconfig for %s: %w", account, err)
 	}
-	f, err := os.CreateTemp(c.Dir, account+"-*.kubeconfig") // a file for each: several may become the same one at a time
+	f, err := os.CreateTemp(c.Dir, account+"-*.kubeconfig") // one file per process; several processes may use the same account
 	if err != nil {
 		return "", err
 	}
@@ -176,39 +179,39 @@ func (c *Cluster) Identity(ctx context.Context, account string) (string, error) 
 
 // A Component is one of podfit's long-running commands.
 type Component struct {
-	Name    string // of the process, and of its log
+	Name    string // of the process and of its log
 	Command string // podfit's command
 	Account string // service account it runs as
 	Args    []string
 }
 
-// Recommender is the recommender, as deploy/ runs it.
+// Recommender returns the recommender with the arguments of deploy/.
 func Recommender() Component {
 	return Component{Name: "recommender", Command: "recommender", Account: "vpa-recommender"}
 }
 
-// Updater is the updater, as deploy/ runs it.
+// Updater returns the updater with the arguments of deploy/.
 func Updater() Component {
 	return Component{Name: "updater", Command: "updater", Account: "vpa-updater"}
 }
 
-// Admission is the admission controller, as deploy/ runs it.
+// Admission returns the admission controller with the arguments of deploy/.
 func Admission() Component {
 	return Component{Name: "admission-controller", Command: "admission-controller", Account: "vpa-admission-controller"}
 }
 
-// All is the three in one process, as deploy/all-in-one runs it.
+// All returns the three components in one process, with the arguments of deploy/all-in-one.
 func All() Component {
 	return Component{Name: "podfit", Command: "run", Account: "podfit"}
 }
 
-// With returns the component with more arguments; a later argument wins over an earlier one.
+// With returns the component with additional arguments. They override earlier ones.
 func (c Component) With(args ...string) Component {
 	c.Args = append(slices.Clone(c.Args), args...)
 	return c
 }
 
-// Named returns the component under another name, for a second one of its kind.
+// Named returns the component with another name, for a second process of the same kind.
 func (c Component) Named(name string) Component {
 	c.Name = name
 	return c
@@ -221,7 +224,7 @@ type Podfit struct {
 	Address   string // of /metrics and /health-check
 }
 
-// Run starts a component beside the cluster.
+// Run starts a component outside the cluster.
 func (c *Cluster) Run(ctx context.Context, binary string, component Component) (*Podfit, error) {
 	kubeconfig, err := c.Identity(ctx, component.Account)
 	if err != nil {
@@ -235,7 +238,7 @@ func (c *Cluster) Run(ctx context.Context, binary string, component Component) (
 	args := append([]string{component.Command, "--kubeconfig=" + kubeconfig, "--address=" + address}, component.Args...)
 	p, err := Start(Command{
 		Name: component.Name, Path: binary, Args: args, Log: filepath.Join(c.Dir, component.Name+".log"),
-		Env: []string{"KUBERNETES_SERVICE_HOST="}, // it is beside the cluster, even where we run in a pod of another
+		Env: []string{"KUBERNETES_SERVICE_HOST="}, // not in a pod, even if this process is
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +246,7 @@ func (c *Cluster) Run(ctx context.Context, binary string, component Component) (
 	return &Podfit{Process: p, Component: component, Address: address}, nil
 }
 
-// Serving returns the arguments of a webhook that listens on this machine and registers itself there.
+// Serving returns the arguments for a webhook that listens on this machine and registers its URL.
 func Serving() ([]string, error) {
 	port, err := FreePort()
 	if err != nil {
@@ -255,7 +258,7 @@ func Serving() ([]string, error) {
 	}, nil
 }
 
-// Registered says whether the webhook is registered and said to work, so that new pods pass through it.
+// Registered returns nil if the webhook is registered and its lease is current, so that the API server calls it for new pods.
 func (k *Kube) Registered(ctx context.Context) error {
 	c, err := k.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "vpa-webhook-config", metav1.GetOptions{})
 	if err != nil {
@@ -268,7 +271,7 @@ func (k *Kube) Registered(ctx context.Context) error {
 	return err
 }
 
-// Get reads a page that the component serves, such as /metrics.
+// Get returns a page of the component's HTTP server, such as /metrics.
 func (p *Podfit) Get(ctx context.Context, page string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Address+page, nil)
 	if err != nil {
@@ -289,26 +292,26 @@ func (p *Podfit) Get(ctx context.Context, page string) (string, error) {
 	return string(b), nil
 }
 
-// Healthy says what is wrong with the component, or nil.
+// Healthy returns nil if the component runs and its health check succeeds.
 func (p *Podfit) Healthy(ctx context.Context) error {
 	if !p.Running() {
-		return fmt.Errorf("%s has ended: %v\n%s", p.Name, p.Err(), p.Tail(20))
+		return fmt.Errorf("%s exited: %v\n%s", p.Name, p.Err(), p.Tail(20))
 	}
 	_, err := p.Get(ctx, "/health-check")
 	return err
 }
 
-// The kernel takes the near ends of outgoing connections from port 32768 on: a port there may be taken between the time it is
-// chosen and the time it is listened on. The local cluster chooses its own ports below firstPort.
+// Ports are chosen below 32768, where the kernel's range for outgoing connections begins: a port in that range could be taken
+// between the choice and the listen call. The local cluster chooses its own ports below firstPort.
 const (
 	firstPort = 32000
 	lastPort  = 32767
 )
 
-// nextPort is the last port that FreePort has looked at, so that it returns none twice in a row.
+// nextPort is the last port that FreePort tried, so that it does not return the same port twice in a row.
 var nextPort atomic.Int32
 
-// FreePort returns a TCP port of the loopback interface that nobody listens on.
+// FreePort returns a free TCP port of the loopback interface.
 func FreePort() (int, error) {
 	nextPort.CompareAndSwap(0, int32(rand.IntN(lastPort-firstPort)))
 	var err error

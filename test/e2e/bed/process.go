@@ -16,27 +16,27 @@ import (
 	"time"
 )
 
-// grace is how long a process may take to end after it was asked to.
+// grace is the time from SIGTERM to SIGKILL.
 const grace = 20 * time.Second
 
-// A Process is a child whose output goes into a file, and which ends when we do, however we end.
+// A Process is a child process whose output goes to a file, and which is terminated when this process exits or is killed.
 type Process struct {
 	Name string
 	Log  string // path of the file with its output
 
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // how it ended; read after done
+	err  error // exit error; read after done is closed
 }
 
-// A Command is how to start a process.
+// A Command describes a process to start.
 type Command struct {
 	Name string
 	Path string
 	Args []string
-	Dir  string   // working directory; "" is ours
-	Env  []string // on top of our own
-	Log  string   // path of the file its output is appended to
+	Dir  string   // working directory; "" is that of this process
+	Env  []string // in addition to that of this process
+	Log  string   // path of the file to which its output is appended
 }
 
 // Start starts a process.
@@ -46,13 +46,15 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, out, out
+	cmd.Dir = c.Dir
+	cmd.Stdout = out
+	cmd.Stderr = out
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.SysProcAttr = dieWithParent()
 	p := &Process{Name: c.Name, Log: c.Log, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The death of the parent is the death of the thread that forked, so that thread must stay ours until the end.
+		// The kernel signals the child when the thread that forked it ends, so this thread is kept until the child exits.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer out.Close()
@@ -70,13 +72,13 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process has not exited.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -86,7 +88,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err says how the process ended; nil while it runs.
+// Err returns the exit error of the process; nil while it runs.
 func (p *Process) Err() error {
 	if p.Running() {
 		return nil
@@ -94,7 +96,7 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Stop asks the process to end, and waits until it has. A process that does not listen is killed, which is an error.
+// Stop sends SIGTERM and waits until the process has exited. If it does not exit in time, Stop kills it and returns an error.
 func (p *Process) Stop() error {
 	if !p.Running() {
 		return nil
@@ -109,13 +111,13 @@ func (p *Process) Stop() error {
 		return nil
 	case <-ctx.Done():
 		p.Kill()
-		return fmt.Errorf("stop %s: still there %v after SIGTERM, killed", p.Name, grace)
+		return fmt.Errorf("stop %s: still running %v after SIGTERM, killed", p.Name, grace)
 	}
 }
 
-// Kill ends the process the hard way, as a crash or the kernel would, and waits until it has ended.
+// Kill sends SIGKILL and waits until the process has exited.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only when it has ended already
+	_ = p.cmd.Process.Kill() // fails only if the process has exited already
 	<-p.done
 }
 

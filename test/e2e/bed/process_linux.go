@@ -5,7 +5,7 @@ package bed
 
 import "syscall"
 
-// dieWithParent has the kernel ask the child to end when we are gone, even when we were killed.
+// dieWithParent lets the kernel terminate the child when this process exits, also if it is killed.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }

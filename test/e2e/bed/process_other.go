@@ -7,5 +7,5 @@ package bed
 
 import "syscall"
 
-// dieWithParent keeps a Ctrl-C at the terminal from the child, which we end ourselves.
+// dieWithParent keeps a Ctrl-C at the terminal from the child, because this process stops the child itself.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Until calls check once per interval until it returns nil. When ctx ends first, the error says what check said last.
+// Until calls check once per interval until it returns nil. If ctx ends first, the error contains the last error of check.
 func Until(ctx context.Context, interval time.Duration, check func(context.Context) error) error {
 	t := time.NewTicker(interval)
 	defer t.Stop()
@@ -20,7 +20,7 @@ func Until(ctx context.Context, interval time.Duration, check func(context.Conte
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil || last == nil { // an error of the ended context would hide what was wrong
+		if ctx.Err() == nil || last == nil { // an error caused by the end of ctx would hide the last result
 			last = err
 		}
 		select {

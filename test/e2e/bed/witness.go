@@ -171,8 +171,8 @@ func (w *Witness) Log(ctx context.Context) (invariant.Log, error) {
 	}, nil
 }
 
-// listOwners records the controllers that have owners themselves. Their watches may be a minute behind after the API server
-// was away, and without owners the VPA of a pod is not found.
+// listOwners records the controllers that have owners themselves. Their watches may be a minute behind after an outage of the
+// API server, and without owners the VPA of a pod is not found.
 func (w *Witness) listOwners(ctx context.Context) error {
 	sets, err := w.cluster.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -21,78 +21,84 @@ import (
 //go:embed workloads.yaml
 var manifests []byte
 
-// namespace is where the demo's workloads live.
+// namespace is the namespace of the demo's workloads.
 const namespace = "shop"
 
-// metricResolution is how often usage is measured: 15s is usual.
+// metricResolution is the scrape interval of metrics-server. The usual value is 15s.
 const metricResolution = 5 * time.Second
 
-// The demo has minutes where a cluster has weeks, so these flags make podfit's clock run faster; all else is as it comes.
+// These flags shorten podfit's intervals, because the demo takes minutes instead of weeks. All other flags have their defaults.
 var (
-	hurryRecommender = []string{
+	fastRecommender = []string{
 		"--recommender-interval=5s",
-		// How long history must be to be trusted: 24h each by default. Until then the range around a target is wide, and an
-		// over-sized pod in it is left alone.
+		// Length of history at which the confidence is full, 24h by default. With less history, the range around the target is
+		// wide, and pods within it are not changed.
 		"--confidence-interval-cpu=1m", "--confidence-interval-memory=1m",
 	}
-	hurryUpdater = []string{
+	fastUpdater = []string{
 		"--updater-interval=5s",
-		// How old a pod within its range must be to be changed for a closer fit: 12h by default.
+		// Minimum age of a pod that is within the range but far from the target, 12h by default.
 		"--in-recommendation-bounds-eviction-lifetime-threshold=30s",
 		"--log-format=json",
 	}
 )
 
-// late says what had not converged by the deadline.
+// late is the error for workloads that did not converge by the deadline.
 type late struct {
 	after   time.Duration
 	missing []string
 }
 
 func (l late) Error() string {
-	return fmt.Sprintf("Not converged after %s:\n  %s", clock(l.after), strings.Join(l.missing, "\n  "))
+	return fmt.Sprintf("Not converged after %s (minutes:seconds):\n  %s", clock(l.after), strings.Join(l.missing, "\n  "))
 }
 
-// show is the demo from the first build to the summary.
+// show runs the demo from the build to the summary.
 func show(ctx context.Context, o options, out *os.File) error {
 	root, err := bed.Root()
 	if err != nil {
 		return err
 	}
-	var binary string
-	if err := stage(out, "Building podfit", func() (err error) { binary, err = bed.Build(ctx, root, out); return err }); err != nil {
-		return err
-	}
-	var c *bed.Cluster
-	start := func() (err error) {
-		c, err = bed.Up(ctx, bed.Options{Root: root, Nodes: o.Nodes, NodeCPU: 4, NodeMemory: "16Gi", Metrics: metricResolution, Progress: out})
-		return err
-	}
-	what := fmt.Sprintf("Starting a cluster of %d nodes (the first time builds Kubernetes, which takes some ten minutes)", o.Nodes)
-	if err := stage(out, what, start); err != nil {
-		return err
-	}
-	defer func() { _ = c.Down() }()
-	var parts []*bed.Podfit
-	install := func() (err error) { parts, err = install(ctx, c, root, binary); return err }
-	if err := stage(out, "Installing CRDs and rights, starting podfit as its three service accounts", install); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "    The demo has minutes where a cluster has weeks. These flags scale podfit's clock:\n")
-	fmt.Fprintf(out, "      recommender %s\n      updater     %s\n", strings.Join(hurryRecommender, " "), strings.Join(hurryUpdater, " "))
-
 	objects, err := bed.Parse(manifests)
 	if err != nil {
-		return err
-	}
-	if err := stage(out, "Creating workloads, each wrong in its own way", func() error { return create(ctx, c, objects) }); err != nil {
 		return err
 	}
 	shape, err := shapeOf(objects, o.Nodes)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out)
+	introduce(out, o, len(shape))
+
+	var binary, tool string
+	build := func() (err error) { binary, err = bed.Build(ctx, root, out); return err }
+	if err := stage(out, "Building podfit", build); err != nil {
+		return err
+	}
+	build = func() (err error) { tool, err = bed.BuildCluster(ctx, root, out); return err }
+	if err := stage(out, "Building the local cluster", build); err != nil {
+		return err
+	}
+	var c *bed.Cluster
+	start := func() (err error) {
+		c, err = bed.Up(ctx, bed.Options{Root: root, Tool: tool, Nodes: o.Nodes, NodeCPU: 4, NodeMemory: "16Gi", Metrics: metricResolution})
+		return err
+	}
+	if err := stage(out, fmt.Sprintf("Starting a cluster with %d nodes", o.Nodes), start); err != nil {
+		return err
+	}
+	defer func() { _ = c.Down() }()
+	var parts []*bed.Podfit
+	install := func() (err error) { parts, err = install(ctx, c, root, binary); return err }
+	if err := stage(out, "Installing CRDs and RBAC rules, starting recommender, updater and admission controller", install); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "    These flags shorten podfit's intervals, because the demo takes minutes instead of weeks:\n")
+	fmt.Fprintf(out, "      recommender %s\n      updater     %s\n", strings.Join(fastRecommender, " "), strings.Join(fastUpdater, " "))
+
+	if err := stage(out, fmt.Sprintf("Creating %d workloads with wrong requests", len(shape)), func() error { return create(ctx, c, objects) }); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "==> Watching podfit change them, until all have had their size for %s (about 2 minutes, at most %s)\n\n", o.Settle, o.Deadline)
 	w := watch{
 		observer: &observer{kube: c.Kube, namespace: namespace, shape: shape},
 		story:    newStory(shape, filepath.Join(c.Dir, bed.Updater().Name+".log")),
@@ -104,11 +110,37 @@ func show(ctx context.Context, o options, out *os.File) error {
 			fmt.Fprintf(out, "\n%v\n", err)
 		}
 		keep(ctx, c, out)
+		return err
+	}
+	if err == nil {
+		fmt.Fprint(out, next)
 	}
 	return err
 }
 
-// install installs podfit, and starts it.
+// introduce prints what the demo does and how long it takes.
+func introduce(out io.Writer, o options, workloads int) {
+	fmt.Fprintf(out, `podfit demo: a real Kubernetes control plane with %d simulated nodes, podfit, and %d workloads with wrong requests.
+Everything runs on this machine without root, and is stopped and removed at the end.
+
+  build podfit and Kubernetes   the first time about 10 minutes of CPU time, later seconds
+  start the cluster             10 seconds
+  watch podfit at work          2 minutes
+
+`, o.Nodes, workloads)
+}
+
+// next is printed at the end of a demo whose cluster is not kept.
+const next = `
+Now stopping and removing the cluster. What to look at next:
+
+  make demo KEEP=1         keep the cluster running, and get kubectl commands to try in it
+  test/e2e/demo/           the workloads of this demo (workloads.yaml)
+  README.md                how podfit works, and how to install it in a cluster
+  docs/outside.md          run podfit against your cluster from this machine; a dry run changes nothing
+`
+
+// install installs podfit and starts its three components.
 func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.Podfit, error) {
 	if err := c.Install(ctx, filepath.Join(root, "deploy")); err != nil {
 		return nil, err
@@ -119,7 +151,7 @@ func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.P
 	}
 	var parts []*bed.Podfit
 	for _, component := range []bed.Component{
-		bed.Admission().With(serving...), bed.Recommender().With(hurryRecommender...), bed.Updater().With(hurryUpdater...),
+		bed.Admission().With(serving...), bed.Recommender().With(fastRecommender...), bed.Updater().With(fastUpdater...),
 	} {
 		p, err := c.Run(ctx, binary, component)
 		if err != nil {
@@ -144,7 +176,7 @@ func create(ctx context.Context, c *bed.Cluster, objects []*unstructured.Unstruc
 	return c.Apply(ctx, namespace, objects...)
 }
 
-// A watch follows the workloads until they have converged.
+// A watch observes the workloads until they have converged.
 type watch struct {
 	*observer
 	*story
@@ -157,7 +189,7 @@ func (w *watch) run(ctx context.Context) error {
 	start := time.Now()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var good time.Time // since when nothing is missing
+	var converged time.Time // zero while something is missing
 	var v view
 	for now := start; ; {
 		seen, err := w.look(ctx)
@@ -173,17 +205,17 @@ func (w *watch) run(ctx context.Context) error {
 		missing := w.unfinished(now, v.workloads)
 		switch {
 		case len(missing) > 0:
-			good = time.Time{}
-		case good.IsZero():
-			good = now
-		case now.Sub(good) >= w.options.Settle:
+			converged = time.Time{}
+		case converged.IsZero():
+			converged = now
+		case now.Sub(converged) >= w.options.Settle:
 			w.done(now, now.Sub(start), v.workloads, w.story)
-			summarize(v.workloads, w.story).write(w.out, good.Sub(start))
+			summarize(v.workloads, w.story).write(w.out, converged.Sub(start))
 			return nil
 		}
 		for _, p := range w.parts {
 			if !p.Running() {
-				return fmt.Errorf("podfit's %s has ended:\n%s", p.Name, p.Tail(30))
+				return fmt.Errorf("podfit's %s exited unexpectedly:\n%s", p.Name, p.Tail(30))
 			}
 		}
 		if now.Sub(start) > w.options.Deadline {
@@ -198,16 +230,16 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// calm is how long a workload must not have run out of memory.
+// calm is the time without an OOM kill after which a workload counts as converged.
 const calm = 30 * time.Second
 
-// unfinished says what is missing, workload by workload.
+// unfinished returns what is missing, one line per workload.
 func (w *watch) unfinished(now time.Time, ws []workload) []string {
 	var out []string
 	for i := range ws {
 		todo := ws[i].missing()
 		if last := w.acts[ws[i].Name].LastKill; todo == "" && !last.IsZero() && now.Sub(last) < calm {
-			todo = "was killed for memory just now"
+			todo = "OOM killed less than 30s ago"
 		}
 		if todo != "" {
 			out = append(out, ws[i].Name+": "+todo)
@@ -216,22 +248,22 @@ func (w *watch) unfinished(now time.Time, ws []workload) []string {
 	return out
 }
 
-// keep waits until the user has seen enough.
+// keep prints kubectl commands and waits for Ctrl-C.
 func keep(ctx context.Context, c *bed.Cluster, out io.Writer) {
 	fmt.Fprintf(out, `
-The cluster stays up until Ctrl-C. In another terminal:
+The cluster runs until Ctrl-C. Try in another terminal:
 
   export KUBECONFIG=%[1]s
-  kubectl -n %[2]s get vpa                               # what podfit recommends
-  kubectl -n %[2]s describe vpa worker                   # range, target and conditions of one
+  kubectl -n %[2]s get vpa                               # recommendations
+  kubectl -n %[2]s describe vpa worker                   # range, target and conditions of one VPA
   kubectl -n %[2]s get events --field-selector reason=EvictedByVPA
   kubectl -n %[2]s get events --field-selector reason=InPlaceResizedByVPA
-  kubectl -n %[2]s get pods -o yaml | grep vpaUpdates    # what the webhook set in new pods
-  kubectl -n %[2]s get vpacheckpoint                     # what was learnt, kept over restarts
-  kubectl -n %[2]s scale deployment web --replicas=5     # new pods are born with the right size
+  kubectl -n %[2]s get pods -o yaml | grep vpaUpdates    # what the admission controller set in new pods
+  kubectl -n %[2]s get vpacheckpoint                     # usage history that survives restarts
+  kubectl -n %[2]s scale deployment web --replicas=5     # new pods are created with the right size
   kubectl -n %[2]s patch vpa checkout --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}'
 
-podfit's logs are in %[3]s.
+podfit's logs are in %[3]s. README.md explains how podfit works and how to install it.
 `, c.Kubeconfig, namespace, c.Dir)
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nStopping the cluster.")

@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows podfit at work: it starts a local cluster with a real control plane, podfit with the rights of its own
-// service accounts, and workloads whose requests are wrong, and shows how they become right.
+// Command demo starts a local cluster with a real control plane, podfit with its own service accounts and rights, and workloads
+// with wrong requests, and shows how podfit corrects them.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 // The exit codes.
 const (
 	exitConverged = 0
-	exitFailed    = 1 // the demo could not be shown
+	exitFailed    = 1 // the demo could not run
 	exitUsage     = 2
-	exitLate      = 3 // some workload had not got its size by the deadline
+	exitLate      = 3 // a workload did not have its size at the deadline
 )
 
 // options are the demo's flags.
@@ -47,10 +47,10 @@ func run(ctx context.Context, args []string, out *os.File) int {
 	var o options
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.IntVar(&o.Nodes, "nodes", 3, "number of nodes")
-	fs.BoolVar(&o.Keep, "keep", os.Getenv("KEEP") != "", "leave the cluster up afterwards, until Ctrl-C; the default is whether KEEP is set")
-	fs.BoolVar(&o.Plain, "plain", !term.IsTerminal(int(out.Fd())), "print lines instead of drawing a table; the default is whether this is no terminal")
-	fs.DurationVar(&o.Deadline, "deadline", 6*time.Minute, "when to give up, counted from the start of the workloads")
-	fs.DurationVar(&o.Settle, "settle", 20*time.Second, "how long everything must have its size before the demo ends")
+	fs.BoolVar(&o.Keep, "keep", os.Getenv("KEEP") != "", "keep the cluster running until Ctrl-C; default: true if the environment variable KEEP is set")
+	fs.BoolVar(&o.Plain, "plain", !term.IsTerminal(int(out.Fd())), "print lines instead of redrawing a table; default: true if the output is not a terminal")
+	fs.DurationVar(&o.Deadline, "deadline", 6*time.Minute, "time after the start of the workloads at which the demo gives up")
+	fs.DurationVar(&o.Settle, "settle", 20*time.Second, "how long all workloads must keep their size before the demo ends")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitConverged
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, out *os.File) int {
 		fmt.Fprintf(out, "\n%v\n", err)
 		return exitLate
 	case ctx.Err() != nil:
-		fmt.Fprintln(out, "\nInterrupted.")
+		fmt.Fprintln(out, "\nInterrupted. The cluster is stopped and removed.")
 		return exitFailed
 	}
 	fmt.Fprintf(out, "\nThe demo failed: %v\n", err)
@@ -83,7 +83,7 @@ func newScreen(o options, out *os.File) *screen {
 	}}
 }
 
-// A stage is a line that says what is being done, and then how long it took.
+// stage prints what is being done, does it, and prints how long it took.
 func stage(out io.Writer, what string, do func() error) error {
 	start := time.Now()
 	fmt.Fprintf(out, "==> %s\n", what)

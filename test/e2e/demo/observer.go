@@ -19,17 +19,17 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// appLabel ties a pod to its workload, and an autoscaler of the same name to both.
+// appLabel is the label of a pod with the name of its workload, which is also the name of the VPA.
 const appLabel = "app"
 
 // An observer reads the state of the demo's workloads.
 type observer struct {
 	kube      *bed.Kube
 	namespace string
-	shape     []workload // what the manifests say
+	shape     []workload // as in the manifests
 }
 
-// shapeOf reads what the manifests say about workloads and their autoscalers.
+// shapeOf returns the workloads of the manifests, with the update modes of their VPAs.
 func shapeOf(objects []*unstructured.Unstructured, nodes int) ([]workload, error) {
 	var out []workload
 	modes := map[string]string{}
@@ -67,14 +67,14 @@ func shapeOf(objects []*unstructured.Unstructured, nodes int) ([]workload, error
 	return out, nil
 }
 
-// A view is the state of the workloads at a moment, and what the story needs besides.
+// A view is the state of the workloads at one time, and the pods and events for the story.
 type view struct {
 	workloads []workload
 	pods      []corev1.Pod
 	events    []corev1.Event
 }
 
-// look reads the state from the API server. While there are no metrics, usage is missing, which is no error.
+// look reads the state from the API server. Missing metrics are not an error; usage is then empty.
 func (o *observer) look(ctx context.Context) (view, error) {
 	pods, err := o.kube.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *observer) look(ctx context.Context) (view, error) {
 	}
 	vpas, err := o.kube.Autoscalers(ctx, o.namespace)
 	if err != nil {
-		return view{}, fmt.Errorf("read autoscalers: %w", err)
+		return view{}, fmt.Errorf("read VPAs: %w", err)
 	}
 	events, err := o.kube.CoreV1().Events(o.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -152,7 +152,7 @@ func podOf(p corev1.Pod, uses map[string]amount) pod {
 		out.Has[c.Name] = amountOf(c.Resources.Requests)
 	}
 	for _, c := range p.Status.ContainerStatuses {
-		if c.Resources != nil && c.State.Running != nil { // what it has got, rather than what it was promised
+		if c.Resources != nil && c.State.Running != nil { // the actual resources; the spec may not be applied yet
 			out.Has[c.Name] = amountOf(c.Resources.Requests)
 		}
 	}

@@ -11,27 +11,27 @@ import (
 	"unicode/utf8"
 )
 
-// A screen shows how the workloads are doing: on a terminal a table that is drawn anew in its place, elsewhere a line for
-// each thing that happens and the table now and then.
+// A screen shows the state of the workloads. On a terminal it redraws a table in place; otherwise it prints a line per action
+// and the table every 30s.
 type screen struct {
 	out      io.Writer
 	terminal bool
 	size     func() (width, height int)
 
-	drawn int       // lines of the table on the terminal
-	last  time.Time // when the table was last printed, where there is no terminal
+	drawn int       // number of lines drawn on the terminal
+	last  time.Time // when the table was last printed without a terminal
 }
 
-// pause is how often the table is printed where it cannot be drawn in its place.
+// pause is the interval at which the table is printed without a terminal.
 const pause = 30 * time.Second
 
 func (s *screen) show(elapsed time.Duration, now time.Time, ws []workload, st *story) {
 	if s.terminal {
-		st.told() // the table has it
+		st.unreported() // dropped, because the table shows them
 		s.redraw(append([]string{clock(elapsed)}, table(ws, st, true)...))
 		return
 	}
-	for _, line := range st.told() {
+	for _, line := range st.unreported() {
 		fmt.Fprintf(s.out, "%s  %s\n", clock(elapsed), line)
 	}
 	if now.Sub(s.last) >= pause {
@@ -40,7 +40,7 @@ func (s *screen) show(elapsed time.Duration, now time.Time, ws []workload, st *s
 	}
 }
 
-// redraw replaces the lines drawn last by these, cut to the terminal's size so that none wraps.
+// redraw replaces the previously drawn lines, and cuts lines to the terminal's size so that none wraps.
 func (s *screen) redraw(lines []string) {
 	width, height := s.size()
 	if len(lines) >= height {
@@ -56,17 +56,17 @@ func (s *screen) redraw(lines []string) {
 		b.WriteString("\n")
 	}
 	s.drawn = len(lines)
-	_, _ = io.WriteString(s.out, b.String()) // a terminal that is gone needs no table
+	_, _ = io.WriteString(s.out, b.String()) // an error means that the terminal is closed
 }
 
-// done leaves what is drawn, and goes on below.
+// done prints the final table and keeps it on the screen.
 func (s *screen) done(now time.Time, elapsed time.Duration, ws []workload, st *story) {
 	s.last = time.Time{}
 	s.show(elapsed, now, ws, st)
 	s.drawn = 0
 }
 
-// cut shortens a line to a width on the screen, not counting colours.
+// cut shortens a line to a width in visible characters, not counting colour codes.
 func cut(line string, width int) string {
 	var b strings.Builder
 	n := 0
@@ -87,18 +87,18 @@ func cut(line string, width int) string {
 	return b.String()
 }
 
-// clock writes a time since the start as minutes and seconds.
+// clock formats a duration as minutes:seconds.
 func clock(d time.Duration) string {
 	s := int(d.Seconds())
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }
 
-// head names the columns.
+// head returns the names of the columns.
 func head() []string {
 	return []string{"WORKLOAD", "MODE", "CONTAINER", "CPU REQUEST", "USED", "TARGET", "MEMORY REQUEST", "USED", "TARGET"}
 }
 
-// table writes the workloads, a line for each container and one for what was done to the workload and why.
+// table returns a line per container, and a line per workload with what was done to it and why.
 func table(ws []workload, st *story, colours bool) []string {
 	paint := func(code, text string) string {
 		if !colours {
@@ -107,8 +107,7 @@ func table(ws []workload, st *story, colours bool) []string {
 		return "\x1b[" + code + "m" + text + "\x1b[0m"
 	}
 	rows := [][]string{head()}
-	var notes []string // below row i, if not empty
-	notes = append(notes, "")
+	notes := []string{""} // notes[i] is printed below row i if it is not empty
 	for _, w := range ws {
 		mark := paint("32", "✓")
 		todo := w.missing()
@@ -142,15 +141,15 @@ func table(ws []workload, st *story, colours bool) []string {
 	return out
 }
 
-// untouched says why nothing was done to a workload, and needs not be.
+// untouched returns why a workload needs no action.
 func (w *workload) untouched() string {
 	switch {
 	case w.Mode == "Off":
-		return "recommended only: mode Off"
+		return "mode Off: recommendation only"
 	case w.sizesOnlyNew():
-		return "new pods get their size when they are created"
+		return "new pods get their size at creation"
 	}
-	return "fits"
+	return "requests match the recommendation"
 }
 
 func clean(texts ...string) []string {
@@ -201,7 +200,7 @@ func cells(w *workload, c container) []string {
 	}
 }
 
-// cpu writes millicores.
+// cpu formats millicores.
 func cpu(milli int64) string {
 	if milli == 0 {
 		return "none"
@@ -209,7 +208,7 @@ func cpu(milli int64) string {
 	return fmt.Sprintf("%dm", milli)
 }
 
-// memory writes bytes in mebibytes, as one would in a manifest.
+// memory formats bytes as mebibytes.
 func memory(bytes int64) string {
 	if bytes == 0 {
 		return "none"
@@ -217,7 +216,7 @@ func memory(bytes int64) string {
 	return fmt.Sprintf("%dMi", (bytes+1<<19)>>20)
 }
 
-// align pads columns to the same width, the first three to the left and the numbers to the right.
+// align pads the columns: the first three are left-aligned, the numbers right-aligned.
 func align(rows [][]string) []string {
 	widths := make([]int, len(rows[0]))
 	for _, r := range rows {

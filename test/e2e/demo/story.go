@@ -15,23 +15,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A story is what has happened to the workloads so far: what podfit says it did, and the kills by the kernel.
+// A story records what happened to the workloads: podfit's actions, and OOM kills.
 type story struct {
-	owner  map[string]string // pod name → workload, also of pods that are gone
+	owner  map[string]string // workload by pod name, also for deleted pods
 	before map[string]map[string]int64
 	seen   map[string]bool
 	acts   map[string]*acts
 	log    *logReader
-	news   []string // what was not told yet, for a terminal that only goes forward
+	news   []string // lines that were not printed yet
 }
 
-// acts is what happened to one workload.
+// acts records what happened to one workload.
 type acts struct {
 	Evicted, Resized int
-	Why              string    // podfit's reason for the last of them
-	KilledBefore     int       // out of memory, at the size its manifest gave it
-	KilledAfter      int       // out of memory, at a size that podfit gave it
-	LastKill         time.Time // when one was last seen
+	Why              string    // podfit's reason for the last action
+	KilledBefore     int       // OOM kills with the requests of the manifest
+	KilledAfter      int       // OOM kills with requests set by podfit
+	LastKill         time.Time // when the last OOM kill was seen
 }
 
 func newStory(shape []workload, updaterLog string) *story {
@@ -49,13 +49,13 @@ func newStory(shape []workload, updaterLog string) *story {
 	return s
 }
 
-// The events by which podfit tells what it did, with upstream's names.
+// Reasons of podfit's events; upstream has the same.
 const (
 	evictedEvent = "EvictedByVPA"
 	resizedEvent = "InPlaceResizedByVPA"
 )
 
-// update reads on.
+// update processes the log, events and pods since the last call.
 func (s *story) update(now time.Time, v view) {
 	for i := range v.pods {
 		s.owner[v.pods[i].Name] = v.pods[i].Labels[appLabel]
@@ -97,18 +97,18 @@ func (s *story) event(e *corev1.Event) {
 		} else {
 			a.Resized++
 		}
-		s.tell("%s: %s %s", s.owner[e.InvolvedObject.Name], e.InvolvedObject.Name, because(verb, a.Why))
+		s.report("%s: %s %s", s.owner[e.InvolvedObject.Name], e.InvolvedObject.Name, withReason(verb, a.Why))
 	}
 }
 
-func because(what, why string) string {
+func withReason(what, why string) string {
 	if why == "" {
 		return what
 	}
-	return what + ", because " + why
+	return what + ": " + why
 }
 
-// kills counts the containers of a pod that were killed for memory.
+// kills counts the OOM kills of a pod's containers.
 func (s *story) kills(now time.Time, p *corev1.Pod) {
 	a := s.acts[p.Labels[appLabel]]
 	if a == nil {
@@ -124,19 +124,19 @@ func (s *story) kills(now time.Time, p *corev1.Pod) {
 				continue
 			}
 			a.LastKill = now
-			size := "size of its manifest"
+			size := "the requests of its manifest"
 			if has[c.Name] == s.before[p.Labels[appLabel]][c.Name] {
 				a.KilledBefore++
 			} else {
 				a.KilledAfter++
-				size = "size podfit gave it"
+				size = "requests set by podfit"
 			}
-			s.tell("%s: %s out of memory, killed at the %s", p.Labels[appLabel], p.Name, size)
+			s.report("%s: %s OOM killed with %s", p.Labels[appLabel], p.Name, size)
 		}
 	}
 }
 
-// first reports whether something is seen for the first time.
+// first reports whether the key is seen for the first time.
 func (s *story) first(key string) bool {
 	if s.seen[key] {
 		return false
@@ -145,18 +145,18 @@ func (s *story) first(key string) bool {
 	return true
 }
 
-func (s *story) tell(format string, args ...any) {
+func (s *story) report(format string, args ...any) {
 	s.news = append(s.news, fmt.Sprintf(format, args...))
 }
 
-// told returns what was not told yet.
-func (s *story) told() []string {
+// unreported returns the lines since the last call.
+func (s *story) unreported() []string {
 	n := s.news
 	s.news = nil
 	return n
 }
 
-// total adds up what happened to all workloads.
+// total returns the sums over all workloads.
 func (s *story) total() acts {
 	var t acts
 	for _, name := range slices.Sorted(maps.Keys(s.acts)) {
@@ -169,7 +169,7 @@ func (s *story) total() acts {
 	return t
 }
 
-// What happened in a few words.
+// String returns a summary of the actions.
 func (a *acts) String() string {
 	var parts []string
 	count := func(n int, what string) {
@@ -187,7 +187,7 @@ func (a *acts) String() string {
 	return text
 }
 
-// A decision is a line of the updater's log that tells what it did to a pod, and why.
+// A decision is a line of the updater's log about an action on a pod.
 type decision struct {
 	Pod    string `json:"pod"` // namespace/name
 	Do     string `json:"do"`

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestAStoryCountsEachThingOnce(t *testing.T) {
+func TestStory_repeatedObservations_countOnce(t *testing.T) {
 	const mi = 1 << 20
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	log := filepath.Join(t.TempDir(), "updater.log")
@@ -52,14 +52,14 @@ func TestAStoryCountsEachThingOnce(t *testing.T) {
 		t.Errorf("counted %+v", a)
 	}
 	if want := "OOM-killed 2×, resized in place 1×, evicted 1×: memory request 64Mi is below the range"; a.String() != want {
-		t.Errorf("told as %q, want %q", a, want)
+		t.Errorf("summary: got %q, want %q", a, want)
 	}
-	if news := s.told(); len(news) != 4 || len(s.told()) != 0 {
-		t.Errorf("told %q", news)
+	if news := s.unreported(); len(news) != 4 || len(s.unreported()) != 0 {
+		t.Errorf("reported %q", news)
 	}
 }
 
-func TestTheTableShowsWhatChangedAndWhy(t *testing.T) {
+func TestTable_changedWorkload_showsChangeAndReason(t *testing.T) {
 	const mi = 1 << 20
 	has := map[string]amount{"app": {150, 300 * mi}}
 	ws := []workload{{
@@ -82,13 +82,13 @@ daemonset agent ×3  Recreate  agent          none → ?     -       -        no
 	}
 }
 
-func TestALineIsCutToTheScreenNotCountingColours(t *testing.T) {
+func TestCut_colouredLine_countsVisibleCharacters(t *testing.T) {
 	if got, want := cut("\x1b[1mab→d\x1b[0m", 3), "\x1b[1mab→\x1b[0m"; got != want {
 		t.Errorf("cut to %q, want %q", got, want)
 	}
 }
 
-func TestASummaryAddsUpWasteAndRisk(t *testing.T) {
+func TestSummarize_workloads_addsWasteAndRisk(t *testing.T) {
 	ws := []workload{{
 		Mode: "Recreate", Want: 2, Containers: []container{{Name: "app", Before: amount{1000, 100}}},
 		Pods: []pod{

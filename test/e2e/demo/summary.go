@@ -13,8 +13,8 @@ import (
 // A summary compares what was requested before with what is requested now.
 type summary struct {
 	Before, Now amount // requested
-	Idle, Spare amount // requested and not used, before and now
-	Short, Lack amount // used and not requested, before and now
+	Idle, Spare amount // requested but not used, before and now
+	Short, Lack amount // used but not requested, before and now
 	Acts        acts
 }
 
@@ -46,21 +46,21 @@ func (s summary) write(out io.Writer, elapsed time.Duration) {
 		{"", "", "", "BEFORE", "NOW", ""},
 		{"requested", "CPU", "", cores(s.Before.CPU), cores(s.Now.CPU), change(s.Before.CPU, s.Now.CPU)},
 		{"", "memory", "", gib(s.Before.Memory), gib(s.Now.Memory), change(s.Before.Memory, s.Now.Memory)},
-		{"of it not used (waste)", "CPU", "", cores(s.Idle.CPU), cores(s.Spare.CPU), change(s.Idle.CPU, s.Spare.CPU)},
+		{"requested, not used (waste)", "CPU", "", cores(s.Idle.CPU), cores(s.Spare.CPU), change(s.Idle.CPU, s.Spare.CPU)},
 		{"", "memory", "", gib(s.Idle.Memory), gib(s.Spare.Memory), change(s.Idle.Memory, s.Spare.Memory)},
-		{"used beyond it (risk)", "CPU", "", cores(s.Short.CPU), cores(s.Lack.CPU), change(s.Short.CPU, s.Lack.CPU)},
+		{"used, not requested (risk)", "CPU", "", cores(s.Short.CPU), cores(s.Lack.CPU), change(s.Short.CPU, s.Lack.CPU)},
 		{"", "memory", "", gib(s.Short.Memory), gib(s.Lack.Memory), change(s.Short.Memory, s.Lack.Memory)},
 	}
 	fmt.Fprintf(out, "\n%s\n\n", strings.Join(align(rows), "\n"))
-	fmt.Fprintf(out, "OOM kills: %d at the sizes of the manifests, %d at sizes podfit gave.\n", s.Acts.KilledBefore, s.Acts.KilledAfter)
-	fmt.Fprintf(out, "podfit evicted %d pods and resized %d in place, in %s.\n", s.Acts.Evicted, s.Acts.Resized, clock(elapsed))
+	fmt.Fprintf(out, "OOM kills: %d with the requests of the manifests, %d with requests set by podfit.\n", s.Acts.KilledBefore, s.Acts.KilledAfter)
+	fmt.Fprintf(out, "podfit evicted %d pods and resized %d in place within %s (minutes:seconds).\n", s.Acts.Evicted, s.Acts.Resized, clock(elapsed))
 }
 
 func cores(milli int64) string { return fmt.Sprintf("%.2f cores", float64(milli)/1000) }
 
 func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
 
-// change writes how much less or more something is.
+// change formats a relative difference in percent.
 func change(before, now int64) string {
 	if before == 0 {
 		return ""

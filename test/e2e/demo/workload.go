@@ -19,7 +19,7 @@ func (a amount) plus(b amount) amount { return amount{a.CPU + b.CPU, a.Memory + 
 
 func (a amount) times(n int64) amount { return amount{a.CPU * n, a.Memory * n} }
 
-// beyond returns how much a is more than b, resource by resource; nothing where it is less.
+// beyond returns the excess of a over b for each resource, at least 0.
 func (a amount) beyond(b amount) amount {
 	return amount{max(0, a.CPU-b.CPU), max(0, a.Memory-b.Memory)}
 }
@@ -28,23 +28,23 @@ func amountOf(l corev1.ResourceList) amount {
 	return amount{CPU: l.Cpu().MilliValue(), Memory: l.Memory().Value()}
 }
 
-// A workload is one of the demo's workloads as it is at a moment.
+// A workload is the state of one of the demo's workloads at one time.
 type workload struct {
 	Kind, Name string
 	Mode       string
-	Want       int // how many pods there should be; for a CronJob, how many run at a time
+	Want       int // number of pods; for a CronJob, how many run at a time
 	Containers []container
-	Pods       []pod // oldest first; those that ended too
+	Pods       []pod // oldest first, including completed pods
 }
 
-// A container is a container of a workload, in all of its pods.
+// A container is a container of a workload's pod template.
 type container struct {
 	Name   string
-	Before amount // what the manifest requests
+	Before amount // requests in the manifest
 	Advice *advice
 }
 
-// advice is podfit's recommendation, as the autoscaler's status has it.
+// advice is podfit's recommendation in the status of the VPA.
 type advice struct{ Lower, Target, Upper amount }
 
 // A pod is a pod of a workload.
@@ -53,20 +53,20 @@ type pod struct {
 	Created time.Time
 	Ready   bool
 	Ending  bool // being deleted
-	Ended   bool // ran to its end, as a Job's pods do
+	Ended   bool // completed, like a Job's pod
 	Has     map[string]amount
-	Uses    map[string]amount // of the containers that are measured
+	Uses    map[string]amount // by container; only containers with metrics
 }
 
-// sizesOnlyNew reports whether the workload's pods get their size when they are created, and keep it.
+// sizesOnlyNew reports whether the workload's pods get their size only at creation.
 func (w *workload) sizesOnlyNew() bool { return w.Mode == "Initial" || w.Kind == "CronJob" }
 
-// live returns the pods that run or are about to.
+// live returns the pods that run or start.
 func (w *workload) live() []pod {
 	return slices.DeleteFunc(slices.Clone(w.Pods), func(p pod) bool { return p.Ending || p.Ended })
 }
 
-// newest returns the pod created last, whether it still runs or not.
+// newest returns the pod created last, including completed pods.
 func (w *workload) newest() (pod, bool) {
 	if len(w.Pods) == 0 {
 		return pod{}, false
@@ -74,7 +74,7 @@ func (w *workload) newest() (pod, bool) {
 	return w.Pods[len(w.Pods)-1], true
 }
 
-// missing says what the workload lacks to be what podfit wants it to be; "" when nothing.
+// missing returns why the workload has not converged, or "".
 func (w *workload) missing() string {
 	for _, c := range w.Containers {
 		if c.Advice == nil {
@@ -103,17 +103,17 @@ func (w *workload) missing() string {
 			return fmt.Sprintf("pod %s is not ready", p.Name)
 		}
 		if !w.fits(p) {
-			return fmt.Sprintf("pod %s has not got its size", p.Name)
+			return fmt.Sprintf("pod %s does not have its size yet", p.Name)
 		}
 	}
 	return ""
 }
 
-// closeEnough is the relative difference below which the updater leaves a pod alone (--pod-update-threshold).
+// closeEnough is the relative difference below which the updater does not change a pod (--pod-update-threshold).
 const closeEnough = 0.1
 
-// fits reports whether a pod has the recommended size, by the updater's measure: the differences of the pod's CPU and
-// of its memory, each relative to what it has, add up to less than the threshold.
+// fits reports whether a pod has the recommended size, by the updater's measure: the differences of the pod's CPU and memory,
+// each relative to its request, add up to less than the threshold.
 func (w *workload) fits(p pod) bool {
 	var has, target amount
 	for _, c := range w.Containers {
@@ -127,7 +127,7 @@ func off(has, target int64) float64 {
 	return math.Abs(float64(has-target)) / float64(max(has, 1))
 }
 
-// requested returns what the workload requests: by its manifest, and now. A workload whose pods come and go counts as one pod.
+// requested returns the requests of the workload in its manifest, and now. A CronJob counts as one pod.
 func (w *workload) requested() (before, now amount) {
 	for _, c := range w.Containers {
 		before = before.plus(c.Before.times(int64(w.Want)))
@@ -140,7 +140,7 @@ func (w *workload) requested() (before, now amount) {
 	return before, now
 }
 
-// counted returns the pods that stand for the workload in sums.
+// counted returns the pods that count in sums.
 func (w *workload) counted() []pod {
 	if !w.sizesOnlyNew() {
 		return w.live()
@@ -151,8 +151,7 @@ func (w *workload) counted() []pod {
 	return nil
 }
 
-// needs returns what a container uses at its busiest as far as podfit knows: its recommendation without the safety margin
-// would be a guess, so it is the largest usage that was measured in one of the pods now.
+// needs returns the largest current usage of a container in any of the workload's pods, and whether there are metrics.
 func (w *workload) needs(c string) (amount, bool) {
 	var most amount
 	var any bool
@@ -165,7 +164,7 @@ func (w *workload) needs(c string) (amount, bool) {
 	return most, any
 }
 
-// has returns the least and the most that the counted pods request for a container.
+// has returns the smallest and the largest request for a container in the counted pods.
 func (w *workload) has(c string) (least, most amount, any bool) {
 	for i, p := range w.counted() {
 		a := p.Has[c]

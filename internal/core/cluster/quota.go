@@ -1,0 +1,138 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "slices"
+
+// MostQuotas is how many ResourceQuotas of one namespace podfit evaluates.
+const MostQuotas = 100
+
+// Quotas are the ResourceQuotas of one namespace that may bound the size of a pod. They do not change.
+type Quotas struct {
+	List    []Quota // sorted by name
+	TooMany bool    // there are more than MostQuotas, and none is listed
+}
+
+// A Quota is what one ResourceQuota has left.
+type Quota struct {
+	Name       string
+	Left       PodResources // hard minus used, rounded down; below zero when more is used. Only what the quota bounds is set
+	BoundsPods bool
+	PodsLeft   int64 // hard minus used number of pods
+	NotCounted bool  // the status does not say yet how much is used; the API server refuses the pods that the quota counts
+	Scopes     []QuotaScope
+}
+
+// A QuotaScope restricts which pods a quota counts. A quota counts the pods that are in all of its scopes.
+type QuotaScope struct {
+	Kind    ScopeKind
+	Classes []string // names of priority classes, for PriorityClassIn and PriorityClassNotIn
+}
+
+// A ScopeKind tells scopes apart.
+type ScopeKind uint8
+
+// The kinds of scopes.
+const (
+	UnreadableScope     ScopeKind = iota // podfit does not know which pods are in it
+	NoPodScope                           // no pod is in it
+	TerminatingScope                     // pods with activeDeadlineSeconds
+	NotTerminatingScope                  // all other pods
+	BestEffortScope                      // pods without requests and limits
+	NotBestEffortScope                   // all other pods
+	CrossNamespaceAffinityScope
+	PriorityClassExists
+	PriorityClassDoesNotExist
+	PriorityClassIn
+	PriorityClassNotIn
+)
+
+// A Truth is an answer that may be unknown.
+type Truth uint8
+
+// The answers.
+const (
+	Unknown Truth = iota
+	No
+	Yes
+)
+
+// TruthOf returns Yes or No.
+func TruthOf(is bool) Truth {
+	if is {
+		return Yes
+	}
+	return No
+}
+
+func (t Truth) not() Truth {
+	switch t {
+	case Yes:
+		return No
+	case No:
+		return Yes
+	}
+	return Unknown
+}
+
+// A Standing is what decides, besides the size of a pod, which quotas count the pod and how much of it. In the zero value all
+// of it is unknown.
+type Standing struct {
+	Terminating            Truth // it has activeDeadlineSeconds
+	CrossNamespaceAffinity Truth // it has an affinity to pods of other namespaces
+	PriorityClass          string
+	PriorityClassKnown     bool
+	Overhead               Resources // spec.overhead, which quotas count as a part of the pod
+}
+
+// Counts reports whether the quota counts a pod.
+func (q *Quota) Counts(s Standing, bestEffort bool) Truth {
+	all := Yes
+	for i := range q.Scopes {
+		switch q.Scopes[i].holds(s, bestEffort) {
+		case No:
+			return No
+		case Unknown:
+			all = Unknown
+		case Yes:
+		}
+	}
+	return all
+}
+
+func (q *QuotaScope) holds(s Standing, bestEffort bool) Truth {
+	switch q.Kind {
+	case NoPodScope:
+		return No
+	case TerminatingScope:
+		return s.Terminating
+	case NotTerminatingScope:
+		return s.Terminating.not()
+	case BestEffortScope:
+		return TruthOf(bestEffort)
+	case NotBestEffortScope:
+		return TruthOf(!bestEffort)
+	case CrossNamespaceAffinityScope:
+		return s.CrossNamespaceAffinity
+	case PriorityClassExists, PriorityClassDoesNotExist, PriorityClassIn, PriorityClassNotIn:
+		if s.PriorityClassKnown {
+			return TruthOf(q.holdsFor(s.PriorityClass))
+		}
+	case UnreadableScope:
+	}
+	return Unknown
+}
+
+// holdsFor reports whether a pod with a priority class, or with none (""), is in a scope of priority classes.
+func (q *QuotaScope) holdsFor(class string) bool {
+	switch q.Kind {
+	case PriorityClassExists:
+		return class != ""
+	case PriorityClassDoesNotExist:
+		return class == ""
+	case PriorityClassIn:
+		return class != "" && slices.Contains(q.Classes, class)
+	}
+	return class == "" || !slices.Contains(q.Classes, class)
+}

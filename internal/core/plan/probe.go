@@ -1,0 +1,63 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A probe is the eviction of one pod of a workload whose last evictions did not help, after the back-off. It shows whether
+// evictions help by now: only when its replacement is as it should be are further pods evicted. The pod that was created
+// first is the probe, so that a replacement that is no different goes to the end of the queue, and each pod gets its turn.
+
+// isProbed reports whether an eviction of the pod would be a probe.
+func (s *pass) isProbed(d *Decision) bool {
+	n, _ := s.w.Ledger.futileEvictions(workloadOf(d.Pod), d.scope.helped)
+	return n > 0
+}
+
+// probe notes that the eviction of the pod is a probe, if it is one.
+func (s *pass) probe(d *Decision) {
+	if !s.isProbed(d) {
+		return
+	}
+	if d.scope.probes == nil {
+		d.scope.probes = map[cluster.Workload]*cluster.Pod{}
+	}
+	d.scope.probes[workloadOf(d.Pod)] = d.Pod
+}
+
+// endProbe lets another pod be the probe instead of this one.
+func (s *pass) endProbe(d *Decision) {
+	if d.scope != nil && d.scope.probes[workloadOf(d.Pod)] == d.Pod {
+		delete(d.scope.probes, workloadOf(d.Pod))
+	}
+}
+
+// hasProbe reports whether this pass evicts another pod of the workload as a probe.
+func (s *pass) hasProbe(d *Decision) bool {
+	p := d.scope.probes[workloadOf(d.Pod)]
+	return p != nil && p != d.Pod
+}
+
+// probing stands in the way of an eviction while another pod of the workload is the probe.
+func (t *turn) probing() (Reason, bool) {
+	return Reason{Why: Probing}, t.hasProbe(t.d)
+}
+
+// order puts the pods of one autoscaler in the order in which they get their turns: the most pressing first, or, while
+// evictions do not help, the one that was created first.
+func (s *pass) order(ds []Decision) {
+	if slices.ContainsFunc(ds, func(d Decision) bool { return d.scope != nil && s.isProbed(&d) }) {
+		slices.SortFunc(ds, func(a, b Decision) int {
+			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), pressing(a, b))
+		})
+	}
+	for i := range ds {
+		ds[i].turn = i
+	}
+}

@@ -1,0 +1,232 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A quotaView is what the ResourceQuotas of a pod's namespace have to do with the pod.
+type quotaView struct {
+	quotas      []cluster.Quota
+	reserved    []cluster.PodResources // what decisions of this pass take of each quota
+	fitted, own policy.Demand
+}
+
+// quotaView returns the view of the turn's pod; false when no quota matters or nothing is known of quotas.
+func (t *turn) quotaView() (quotaView, bool) {
+	p := t.d.Pod
+	around := t.w.Limits[p.Namespace]
+	if around.Quotas == nil {
+		return quotaView{}, false
+	}
+	v := quotaView{quotas: around.Quotas.List, reserved: t.reserved[p.Namespace]}
+	if v.reserved == nil {
+		v.reserved = make([]cluster.PodResources, len(v.quotas))
+	}
+	standing := standingOf(p)
+	v.fitted = policy.DemandOf(around, p, standing, t.d.With)
+	v.own = policy.DemandOf(policy.Limits{}, p, standing, nil) // defaults of LimitRanges are not added to what is stored
+	return v, true
+}
+
+// standingOf returns what is known of which quotas count a pod. Kubernetes' own controllers whose pods run for ever make none
+// with a deadline. Priority class and affinity are not kept of a pod: a quota that goes by them counts as one that counts the pod.
+func standingOf(p *cluster.Pod) cluster.Standing {
+	type kind struct{ group, kind string }
+	switch (kind{p.Controller.Group, p.Controller.Kind}) {
+	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
+		return cluster.Standing{Terminating: cluster.No}
+	}
+	return cluster.Standing{}
+}
+
+// replacementOverQuota stands in the way of an eviction whose replacement would not get its size, because a ResourceQuota would
+// be exceeded: the admission controller leaves such a pod as its template has it.
+//
+// The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
+// the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
+// nothing.
+func (t *turn) replacementOverQuota() (Reason, bool) {
+	v, known := t.quotaView()
+	if !known {
+		return Reason{}, false
+	}
+	r := t.tooManyQuotas()
+	if !r.Refused() {
+		r = v.beside()
+	}
+	if !r.Refused() || t.asTemplate() && v.fitsAfterwards() || !v.grows() && v.fitsAfterwards() {
+		return Reason{}, false
+	}
+	return Reason{Why: OverQuota, Text: r.String()}, true
+}
+
+// resizeOverQuota stands in the way of a resize that a ResourceQuota would refuse.
+func (t *turn) resizeOverQuota() (Reason, bool) {
+	v, known := t.quotaView()
+	if !known {
+		return Reason{}, false
+	}
+	v.fitted = t.whileResized()
+	r := t.tooManyQuotas()
+	if !r.Refused() {
+		r = v.inPlace()
+	}
+	return Reason{Why: OverQuota, Text: r.String()}, r.Refused()
+}
+
+// whileResized returns what quotas count of the pod until a resize is done: of each container the higher of what it has and what it
+// is to have.
+func (t *turn) whileResized() policy.Demand {
+	p := t.d.Pod
+	return policy.DemandOf(t.w.Limits[p.Namespace], p, standingOf(p), notBelow(p, t.d.With))
+}
+
+// notBelow returns fits with no amount below what the pod has now.
+func notBelow(p *cluster.Pod, fits []policy.Fitted) []policy.Fitted {
+	out := slices.Clone(fits)
+	for i := range out {
+		f := &out[i]
+		c := p.Container(f.Container)
+		running, limits := c.Running()
+		f.Requests = higher(f.Requests, c.Requests, running)
+		f.Limits = higher(f.Limits, c.Limits, limits)
+		if f.PodLevel != nil && p.PodLevel != nil {
+			f.PodLevel = &cluster.PodResources{
+				Requests: higher(f.PodLevel.Requests, p.PodLevel.Requests), Limits: higher(f.PodLevel.Limits, p.PodLevel.Limits),
+			}
+		}
+	}
+	return out
+}
+
+// higher returns r with each amount that is set raised to that of others.
+func higher(r cluster.Resources, others ...cluster.Resources) cluster.Resources {
+	for _, res := range cluster.All {
+		v, ok := r.Get(res)
+		for _, other := range others {
+			v = max(v, other.Amount(res))
+		}
+		if ok {
+			r = r.Set(res, v)
+		}
+	}
+	return r
+}
+
+func (t *turn) tooManyQuotas() policy.Refusal {
+	if t.w.Limits[t.d.Pod.Namespace].Quotas.TooMany {
+		return policy.Refusal{Kind: policy.TooManyQuotas}
+	}
+	return policy.Refusal{}
+}
+
+// asTemplate reports whether the pod is known to have the size of its template: the admission controller has not sized it, and its
+// mode does not resize.
+func (t *turn) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler.Mode.Resizes() }
+
+// reserve notes what a decision takes of the quotas of its namespace, so that no other decision of the pass counts on it. What is
+// reserved stays so until the next pass, whatever becomes of the decision.
+func (t *turn) reserve(do Act) {
+	v, known := t.quotaView()
+	if !known {
+		return
+	}
+	if do == Resize {
+		v.fitted = t.whileResized()
+	}
+	grows := v.fitted.Growth(&v.own)
+	takes := cluster.PodResources{Requests: atLeastNone(grows.Requests), Limits: atLeastNone(grows.Limits)}
+	if do == Evict && !v.beside().Refused() {
+		takes = v.fitted.Most()
+	}
+	if t.reserved == nil {
+		t.reserved = map[string][]cluster.PodResources{}
+	}
+	for i := range v.quotas {
+		if v.fitted.Counted(&v.quotas[i]) != cluster.No {
+			v.reserved[i].Requests = v.reserved[i].Requests.Add(takes.Requests)
+			v.reserved[i].Limits = v.reserved[i].Limits.Add(takes.Limits)
+		}
+	}
+	t.reserved[t.d.Pod.Namespace] = v.reserved
+}
+
+// beside returns which quota would refuse the replacement while the pod still counts.
+func (v *quotaView) beside() policy.Refusal {
+	return v.firstRefusal(func(q *cluster.Quota) {
+		q.BoundsPods = q.BoundsPods && v.own.Counted(q) == cluster.No // refused with any size, and only for a while
+	})
+}
+
+// fitsAfterwards reports whether the replacement is refused with any size until the pod is gone, and fits then.
+func (v *quotaView) fitsAfterwards() bool {
+	refused := false
+	for i := range v.quotas {
+		refused = refused || v.own.SurelyExceeds(&v.quotas[i])
+	}
+	return refused && !v.firstRefusal(func(q *cluster.Quota) {
+		if v.own.Counted(q) == cluster.Yes {
+			least := v.own.Least()
+			q.Left.Requests, q.Left.Limits = plus(q.Left.Requests, least.Requests), plus(q.Left.Limits, least.Limits)
+			q.PodsLeft++
+		}
+	}).Refused()
+}
+
+// inPlace returns which quota would refuse a resize of the pod. The API server counts only what grows.
+func (v *quotaView) inPlace() policy.Refusal {
+	most, grows := v.fitted.Most(), v.fitted.Growth(&v.own)
+	return v.firstRefusal(func(q *cluster.Quota) {
+		q.BoundsPods = false
+		q.Left.Requests = plus(q.Left.Requests, minus(most.Requests, grows.Requests))
+		q.Left.Limits = plus(q.Left.Limits, minus(most.Limits, grows.Limits))
+		for _, of := range [...]struct {
+			left        *cluster.Resources
+			most, grows cluster.Resources
+		}{{&q.Left.Requests, most.Requests, grows.Requests}, {&q.Left.Limits, most.Limits, grows.Limits}} {
+			for _, res := range cluster.All {
+				if left, bounded := of.left.Get(res); bounded && of.grows.Amount(res) <= 0 {
+					*of.left = of.left.Set(res, max(left, of.most.Amount(res)))
+				}
+			}
+		}
+	})
+}
+
+// firstRefusal returns why the first of the quotas refuses the new size. change may change what a quota has left.
+func (v *quotaView) firstRefusal(change func(*cluster.Quota)) policy.Refusal {
+	for i := range v.quotas {
+		q := v.quotas[i]
+		q.Left.Requests = minus(q.Left.Requests, v.reserved[i].Requests)
+		q.Left.Limits = minus(q.Left.Limits, v.reserved[i].Limits)
+		change(&q)
+		if r := v.fitted.MayExceed(&q); r.Refused() {
+			return r
+		}
+	}
+	return policy.Refusal{}
+}
+
+func (v *quotaView) grows() bool {
+	g := v.fitted.Growth(&v.own)
+	return g.Requests.CPU > 0 || g.Requests.Memory > 0 || g.Limits.CPU > 0 || g.Limits.Memory > 0
+}
+
+func atLeastNone(r cluster.Resources) cluster.Resources {
+	return cluster.Amounts(max(r.CPU, 0), max(r.Memory, 0))
+}
+
+// plus and minus change the amounts that are set.
+func plus(r, by cluster.Resources) cluster.Resources {
+	return cluster.Resources{CPU: r.CPU + by.CPU, Memory: r.Memory + by.Memory, Has: r.Has}
+}
+
+func minus(r, by cluster.Resources) cluster.Resources {
+	return cluster.Resources{CPU: r.CPU - by.CPU, Memory: r.Memory - by.Memory, Has: r.Has}
+}

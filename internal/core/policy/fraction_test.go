@@ -1,0 +1,80 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// tenth is 0.1Gi, which is 107374182.4 bytes, as it is projected: requests are rounded up, limits down.
+const tenth = 107374182
+
+// A sidecar, which podfit does not size, has a fraction of a byte. What the API server adds up stays within its bounds
+// whichever way the fraction goes.
+func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t *testing.T) {
+	const mi = 1 << 20
+	pod := func(level *cluster.PodResources) *cluster.Pod {
+		return &cluster.Pod{Fractions: true, PodLevel: level, Containers: []cluster.Container{
+			{Name: "app", Requests: memory(64 * mi), Limits: memory(64 * mi)},
+			{Name: "other", Role: cluster.Sidecar, Requests: memory(tenth + 1), Limits: memory(tenth + 200)},
+		}}
+	}
+	for name, c := range map[string]struct {
+		around cluster.LimitRange
+		want   int64
+		check  func(app Fitted) bool
+	}{
+		"request below the minimum of a pod": {
+			around: cluster.LimitRange{Pod: cluster.Range{Min: memory(256 * mi)}}, want: 10 * mi,
+			check: func(app Fitted) bool { return app.Requests.Memory+tenth >= 256*mi },
+		},
+		"limit above the maximum of a pod": {
+			around: cluster.LimitRange{Pod: cluster.Range{Max: memory(256 * mi)}}, want: 900 * mi,
+			check: func(app Fitted) bool { return app.Limits.Memory+tenth+201 <= 256*mi },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := advising("app", memory(c.want))
+			l, p := Limits{Range: c.around}, pod(nil)
+			fits := Fit(a, l, p)
+			if r := Refused(l, p, fits); r.Refused() {
+				t.Fatal(r)
+			}
+			if !c.check(fits[0]) {
+				t.Errorf("app gets request %d, limit %d", fits[0].Requests.Memory, fits[0].Limits.Memory)
+			}
+		})
+	}
+	t.Run("sum of the containers above the pod-level request", func(t *testing.T) {
+		p := pod(&cluster.PodResources{Requests: memory(tenth + 1 + 64*mi), Limits: memory(tenth + 200 + 64*mi)})
+		fits := Fit(advising("app", memory(1)), Limits{}, p)
+		level := PodLevelOf(p, fits)
+		if level.Requests.Memory < fits[0].Requests.Memory+tenth+2 {
+			t.Errorf("pod-level %+v", level)
+		}
+	})
+}
+
+// The API server has admitted amounts that nobody changes: they are refused only if no fraction of a byte could save them.
+func TestRefused_ownAmountsRoundedBeyondABound_areNotRefused(t *testing.T) {
+	p := &cluster.Pod{Fractions: true, Containers: []cluster.Container{{Name: "app", Requests: memory(tenth + 1), Limits: memory(tenth + 1)}}}
+	for _, c := range []struct {
+		most    int64
+		refused bool
+	}{{tenth, false}, {tenth - 10, true}} {
+		around := cluster.LimitRange{Fractions: true, Container: cluster.Range{Max: memory(c.most)}}
+		r := Refused(Limits{Range: around}, p, nil)
+		if r.Refused() != c.refused {
+			t.Errorf("at most %d: %v", c.most, r)
+		}
+	}
+}
+
+func advising(container string, target cluster.Resources) *cluster.Autoscaler {
+	return &cluster.Autoscaler{Mode: cluster.Recreate, Advice: []cluster.Advice{{
+		Container: container, Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target},
+	}}}
+}

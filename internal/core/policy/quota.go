@@ -1,0 +1,174 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Demand is what a pod asks of the ResourceQuotas of its namespace.
+type Demand struct {
+	requests, limits   [len(cluster.All)]value
+	noRequest, noLimit cluster.Set // a container has none, and quotas refuse that
+	bestEffort         bool
+	standing           cluster.Standing
+}
+
+// DemandOf returns what a pod asks of quotas with fits set on it, as the API server counts it when the pod is created or resized:
+// defaults of LimitRanges, pod-level resources and the overhead of the pod are included.
+func DemandOf(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted) Demand {
+	d := Demand{bestEffort: true, standing: standing}
+	var few [fewContainers]size
+	for i, res := range cluster.All {
+		s := sizesOf(few[:0], l, p, fits, res)
+		s.setLevel(p, fits, res)
+		s.defaultLevel()
+		total := s.total()
+		d.bestEffort = d.bestEffort && total.request.v == 0 && total.limit.v == 0
+		if v := standing.Overhead.Amount(res); v > 0 {
+			total.request = value{v: sum(total.request.v, v), set: true, off: total.request.off}
+			if total.limit.v > 0 {
+				total.limit.v = sum(total.limit.v, v)
+			}
+		}
+		d.requests[i], d.limits[i] = total.request, total.limit
+		if p.PodLevel != nil {
+			continue
+		}
+		for j := range s.containers {
+			if !s.containers[j].request.set {
+				d.noRequest = d.noRequest.With(res)
+			}
+			if !s.containers[j].limit.set {
+				d.noLimit = d.noLimit.With(res)
+			}
+		}
+	}
+	return d
+}
+
+// Counted reports whether a quota counts the pod.
+func (d *Demand) Counted(q *cluster.Quota) cluster.Truth { return q.Counts(d.standing, d.bestEffort) }
+
+// Most returns what a quota counts of the pod, rounded up.
+func (d *Demand) Most() cluster.PodResources { return d.amounts(1) }
+
+// Least returns what a quota counts of the pod, rounded down.
+func (d *Demand) Least() cluster.PodResources { return d.amounts(-1) }
+
+func (d *Demand) amounts(sign int64) cluster.PodResources {
+	var out cluster.PodResources
+	for i, res := range cluster.All {
+		out.Requests = out.Requests.Set(res, d.requests[i].v+sign*d.requests[i].off)
+		out.Limits = out.Limits.Set(res, d.limits[i].v+sign*d.limits[i].off)
+	}
+	return out
+}
+
+// Growth returns how much more the pod asks for than with its own size, rounded up; below zero where it asks for less.
+func (d *Demand) Growth(own *Demand) cluster.PodResources {
+	var out cluster.PodResources
+	more := func(to, from value) int64 {
+		// What is not exactly known of both is the same amounts, which cancel.
+		return to.v - from.v + max(from.off-to.off, to.off-from.off)
+	}
+	for i, res := range cluster.All {
+		out.Requests = out.Requests.Set(res, more(d.requests[i], own.requests[i]))
+		out.Limits = out.Limits.Set(res, more(d.limits[i], own.limits[i]))
+	}
+	return out
+}
+
+// MayExceed returns why a quota may refuse the pod: it takes for granted that the quota counts the pod, unless it is known
+// that it does not, and rounds amounts up.
+func (d *Demand) MayExceed(q *cluster.Quota) Refusal {
+	if d.Counted(q) == cluster.No {
+		return Refusal{}
+	}
+	return d.exceeds(q, func(v value) int64 { return v.v + v.off })
+}
+
+// SurelyExceeds reports whether a quota refuses the pod for sure.
+func (d *Demand) SurelyExceeds(q *cluster.Quota) bool {
+	return d.Counted(q) == cluster.Yes && d.exceeds(q, func(v value) int64 { return v.v - v.off }).Refused()
+}
+
+func (d *Demand) exceeds(q *cluster.Quota, amount func(value) int64) Refusal {
+	if q.NotCounted {
+		return Refusal{Kind: QuotaNotCounted, Quota: q.Name}
+	}
+	for i, res := range cluster.All {
+		for _, c := range [...]struct {
+			left  cluster.Resources
+			asked value
+			lacks cluster.Set
+			limit bool
+		}{
+			{q.Left.Requests, d.requests[i], d.noRequest, false},
+			{q.Left.Limits, d.limits[i], d.noLimit, true},
+		} {
+			left, bounded := c.left.Get(res)
+			r := Refusal{Quota: q.Name, Resource: res, OfLimit: c.limit, Have: amount(c.asked), Want: left, Rounded: c.asked.off > 0}
+			switch {
+			case !bounded:
+			case c.lacks.Has(res):
+				r.Kind = QuotaRequires
+				return r
+			case r.Have > 0 && r.Have > left:
+				r.Kind = OverQuota
+				return r
+			}
+		}
+	}
+	if q.BoundsPods && q.PodsLeft < 1 {
+		return Refusal{Kind: NoPodLeft, Quota: q.Name}
+	}
+	return Refusal{}
+}
+
+// QuotaRefusal returns which ResourceQuota may refuse a new pod because of fits. It returns none where the quotas refuse the pod
+// without fits, too: its controller tries again, and the pod should have its size when there is room.
+func QuotaRefusal(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted) Refusal {
+	if l.Quotas == nil || len(fits) == 0 {
+		return Refusal{}
+	}
+	if l.Quotas.TooMany {
+		return Refusal{Kind: TooManyQuotas}
+	}
+	var first Refusal
+	fitted, own := DemandOf(l, p, standing, fits), DemandOf(l, p, standing, nil)
+	for i := range l.Quotas.List {
+		q := &l.Quotas.List[i]
+		if own.SurelyExceeds(q) {
+			return Refusal{}
+		}
+		if !first.Refused() {
+			first = fitted.MayExceed(q)
+		}
+	}
+	return first
+}
+
+func (r Refusal) quotaSentence() string {
+	what := "requests"
+	if r.OfLimit {
+		what = "limits"
+	}
+	switch r.Kind {
+	case OverQuota:
+		return fmt.Sprintf("the %s %s of the pod are %s, and ResourceQuota %s has %s left",
+			r.Resource, what, cluster.Format(r.Resource, r.Have), r.Quota, cluster.Format(r.Resource, max(r.Want, 0)))
+	case QuotaRequires:
+		return fmt.Sprintf("ResourceQuota %s requires %s %s of every container", r.Quota, r.Resource, what)
+	case QuotaNotCounted:
+		return fmt.Sprintf("the status of ResourceQuota %s does not say yet how much is used", r.Quota)
+	case NoPodLeft:
+		return fmt.Sprintf("ResourceQuota %s does not allow another pod", r.Quota)
+	case TooManyQuotas:
+		return fmt.Sprintf("the namespace has more than %d ResourceQuotas, and podfit evaluates no more", cluster.MostQuotas)
+	}
+	return ""
+}

@@ -1,0 +1,109 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBuildOutput_linesOfGoBuild_becomeProgress(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines    []string
+		packages int
+		want     string
+	}{
+		"modules are downloaded":       {[]string{"go: downloading k8s.io/api v0.36.3"}, 0, "1 modules downloaded"},
+		"total known":                  {[]string{"go: downloading k8s.io/api v0.36.3", "k8s.io/api/core/v1"}, 7, "1 of 7 packages compiled"},
+		"total unknown":                {[]string{"errors", "io"}, 0, "2 packages compiled"},
+		"only the linker has work":     {[]string{"errors", "io"}, 2, "all 2 packages compiled, linking"},
+		"a message is not a package":   {[]string{"# example.com/tool", "./main.go:3:15: undefined: nonsense", "io"}, 2, "1 of 2 packages compiled"},
+		"nothing has been printed yet": {nil, 2, "0 of 2 packages compiled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o buildOutput
+			o.read(strings.NewReader(strings.Join(c.lines, "\n")))
+			if got := o.progress(c.packages); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestEstimate_numberOfPackages_givesTime(t *testing.T) {
+	for packages, want := range map[int]string{
+		10:   "Packages to compile: 10. This takes less than a minute.",
+		3000: "Packages to compile: 3000. This takes about 9 min of CPU time, 4 min on 2 CPUs. Later builds take seconds.",
+	} {
+		if got := estimate(packages, 2); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestBuilder_BuildAll_announcesOnlyWhatIsMissing(t *testing.T) {
+	module := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := WriteFile(filepath.Join(module, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module example.com/tool\n\ngo 1.26\n")
+	write("main.go", "package main\n\nfunc main() {}\n")
+	var out bytes.Buffer
+	b := &Builder{Module: module, Cache: filepath.Join(module, "cache"), Out: &out}
+	a := Artifact{Name: "tool", Contents: "an example", Dir: ".", Package: ".", Sources: []string{"go.mod", "main.go"}}
+	b.mustBuild(t, a)
+	for _, want := range []string{"tool           an example\n", "Packages to compile: ", "build tool: started\n", "build tool: done in "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the first build does not print %q:\n%s", want, &out)
+		}
+	}
+	out.Reset()
+	b.mustBuild(t, a)
+	if out.Len() > 0 {
+		t.Errorf("nothing to build, but it prints:\n%s", &out)
+	}
+}
+
+// The Go build cache serves a package to both executables only if the versions of all packages below it are equal.
+func TestModules_sharedByMetricsServer_haveVersionsOfControlPlane(t *testing.T) {
+	controlPlane := versions(t, ControlPlane)
+	for module, version := range versions(t, MetricsServer) {
+		if want, shared := controlPlane[module]; shared && version != want {
+			t.Errorf("metricsserver/go.mod: %s is %s; the control plane has %s", module, version, want)
+		}
+	}
+}
+
+// versions returns the version of each module that an artifact links packages of.
+func versions(t *testing.T, a Artifact) map[string]string {
+	t.Helper()
+	b, err := NewBuilder(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const format = "{{with .Module}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}"
+	text, err := b.goCommand(t.Context(), a, "list", "-deps", "-f", format, a.Package).Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			t.Logf("%s", failed.Stderr)
+		}
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		module, version, found := strings.Cut(strings.TrimSpace(line), " ")
+		if found {
+			all[module] = version
+		}
+	}
+	return all
+}
