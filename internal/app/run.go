@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // runConfig is the configuration of "podfit run": all three components in one process. Shared flags exist once.
@@ -85,8 +85,8 @@ your own machine. To size new pods from your machine, the API server must be abl
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{
-				Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Log: p.Log,
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
+				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			recommend, err := recommender.Work(&c.Recommender, p, clients, world)

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // In a rolling update of podfit the pods of a workload that is rolled out at the same time have controllers that are newer
@@ -45,7 +46,7 @@ func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world := kube.NewWorld(clients, kube.Options{})
+	world := watcher.NewWorld(clients, watcher.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	err = process.WithWorld(ctx, world, func(ctx context.Context) error {

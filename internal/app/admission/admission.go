@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -39,7 +40,7 @@ configuration. If no certificate files exist, it creates and renews its own cert
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Limits: true, Quotas: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Limits: true, Quotas: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			admit, err := Work(&c, p, clients, world)
 			if err != nil {
@@ -52,7 +53,7 @@ configuration. If no certificate files exist, it creates and renews its own cert
 
 // Work returns the work of the admission controller. It serves at once: while the world is not known yet, pods pass
 // unchanged, and the status lease, by which the updater knows that evicted pods will be sized, is not renewed.
-func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) (func(context.Context) error, error) {
 	labels, err := c.labels()
 	if err != nil {
 		return nil, err
@@ -239,7 +240,7 @@ const ownerWait = time.Second
 
 // clusterView is the cluster as the webhook sees it.
 type clusterView struct {
-	world  *kube.World
+	world  *watcher.World
 	serves func(namespace string) bool
 	ctx    context.Context // does not end while reviews are answered
 
@@ -248,14 +249,14 @@ type clusterView struct {
 	seldom  rate.Sometimes // a tenant can cause these log messages as often as they like
 }
 
-func newClusterView(world *kube.World, serves func(namespace string) bool, metrics *webhook.Metrics, log *slog.Logger) *clusterView {
+func newClusterView(world *watcher.World, serves func(namespace string) bool, metrics *webhook.Metrics, log *slog.Logger) *clusterView {
 	return &clusterView{world: world, serves: serves, metrics: metrics, log: log, seldom: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
 // could be concerned.
 func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
-	q := kube.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
+	q := watcher.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
 	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
 		return q
 	}
@@ -264,13 +265,13 @@ func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
 	top, err := v.world.TopSoon(ctx, q.Controller)
 	q.Top = top
 	switch {
-	case errors.Is(err, kube.ErrTooManyWaiting):
+	case errors.Is(err, watcher.ErrTooManyWaiting):
 		v.metrics.Unsized(webhook.UnsizedTooManyWaiting)
 		v.seldom.Do(func() {
 			v.log.Warn("Pod admitted without its recommendation: too many reviews wait for unknown controllers",
 				"namespace", q.Namespace, "kind", q.Controller.Kind, "controller", q.Controller.Name)
 		})
-	case errors.Is(err, kube.ErrOwnerUnknown):
+	case errors.Is(err, watcher.ErrOwnerUnknown):
 		v.metrics.Unsized(webhook.UnsizedOwnerUnknown)
 	}
 	return q

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -33,7 +34,7 @@ func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T)
 		t.Fatal(err)
 	}
 	metrics, log := webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
-	view := newClusterView(kube.NewWorld(clients, kube.Options{}), func(string) bool { return true }, metrics, log)
+	view := newClusterView(watcher.NewWorld(clients, watcher.Options{}), func(string) bool { return true }, metrics, log)
 	view.ctx = t.Context()
 	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	before := liveHeap()

@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -33,7 +34,7 @@ func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(
 	if err != nil {
 		t.Fatal(err)
 	}
-	world, registry, out := kube.NewWorld(clients, kube.Options{}), prometheus.NewPedanticRegistry(), new(bytes.Buffer)
+	world, registry, out := watcher.NewWorld(clients, watcher.Options{}), prometheus.NewPedanticRegistry(), new(bytes.Buffer)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	err = process.WithWorld(ctx, world, func(ctx context.Context) error {

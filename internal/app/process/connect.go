@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // Connect returns clients of the API server. It sends no request.
@@ -33,7 +34,7 @@ func (c *Common) Connect(log *slog.Logger, component string) (*kube.Clients, err
 func (c *Common) Outside() bool { return c.Kubeconfig != "" || !kube.InCluster() }
 
 // Watched restricts what is watched to the namespaces that are served.
-func (c *Common) Watched(o kube.Options) kube.Options {
+func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
@@ -41,7 +42,7 @@ func (c *Common) Watched(o kube.Options) kube.Options {
 
 // WithWorld watches the cluster while work runs, and ends with it. It goes on while work winds up after ctx has ended: the
 // webhook answers a little longer, for pods of controllers that are as new.
-func WithWorld(ctx context.Context, world *kube.World, work ...func(context.Context) error) error {
+func WithWorld(ctx context.Context, world *watcher.World, work ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))

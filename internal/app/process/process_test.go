@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 func TestEvery_longRound_nextHasThePresentTimeAndMissedTicksAreDropped(t *testing.T) {
@@ -66,9 +66,9 @@ func TestRecovering_panic_isCountedAndTheLoopGoesOn(t *testing.T) {
 	})
 }
 
-type fixedHealth []kube.FeedState
+type fixedHealth []watcher.FeedState
 
-func (h fixedHealth) Health() []kube.FeedState { return h }
+func (h fixedHealth) Health() []watcher.FeedState { return h }
 
 func TestWatchMetrics_tellWhenTheServerAnsweredAndWhatIsStale(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)

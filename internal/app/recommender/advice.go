@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // The condition that a workload named by several autoscalers gives to those that do not govern it.
@@ -28,18 +29,18 @@ const targetConflict v1.VerticalPodAutoscalerConditionType = "TargetConflict"
 type advice struct {
 	to         *cluster.Autoscaler
 	containers []cluster.Advice
-	conditions []kube.Condition
+	conditions []watcher.Condition
 }
 
 // advise computes every recommendation, then writes those that changed, a few at a time.
-func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapshot, ours []*cluster.Autoscaler) {
+func (r *recommender) advise(ctx context.Context, now time.Time, s *cluster.Snapshot, ours []*cluster.Autoscaler) {
 	var g errgroup.Group
 	g.SetLimit(r.config.Workers)
 	for _, a := range s.Autoscalers {
 		if a.Remarked && !r.serves(a) && r.config.Common.Serves(a.Namespace) && r.profiles.listed { // it names another recommender now
 			adv := advice{to: a, containers: a.Advice}
 			for _, c := range v1alpha1.Conditions() {
-				adv.say(v1.VerticalPodAutoscalerConditionType(c), kube.Removed, "", "")
+				adv.say(v1.VerticalPodAutoscalerConditionType(c), watcher.Removed, "", "")
 			}
 			g.Go(func() error {
 				process.Attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
@@ -68,7 +69,7 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *kube.Snapsho
 }
 
 // adviseOne returns what should stand in an autoscaler's status, and counts how it differs from what does.
-func (r *recommender) adviseOne(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
+func (r *recommender) adviseOne(now time.Time, s *cluster.Snapshot, a *cluster.Autoscaler) advice {
 	adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
 	if len(a.Advice) == 0 && len(adv.containers) > 0 {
 		r.metrics.firstAdvice(a.Created, now)
@@ -82,7 +83,7 @@ func (r *recommender) adviseOne(now time.Time, s *kube.Snapshot, a *cluster.Auto
 }
 
 // advice returns what should stand in an autoscaler's status.
-func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autoscaler) advice {
+func (r *recommender) advice(now time.Time, s *cluster.Snapshot, a *cluster.Autoscaler) advice {
 	pods := s.PodsOf(a.Target)
 	profile := r.profiles.of(a)
 	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
@@ -105,21 +106,21 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 	}
 	switch {
 	case known && problem != "":
-		adv.say(v1.ConfigUnsupported, kube.True, "", problem)
+		adv.say(v1.ConfigUnsupported, watcher.True, "", problem)
 	case known:
-		adv.say(v1.ConfigUnsupported, kube.Removed, "", "")
+		adv.say(v1.ConfigUnsupported, watcher.Removed, "", "")
 	}
-	noPods := kube.Condition{Status: kube.False}
+	noPods := watcher.Condition{Status: watcher.False}
 	if !seen.begun {
-		noPods = kube.Condition{Type: v1.NoPodsMatched, Status: kube.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
+		noPods = watcher.Condition{Type: v1.NoPodsMatched, Status: watcher.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
 		adv.conditions = append(adv.conditions, noPods)
 	} else {
-		adv.say(v1.NoPodsMatched, kube.Removed, "", "")
+		adv.say(v1.NoPodsMatched, watcher.Removed, "", "")
 	}
 	if len(adv.containers) > 0 {
-		adv.say(v1.RecommendationProvided, kube.True, "", "")
+		adv.say(v1.RecommendationProvided, watcher.True, "", "")
 	} else {
-		adv.say(v1.RecommendationProvided, kube.False, noPods.Reason, noPods.Message)
+		adv.say(v1.RecommendationProvided, watcher.False, noPods.Reason, noPods.Message)
 	}
 	startupBoost := r.config.Gates.On(process.CPUStartupBoost)
 	first := r.governing.get(s, a.Target, func() *cluster.Autoscaler { return cluster.Governing(s.AutoscalersOf(a.Target), startupBoost) })
@@ -128,10 +129,10 @@ func (r *recommender) advice(now time.Time, s *kube.Snapshot, a *cluster.Autosca
 		if first.Created.Equal(a.Created) {
 			precedes = "is as old, and comes first by name"
 		}
-		adv.say(targetConflict, kube.True, "OlderAutoscalerGoverns",
+		adv.say(targetConflict, watcher.True, "OlderAutoscalerGoverns",
 			"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
 	} else {
-		adv.say(targetConflict, kube.Removed, "", "")
+		adv.say(targetConflict, watcher.Removed, "", "")
 	}
 	r.sayProfile(&adv, &profile, instead, kept)
 	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
@@ -178,7 +179,7 @@ func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
 }
 
 func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason, message string) {
-	a.conditions = append(a.conditions, kube.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	a.conditions = append(a.conditions, watcher.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
 // class returns the class of objects that an autoscaler is counted in.
@@ -186,9 +187,9 @@ func (a *advice) class() objectKey {
 	k := objectKey{mode: a.to.Mode.String(), advised: len(a.containers) > 0, matches: true}
 	for _, c := range a.conditions {
 		switch {
-		case c.Type == v1.NoPodsMatched && c.Status == kube.True:
+		case c.Type == v1.NoPodsMatched && c.Status == watcher.True:
 			k.matches = false
-		case c.Type == v1.ConfigUnsupported && c.Status == kube.True:
+		case c.Type == v1.ConfigUnsupported && c.Status == watcher.True:
 			k.unsupported = true
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
@@ -499,15 +499,15 @@ func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
 func (r *recommender) sayHistory(adv *advice, now time.Time) {
 	switch r.backfill.of(adv.to, now) {
 	case backfillPending:
-		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.True, v1alpha1.ReasonBackfillRunning,
+		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillRunning,
 			"Usage history is being read from Prometheus. Until it has arrived, the recommendation does not decrease, and none is made where there is none yet.")
 	case backfillIncomplete:
-		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
+		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
 			"Usage history could not be read from Prometheus: %s. The recommendation is based on what was used since %s; it does not decrease for a day. "+
 				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
 			r.backfill.failed[adv.to.Namespace].cause, r.backfill.first.UTC().Format(time.RFC3339)))
 	default:
-		adv.say(v1alpha1.ConditionHistoryIncomplete, kube.Removed, "", "")
+		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.Removed, "", "")
 	}
 }
 

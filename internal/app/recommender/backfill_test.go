@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // from returns a recommender that learns from an archive.
@@ -80,11 +80,11 @@ func TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce(t *testing
 			}
 			switch c := b.written[young.Key]; {
 			case since < archiveTimeout:
-				if len(young.Advice) > 0 || !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillRunning}, "") {
+				if len(young.Advice) > 0 || !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillRunning}, "") {
 					t.Errorf("after %v: %+v, %+v", since, young.Advice, c)
 				}
 			case since > archiveTimeout+2*time.Minute:
-				if len(young.Advice) == 0 || !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}, "--prometheus-address") {
+				if len(young.Advice) == 0 || !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}, "--prometheus-address") {
 					t.Errorf("after %v: %+v, %+v", since, young.Advice, c)
 				}
 			}
@@ -108,7 +108,7 @@ func TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce(t *testing
 }
 
 // says reports whether a condition is among those said, with a part of its message.
-func says(cs []kube.Condition, want kube.Condition, part string) bool {
+func says(cs []watcher.Condition, want watcher.Condition, part string) bool {
 	for _, c := range cs {
 		if c.Type == want.Type && c.Status == want.Status && c.Reason == want.Reason && strings.Contains(c.Message, part) {
 			return true
@@ -131,7 +131,7 @@ func TestBackfill_SlowPrometheus_HasOneBudgetForAll(t *testing.T) {
 		if n := backfilled(r, "done"); n != 6 {
 			t.Errorf("%d namespaces are done", n)
 		}
-		if c := b.written[b.autoscalers[1].Key]; !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.Removed}, "") {
+		if c := b.written[b.autoscalers[1].Key]; !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.Removed}, "") {
 			t.Errorf("of a namespace that is done it says %+v", c)
 		}
 	})
@@ -211,7 +211,7 @@ func TestBackfill_OneNamespaceFails_TheOthersAreRead(t *testing.T) {
 		if backfilled(r, "done") != 3 || backfilled(r, "incomplete") != 1 {
 			t.Errorf("%d namespaces are done, %d incomplete", backfilled(r, "done"), backfilled(r, "incomplete"))
 		}
-		if c := b.written[b.autoscalers[1].Key]; !says(c, kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}, "too many samples") {
+		if c := b.written[b.autoscalers[1].Key]; !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}, "too many samples") {
 			t.Errorf("it says %+v", c)
 		}
 		queries := a.queries

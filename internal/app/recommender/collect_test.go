@@ -19,6 +19,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // manyOrphans has so many checkpoints that nobody needs, and deletes 50 a second.
@@ -27,7 +29,7 @@ type manyOrphans struct {
 	left int
 }
 
-func (m *manyOrphans) Collect(ctx context.Context, _ func(kube.CheckpointKey) bool) (n int, err error) {
+func (m *manyOrphans) Collect(ctx context.Context, _ func(checkpoint.CheckpointKey) bool) (n int, err error) {
 	for ; m.left > 0; m.left-- {
 		select {
 		case <-ctx.Done():
@@ -69,9 +71,9 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		unseen := kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "new"}, Container: "app"}
+		unseen := checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "new"}, Container: "app"}
 		b.stored[unseen] = usage.Checkpoint{Version: "v3"}
-		b.stale = []string{kube.AutoscalersFeed}
+		b.stale = []string{watcher.AutoscalersFeed}
 		b.run(30 * time.Minute)
 		if _, ok := b.stored[unseen]; !ok {
 			t.Error("the checkpoint of an autoscaler that is not known yet was deleted")
@@ -87,7 +89,7 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 // refusing deletes nothing, and says so.
 type refusing struct{ *bench }
 
-func (refusing) Collect(context.Context, func(kube.CheckpointKey) bool) (int, error) {
+func (refusing) Collect(context.Context, func(checkpoint.CheckpointKey) bool) (int, error) {
 	return 0, fmt.Errorf("delete: %w", kube.ErrForbidden)
 }
 
@@ -125,11 +127,11 @@ func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		histories, err := kube.NewHistories(clients, kube.StorageOptions{})
+		histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{kube.NewCheckpoints(clients, kube.StorageOptions{}), histories},
+		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{}), histories},
 			NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()

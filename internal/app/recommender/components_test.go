@@ -10,7 +10,7 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // As with upstream, init containers and sidecars have no recommendation, and no part of the least size of a pod.
@@ -52,7 +52,7 @@ func TestAnUnreadableAutoscalerKeepsItsRecommendation(t *testing.T) {
 		if after := *b.advice("web", "app"); after != before {
 			t.Errorf("it recommends %+v, before %+v", after, before)
 		}
-		if c := b.condition("web", v1.ConfigUnsupported); c.Status != kube.True || c.Message != b.problem {
+		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.True || c.Message != b.problem {
 			t.Errorf("condition is %+v", c)
 		}
 		mended := broken

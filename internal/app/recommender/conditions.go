@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // sayProfile says whether the profile that an autoscaler names can be used. It cannot be where another autoscaler of the same
@@ -24,14 +24,14 @@ func (r *recommender) sayProfile(adv *advice, c *choice, instead *cluster.Autosc
 	reason, message := r.profiles.complaint(a, c.usable)
 	switch {
 	case reason != "":
-		adv.say(v1alpha1.ConditionSizingProfileUsable, kube.False, reason, message)
+		adv.say(v1alpha1.ConditionSizingProfileUsable, watcher.False, reason, message)
 	case instead != nil:
-		adv.say(v1alpha1.ConditionSizingProfileUsable, kube.False, v1alpha1.ReasonOtherProfile, fmt.Sprintf(
+		adv.say(v1alpha1.ConditionSizingProfileUsable, watcher.False, v1alpha1.ReasonOtherProfile, fmt.Sprintf(
 			"What is remembered of %s %s is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here. "+
 				"Name a profile of the same algorithm, or compare the two on recorded usage: podfit backtest --recommenders %[3]s,%[5]s",
 			a.Target.Kind, a.Target.Name, kept, instead.Name, c.Profile.Name))
 	case c.usable:
-		adv.say(v1alpha1.ConditionSizingProfileUsable, kube.Removed, "", "")
+		adv.say(v1alpha1.ConditionSizingProfileUsable, watcher.Removed, "", "")
 	}
 }
 
@@ -42,9 +42,9 @@ func (r *recommender) sayDisruption(adv *advice, c *choice, governing, pods bool
 	switch {
 	case !c.usable:
 	case !governing || c.Mode != cluster.InPlaceOrRecreate || !mode.Evicts() || mode.Resizes():
-		adv.say(v1alpha1.ConditionDisruptiveProfile, kube.Removed, "", "")
+		adv.say(v1alpha1.ConditionDisruptiveProfile, watcher.Removed, "", "")
 	case pods:
-		adv.say(v1alpha1.ConditionDisruptiveProfile, kube.True, v1alpha1.ReasonModeEvicts, fmt.Sprintf(
+		adv.say(v1alpha1.ConditionDisruptiveProfile, watcher.True, v1alpha1.ReasonModeEvicts, fmt.Sprintf(
 			"Profile %s changes requests often, which is meant for resizes in place; with updateMode %s each change evicts a pod. "+
 				"Set updateMode InPlaceOrRecreate (Kubernetes 1.33 and later) or Initial, or name the profile default", c.Profile.Name, mode))
 	}
@@ -114,9 +114,9 @@ func most(a, b cluster.Resources) cluster.Resources {
 }
 
 // sayLeaks says which containers' memory grows as if it leaked, where an autoscaler's own profile watches that.
-func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, snapshot *kube.Snapshot) {
+func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, snapshot *cluster.Snapshot) {
 	if profile.usable && !profile.remember {
-		adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
+		adv.say(v1alpha1.ConditionMemoryLeakSuspected, watcher.Removed, "", "")
 		return
 	}
 	var found []string
@@ -136,10 +136,10 @@ func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, snap
 		}
 	}
 	if len(found) == 0 {
-		adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.Removed, "", "")
+		adv.say(v1alpha1.ConditionMemoryLeakSuspected, watcher.Removed, "", "")
 		return
 	}
-	adv.say(v1alpha1.ConditionMemoryLeakSuspected, kube.True, v1alpha1.ReasonGrowth, strings.Join(found, " "))
+	adv.say(v1alpha1.ConditionMemoryLeakSuspected, watcher.True, v1alpha1.ReasonGrowth, strings.Join(found, " "))
 }
 
 // memoryLimit returns the lowest limit of memory that a container has in any of the pods, in bytes; 0 when it has none.

@@ -15,7 +15,6 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // selectorLife is how long a workload's selector is taken to be what it was: it can hardly ever change.
@@ -29,7 +28,7 @@ type externalReader interface {
 // externalUsage reads usage from the external metrics API, for the pods of every workload with an autoscaler.
 type externalUsage struct {
 	reader    externalReader
-	world     interface{ Snapshot() *kube.Snapshot }
+	world     interface{ Snapshot() *cluster.Snapshot }
 	selectors selecting
 	serves    func(*cluster.Autoscaler) bool
 	known     map[cluster.Workload]knownSelector

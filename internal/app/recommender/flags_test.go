@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +29,6 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // given parses flags into a configuration that has its defaults.
@@ -215,7 +216,7 @@ type slow struct {
 	now, most atomic.Int32
 }
 
-func (s *slow) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+func (s *slow) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	n := s.now.Add(1)
 	defer s.now.Add(-1)
 	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
@@ -247,7 +248,7 @@ func TestAsManyWritersAsTheFlagSays(t *testing.T) {
 // stuck is a store whose writes end only with their context.
 type stuck struct{ *bench }
 
-func (stuck) Write(ctx context.Context, _ kube.CheckpointKey, _ usage.Checkpoint) error {
+func (stuck) Write(ctx context.Context, _ checkpoint.CheckpointKey, _ usage.Checkpoint) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // slowWorld takes its time for each write of a status.
@@ -27,7 +27,7 @@ type slowWorld struct {
 	each time.Duration
 }
 
-func (w slowWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+func (w slowWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	time.Sleep(w.each)
 	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
 }
@@ -86,7 +86,7 @@ func (w defectiveWorld) TargetProblem(a *cluster.Autoscaler) (string, bool) {
 	return w.bench.TargetProblem(a)
 }
 
-func (w defectiveWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+func (w defectiveWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	if a.Name == "write-1" {
 		panic("while it is written")
 	}

@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // traced is a bench whose usage is that of a trace, and that notes what is recommended.
@@ -45,7 +45,7 @@ func (b *traced) Samples(context.Context) ([]usage.Sample, error) {
 	return out, nil
 }
 
-func (b *traced) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...kube.Condition) (bool, error) {
+func (b *traced) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	b.advs[now.Unix()] = adv
 	return b.bench.WriteStatus(ctx, a, adv, now, cs...)
 }

@@ -21,13 +21,14 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // checkpoints is where the histograms are stored, for each autoscaler and container.
 type checkpoints interface {
-	Load(ctx context.Context, each func(kube.CheckpointKey, usage.Checkpoint)) error
-	Write(ctx context.Context, key kube.CheckpointKey, c usage.Checkpoint) error
-	Collect(ctx context.Context, keep func(kube.CheckpointKey) bool) (int, error)
+	Load(ctx context.Context, each func(checkpoint.CheckpointKey, usage.Checkpoint)) error
+	Write(ctx context.Context, key checkpoint.CheckpointKey, c usage.Checkpoint) error
+	Collect(ctx context.Context, keep func(checkpoint.CheckpointKey) bool) (int, error)
 }
 
 // histories is where that is stored which profiles remember besides, for each workload. Write does nothing when nothing
@@ -61,11 +62,11 @@ type keeper struct {
 	health  *process.Health // is told of progress: storing and collecting can take longer than a loop may be silent
 	log     *slog.Logger
 
-	waiting    map[kube.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
-	remembered map[cluster.Workload][]usage.History    // likewise, or no profile asks for it
-	saved      map[usage.Ref]time.Time                 // when each was last stored
-	gone       map[usage.Ref]bool                      // forgotten history, whose checkpoints are not needed any more
-	storedOf   map[cluster.Key]cluster.Workload        // whose history the newest checkpoint of each autoscaler was, as read; where that is known
+	waiting    map[checkpoint.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
+	remembered map[cluster.Workload][]usage.History          // likewise, or no profile asks for it
+	saved      map[usage.Ref]time.Time                       // when each was last stored
+	gone       map[usage.Ref]bool                            // forgotten history, whose checkpoints are not needed any more
+	storedOf   map[cluster.Key]cluster.Workload              // whose history the newest checkpoint of each autoscaler was, as read; where that is known
 	collected  time.Time
 
 	mu   sync.Mutex                // guards next
@@ -75,7 +76,7 @@ type keeper struct {
 func newKeeper(c Config, b *usage.Book, store storage, m *Metrics, h *process.Health, log *slog.Logger) *keeper {
 	return &keeper{
 		config: c, book: b, store: store, metrics: m, health: h, log: log,
-		waiting: map[kube.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
+		waiting: map[checkpoint.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
 		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
 		next: map[usage.Ref]cluster.Key{},
 	}
@@ -87,7 +88,7 @@ func (k *keeper) load(ctx context.Context) error {
 		clear(k.waiting)
 		clear(k.remembered)
 		err := errors.Join(
-			k.store.checkpoints.Load(ctx, func(key kube.CheckpointKey, c usage.Checkpoint) { k.waiting[key] = c }),
+			k.store.checkpoints.Load(ctx, func(key checkpoint.CheckpointKey, c usage.Checkpoint) { k.waiting[key] = c }),
 			k.store.histories.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.remembered[w] = hs }),
 		)
 		if err == nil {
@@ -176,14 +177,14 @@ func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 
 // restorable returns the keys of the waiting checkpoints whose autoscalers are served and name a target: the oldest autoscaler first, as
 // its checkpoint is the one that is used where several autoscalers have stored the same history.
-func (k *keeper) restorable(served map[cluster.Key]*cluster.Autoscaler) []kube.CheckpointKey {
-	var keys []kube.CheckpointKey
+func (k *keeper) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.CheckpointKey {
+	var keys []checkpoint.CheckpointKey
 	for key := range k.waiting {
 		if a := served[key.Autoscaler]; a != nil && !a.Target.IsZero() {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(x, y kube.CheckpointKey) int {
+	slices.SortFunc(keys, func(x, y checkpoint.CheckpointKey) int {
 		older, younger := served[x.Autoscaler], served[y.Autoscaler]
 		return cmp.Or(older.Created.Compare(younger.Created), x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
 	})
@@ -285,7 +286,7 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 		k.book.Saved(ref.Workload, ref.Container, c)
 		k.saved[ref] = now
 		for _, a := range owners[ref.Workload] {
-			delete(k.waiting, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // it has been stored over
+			delete(k.waiting, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // it has been stored over
 		}
 	}
 }
@@ -372,7 +373,7 @@ func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, 
 		if p := a.Policy(ref.Container); p != nil && p.Off {
 			continue
 		}
-		err := k.store.checkpoints.Write(ctx, kube.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}, c)
+		err := k.store.checkpoints.Write(ctx, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:
 			k.health.Active(time.Now())
@@ -446,7 +447,7 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 	for _, a := range ours {
 		own[a.Key] = true
 	}
-	n, err := k.store.checkpoints.Collect(ctx, func(key kube.CheckpointKey) bool {
+	n, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.CheckpointKey) bool {
 		k.health.Active(time.Now())
 		a := targets[key.Autoscaler]
 		if a == nil || !own[a.Key] {

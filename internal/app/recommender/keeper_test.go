@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // benchHistories is where a bench stores what profiles remember.
@@ -193,7 +194,7 @@ func TestWithoutUsageHistoriesTheCheckpointsCarryThem(t *testing.T) {
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web).Recommender = "balanced"
 		extra := func() int {
-			return len(b.stored[kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}].Extra)
+			return len(b.stored[checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}].Extra)
 		}
 		b.remembered.err = kube.ErrUnsupported
 		b.run(5 * time.Hour)
@@ -358,7 +359,7 @@ func TestHistoryStaysWhileAnAutoscalerCannotBeRead(t *testing.T) {
 // recommended makes sense.
 func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
 	good := func(b *bench) (usage.Checkpoint, []usage.History) {
-		key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+		key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 		return b.stored[key], slices.Clone(b.remembered.stored[b.autoscalers[0].Target])
 	}
 	future := time.Date(2190, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -384,7 +385,7 @@ func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
 				before := *b.advice("web", "app")
 				c, hs := good(b)
 				change(&c, hs)
-				b.stored[kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}] = c
+				b.stored[checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}] = c
 				b.remembered.stored[web] = hs
 				b.usageErr = errors.New("metrics-server is away")
 				b.run(5 * time.Minute)
@@ -406,9 +407,9 @@ func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
 
 // What a profile remembers stands by itself, whatever became of the checkpoint, and whether there are pods or not.
 func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
-	for name, change := range map[string]func(b *bench, key kube.CheckpointKey){
-		"broken":  func(b *bench, key kube.CheckpointKey) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
-		"missing": func(b *bench, key kube.CheckpointKey) { delete(b.stored, key) },
+	for name, change := range map[string]func(b *bench, key checkpoint.CheckpointKey){
+		"broken":  func(b *bench, key checkpoint.CheckpointKey) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
+		"missing": func(b *bench, key checkpoint.CheckpointKey) { delete(b.stored, key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -417,7 +418,7 @@ func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
 				web := b.deployment("web", 2, "app")
 				b.autoscale("web", web).Recommender = "busy-hours"
 				b.run(3 * time.Hour)
-				change(b, kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"})
+				change(b, checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"})
 				pods := b.pods
 				b.pods = nil // scaled to zero for the night
 				b.run(9 * time.Hour)
@@ -456,7 +457,7 @@ func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
 				b.autoscale("web", web).Recommender = "busy-hours"
 				had := b.run(30*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
 				before := b.advice("web", "app").Target
-				key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+				key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 				c := b.stored[key]
 				c.Updated, c.LastSample = c.Updated.Add(lead), c.LastSample.Add(lead)
 				b.stored[key] = c
@@ -489,13 +490,13 @@ func TestKeeper_checkpointsOfManyAutoscalers_theOldestOfATargetIsRestored(t *tes
 		served := map[cluster.Key]*cluster.Autoscaler{}
 		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
 		for i := range 30 {
-			k.waiting[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
+			k.waiting[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
 		}
 		for i, name := range []string{"z-oldest", "a-youngest"} {
 			a := b.autoscale(name, w)
 			a.Created = time.Unix(int64(i), 0)
 			served[a.Key] = a
-			k.waiting[kube.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
+			k.waiting[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
 		}
 		if keys := k.restorable(served); len(keys) != 2 || keys[0].Autoscaler.Name != "z-oldest" {
 			t.Fatalf("try %d: the order is %v", try, keys)

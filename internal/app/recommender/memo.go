@@ -3,17 +3,17 @@
 
 package recommender
 
-import "podfit.dev/podfit/internal/edge/kube"
+import "podfit.dev/podfit/internal/core/cluster"
 
 // A memo keeps what was found out about the workloads of a snapshot until it is asked about another one. Of a workload that
 // many autoscalers name everything is found out once, and not once for each of them.
 type memo[K comparable, V any] struct {
-	of    *kube.Snapshot
+	of    *cluster.Snapshot
 	known map[K]V
 }
 
 // get returns what is known of k in the snapshot, or finds it out.
-func (m *memo[K, V]) get(s *kube.Snapshot, k K, find func() V) V {
+func (m *memo[K, V]) get(s *cluster.Snapshot, k K, find func() V) V {
 	if m.of != s {
 		m.of, m.known = s, make(map[K]V)
 	}

@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 const (
@@ -58,7 +58,7 @@ func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, se
 		loops = oomLoops(a, adv.containers, now, seen.looping)
 	}
 	if len(loops) == 0 {
-		adv.say(v1alpha1.ConditionOOMKillLoop, kube.Removed, "", "")
+		adv.say(v1alpha1.ConditionOOMKillLoop, watcher.Removed, "", "")
 		return
 	}
 	var text []string
@@ -68,7 +68,7 @@ func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, se
 	if more := len(loops) - oomLoopsTold; more > 0 {
 		text = append(text, fmt.Sprintf("The same is the case for %d more containers.", more))
 	}
-	adv.say(v1alpha1.ConditionOOMKillLoop, kube.True, loops[0].reason, strings.Join(text, " "))
+	adv.say(v1alpha1.ConditionOOMKillLoop, watcher.True, loops[0].reason, strings.Join(text, " "))
 }
 
 // oomLoops returns the containers in a loop that the recommendation has more memory for, or as much as it may have, by name.

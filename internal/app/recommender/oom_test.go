@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 func TestInOOMLoop_OnlyRecentAndRepeatedKillsAreOne(t *testing.T) {
@@ -49,7 +49,7 @@ func (b *bench) kill(pods ...*cluster.Pod) {
 }
 
 // loop returns what is said of pods that are killed each minute while nothing changes them.
-func loop(t *testing.T, replicas int, change func(*cluster.Autoscaler)) (b *bench, said kube.Condition) {
+func loop(t *testing.T, replicas int, change func(*cluster.Autoscaler)) (b *bench, said watcher.Condition) {
 	b = newBench(t)
 	b.use["app"] = cluster.Amounts(100, 45<<20)
 	b.autoscale("web", b.deployment("web", replicas, "app"))
@@ -93,12 +93,12 @@ func TestOOMLoop_SaysWhatKeepsTheMemoryAway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, c := loop(t, tt.replicas, tt.change)
 				if tt.reason == "" {
-					if c.Status != kube.Removed {
+					if c.Status != watcher.Removed {
 						t.Errorf("it says %+v", c)
 					}
 					return
 				}
-				if c.Status != kube.True || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) {
+				if c.Status != watcher.True || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) {
 					t.Errorf("it says %+v", c)
 				}
 			})
@@ -119,7 +119,7 @@ func TestOOMLoop_IsToldAtOnceAndEnds(t *testing.T) {
 			case 10, 11:
 				b.kill(b.pods[0])
 			case 12: // the pass after the second kill has told it
-				if said("web") != kube.True || said("second") != kube.Removed {
+				if said("web") != watcher.True || said("second") != watcher.Removed {
 					t.Errorf("after two kills it says %q, and the one that does not govern %q", said("web"), said("second"))
 				}
 				writes = len(b.condition("web", v1alpha1.ConditionOOMKillLoop).Message)
@@ -129,16 +129,16 @@ func TestOOMLoop_IsToldAtOnceAndEnds(t *testing.T) {
 				}
 				b.pods[0].Containers[0].Requests = b.advice("web", "app").Target // resized in place
 			case 22:
-				if said("web") != kube.Removed {
+				if said("web") != watcher.Removed {
 					t.Errorf("after the resize it says %q", said("web"))
 				}
 				b.pods[0].Containers[0].Requests = cluster.Amounts(100, 50<<20)
 			case 24:
-				if said("web") != kube.True {
+				if said("web") != watcher.True {
 					t.Errorf("after the resize was taken back it says %q", said("web"))
 				}
 			case 60:
-				if said("web") != kube.Removed {
+				if said("web") != watcher.Removed {
 					t.Errorf("half an hour after the last kill it says %q", said("web"))
 				}
 			}
@@ -150,8 +150,8 @@ func TestOOMLoop_IsToldAtOnceAndEnds(t *testing.T) {
 func TestOOMLoop_ConditionsOfOthersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := loop(t, 2, func(*cluster.Autoscaler) {})
-		theirs := kube.Condition{Type: "TheirCondition", Status: kube.True}
-		b.merge(b.autoscalers[0].Key, []kube.Condition{theirs})
+		theirs := watcher.Condition{Type: "TheirCondition", Status: watcher.True}
+		b.merge(b.autoscalers[0].Key, []watcher.Condition{theirs})
 		b.run(2 * time.Minute)
 		types := map[v1.VerticalPodAutoscalerConditionType]bool{}
 		for _, s := range b.merge(b.autoscalers[0].Key, nil) {

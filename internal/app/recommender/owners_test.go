@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // slowStore takes a while for each checkpoint, and refuses those of one autoscaler.
@@ -26,10 +26,10 @@ type slowStore struct {
 	*bench
 	takes   time.Duration
 	refuses string
-	count   map[kube.CheckpointKey]int
+	count   map[checkpoint.CheckpointKey]int
 }
 
-func (s *slowStore) Write(ctx context.Context, k kube.CheckpointKey, c usage.Checkpoint) error {
+func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usage.Checkpoint) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -45,7 +45,7 @@ func (s *slowStore) Write(ctx context.Context, k kube.CheckpointKey, c usage.Che
 }
 
 func (b *bench) storing(s *slowStore, d time.Duration) {
-	s.bench, s.count = b, map[kube.CheckpointKey]int{}
+	s.bench, s.count = b, map[checkpoint.CheckpointKey]int{}
 	r := newRecommender(b.config, b, b, storage{s, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	r.profiles.source = b
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
@@ -87,7 +87,7 @@ func TestSave_oneAutoscalerRefused_othersAreStoredAtTheUsualRate(t *testing.T) {
 		s := &slowStore{refuses: "b"}
 		b.storing(s, 24*time.Hour)
 		for _, name := range []string{"a", "c"} {
-			if n := s.count[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}]; n < 100 || n > 300 {
+			if n := s.count[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}]; n < 100 || n > 300 {
 				t.Errorf("%d checkpoints of %s were written in a day", n, name)
 			}
 		}
@@ -119,7 +119,7 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		process.Every(ctx, b.config.Interval, p.Recovering("recommender", r.pass))
-		if _, ok := b.stored[kube.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
+		if _, ok := b.stored[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
 			t.Error("the history of another workload was not stored")
 		}
 	})

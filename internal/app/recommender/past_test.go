@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
@@ -192,7 +192,7 @@ func TestBackfill_largeNamespaceTimesOut_othersAreReadAndToldNothingOfIt(t *test
 				}
 				for i, of := range b.autoscalers {
 					for j := range b.autoscalers {
-						told := kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}
+						told := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
 						if i != j && says(b.written[of.Key], told, fmt.Sprint("ns-", j)) {
 							t.Errorf("the autoscaler of ns-%d is told of ns-%d", i, j)
 						}

@@ -275,7 +275,7 @@ const startAnew = 24 * time.Hour
 // remembering returns the profile that says what is remembered of a workload, and the autoscaler that names it. Of several
 // autoscalers the one that governs it decides; the others are sized by what is remembered for it. Where its profile needs
 // nothing, another's may: who tries a profile beside the one that is applied gets its numbers, too.
-func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
+func (p *profiles) remembering(s *cluster.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
 	k := p.kept.get(s, w, func() remembered {
 		c, by := p.whatIsRemembered(s, w, governing)
 		return remembered{c, by}
@@ -283,7 +283,7 @@ func (p *profiles) remembering(s *kube.Snapshot, w cluster.Workload, governing *
 	return k.choice, k.by
 }
 
-func (p *profiles) whatIsRemembered(s *kube.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
+func (p *profiles) whatIsRemembered(s *cluster.Snapshot, w cluster.Workload, governing *cluster.Autoscaler) (choice, *cluster.Autoscaler) {
 	c := p.of(governing)
 	if named := s.AutoscalersOf(w); c.usable && !c.remember && len(named) > 1 {
 		others := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool {
@@ -299,7 +299,7 @@ func (p *profiles) whatIsRemembered(s *kube.Snapshot, w cluster.Workload, govern
 
 // instead returns the autoscaler, and its profile, for which the history of a workload remembers something that is of no use
 // to another's profile; nil when it is of use.
-func (p *profiles) instead(s *kube.Snapshot, a, governing *cluster.Autoscaler, c *choice) (*cluster.Autoscaler, string) {
+func (p *profiles) instead(s *cluster.Snapshot, a, governing *cluster.Autoscaler, c *choice) (*cluster.Autoscaler, string) {
 	if !c.usable || !c.remember || a == governing || governing == nil {
 		return nil, ""
 	}
@@ -316,7 +316,7 @@ func (c *choice) form() string {
 }
 
 // extend makes the history of the workloads remember what their profiles need.
-func (p *profiles) extend(book *usage.Book, s *kube.Snapshot, now time.Time, governed map[cluster.Workload]bool, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+func (p *profiles) extend(book *usage.Book, s *cluster.Snapshot, now time.Time, governed map[cluster.Workload]bool, elect func(*cluster.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	var nodes *recommend.Nodes
 	for w := range governed {
 		delete(p.left, w)
@@ -387,7 +387,7 @@ func (p *profiles) release(book *usage.Book, now time.Time, governed map[cluster
 // restored is told that what is stored has been given back. What was recommended before for a container of which nothing is
 // remembered does not shrink for a day: its profile is another than when it was stored, or is now of another version. Nor does
 // that of which less than a day is remembered, unless nothing was known before.
-func (p *profiles) restored(book *usage.Book, s *kube.Snapshot, now time.Time, elect func(*kube.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+func (p *profiles) restored(book *usage.Book, s *cluster.Snapshot, now time.Time, elect func(*cluster.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	for _, w := range p.begun {
 		a := elect(s, w)
 		if a == nil {

@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 func TestAProfileIsChosenByName(t *testing.T) {
@@ -115,7 +116,7 @@ func TestASizingProfileSizesThoseThatNameIt(t *testing.T) {
 		if got := b.advice("early", "app").Target; !near(got.CPU, 600) || !near(got.Memory, 400<<20) {
 			t.Errorf("with a margin of one: %v", got)
 		}
-		if c := b.condition("early", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+		if c := b.condition("early", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -304,12 +305,12 @@ func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
 					}
 					c := b.condition("web", v1alpha1.ConditionSizingProfileUsable)
 					if then == "" {
-						if c.Status != kube.Removed {
+						if c.Status != watcher.Removed {
 							t.Errorf("%s: %+v", when, c)
 						}
 						return
 					}
-					if c.Status != kube.False || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Message, then) {
+					if c.Status != watcher.False || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Message, then) {
 						t.Errorf("%s: %+v", when, c)
 					}
 				}
@@ -377,10 +378,10 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 		}
 		b.rename("web", "somebody-else")
 		b.run(10 * time.Minute)
-		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed || b.autoscalers[0].ProfileProblem != "" {
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed || b.autoscalers[0].ProfileProblem != "" {
 			t.Errorf("it names another recommender now: %+v", c)
 		}
-		b.written = map[cluster.Key][]kube.Condition{}
+		b.written = map[cluster.Key][]watcher.Condition{}
 		b.run(10 * time.Minute)
 		if len(b.written) > 0 {
 			t.Errorf("an autoscaler of another recommender is written to: %v", b.written)
@@ -434,7 +435,7 @@ func TestConditionsGoWithTheirReasons(t *testing.T) {
 				a.Recommender, a.Mode = tt.profile, tt.mode
 				b.during(tt.takes, b.leak)
 				key := a.Key
-				said := func() (own kube.Condition, n int) {
+				said := func() (own watcher.Condition, n int) {
 					for _, c := range b.stand[key] {
 						if c.Type == tt.kind {
 							own, n = c, n+1
@@ -490,7 +491,7 @@ func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
 		}
 		b.during(8*24*time.Hour, b.leak)
 		check("at work")
-		if !slices.ContainsFunc(b.stand[tried.Key], func(c kube.Condition) bool { return c.Type == v1alpha1.ConditionMemoryLeakSuspected }) {
+		if !slices.ContainsFunc(b.stand[tried.Key], func(c watcher.Condition) bool { return c.Type == v1alpha1.ConditionMemoryLeakSuspected }) {
 			t.Error("the one that is tried says nothing of the leak")
 		}
 		b.pods = nil
@@ -509,12 +510,12 @@ func TestWhatAProfileIsWarnedOfGoesWithIt(t *testing.T) {
 		a := b.autoscale("web", b.deployment("web", 2, "app"))
 		a.Recommender, a.Mode = "balanced", cluster.Recreate
 		b.run(10 * time.Minute)
-		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != kube.True {
+		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != watcher.True {
 			t.Fatalf("%+v", c)
 		}
 		b.rename("web", "somebody-else")
 		b.run(10 * time.Minute)
-		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != kube.Removed || b.autoscalers[0].Remarked {
+		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != watcher.Removed || b.autoscalers[0].Remarked {
 			t.Errorf("it names another recommender now: %+v", c)
 		}
 		writes := b.writes
@@ -551,7 +552,7 @@ func TestProfilesThatAreGoneAreForgotten(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(r.profiles.own)); !slices.Equal(got, []string{"kept", "named"}) {
 			t.Errorf("known are %v", got)
 		}
-		if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+		if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -592,7 +593,7 @@ func TestABuiltInProfileCannotBeReplaced(t *testing.T) {
 		if got := b.advice("web", "app").Target; !near(got.CPU, 390) {
 			t.Errorf("%v, want the built-in 300m × 1.3", got)
 		}
-		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -665,7 +666,7 @@ func TestALeakIsReported(t *testing.T) {
 		}
 		b.during(8*24*time.Hour, leak)
 		c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected)
-		if c.Status != kube.True || !strings.HasPrefix(c.Message, "Memory of container app has grown by about 100Mi a day since 2000-01-0") ||
+		if c.Status != watcher.True || !strings.HasPrefix(c.Message, "Memory of container app has grown by about 100Mi a day since 2000-01-0") ||
 			!strings.Contains(c.Message, ", and at this rate reaches its limit of 4Gi about 2000-02-0") || strings.Contains(c.Message, "sidecar") {
 			t.Errorf("%+v", c)
 		}
@@ -676,11 +677,11 @@ func TestALeakIsReported(t *testing.T) {
 		}
 		b.use["app"] = cluster.Amounts(100, 600<<20)
 		b.run(10 * 24 * time.Hour)
-		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != kube.True || !strings.Contains(c.Message, " grew by about 100Mi a day from ") {
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != watcher.True || !strings.Contains(c.Message, " grew by about 100Mi a day from ") {
 			t.Errorf("ten days after it ended: %+v", c)
 		}
 		b.run(8 * 24 * time.Hour)
-		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != kube.Removed {
+		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != watcher.Removed {
 			t.Errorf("when it is over: %+v", c)
 		}
 	})
@@ -703,11 +704,11 @@ func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
 		}
 		b.run(10 * time.Minute)
 		for _, a := range b.autoscalers {
-			c, want := b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile), kube.Removed
+			c, want := b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile), watcher.Removed
 			if strings.HasPrefix(a.Name, "warn") {
-				want = kube.True
+				want = watcher.True
 			}
-			if c.Status != want || want == kube.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
+			if c.Status != want || want == watcher.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
 				t.Errorf("%s: %+v", a.Name, c)
 			}
 		}
@@ -874,7 +875,7 @@ func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
 						}
 						c := b.condition(a.Name, v1alpha1.ConditionSizingProfileUsable)
 						if a.Name != tt.told {
-							if c.Status != kube.Removed || len(a.Advice) == 0 {
+							if c.Status != watcher.Removed || len(a.Advice) == 0 {
 								t.Errorf("%s: %s is told %+v, and given %v", when, a.Name, c, a.Advice)
 							}
 							continue
@@ -885,7 +886,7 @@ func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
 						}
 						want := fmt.Sprintf("What is remembered of Deployment web is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here.",
 							kept, other, a.Recommender)
-						if c.Status != kube.False || c.Reason != v1alpha1.ReasonOtherProfile || !strings.HasPrefix(c.Message, want) || len(a.Advice) > 0 {
+						if c.Status != watcher.False || c.Reason != v1alpha1.ReasonOtherProfile || !strings.HasPrefix(c.Message, want) || len(a.Advice) > 0 {
 							t.Errorf("%s: %s is told %+v, and given %v; want %s", when, a.Name, c, a.Advice, want)
 						}
 					}
@@ -899,7 +900,7 @@ func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
 				}
 				b.rename(map[string]string{"first": "second", "second": "first"}[tt.told], "somebody-else")
 				b.run(10 * time.Minute)
-				if c := b.condition(tt.told, v1alpha1.ConditionSizingProfileUsable); c.Status != kube.Removed {
+				if c := b.condition(tt.told, v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
 					t.Errorf("it is alone now: %+v", c)
 				}
 				b.advice(tt.told, "app")

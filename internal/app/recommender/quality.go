@@ -6,11 +6,10 @@ package recommender
 import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // quality compares one sample with the recommendation that stood when it was taken.
-func (r *recommender) quality(s *kube.Snapshot, p *cluster.Pod, sample *usage.Sample, taken cluster.Set) {
+func (r *recommender) quality(s *cluster.Snapshot, p *cluster.Pod, sample *usage.Sample, taken cluster.Set) {
 	a := r.elected(s, p.Top)
 	if a == nil {
 		return
@@ -43,7 +42,7 @@ func advisedAmount(adv *cluster.Advice, res cluster.Resource) (float64, bool) {
 }
 
 // qualityOfOOM compares the memory at which containers were killed with what was recommended.
-func (r *recommender) qualityOfOOM(s *kube.Snapshot, p *cluster.Pod) {
+func (r *recommender) qualityOfOOM(s *cluster.Snapshot, p *cluster.Pod) {
 	a := r.elected(s, p.Top)
 	if a == nil {
 		return

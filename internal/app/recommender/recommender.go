@@ -18,17 +18,19 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
 // world is what the recommender reads of the cluster, and where it writes its advice.
 type world interface {
-	Snapshot() *kube.Snapshot
+	Snapshot() *cluster.Snapshot
 	Stale(time.Time) []string
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
-	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...kube.Condition) (bool, error)
+	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...watcher.Condition) (bool, error)
 }
 
 // sampler reads what containers use now.
@@ -79,7 +81,7 @@ VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Pods: kube.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work, err := Work(&c, p, clients, world)
 			if err != nil {
@@ -95,7 +97,7 @@ VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 }
 
 // Work returns the recommender's work: to read back what was learnt, then one pass per interval.
-func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.World) (func(context.Context) error, error) {
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) (func(context.Context) error, error) {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("recommender", c.Interval)
 	source, err := c.source(clients, world, m)
@@ -121,12 +123,12 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.Worl
 			return nil
 		}
 		// Each term begins with what is stored: another replica may have learnt more since the last one.
-		o := kube.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
-		histories, err := kube.NewHistories(clients, o)
+		o := checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
+		histories, err := checkpoint.NewHistories(clients, o)
 		if err != nil {
 			return err
 		}
-		r := newRecommender(*c, world, source, storage{kube.NewCheckpoints(clients, o), histories}, m, h, p.Log)
+		r := newRecommender(*c, world, source, storage{checkpoint.NewCheckpoints(clients, o), histories}, m, h, p.Log)
 		if r.profiles.source, err = kube.NewProfiles(clients); err != nil {
 			return err
 		}
@@ -174,7 +176,7 @@ func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.
 }
 
 // source returns where usage is read: the Metrics API, or external metrics when asked for.
-func (c *Config) source(clients *kube.Clients, world *kube.World, m *Metrics) (sampler, error) {
+func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics) (sampler, error) {
 	hooks := metrics.Hooks{
 		Answered:   m.answered,
 		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
@@ -255,7 +257,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
 	r.keeper.restore(now, ours)
-	r.profiles.restored(r.book, snapshot, now, func(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
+	r.profiles.restored(r.book, snapshot, now, func(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
 	watch.Step("LoadVPAs")
 
 	r.track(snapshot)
@@ -281,7 +283,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.keeper.save(ctx, now, ours)
 	watch.Step("MaintainCheckpoints")
 
-	if !slices.Contains(r.world.Stale(now), kube.AutoscalersFeed) { // else an autoscaler may exist that is not known
+	if !slices.Contains(r.world.Stale(now), watcher.AutoscalersFeed) { // else an autoscaler may exist that is not known
 		r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
 	}
 	watch.Step("GarbageCollect")
@@ -308,7 +310,7 @@ func (r *recommender) dropMemos() {
 }
 
 // served returns the autoscalers that this recommender serves.
-func (r *recommender) served(s *kube.Snapshot) []*cluster.Autoscaler {
+func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
 	ours := make([]*cluster.Autoscaler, 0, len(s.Autoscalers))
 	for _, a := range s.Autoscalers {
 		if r.serves(a) {
@@ -324,7 +326,7 @@ func (r *recommender) serves(a *cluster.Autoscaler) bool {
 }
 
 // configure tells the book which workloads are sized, and by which rules their samples are kept.
-func (r *recommender) configure(at time.Time, s *kube.Snapshot, ours []*cluster.Autoscaler) {
+func (r *recommender) configure(at time.Time, s *cluster.Snapshot, ours []*cluster.Autoscaler) {
 	now := make(map[cluster.Workload]bool, len(ours))
 	for _, a := range ours {
 		if a.Target.IsZero() {
@@ -350,7 +352,7 @@ func (r *recommender) configure(at time.Time, s *kube.Snapshot, ours []*cluster.
 }
 
 // elected returns the autoscaler of ours that governs a workload; where none applies its recommendation, the one that would.
-func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Autoscaler {
+func (r *recommender) elected(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler {
 	named := s.AutoscalersOf(w)
 	if len(named) == 1 {
 		return named[0]
@@ -365,7 +367,7 @@ func (r *recommender) elected(s *kube.Snapshot, w cluster.Workload) *cluster.Aut
 }
 
 // track tells the book which pods there are, and what became of them.
-func (r *recommender) track(s *kube.Snapshot) {
+func (r *recommender) track(s *cluster.Snapshot) {
 	seen := make(map[cluster.Key]bool, len(s.Pods))
 	for _, p := range s.Pods {
 		if r.config.MemorySaver && !r.governed[p.Top] {
@@ -405,7 +407,7 @@ func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 }
 
 // observe reads usage into the book. When nothing answers, what was learnt stands.
-func (r *recommender) observe(ctx context.Context, s *kube.Snapshot) {
+func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 	samples, err := r.samples(ctx)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -23,6 +23,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // bench is a cluster of fakes around a recommender. Statuses that are written show up in the next snapshot.
@@ -35,10 +37,10 @@ type bench struct {
 	known       bool
 	use         map[string]cluster.Resources // by container
 	usageErr    error
-	written     map[cluster.Key][]kube.Condition // what was said last
-	stand       map[cluster.Key][]kube.Condition // what stands, from all that was said
+	written     map[cluster.Key][]watcher.Condition // what was said last
+	stand       map[cluster.Key][]watcher.Condition // what stands, from all that was said
 	writes      int
-	stored      map[kube.CheckpointKey]usage.Checkpoint
+	stored      map[checkpoint.CheckpointKey]usage.Checkpoint
 	storeWrites int
 	remembered  *benchHistories
 	loadErrs    int
@@ -73,18 +75,18 @@ func newBench(t *testing.T) *bench {
 	c := Defaults()
 	return &bench{
 		t: t, config: c, known: true, use: map[string]cluster.Resources{},
-		written: map[cluster.Key][]kube.Condition{}, stand: map[cluster.Key][]kube.Condition{}, stored: map[kube.CheckpointKey]usage.Checkpoint{},
+		written: map[cluster.Key][]watcher.Condition{}, stand: map[cluster.Key][]watcher.Condition{}, stored: map[checkpoint.CheckpointKey]usage.Checkpoint{},
 		remembered: newBenchHistories(),
 	}
 }
 
-func (b *bench) Snapshot() *kube.Snapshot                         { return kube.NewSnapshot(b.pods, b.autoscalers) }
+func (b *bench) Snapshot() *cluster.Snapshot                      { return cluster.NewSnapshot(b.pods, b.autoscalers) }
 func (b *bench) Stale(time.Time) []string                         { return b.stale }
 func (b *bench) Limits(string) cluster.LimitRange                 { return b.limits }
 func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
 func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
 
-func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []cluster.Advice, _ time.Time, cs ...kube.Condition) (bool, error) {
+func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []cluster.Advice, _ time.Time, cs ...watcher.Condition) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.statusErr[a.Name]; err != nil {
@@ -95,13 +97,13 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 			next := *old
 			next.Advice = adv
 			next.StatusOutdated = false
-			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c kube.Condition) bool {
+			next.Remarked = slices.ContainsFunc(b.merge(a.Key, cs), func(c watcher.Condition) bool {
 				return slices.Contains(v1alpha1.Conditions(), string(c.Type))
 			})
 			for _, c := range cs {
 				if c.Type == v1alpha1.ConditionSizingProfileUsable {
 					next.ProfileProblem = ""
-					if c.Status == kube.False {
+					if c.Status == watcher.False {
 						next.ProfileProblem = c.Reason
 					}
 				}
@@ -115,11 +117,11 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 }
 
 // merge returns the conditions of an autoscaler when these have been said: what is not said stays.
-func (b *bench) merge(key cluster.Key, say []kube.Condition) []kube.Condition {
+func (b *bench) merge(key cluster.Key, say []watcher.Condition) []watcher.Condition {
 	stands := b.stand[key]
 	for _, c := range say {
-		stands = slices.DeleteFunc(stands, func(old kube.Condition) bool { return old.Type == c.Type })
-		if c.Status != kube.Removed {
+		stands = slices.DeleteFunc(stands, func(old watcher.Condition) bool { return old.Type == c.Type })
+		if c.Status != watcher.Removed {
 			stands = append(stands, c)
 		}
 	}
@@ -142,7 +144,7 @@ func (b *bench) Samples(context.Context) ([]usage.Sample, error) {
 	return out, nil
 }
 
-func (b *bench) Load(_ context.Context, each func(kube.CheckpointKey, usage.Checkpoint)) error {
+func (b *bench) Load(_ context.Context, each func(checkpoint.CheckpointKey, usage.Checkpoint)) error {
 	if b.loadErrs > 0 {
 		b.loadErrs--
 		return errors.New("the API server is away")
@@ -153,7 +155,7 @@ func (b *bench) Load(_ context.Context, each func(kube.CheckpointKey, usage.Chec
 	return nil
 }
 
-func (b *bench) Write(_ context.Context, k kube.CheckpointKey, c usage.Checkpoint) error {
+func (b *bench) Write(_ context.Context, k checkpoint.CheckpointKey, c usage.Checkpoint) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(c.History.Data) > 0 {
@@ -164,7 +166,7 @@ func (b *bench) Write(_ context.Context, k kube.CheckpointKey, c usage.Checkpoin
 	return nil
 }
 
-func (b *bench) Collect(_ context.Context, keep func(kube.CheckpointKey) bool) (int, error) {
+func (b *bench) Collect(_ context.Context, keep func(checkpoint.CheckpointKey) bool) (int, error) {
 	n := 0
 	for k := range b.stored {
 		if !keep(k) {
@@ -229,10 +231,10 @@ func (b *bench) advice(name, container string) *cluster.Advice {
 	return nil
 }
 
-func (b *bench) condition(name string, kind v1.VerticalPodAutoscalerConditionType) kube.Condition {
-	i := slices.IndexFunc(b.written[cluster.Key{Namespace: "shop", Name: name}], func(c kube.Condition) bool { return c.Type == kind })
+func (b *bench) condition(name string, kind v1.VerticalPodAutoscalerConditionType) watcher.Condition {
+	i := slices.IndexFunc(b.written[cluster.Key{Namespace: "shop", Name: name}], func(c watcher.Condition) bool { return c.Type == kind })
 	if i < 0 {
-		return kube.Condition{}
+		return watcher.Condition{}
 	}
 	return b.written[cluster.Key{Namespace: "shop", Name: name}][i]
 }
@@ -246,7 +248,7 @@ func TestSteadyUsageGivesUpstreamsNumbers(t *testing.T) {
 		if got, want := b.advice("web", "app").Target, cluster.Amounts(350, 262144000); got != want {
 			t.Errorf("target %v, want %v", got, want)
 		}
-		if c := b.condition("web", v1.RecommendationProvided); c.Status != kube.True {
+		if c := b.condition("web", v1.RecommendationProvided); c.Status != watcher.True {
 			t.Errorf("RecommendationProvided is %+v", c)
 		}
 	})
@@ -261,7 +263,7 @@ func TestNothingIsRecommendedBeforeUsageIsKnown(t *testing.T) { // W-01
 		if a := b.autoscalers[0]; len(a.Advice) > 0 {
 			t.Errorf("recommends %+v without any sample", a.Advice)
 		}
-		if c := b.condition("web", v1.RecommendationProvided); c.Status != kube.False {
+		if c := b.condition("web", v1.RecommendationProvided); c.Status != watcher.False {
 			t.Errorf("RecommendationProvided is %+v", c)
 		}
 	})
@@ -396,12 +398,12 @@ func TestABrieflyUnresolvableTargetLosesNothing(t *testing.T) { // W-03
 		if got := *b.advice("web", "app"); got.Target != before.Target {
 			t.Errorf("target went from %v to %v", before.Target, got.Target)
 		}
-		if c := b.condition("web", v1.ConfigUnsupported); c.Status != kube.True || c.Message != b.problem {
+		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.True || c.Message != b.problem {
 			t.Errorf("condition is %+v", c)
 		}
 		b.problem, b.pods = "", pods
 		b.run(time.Minute)
-		if c := b.condition("web", v1.ConfigUnsupported); c.Status != kube.Removed {
+		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.Removed {
 			t.Errorf("condition stays: %+v", c)
 		}
 	})
@@ -416,10 +418,10 @@ func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
 		time.Sleep(time.Second)
 		b.autoscale("new", w)
 		b.run(5 * time.Minute)
-		if c := b.condition("new", targetConflict); c.Status != kube.True {
+		if c := b.condition("new", targetConflict); c.Status != watcher.True {
 			t.Errorf("the younger is told %+v", c)
 		}
-		if c := b.condition("old", targetConflict); c.Status != kube.Removed {
+		if c := b.condition("old", targetConflict); c.Status != watcher.Removed {
 			t.Errorf("the older is told %+v", c)
 		}
 		if b.advice("old", "app").Target != b.advice("new", "app").Target {
@@ -429,7 +431,7 @@ func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
 		b.autoscale("anna", twin.Target)
 		b.run(time.Minute)
 		want := "VerticalPodAutoscaler anna names the same target and is as old, and comes first by name: it governs the pods, this one does not"
-		if c := b.condition("zwilling", targetConflict); c.Status != kube.True || c.Message != want {
+		if c := b.condition("zwilling", targetConflict); c.Status != watcher.True || c.Message != want {
 			t.Errorf("the second by name is told %+v", c)
 		}
 	})
@@ -457,14 +459,14 @@ func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *te
 				time.Sleep(time.Second)
 				b.autoscale("new", w)
 				b.run(5 * time.Minute)
-				want := kube.Removed
+				want := watcher.Removed
 				if x.conflict {
-					want = kube.True
+					want = watcher.True
 				}
 				if c := b.condition("new", targetConflict); c.Status != want {
 					t.Errorf("TargetConflict of the younger autoscaler is %+v, want status %s", c, want)
 				}
-				if c := b.condition("old", targetConflict); c.Status != kube.Removed {
+				if c := b.condition("old", targetConflict); c.Status != watcher.Removed {
 					t.Errorf("TargetConflict of the older autoscaler is %+v", c)
 				}
 			})

@@ -11,7 +11,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 func TestRecommender_sizeThatTheAPIServerRefuses_isToldByACondition(t *testing.T) {
@@ -23,16 +23,16 @@ func TestRecommender_sizeThatTheAPIServerRefuses_isToldByACondition(t *testing.T
 	}{
 		"maxAllowed below the minimum of a LimitRange": {
 			limits:     cluster.LimitRange{Container: cluster.Range{Min: cpu(200)}},
-			wantStatus: kube.True, wantReason: v1alpha1.ReasonHeldToAdmitted, want: "cpu of container app",
+			wantStatus: watcher.True, wantReason: v1alpha1.ReasonHeldToAdmitted, want: "cpu of container app",
 		},
 		"a maximum without a limit": {
 			limits:     cluster.LimitRange{Pod: cluster.Range{Max: cpu(4000)}},
-			wantStatus: kube.True, wantReason: v1alpha1.ReasonNoSizeAdmitted, want: "the pod has no cpu limit",
+			wantStatus: watcher.True, wantReason: v1alpha1.ReasonNoSizeAdmitted, want: "the pod has no cpu limit",
 		},
 		"a mode that sizes no pods": {
-			limits: cluster.LimitRange{Container: cluster.Range{Min: cpu(200)}}, mode: cluster.Off, wantStatus: kube.Removed,
+			limits: cluster.LimitRange{Container: cluster.Range{Min: cpu(200)}}, mode: cluster.Off, wantStatus: watcher.Removed,
 		},
-		"sizes that are admitted": {wantStatus: kube.Removed},
+		"sizes that are admitted": {wantStatus: watcher.Removed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

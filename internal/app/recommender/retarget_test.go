@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // retargeted is a cluster with an autoscaler that has learnt a large workload, and that then names another one.
@@ -63,7 +63,7 @@ func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
 					if got := b.advice("web", "app").Target; got.CPU > 500 || got.Memory > 1<<30 {
 						t.Errorf("recommends %v for the small workload", got)
 					}
-					key := kube.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+					key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 					if got := b.stored[key].Workload; got != small {
 						t.Errorf("the checkpoint is of %v", got)
 					}

@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 type panicking struct{}
@@ -112,7 +112,7 @@ type panicsOnce struct {
 	left int
 }
 
-func (p *panicsOnce) Snapshot() *kube.Snapshot {
+func (p *panicsOnce) Snapshot() *cluster.Snapshot {
 	if p.left--; p.left >= 0 {
 		panic("a defect")
 	}
@@ -138,7 +138,7 @@ func TestTerm_backfillPanicsAtItsStart_passesGoOnAndNothingDecreases(t *testing.
 		if got := b.autoscalers[0].AdviceFor("app"); got == nil || got.Target != cluster.Amounts(900, 800<<20) {
 			t.Errorf("the recommendation is %+v", got)
 		}
-		told := kube.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: kube.True, Reason: v1alpha1.ReasonBackfillFailed}
+		told := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
 		if c := b.written[b.autoscalers[1].Key]; !says(c, told, "internal error") {
 			t.Errorf("it says %+v", c)
 		}

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // NewCommand returns "podfit updater".
@@ -36,7 +37,7 @@ that it would make.`,
 			if err != nil {
 				return nil, err
 			}
-			world := kube.NewWorld(clients, c.Common.Watched(kube.Options{Pods: kube.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
@@ -49,7 +50,7 @@ that it would make.`,
 }
 
 // Work returns the updater's work: one pass per interval.
-func Work(c *Config, p *process.Process, clients *kube.Clients, world *kube.World) func(context.Context) error {
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) func(context.Context) error {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("updater", c.Interval)
 	return func(ctx context.Context) error {
@@ -73,7 +74,7 @@ const maxWorkers = 10
 
 // world is what the updater reads of the cluster.
 type world interface {
-	Snapshot() *kube.Snapshot
+	Snapshot() *cluster.Snapshot
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
 	Quotas(namespace string) *cluster.Quotas // nil: not known
@@ -188,7 +189,7 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 }
 
 // gather returns the part of a snapshot that autoscalers govern, and what surrounds it.
-func (u *updater) gather(s *kube.Snapshot, served []*cluster.Autoscaler) plan.World {
+func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
 	u.tellOrphans(s.Pods, served)
 	w := plan.World{
 		Governed: plan.Gather(served, s.Pods, u.budget.StartupBoost),

@@ -44,8 +44,8 @@ type yard struct {
 	serial int
 }
 
-func (y *yard) Snapshot() *kube.Snapshot {
-	return kube.NewSnapshot(slices.Clone(y.pods), slices.Clone(y.autoscalers))
+func (y *yard) Snapshot() *cluster.Snapshot {
+	return cluster.NewSnapshot(slices.Clone(y.pods), slices.Clone(y.autoscalers))
 }
 func (y *yard) Scale(w cluster.Workload) cluster.Scale {
 	n := int32(0)

@@ -53,7 +53,7 @@ func (a *Actor) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.Fitt
 	spec := new(specPatch)
 	for i := range fitted {
 		f := &fitted[i]
-		r := corev1.ResourceRequirements{Requests: quantities(f.Requests), Limits: quantities(f.Limits)}
+		r := corev1.ResourceRequirements{Requests: Quantities(f.Requests), Limits: Quantities(f.Limits)}
 		if r.Requests != nil || r.Limits != nil {
 			spec.Containers = append(spec.Containers, containerPatch{Name: f.Container, Resources: r})
 		}
@@ -62,7 +62,7 @@ func (a *Actor) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.Fitt
 		return nil
 	}
 	if level := fitted[0].PodLevel; level != nil {
-		spec.Resources = &corev1.ResourceRequirements{Requests: quantities(level.Requests), Limits: quantities(level.Limits)}
+		spec.Resources = &corev1.ResourceRequirements{Requests: Quantities(level.Requests), Limits: Quantities(level.Limits)}
 	}
 	patch := podPatch{Metadata: metadataPatch{UID: p.UID}, Spec: spec}
 	if err := a.patch(ctx, p, patch, "resize"); err != nil {
@@ -96,7 +96,7 @@ func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subre
 		return err
 	}
 	ctx, sent := noteSending(ctx)
-	return sent.orNot(refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
+	return sent.orNot(Refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
 		SubResource(subresource...).MaxRetries(0).Body(data).Do(ctx).Error()))
 }
 
@@ -124,5 +124,5 @@ func refusedEviction(err error) error {
 	if errors.Is(reasonOf(err), ErrConflict) && !isOtherPod(err) {
 		return refusal{ErrBusy, err}
 	}
-	return refused(err)
+	return Refused(err)
 }

@@ -17,6 +17,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 const webPod = "/api/v1/namespaces/shop/pods/web-1-0"
@@ -39,8 +40,8 @@ func compact(t *testing.T, text string) string {
 }
 
 func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
-	f := newFakeAPI(t)
-	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{
 		{Container: "log"},
 		{Container: "app", Index: 1, Requests: cluster.Amounts(150, 1<<30), Limits: cluster.Resources{}.Set(cluster.Memory, 2<<30)},
@@ -49,14 +50,14 @@ func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"metadata":{"uid":"u7"},"spec":{"containers":[{"name":"app","resources":{"limits":{"memory":"2Gi"},"requests":{"cpu":"150m","memory":"1Gi"}}}]}}`
-	if diff := cmp.Diff(want, compact(t, f.body("PATCH "+webPod+"/resize"))); diff != "" {
+	if diff := cmp.Diff(want, compact(t, f.Body("PATCH "+webPod+"/resize"))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
-	f := newFakeAPI(t)
-	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
 	level := &cluster.PodResources{Requests: cpu(900), Limits: cpu(1800)}
 	err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "app", Requests: cpu(900), PodLevel: level}})
@@ -65,25 +66,25 @@ func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
 	}
 	want := `{"metadata":{"uid":"u7"},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m"}}}],` +
 		`"resources":{"limits":{"cpu":"1800m"},"requests":{"cpu":"900m"}}}}`
-	if diff := cmp.Diff(want, compact(t, f.body("PATCH "+webPod+"/resize"))); diff != "" {
+	if diff := cmp.Diff(want, compact(t, f.Body("PATCH "+webPod+"/resize"))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestAResizeToNothingSendsNothing(t *testing.T) {
-	f := newFakeAPI(t)
-	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.seen()) != 0 {
-		t.Errorf("sent %v, error %v", f.seen(), err)
+	f := kubetest.NewFakeAPI(t)
+	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.Seen()) != 0 {
+		t.Errorf("sent %v, error %v", f.Seen(), err)
 	}
 }
 
 func TestAnEvictionNamesThePodsUID(t *testing.T) {
-	f := newFakeAPI(t)
+	f := kubetest.NewFakeAPI(t)
 	if err := NewActor(clientsOf(f)).Evict(t.Context(), podToActOn()); err != nil {
 		t.Fatal(err)
 	}
 	// The body is protobuf; the UID is in it as it is.
-	body := f.body("POST " + webPod + "/eviction")
+	body := f.Body("POST " + webPod + "/eviction")
 	for _, want := range []string{"policy/v1", "Eviction", "u7", "web-1-0"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in the body %q", want, body)
@@ -92,14 +93,14 @@ func TestAnEvictionNamesThePodsUID(t *testing.T) {
 }
 
 func TestAnnotationsAreSetAndRemoved(t *testing.T) {
-	f := newFakeAPI(t)
-	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	err := NewActor(clientsOf(f)).Annotate(t.Context(), podToActOn(), map[string]string{"vpaInPlaceUpdated": "true"}, "vpaCpuStartupBoost/app")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"metadata":{"annotations":{"vpaCpuStartupBoost/app":null,"vpaInPlaceUpdated":"true"},"uid":"u7"}}`
-	if diff := cmp.Diff(want, compact(t, f.body("PATCH "+webPod))); diff != "" {
+	if diff := cmp.Diff(want, compact(t, f.Body("PATCH "+webPod))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -138,8 +139,8 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"a broken server":                                {500, status(500, "InternalError", "boom", `{}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeAPI(t)
-			f.reply("POST "+webPod+"/eviction", tc.code, tc.body)
+			f := kubetest.NewFakeAPI(t)
+			f.Reply("POST "+webPod+"/eviction", tc.code, tc.body)
 			err := NewActor(clientsOf(f)).Evict(t.Context(), podToActOn())
 			if err == nil || !strings.HasPrefix(err.Error(), "evict pod shop/web-1-0: ") {
 				t.Fatalf("error %v", err)
@@ -149,7 +150,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 					t.Errorf("is %q: %t; error %v", reason, errors.Is(err, reason), err)
 				}
 			}
-			if n := len(f.seen()); n != 1 {
+			if n := len(f.Seen()); n != 1 {
 				t.Errorf("asked %d times", n)
 			}
 		})

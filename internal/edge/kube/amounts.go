@@ -12,30 +12,30 @@ import (
 
 // mostAmount bounds every amount read from an object (1 PiB, or as many millicores), so that the sums and ratios of the
 // core stay inside int64 whatever somebody has written into a quantity.
-const mostAmount = 1 << 50
+const MostAmount = 1 << 50
 
 // amounts returns the CPU and memory of a resource list. CPU is rounded up to whole millicores, memory to whole bytes.
-func amounts(list corev1.ResourceList) cluster.Resources {
+func Amounts(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	if q, ok := list[corev1.ResourceCPU]; ok {
-		r = r.Set(cluster.CPU, bounded(q.MilliValue()))
+		r = r.Set(cluster.CPU, Bounded(q.MilliValue()))
 	}
 	if q, ok := list[corev1.ResourceMemory]; ok {
-		r = r.Set(cluster.Memory, bounded(q.Value()))
+		r = r.Set(cluster.Memory, Bounded(q.Value()))
 	}
 	return r
 }
 
 // amountsBelow is amounts for what the API server takes as a maximum, such as limits: amounts are rounded down, though not to
 // zero. The memory 0.1Gi is a fraction of a byte above a whole number, and one byte more would be refused.
-func amountsBelow(list corev1.ResourceList) cluster.Resources {
-	r := amounts(list)
+func AmountsBelow(list corev1.ResourceList) cluster.Resources {
+	r := Amounts(list)
 	for _, res := range cluster.All {
 		v, ok := r.Get(res)
 		if !ok || v <= 1 {
 			continue
 		}
-		exact, rounded := list[corev1.ResourceName(res.String())], quantity(res, v)
+		exact, rounded := list[corev1.ResourceName(res.String())], Quantity(res, v)
 		if rounded.Cmp(exact) > 0 {
 			r = r.Set(res, v-1)
 		}
@@ -44,8 +44,8 @@ func amountsBelow(list corev1.ResourceList) cluster.Resources {
 }
 
 // sizeOf returns requests and limits. A request that is not above its limit stays so when both are rounded.
-func sizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources) {
-	requests, limits = amounts(r.Requests), amountsBelow(r.Limits)
+func SizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources) {
+	requests, limits = Amounts(r.Requests), AmountsBelow(r.Limits)
 	for _, res := range cluster.All {
 		name := corev1.ResourceName(res.String())
 		request, limit := r.Requests[name], r.Limits[name]
@@ -57,7 +57,7 @@ func sizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources)
 }
 
 // hasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
-func hasFraction(lists ...corev1.ResourceList) bool {
+func HasFraction(lists ...corev1.ResourceList) bool {
 	for _, list := range lists {
 		q, ok := list[corev1.ResourceMemory]
 		if !ok {
@@ -73,11 +73,11 @@ func hasFraction(lists ...corev1.ResourceList) bool {
 	return false
 }
 
-func bounded(v int64) int64 { return min(max(v, 0), mostAmount) }
+func Bounded(v int64) int64 { return min(max(v, 0), MostAmount) }
 
 // quantities returns the resource list that says r, in the forms upstream writes: CPU as decimal millicores, memory in
 // bytes. It returns nil when r sets nothing.
-func quantities(r cluster.Resources) corev1.ResourceList {
+func Quantities(r cluster.Resources) corev1.ResourceList {
 	var list corev1.ResourceList
 	for _, res := range cluster.All {
 		v, ok := r.Get(res)
@@ -87,12 +87,12 @@ func quantities(r cluster.Resources) corev1.ResourceList {
 		if list == nil {
 			list = make(corev1.ResourceList, len(cluster.All))
 		}
-		list[corev1.ResourceName(res.String())] = quantity(res, v)
+		list[corev1.ResourceName(res.String())] = Quantity(res, v)
 	}
 	return list
 }
 
-func quantity(res cluster.Resource, v int64) resource.Quantity {
+func Quantity(res cluster.Resource, v int64) resource.Quantity {
 	if res == cluster.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}
@@ -100,7 +100,7 @@ func quantity(res cluster.Resource, v int64) resource.Quantity {
 }
 
 // resourceSet returns those of the named resources that podfit sizes.
-func resourceSet(names []corev1.ResourceName) cluster.Set {
+func ResourceSet(names []corev1.ResourceName) cluster.Set {
 	var s cluster.Set
 	for _, n := range names {
 		if r, ok := cluster.ParseResource(string(n)); ok {

@@ -19,27 +19,27 @@ import (
 
 // An autoscalerObject is an autoscaler that can always be decoded. The schema lets objects pass that Go cannot read
 // (a quantity of "1.2.3"); one such object must not stop the list of all others.
-type autoscalerObject struct {
+type AutoscalerObject struct {
 	v1.VerticalPodAutoscaler
-	problem string // why spec or status could not be read; then the spec is empty
+	Problem string // why spec or status could not be read; then the spec is empty
 }
 
 type autoscalerObjectList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
-	Items           []autoscalerObject `json:"items"`
+	Items           []AutoscalerObject `json:"items"`
 }
 
 // UnmarshalJSON reads an autoscaler, or of an unreadable one its metadata, and its status if
 // that can be read.
-func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
+func (o *AutoscalerObject) UnmarshalJSON(data []byte) error {
 	var whole v1.VerticalPodAutoscaler
 	err := v1.CheckQuantities(data)
 	if err == nil {
 		err = json.Unmarshal(data, &whole)
 	}
 	if err == nil {
-		*o = autoscalerObject{VerticalPodAutoscaler: whole}
+		*o = AutoscalerObject{VerticalPodAutoscaler: whole}
 		return nil
 	}
 	var parts struct {
@@ -50,7 +50,7 @@ func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
 	if partsErr := json.Unmarshal(data, &parts); partsErr != nil {
 		return partsErr
 	}
-	*o = autoscalerObject{problem: err.Error()}
+	*o = AutoscalerObject{Problem: err.Error()}
 	o.TypeMeta, o.ObjectMeta = parts.TypeMeta, parts.Metadata
 	var status v1.VerticalPodAutoscalerStatus
 	if v1.CheckQuantities(parts.Status) == nil && json.Unmarshal(parts.Status, &status) == nil {
@@ -60,15 +60,15 @@ func (o *autoscalerObject) UnmarshalJSON(data []byte) error {
 }
 
 // DeepCopyObject makes it a runtime.Object.
-func (o *autoscalerObject) DeepCopyObject() runtime.Object {
-	return &autoscalerObject{VerticalPodAutoscaler: *o.DeepCopy(), problem: o.problem}
+func (o *AutoscalerObject) DeepCopyObject() runtime.Object {
+	return &AutoscalerObject{VerticalPodAutoscaler: *o.DeepCopy(), Problem: o.Problem}
 }
 
 // DeepCopyObject makes it a runtime.Object.
 func (l *autoscalerObjectList) DeepCopyObject() runtime.Object {
 	out := &autoscalerObjectList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for i := range l.Items {
-		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*autoscalerObject))
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*AutoscalerObject))
 	}
 	return out
 }
@@ -77,7 +77,7 @@ func (l *autoscalerObjectList) DeepCopyObject() runtime.Object {
 func autoscalerScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	gv := v1.GroupVersion()
-	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscaler"), &autoscalerObject{})
+	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscaler"), &AutoscalerObject{})
 	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscalerList"), &autoscalerObjectList{})
 	s.AddKnownTypes(gv, &v1.VerticalPodAutoscalerCheckpoint{}, &v1.VerticalPodAutoscalerCheckpointList{})
 	metav1.AddToGroupVersion(s, gv)
@@ -95,21 +95,21 @@ func newAutoscalerClient(cfg *rest.Config, httpClient *http.Client) (rest.Interf
 }
 
 // The list options travel as query parameters of the meta group.
-var listParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
+var ListParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, v1.GroupVersion())
 	return s
 }())
 
-func listAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*autoscalerObjectList, error) {
+func ListAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*autoscalerObjectList, error) {
 	list := new(autoscalerObjectList)
 	err := c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
-		VersionedParams(&o, listParameters).Do(ctx).Into(list)
+		VersionedParams(&o, ListParameters).Do(ctx).Into(list)
 	return list, err
 }
 
-func watchAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+func WatchAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
-		VersionedParams(&o, listParameters).Watch(ctx)
+		VersionedParams(&o, ListParameters).Watch(ctx)
 }

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T) {
@@ -49,18 +51,18 @@ func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T
 }
 
 func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
-	f := newFakeAPI(t)
-	f.applyShop()
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"clusters":[{"name":"c","cluster":{"server":"`+f.srv.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
+		"clusters":[{"name":"c","cluster":{"server":"`+f.Srv.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cs, err := NewClients(Config{Kubeconfig: kubeconfig, QPS: -1, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, _, err := cs.own()
+	own, _, err := cs.Own()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
 	if pods, err := cs.Core.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
 		t.Errorf("cannot read: %v", err)
 	}
-	for _, r := range f.seen() {
+	for _, r := range f.Seen() {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("left: %s", r)
 		}
@@ -138,8 +140,8 @@ func TestNegativeRatesAreNotLimited(t *testing.T) {
 }
 
 // clientsOf returns clients of a fake API.
-func clientsOf(f *fakeAPI) *Clients {
-	cs, err := ClientsFor(f.config())
+func clientsOf(f *kubetest.FakeAPI) *Clients {
+	cs, err := ClientsFor(f.Config())
 	if err != nil {
 		panic(err)
 	}

@@ -1,12 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube talks to the Kubernetes API server.
+// Package kube connects to the Kubernetes API server and changes objects in it: it resizes and evicts pods, sends events, holds the
+// lease of the webhook and lists SizingProfiles. It classifies the errors of the API server, and stops sending requests when the
+// process is no longer the leader (Fence).
 //
-// It watches what podfit needs to know (pods, autoscalers, controllers, limit ranges, nodes, evictions), keeps of each
-// object only a projection, and hands out snapshots in the words of package cluster. It writes what podfit has decided:
-// statuses, checkpoints, resizes, evictions, events, the lease of the webhook.
+// Package watcher, in a folder of this one, knows the state of the cluster. Package checkpoint stores usage history.
 //
-// It decides nothing. Each field that podfit reads of a Kubernetes object is named here, and only here. What it has
-// learnt it keeps when the API server is away or refuses to answer: an error never empties a store.
+// It makes no decisions.
 package kube

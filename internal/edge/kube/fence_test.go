@@ -11,6 +11,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func TestFence_notExtended_endsItsContexts(t *testing.T) {
@@ -51,8 +53,8 @@ func TestFence_lateExtension_closes(t *testing.T) {
 
 // A process that was paused finds its timers late: the request itself must not leave.
 func TestClients_closedFence_sendNothing(t *testing.T) {
-	f := newFakeAPI(t)
-	f.applyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	clients := clientsOf(f)
 	fence := NewFence()
 	defer fence.Close()
@@ -67,9 +69,9 @@ func TestClients_closedFence_sendNothing(t *testing.T) {
 	if err := clients.Core.CoreV1().Pods("shop").Delete(context.WithoutCancel(guarded), "web-1-0", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) {
 		t.Errorf("under a context that outlives the guarded one: %v", err)
 	}
-	f.mu.Lock()
-	sent := len(f.requests)
-	f.mu.Unlock()
+	f.Mu.Lock()
+	sent := len(f.Requests)
+	f.Mu.Unlock()
 	if sent != 0 {
 		t.Errorf("%d requests were sent", sent)
 	}

@@ -45,7 +45,7 @@ func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("renew lease %s: %w", l.name, refused(err))
+		return fmt.Errorf("renew lease %s: %w", l.name, Refused(err))
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Tim
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read lease %s: %w", l.name, refused(err))
+		return false, fmt.Errorf("read lease %s: %w", l.name, Refused(err))
 	}
 	if lease.CreationTimestamp.Add(timeout).After(now) {
 		return true, nil

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/leases"
-	now := at(t, "2026-03-01T12:00:00Z")
+	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	for name, tc := range map[string]struct {
 		lease string
 		want  bool
@@ -25,9 +26,9 @@ func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 		"renewed long ago": {`"creationTimestamp":"2026-03-01T11:00:00Z"},"spec":{"renewTime":"2026-03-01T11:59:00.000000Z"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeAPI(t)
+			f := kubetest.NewFakeAPI(t)
 			if tc.lease != "" {
-				f.apply(path, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"vpa-admission-controller",`+tc.lease+`}`)
+				f.Apply(path, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"vpa-admission-controller",`+tc.lease+`}`)
 			}
 			got, err := NewLease(clientsOf(f), "kube-system", "vpa-admission-controller").IsFresh(t.Context(), time.Minute, now)
 			if got != tc.want || err != nil {
@@ -38,8 +39,8 @@ func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 }
 
 func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
-	f := newFakeAPI(t)
-	f.reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	if fresh, err := NewLease(clientsOf(f), "kube-system", "l").IsFresh(t.Context(), time.Minute, time.Now()); fresh || err == nil {
 		t.Errorf("fresh %t, error %v", fresh, err)
 	}
@@ -47,45 +48,45 @@ func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
 
 func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-	f := newFakeAPI(t)
+	f := kubetest.NewFakeAPI(t)
 	l := NewLease(clientsOf(f), "kube-system", "l")
-	now := at(t, "2026-03-01T12:00:00Z")
-	f.reply("POST "+path, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
+	now := kubetest.At(t, "2026-03-01T12:00:00Z")
+	f.Reply("POST "+path, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
 	if err := l.Renew(t.Context(), "me", now); err != nil { // somebody else created it in between
 		t.Fatal(err)
 	}
-	f.apply("/apis/coordination.k8s.io/v1/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"l"},"spec":{}}`)
-	f.reply("PUT "+path+"/l", 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
+	f.Apply("/apis/coordination.k8s.io/v1/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"l"},"spec":{}}`)
+	f.Reply("PUT "+path+"/l", 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
 	if err := l.Renew(t.Context(), "me", now); err != nil { // somebody else renewed it in between
 		t.Fatal(err)
 	}
 	want := []string{"GET " + path + "/l", "POST " + path, "GET " + path + "/l", "PUT " + path + "/l"}
-	if got := f.seen(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
+	if got := f.Seen(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
 		t.Errorf("requests %v, want %v", got, want)
 	}
 }
 
 func TestEventsAreUpstreams(t *testing.T) {
-	f := newFakeAPI(t)
+	f := kubetest.NewFakeAPI(t)
 	e := NewEvents(clientsOf(f))
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
 	var got []string
 	// The bodies are protobuf; every text is in them as it is. One at a time, because only the last is remembered.
 	sent := func(send func(), n int, texts ...string) {
 		send()
-		eventually(t, "the event is sent", func() bool { return len(f.seen()) >= n })
-		body := f.body("POST /api/v1/namespaces/shop/events")
+		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Seen()) >= n })
+		body := f.Body("POST /api/v1/namespaces/shop/events")
 		for _, text := range append(texts, "vpa-updater", "Normal") {
 			if !strings.Contains(body, text) {
 				t.Errorf("no %q in %q", text, body)
 			}
 		}
-		got = f.seen()
+		got = f.Seen()
 	}
 	sent(func() { e.Resized(p) }, 1, "Pod", "u7", "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
 	sent(func() { e.ResizeSkipped(p) }, 2, "InPlaceResizeSkipped",
 		"Previously recorded in-place update was infeasible, current recommendation is not lower than previous, skipping resize")
-	sent(func() { e.Evicted(p, &cluster.Autoscaler{Key: webKey, UID: "v1"}) }, 4,
+	sent(func() { e.Evicted(p, &cluster.Autoscaler{Key: kubetest.WebKey, UID: "v1"}) }, 4,
 		"VerticalPodAutoscaler", "autoscaling.k8s.io/v1", "EvictedPod", "VPA Updater evicted Pod web-1-0 to apply resource recommendation.")
 	sent(func() { e.Pod(p, "EvictedByVPA", "again") }, 5, "EvictedByVPA")
 	e.Stop()

@@ -31,7 +31,7 @@ type SizingProfile struct {
 
 // NewProfiles returns the profiles of a cluster. It sends no request.
 func NewProfiles(c *Clients) (*Profiles, error) {
-	client, parameters, err := c.own()
+	client, parameters, err := c.Own()
 	if err != nil {
 		return nil, fmt.Errorf("make client of sizing profiles: %w", err)
 	}
@@ -39,7 +39,7 @@ func NewProfiles(c *Clients) (*Profiles, error) {
 }
 
 // own returns a client of podfit.dev/v1alpha1, in JSON, and how its list options are written.
-func (c *Clients) own() (rest.Interface, runtime.ParameterCodec, error) {
+func (c *Clients) Own() (rest.Interface, runtime.ParameterCodec, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, nil, err
@@ -57,11 +57,11 @@ func (c *Clients) own() (rest.Interface, runtime.ParameterCodec, error) {
 // ErrUnsupported, and where we may not list it ErrForbidden.
 func (p *Profiles) List(ctx context.Context) ([]SizingProfile, error) {
 	var out []SizingProfile
-	o := metav1.ListOptions{Limit: pageSize}
+	o := metav1.ListOptions{Limit: PageSize}
 	for {
-		raw, err := body(p.client.Get().Resource(v1alpha1.ResourceSizingProfiles).VersionedParams(&o, p.parameters).Do(ctx))
+		raw, err := Body(p.client.Get().Resource(v1alpha1.ResourceSizingProfiles).VersionedParams(&o, p.parameters).Do(ctx))
 		if err != nil {
-			return nil, fmt.Errorf("list sizing profiles: %w", refused(err))
+			return nil, fmt.Errorf("list sizing profiles: %w", Refused(err))
 		}
 		var page struct {
 			Metadata metav1.ListMeta   `json:"metadata"`

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 const profilesPath = "/apis/podfit.dev/v1alpha1/sizingprofiles"
@@ -18,14 +20,14 @@ func profileJSON(i int, spec string) string {
 }
 
 func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
-	f := newFakeAPI(t)
+	f := kubetest.NewFakeAPI(t)
 	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = pageSize + 3 // more than a page
+	const n = PageSize + 3 // more than a page
 	for i := range n {
-		f.apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "field-of-tomorrow": %d}`, i)))
+		f.Apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "field-of-tomorrow": %d}`, i)))
 	}
 	all, err := p.List(t.Context())
 	if err != nil || len(all) != n {
@@ -38,7 +40,7 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	if err := json.Unmarshal(all[7].JSON, &o); err != nil || all[7].Name != "p0007" || o.Kind != "SizingProfile" || o.Spec["field-of-tomorrow"] != 7.0 {
 		t.Errorf("%+v, %+v, %v", all[7], o, err)
 	}
-	f.apply(profilesPath, profileJSON(7, `{"base": "critical"}`))
+	f.Apply(profilesPath, profileJSON(7, `{"base": "critical"}`))
 	again, err := p.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -51,23 +53,23 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 }
 
 func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
-	f := newFakeAPI(t)
+	f := kubetest.NewFakeAPI(t)
 	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
-	for want, reply := range map[error]fakeReply{
-		ErrUnsupported: {code: http.StatusNotFound, body: "404 page not found"}, // the definition is not installed
-		ErrForbidden:   {code: http.StatusForbidden, body: forbidden},
+	for want, reply := range map[error]kubetest.FakeReply{
+		ErrUnsupported: {Code: http.StatusNotFound, Body: "404 page not found"}, // the definition is not installed
+		ErrForbidden:   {Code: http.StatusForbidden, Body: forbidden},
 	} {
-		f.reply("GET "+profilesPath, reply.code, reply.body)
+		f.Reply("GET "+profilesPath, reply.Code, reply.Body)
 		if _, err := p.List(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
 	for _, nonsense := range []string{"", "[]", `{"items": [7]}`, `{"items": {}}`} {
-		f.reply("GET "+profilesPath, http.StatusOK, nonsense)
+		f.Reply("GET "+profilesPath, http.StatusOK, nonsense)
 		if all, err := p.List(t.Context()); err == nil {
 			t.Errorf("%q: %v", nonsense, all)
 		}

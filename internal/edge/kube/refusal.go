@@ -38,7 +38,7 @@ func (r refusal) Unwrap() error        { return r.err }
 func (r refusal) Is(target error) bool { return target == r.reason }
 
 // refused adds the reason to an error of the API server. Other errors, and nil, stay as they are.
-func refused(err error) error {
+func Refused(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func reasonOf(err error) error {
 	case isDenial(err):
 		return ErrDenied
 	case apierrors.IsNotFound(err):
-		if isNoHandler(err) {
+		if IsNoHandler(err) {
 			return ErrUnsupported
 		}
 		return ErrNotFound
@@ -164,7 +164,7 @@ func answer(err error) string {
 
 // isNoHandler reports whether it is the path that was not found rather than the object. What the API server says then
 // names no object, or is not its own answer at all.
-func isNoHandler(err error) bool {
+func IsNoHandler(err error) bool {
 	var status apierrors.APIStatus
 	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &status) {
 		return true
@@ -188,7 +188,7 @@ func concernsUID(err error) bool {
 }
 
 // body returns the body of an answer, undecoded. Result.Raw alone would lose what an error says.
-func body(r rest.Result) ([]byte, error) {
+func Body(r rest.Result) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
 	}
@@ -196,25 +196,25 @@ func body(r rest.Result) ([]byte, error) {
 }
 
 // fewErrors are the errors of many attempts. Of more than maxErrors only the number is kept.
-type fewErrors struct {
-	all  []error
+type FewErrors struct {
+	All  []error
 	more int
 }
 
 const maxErrors = 10
 
-func (e *fewErrors) add(err error) {
-	if len(e.all) > maxErrors {
+func (e *FewErrors) Add(err error) {
+	if len(e.All) > maxErrors {
 		e.more++
 		return
 	}
-	e.all = append(e.all, err)
+	e.All = append(e.All, err)
 }
 
 // join returns all errors as one, nil where there is none.
-func (e *fewErrors) join() error {
+func (e *FewErrors) Join() error {
 	if e.more == 0 {
-		return errors.Join(e.all...)
+		return errors.Join(e.All...)
 	}
-	return errors.Join(append(e.all, fmt.Errorf("%d more attempts failed", e.more))...)
+	return errors.Join(append(e.All, fmt.Errorf("%d more attempts failed", e.more))...)
 }

@@ -10,17 +10,17 @@ import (
 )
 
 // pageSize is the number of objects in one page of a list.
-const pageSize = 500
+const PageSize = 500
 
 // patchOp is one operation of a JSON patch.
-type patchOp struct {
+type PatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
 // utc returns a time of the API in UTC; the zero time for one that is not set.
-func utc(t metav1.Time) time.Time {
+func Utc(t metav1.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}

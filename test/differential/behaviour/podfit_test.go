@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // podfit is podfit's updater at work on a simulation, with its own client of the API server.
@@ -50,7 +51,7 @@ func newPodfit(s *simulation) *podfit {
 	c.UseStatus = false
 	c.Gates = process.Gates{process.InPlaceGate: true}
 	p := &podfit{
-		view: &view{sim: s, in: new(kube.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
+		view: &view{sim: s, in: new(watcher.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
 		told: map[string][]string{},
 	}
 	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
@@ -96,12 +97,12 @@ func (p *podfit) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 // A view is what podfit's watches would know of a simulation.
 type view struct {
 	sim  *simulation
-	in   *kube.Interner
+	in   *watcher.Interner
 	pods map[*corev1.Pod]*cluster.Pod
 	vpas map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler
 }
 
-func (v *view) Snapshot() *kube.Snapshot {
+func (v *view) Snapshot() *cluster.Snapshot {
 	var pods []*cluster.Pod
 	var vpas []*cluster.Autoscaler
 	watched := v.sim.watched()
@@ -109,7 +110,7 @@ func (v *view) Snapshot() *kube.Snapshot {
 	for _, p := range watched {
 		o := v.pods[p]
 		if o == nil {
-			o = kube.ProjectPod(p, v.in)
+			o = watcher.ProjectPod(p, v.in)
 			kind, name := v.sim.workload(p.Namespace).target()
 			o.Top = cluster.Workload{Group: "apps", Kind: kind, Namespace: p.Namespace, Name: name}
 		}
@@ -125,7 +126,7 @@ func (v *view) Snapshot() *kube.Snapshot {
 		}
 		vpas = append(vpas, a)
 	}
-	return kube.NewSnapshot(pods, vpas)
+	return cluster.NewSnapshot(pods, vpas)
 }
 
 // parsed reads an autoscaler of upstream's types as podfit does.
@@ -134,7 +135,7 @@ func parsed(o *vpav1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	if err := json.Unmarshal(must(json.Marshal(o)), ours); err != nil {
 		panic(err)
 	}
-	return kube.ParseAutoscaler(ours)
+	return watcher.ParseAutoscaler(ours)
 }
 
 // workload returns the workload of a namespace.

@@ -1,0 +1,122 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// annotationWindow keeps what the status of a checkpoint has no room for.
+const annotationWindow = "podfit.dev/window"
+
+// annotationTarget names the workload whose history a checkpoint holds: its API group, kind and name, and behind a space the
+// lastUpdateTime of the status that it belongs to. The spec only names the autoscaler, whose target may have changed since.
+const annotationTarget = "podfit.dev/target"
+
+// A CheckpointKey says what a checkpoint is of. Its object's name does not: autoscaler "a" with container "b-c" and
+// autoscaler "a-b" with container "c" would have the same.
+type CheckpointKey struct {
+	Autoscaler cluster.Key
+	Container  string
+}
+
+// checkpointObject is a checkpoint as it is read: an unreadable status does not hide whose it is.
+type checkpointObject struct {
+	Metadata metav1.ObjectMeta                      `json:"metadata"`
+	Spec     v1.VerticalPodAutoscalerCheckpointSpec `json:"spec"`
+	Status   json.RawMessage                        `json:"status"`
+}
+
+func (o *checkpointObject) key() CheckpointKey {
+	return CheckpointKey{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}
+}
+
+func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
+	var s v1.VerticalPodAutoscalerCheckpointStatus
+	if len(o.Status) > 0 {
+		if err := json.Unmarshal(o.Status, &s); err != nil {
+			return usage.Checkpoint{}, fmt.Errorf("decode checkpoint %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+		}
+	}
+	// An annotation that is not ours to read is as good as none.
+	extra, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationWindow])
+	if err != nil {
+		extra = nil
+	}
+	return usage.Checkpoint{
+		Workload:    o.target(&s),
+		Updated:     kube.Utc(s.LastUpdateTime),
+		Version:     s.Version,
+		CPU:         loadHistogram(&s.CPUHistogram),
+		Memory:      loadHistogram(&s.MemoryHistogram),
+		FirstSample: kube.Utc(s.FirstSampleStart),
+		LastSample:  kube.Utc(s.LastSampleStart),
+		Samples:     s.TotalSamplesCount,
+		Extra:       extra,
+	}, nil
+}
+
+// target returns the workload whose history a checkpoint holds. It is zero where upstream has written the status: then it is of
+// what the autoscaler named at that time, which nobody has written down.
+func (o *checkpointObject) target(s *v1.VerticalPodAutoscalerCheckpointStatus) cluster.Workload {
+	of, updated, _ := strings.Cut(o.Metadata.Annotations[annotationTarget], " ")
+	parts := strings.SplitN(of, "/", 3)
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || updated != targetTime(kube.Utc(s.LastUpdateTime)) {
+		return cluster.Workload{}
+	}
+	return cluster.Workload{Group: parts[0], Kind: parts[1], Namespace: o.Metadata.Namespace, Name: parts[2]}
+}
+
+func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// checkpointAnnotations returns what is stored beside the status.
+func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
+	as := make(map[string]string, 2)
+	if len(c.Extra) > 0 {
+		as[annotationWindow] = base64.StdEncoding.EncodeToString(c.Extra)
+	}
+	if w := c.Workload; !w.IsZero() {
+		as[annotationTarget] = w.Group + "/" + w.Kind + "/" + w.Name + " " + targetTime(c.Updated)
+	}
+	return as
+}
+
+func checkpointStatus(c *usage.Checkpoint) v1.VerticalPodAutoscalerCheckpointStatus {
+	return v1.VerticalPodAutoscalerCheckpointStatus{
+		LastUpdateTime:    stored(c.Updated),
+		Version:           c.Version,
+		CPUHistogram:      storeHistogram(&c.CPU),
+		MemoryHistogram:   storeHistogram(&c.Memory),
+		FirstSampleStart:  stored(c.FirstSample),
+		LastSampleStart:   stored(c.LastSample),
+		TotalSamplesCount: c.Samples,
+	}
+}
+
+func loadHistogram(h *v1.HistogramCheckpoint) histogram.Checkpoint {
+	return histogram.Checkpoint{Reference: kube.Utc(h.ReferenceTimestamp), Weights: h.BucketWeights, Total: h.TotalWeight}
+}
+
+func storeHistogram(h *histogram.Checkpoint) v1.HistogramCheckpoint {
+	return v1.HistogramCheckpoint{ReferenceTimestamp: stored(h.Reference), BucketWeights: h.Weights, TotalWeight: h.Total}
+}
+
+func stored(t time.Time) metav1.Time {
+	if t.IsZero() {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(t)
+}

@@ -1,0 +1,342 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+func someCheckpoint(samples int) usage.Checkpoint {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	return usage.Checkpoint{
+		Updated:     noon,
+		Version:     "v3",
+		CPU:         histogram.Checkpoint{Reference: noon.Add(-time.Hour), Weights: map[int]uint32{3: 10000, 7: 12}, Total: 4.5},
+		Memory:      histogram.Checkpoint{Weights: map[int]uint32{40: 10000}, Total: 2},
+		FirstSample: noon.Add(-24 * time.Hour),
+		LastSample:  noon.Add(-time.Minute),
+		Samples:     samples,
+		Extra:       []byte{1, 0, 255},
+	}
+}
+
+func checkpointKey(autoscaler, container string) CheckpointKey {
+	return CheckpointKey{cluster.Key{Namespace: "shop", Name: autoscaler}, container}
+}
+
+func loadAll(t *testing.T, c *Checkpoints) map[CheckpointKey]usage.Checkpoint {
+	t.Helper()
+	all := make(map[CheckpointKey]usage.Checkpoint)
+	err := c.Load(t.Context(), func(k CheckpointKey, p usage.Checkpoint) {
+		if _, twice := all[k]; twice {
+			t.Errorf("%v came twice", k)
+		}
+		all[k] = p
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var sameCheckpoint = cmp.Options{cmpopts.IgnoreUnexported(usage.Checkpoint{})}
+
+func TestWhatIsWrittenIsLoadedAfterARestart(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	key := checkpointKey("web", "app")
+	for i := range 3 { // created, then patched
+		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))
+	if diff := cmp.Diff(map[CheckpointKey]usage.Checkpoint{key: someCheckpoint(2)}, got, sameCheckpoint); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	o := f.Object(kubetest.CheckpointsPath, "shop/web-app")
+	text, err := json.Marshal(o["status"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"cpuHistogram":{"bucketWeights":{"3":10000,"7":12},"referenceTimestamp":"2026-03-01T11:00:00Z","totalWeight":4.5},` +
+		`"firstSampleStart":"2026-02-28T12:00:00Z","lastSampleStart":"2026-03-01T11:59:00Z","lastUpdateTime":"2026-03-01T12:00:00Z",` +
+		`"memoryHistogram":{"bucketWeights":{"40":10000},"referenceTimestamp":null,"totalWeight":2},"totalSamplesCount":2,"version":"v3"}`
+	if string(text) != want {
+		t.Errorf("status\n%s, want\n%s", text, want)
+	}
+	paths := []string{"POST /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"}
+	for range 2 {
+		paths = append(paths, "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/web-app")
+	}
+	if diff := cmp.Diff(paths, f.Seen()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestUpstreamsCheckpointsAreTakenOver(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"web-app","annotations":{"theirs":"stays","podfit.dev/window":"not base64!"}},
+		"spec":{"vpaObjectName":"web","containerName":"app"},"status":{"version":"v3","totalSamplesCount":7,
+		"lastUpdateTime":"2026-03-01T12:00:00Z","firstSampleStart":null,"cpuHistogram":{"referenceTimestamp":null,"bucketWeights":{"1":10000},"totalWeight":1}}}`)
+	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"bad-app"},"spec":{"vpaObjectName":"bad","containerName":"app"},
+		"status":{"version":"v3","cpuHistogram":{"bucketWeights":{"x":"y"}}}}`)
+	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"lab","name":"web-app"},"spec":{"vpaObjectName":"web","containerName":"app"}}`)
+	c := NewCheckpoints(clientsOf(f), StorageOptions{Ignored: []string{"lab"}})
+	all := loadAll(t, c)
+	got := all[checkpointKey("web", "app")]
+	if len(all) != 1 || got.Samples != 7 || got.Extra != nil || got.CPU.Weights[1] != 10000 || !got.FirstSample.IsZero() {
+		t.Errorf("loaded %+v", all)
+	}
+	for _, name := range []string{"web", "bad"} { // the unreadable one is replaced when there is something to say
+		if err := c.Write(t.Context(), checkpointKey(name, "app"), someCheckpoint(1)); err != nil {
+			t.Error(err)
+		}
+	}
+	if a := kubetest.MetaOf(f.Object(kubetest.CheckpointsPath, "shop/web-app"))["annotations"]; cmp.Diff(a, map[string]any{"theirs": "stays", "podfit.dev/window": "AQD/"}) != "" {
+		t.Errorf("annotations %v", a)
+	}
+	if again := loadAll(t, c); again[checkpointKey("bad", "app")].Samples != 1 {
+		t.Errorf("loaded %+v", again)
+	}
+}
+
+func TestContainersWhoseCheckpointsWouldHaveOneNameKeepApart(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	first, second := checkpointKey("a", "b-c"), checkpointKey("a-b", "c")
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	for i, key := range []CheckpointKey{first, second, first, second} {
+		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := NewCheckpoints(clientsOf(f), StorageOptions{})
+	if err := fresh.Write(t.Context(), second, someCheckpoint(9)); err != nil { // without having loaded them
+		t.Fatal(err)
+	}
+	all := loadAll(t, fresh)
+	if len(all) != 2 || all[first].Samples != 2 || all[second].Samples != 9 {
+		t.Errorf("loaded %+v", all)
+	}
+}
+
+func TestTheFirstNameWinsOverAStray(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	key := checkpointKey("web", "app")
+	stray := alternateName(key)
+	for name, samples := range map[string]int{stray: 1, "web-app": 2} {
+		f.Apply(kubetest.CheckpointsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"vpaObjectName":"web","containerName":"app"},
+			"status":{"version":"v3","totalSamplesCount":%d}}`, name, samples))
+	}
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	if all := loadAll(t, c); len(all) != 1 || all[key].Samples != 2 {
+		t.Errorf("loaded %+v", all)
+	}
+	n, err := c.Collect(t.Context(), func(CheckpointKey) bool { return true })
+	if n != 1 || err != nil || f.Object(kubetest.CheckpointsPath, "shop/"+stray) != nil || f.Object(kubetest.CheckpointsPath, "shop/web-app") == nil {
+		t.Errorf("collected %d, error %v", n, err)
+	}
+}
+
+func TestWhoeverWroteSinceIsNotOverwrittenUnseen(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	key := checkpointKey("web", "app")
+	old, leader := NewCheckpoints(clientsOf(f), StorageOptions{}), NewCheckpoints(clientsOf(f), StorageOptions{})
+	if err := old.Write(t.Context(), key, someCheckpoint(1)); err != nil {
+		t.Fatal(err)
+	}
+	loadAll(t, leader)
+	if err := leader.Write(t.Context(), key, someCheckpoint(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Write(t.Context(), key, someCheckpoint(1)); !errors.Is(err, kube.ErrConflict) { // W-24
+		t.Fatalf("error %v", err)
+	}
+	if all := loadAll(t, leader); all[key].Samples != 2 {
+		t.Errorf("loaded %+v", all)
+	}
+	if err := old.Write(t.Context(), key, someCheckpoint(3)); err != nil { // it has seen the other's now
+		t.Error(err)
+	}
+}
+
+func TestACheckpointDeletedByHandIsCreatedAgain(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	key := checkpointKey("web", "app")
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	for range 2 {
+		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
+			t.Fatal(err)
+		}
+		f.Delete(kubetest.CheckpointsPath, "shop/web-app")
+	}
+	if err := c.Delete(t.Context(), key); err != nil {
+		t.Errorf("deleting what is gone: %v", err)
+	}
+	if all := loadAll(t, c); len(all) != 0 {
+		t.Errorf("loaded %+v", all)
+	}
+}
+
+func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	put := func(ns, vpa, container string) {
+		f.Apply(kubetest.CheckpointsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"spec":{"vpaObjectName":%q,"containerName":%q}}`,
+			ns, vpa+"-"+container, vpa, container))
+	}
+	for i := range kube.PageSize + 20 {
+		put("many", fmt.Sprintf("v%04d", i), "app")
+	}
+	put("shop", "web", "app")
+	put("shop", "web", "gone")
+	put("shop", "deleted", "app")
+	put("ignored", "deleted", "app")
+	c := NewCheckpoints(clientsOf(f), StorageOptions{Ignored: []string{"ignored"}})
+	n, err := c.Collect(t.Context(), func(k CheckpointKey) bool {
+		return k.Autoscaler.Namespace == "many" || (k.Autoscaler.Name == "web" && k.Container == "app")
+	})
+	if n != 2 || err != nil {
+		t.Errorf("collected %d, error %v", n, err)
+	}
+	seen := f.Seen()
+	slices.Sort(seen)
+	const path = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/"
+	if diff := cmp.Diff([]string{path + "deleted-app", path + "web-gone"}, seen); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if body := f.Body(path + "web-gone"); !strings.Contains(body, `"resourceVersion"`) || !strings.Contains(body, `"uid"`) {
+		t.Errorf("no preconditions in %s", body)
+	}
+}
+
+// The namespace controller deletes the checkpoints, not podfit.
+func TestCheckpoints_DeletedNamespace_IsForgotten(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	for i := range 20 {
+		key := CheckpointKey{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
+		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			f.Delete(kubetest.CheckpointsPath, key.Autoscaler.Namespace+"/web-app")
+		}
+	}
+	if _, err := c.Collect(t.Context(), func(CheckpointKey) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.known); n != 1 {
+		t.Errorf("%d checkpoints are known, 1 exists", n)
+	}
+	gone := CheckpointKey{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
+	if err := c.Write(t.Context(), gone, someCheckpoint(2)); err != nil { // the namespace exists again
+		t.Error(err)
+	}
+}
+
+func TestCheckpointNamesAreValid(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	for _, key := range []CheckpointKey{checkpointKey("web", "app"), checkpointKey(long, strings.Repeat("c", 63)), checkpointKey(strings.Repeat("y.", 120)+"y", "c")} {
+		for _, name := range []string{checkpointName(key), alternateName(key)} {
+			if len(name) > 253 || strings.Contains(name, ".-") || strings.HasSuffix(name, "-") {
+				t.Errorf("name %q of length %d", name, len(name))
+			}
+		}
+	}
+	if checkpointName(checkpointKey("web", "app")) != "web-app" {
+		t.Error("not upstream's name")
+	}
+}
+
+func FuzzCheckpointIsTotal(f *testing.F) {
+	o := checkpointObject{Spec: v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: "a", ContainerName: "b"}}
+	p := someCheckpoint(3)
+	status, err := json.Marshal(checkpointStatus(&p))
+	if err != nil {
+		f.Fatal(err)
+	}
+	o.Status = status
+	raw, err := json.Marshal(o)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var o checkpointObject
+		if json.Unmarshal(raw, &o) != nil {
+			return
+		}
+		p, err := o.checkpoint()
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(checkpointStatus(&p))
+		if err != nil {
+			return // a time outside of what JSON can write
+		}
+		back := checkpointObject{Status: again, Metadata: o.Metadata}
+		q, err := back.checkpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Samples != p.Samples || q.Version != p.Version || len(q.CPU.Weights) != len(p.CPU.Weights) || q.Memory.Total != p.Memory.Total {
+			t.Errorf("%+v came back as %+v", p, q)
+		}
+	})
+}
+
+func TestCheckpoints_Target_IsWrittenBesideTheStatus(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	key := checkpointKey("web", "app")
+	rollout := cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
+	controller := cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "web"}
+	for i, w := range []cluster.Workload{rollout, controller} { // created, then patched
+		p := someCheckpoint(1)
+		p.Workload, p.Updated = w, p.Updated.Add(time.Duration(i)*time.Hour)
+		if err := c.Write(t.Context(), key, p); err != nil {
+			t.Fatal(err)
+		}
+		if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; got != w {
+			t.Errorf("loaded one of %v, want %v", got, w)
+		}
+	}
+	// Upstream writes the status and leaves the annotations.
+	o := f.Object(kubetest.CheckpointsPath, "shop/web-app")
+	o["status"].(map[string]any)["lastUpdateTime"] = "2026-03-02T12:00:00Z"
+	if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; !got.IsZero() {
+		t.Errorf("what upstream has written is of %v", got)
+	}
+	for _, broken := range []string{"", " ", "web", "apps/Deployment", "//", "apps//web x", "apps/Deployment/web"} {
+		kubetest.MetaOf(o)["annotations"] = map[string]any{annotationTarget: broken}
+		if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; !got.IsZero() {
+			t.Errorf("annotation %q: of %v", broken, got)
+		}
+	}
+}
+
+// clientsOf returns clients of a fake API.
+func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
+	cs, err := kube.ClientsFor(f.Config())
+	if err != nil {
+		panic(err)
+	}
+	return cs
+}

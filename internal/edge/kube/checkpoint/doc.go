@@ -1,0 +1,8 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint stores usage histograms and model state in the API server and reads them back: histograms in
+// VerticalPodAutoscalerCheckpoints, in upstream's format, and the model state of sizing profiles in UsageHistories.
+//
+// It does not decide what is stored, or when.
+package checkpoint

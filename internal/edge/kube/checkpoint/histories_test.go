@@ -1,0 +1,457 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+const (
+	historiesPath  = "/apis/podfit.dev/v1alpha1/usagehistories"
+	historiesOfOne = "/apis/podfit.dev/v1alpha1/namespaces/shop/usagehistories"
+)
+
+func deployment(name string) cluster.Workload {
+	return cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
+}
+
+// remembered returns a history of a container that was taken so many minutes after noon.
+func remembered(container string, minute int, data string) usage.History {
+	at := time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC)
+	return usage.History{Container: container, Updated: at, LastSample: at.Add(-time.Second), Form: "adaptive/1", Data: []byte(data)}
+}
+
+func newHistories(t testing.TB, f *kubetest.FakeAPI, o StorageOptions) *Histories {
+	t.Helper()
+	h, err := NewHistories(clientsOf(f), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func loadHistories(t testing.TB, h *Histories) map[cluster.Workload][]usage.History {
+	t.Helper()
+	all := map[cluster.Workload][]usage.History{}
+	err := h.Load(t.Context(), func(w cluster.Workload, hs []usage.History) {
+		if all[w] != nil {
+			t.Errorf("%v came twice", w)
+		}
+		all[w] = hs
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func mustWrite(t testing.TB, h *Histories, w cluster.Workload, hs ...usage.History) bool {
+	t.Helper()
+	wrote, err := h.Write(t.Context(), w, hs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wrote
+}
+
+func TestHistoriesAreLoadedAsTheyWereWritten(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	h := newHistories(t, f, StorageOptions{})
+	web := deployment("web")
+	mustWrite(t, h, web, remembered("app", 0, "first"))
+	want := []usage.History{remembered("app", 10, "\x00\xff second"), remembered("proxy", 10, "third")}
+	mustWrite(t, h, web, want...)
+	got := loadHistories(t, newHistories(t, f, StorageOptions{}))
+	if diff := cmp.Diff(map[cluster.Workload][]usage.History{web: want}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	o := f.Object(historiesPath, "shop/deployment-web")
+	text, err := json.Marshal(map[string]any{"spec": o["spec"], "status": o["status"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText := `{"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},"status":{"containers":2,"histories":[` +
+		`{"container":"app","data":"AP8gc2Vjb25k","format":"adaptive/1","lastSample":"2026-03-01T12:09:59Z","updated":"2026-03-01T12:10:00Z"},` +
+		`{"container":"proxy","data":"dGhpcmQ=","format":"adaptive/1","lastSample":"2026-03-01T12:09:59Z","updated":"2026-03-01T12:10:00Z"}],` +
+		`"size":14,"updated":"2026-03-01T12:10:00Z"}}`
+	if string(text) != wantText {
+		t.Errorf("stored is\n%s, want\n%s", text, wantText)
+	}
+	if diff := cmp.Diff([]string{"POST " + historiesOfOne, "PATCH " + historiesOfOne + "/deployment-web"}, f.Seen()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestAHistoryIsWrittenOnlyWhenItsContentChanged(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	h := newHistories(t, f, StorageOptions{})
+	web := deployment("web")
+	steps := []struct {
+		what  string
+		hs    []usage.History
+		wrote bool
+	}{
+		{"nothing", nil, false},
+		{"the first", []usage.History{remembered("app", 0, "a")}, true},
+		{"the same, later", []usage.History{remembered("app", 10, "a")}, false},
+		{"another container", []usage.History{remembered("app", 20, "a"), remembered("proxy", 20, "a")}, true},
+		{"other content", []usage.History{remembered("app", 30, "b"), remembered("proxy", 30, "a")}, true},
+		{"a container less", []usage.History{remembered("app", 40, "b")}, true},
+	}
+	for _, s := range steps {
+		if got := mustWrite(t, h, web, s.hs...); got != s.wrote {
+			t.Errorf("%s: wrote %v", s.what, got)
+		}
+	}
+	fresh := newHistories(t, f, StorageOptions{})
+	loadHistories(t, fresh)
+	if mustWrite(t, fresh, web, remembered("app", 50, "b")) {
+		t.Error("after a restart, what is stored already was written again")
+	}
+}
+
+// W-24: two recommenders during a fail-over.
+func TestANewerHistoryIsNotOverwrittenByAnOlder(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	web := deployment("web")
+	old, leader := newHistories(t, f, StorageOptions{}), newHistories(t, f, StorageOptions{})
+	mustWrite(t, old, web, remembered("app", 0, "a"), remembered("proxy", 0, "a"))
+	loadHistories(t, leader)
+	mustWrite(t, leader, web, remembered("app", 10, "newer"), remembered("proxy", 10, "newer"))
+
+	if wrote, err := old.Write(t.Context(), web, []usage.History{remembered("app", 5, "late"), remembered("proxy", 5, "late")}); wrote || !errors.Is(err, kube.ErrConflict) {
+		t.Errorf("wrote %v, error %v", wrote, err)
+	}
+	got := loadHistories(t, leader)[web]
+	if string(got[0].Data) != "newer" || string(got[1].Data) != "newer" {
+		t.Errorf("stored is %+v", got)
+	}
+	mustWrite(t, leader, web, remembered("app", 20, "newest"), remembered("proxy", 11, "newest"))
+	mustWrite(t, old, web, remembered("app", 15, "late"), remembered("proxy", 15, "late")) // newer in part
+	got = loadHistories(t, leader)[web]
+	if string(got[0].Data) != "newest" || string(got[1].Data) != "late" {
+		t.Errorf("stored is %+v", got)
+	}
+	stranger := newHistories(t, f, StorageOptions{}) // which has not even loaded what there is
+	if _, err := stranger.Write(t.Context(), web, []usage.History{remembered("app", 1, "x")}); !errors.Is(err, kube.ErrConflict) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	web := deployment("web")
+	var log bytes.Buffer
+	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found")
+	f.Reply("POST "+historiesOfOne, http.StatusNotFound, "404 page not found")
+	if all := loadHistories(t, h); len(all) != 0 || log.Len() != 0 {
+		t.Errorf("loaded %v, log: %s", all, &log) // who needs none is not bothered
+	}
+	for range 3 {
+		if _, err := h.Write(t.Context(), web, []usage.History{remembered("app", 0, "a")}); !errors.Is(err, kube.ErrUnsupported) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "podfit crds | kubectl apply -f -") {
+		t.Errorf("%d warnings: %s", n, &log)
+	}
+	if seen := f.Seen(); len(seen) != 0 {
+		t.Errorf("asked all the same: %v", seen)
+	}
+	f.ForgetReply("GET " + historiesPath)
+	f.ForgetReply("POST " + historiesOfOne)
+	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if !mustWrite(t, h, web, remembered("app", 0, "a")) || !strings.Contains(log.String(), "can be stored now") {
+		t.Errorf("not written; log: %s", &log)
+	}
+	f.Delete(historiesPath, "shop/deployment-web")
+	f.Reply("PATCH "+historiesOfOne+"/deployment-web", http.StatusNotFound, "404 page not found") // the CRD is removed
+	if _, err := h.Write(t.Context(), web, []usage.History{remembered("app", 1, "b")}); !errors.Is(err, kube.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 {
+		t.Errorf("%d warnings: %s", n, &log)
+	}
+}
+
+func TestWithoutTheRightsTheRemedyIsAnother(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	var log bytes.Buffer
+	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f.Reply("GET "+historiesPath, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	loadHistories(t, h)
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 0, "a")}); !errors.Is(err, kube.ErrForbidden) {
+		t.Errorf("error %v", err)
+	}
+	if !strings.Contains(log.String(), "deploy/10-rbac.yaml") {
+		t.Errorf("log: %s", &log)
+	}
+}
+
+// A namespace that is being deleted, or a quota, concerns one workload and not the others.
+func TestARefusedWriteStopsNoOther(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	h := newHistories(t, f, StorageOptions{})
+	f.Reply("POST "+historiesOfOne, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 0, "a")}); !errors.Is(err, kube.ErrForbidden) {
+		t.Errorf("error %v", err)
+	}
+	other := deployment("web")
+	other.Namespace = "lab"
+	mustWrite(t, h, other, remembered("app", 0, "a"))
+}
+
+func TestBrokenHistoriesHideNoOthers(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	const spec = `"spec":{"target":{"group":"apps","kind":"Deployment","name":%q}}`
+	put := func(name, target, rest string) {
+		f.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},%s%s}`, name, fmt.Sprintf(spec, target), rest))
+	}
+	good := `{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","lastSample":"2026-03-01T11:59:59Z","data":"YQ=="}`
+	put("deployment-good", "good", `,"status":{"histories":[`+good+`]}`)
+	put("deployment-half", "half", `,"status":{"histories":[{"container":"x","updated":7},{"data":"YQ=="},"no",`+good+`]}`)
+	put("deployment-bad", "bad", `,"status":{"histories":{"app":1}}`)
+	put("deployment-worse", "worse", `,"status":[]`)
+	put("deployment-empty", "empty", ``)
+	put("somebody-elses", "stray", `,"status":{"histories":[`+good+`]}`)
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"nobodys"},"spec":7,"status":{}}`)
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"whose"},"spec":{"target":{}}}`)
+	put("deployment-hidden", "hidden", `,"status":{"histories":[`+good+`]}`)
+	f.Apply(historiesPath, `{"metadata":{"namespace":"lab","name":"deployment-good"},`+fmt.Sprintf(spec, "good")+`,"status":{"histories":[`+good+`]}}`)
+
+	var log bytes.Buffer
+	h := newHistories(t, f, StorageOptions{Ignored: []string{"lab"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	all := loadHistories(t, h)
+	var names []string
+	for w, hs := range all {
+		names = append(names, w.Name)
+		if diff := cmp.Diff([]usage.History{remembered("app", 0, "a")}, hs); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", w, diff)
+		}
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"good", "half", "hidden", "stray"}, names); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 5 {
+		t.Errorf("%d warnings:\n%s", n, &log)
+	}
+	for _, name := range []string{"half", "bad", "worse", "empty"} { // replaced when there is something to say
+		mustWrite(t, h, deployment(name), remembered("app", 10, "b"))
+	}
+	again := loadHistories(t, newHistories(t, f, StorageOptions{}))
+	for _, name := range []string{"half", "bad", "worse", "empty"} {
+		if diff := cmp.Diff([]usage.History{remembered("app", 10, "b")}, again[deployment(name)]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestAHistoryWhoseNameIsTakenHasAnother(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"other"}}}`)
+	web := deployment("web")
+	mustWrite(t, newHistories(t, f, StorageOptions{}), web, remembered("app", 0, "a"))
+	h := newHistories(t, f, StorageOptions{})
+	if all := loadHistories(t, h); len(all[web]) != 1 {
+		t.Errorf("loaded %+v", all)
+	}
+	mustWrite(t, h, web, remembered("app", 1, "b"))
+	if f.Object(historiesPath, "shop/"+hashedHistoryName(web)) == nil {
+		t.Error("it is elsewhere")
+	}
+}
+
+func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	h := newHistories(t, f, StorageOptions{Ignored: []string{"lab"}})
+	for _, name := range []string{"web", "gone"} {
+		mustWrite(t, h, deployment(name), remembered("app", 0, "a"))
+	}
+	stray := `{"metadata":{"namespace":"shop","name":"second"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}}}`
+	f.Apply(historiesPath, stray)
+	f.Apply(historiesPath, strings.Replace(stray, "shop", "lab", 1))
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"nobodys"},"spec":7}`)
+	n, err := h.Collect(t.Context(), func(w cluster.Workload) bool { return w.Name == "web" })
+	if n != 2 || err != nil {
+		t.Errorf("collected %d, error %v", n, err)
+	}
+	for name, stays := range map[string]bool{"shop/deployment-web": true, "shop/deployment-gone": false, "shop/second": false, "lab/second": true, "shop/nobodys": true} {
+		if got := f.Object(historiesPath, name) != nil; got != stays {
+			t.Errorf("%s is there: %v", name, got)
+		}
+	}
+	if body := f.Body("DELETE " + historiesOfOne + "/deployment-gone"); !strings.Contains(body, `"resourceVersion"`) || !strings.Contains(body, `"uid"`) {
+		t.Errorf("no preconditions in %s", body)
+	}
+	mustWrite(t, h, deployment("gone"), remembered("app", 1, "a")) // needed again after all
+
+	f.Delete(historiesPath, "shop/deployment-web") // by hand
+	if mustWrite(t, h, deployment("web"), remembered("app", 2, "a")) {
+		t.Error("how could it know")
+	}
+	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if !mustWrite(t, h, deployment("web"), remembered("app", 3, "a")) {
+		t.Error("what was deleted by hand was not written again")
+	}
+	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // nor does it know that the CRD is gone
+	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 4, "a")}); !errors.Is(err, kube.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A CRD without bounds, or an older one, admits objects up to what the API server stores.
+func TestHistories_ObjectTooLarge_IsSkippedAndReported(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	const object = `{"metadata":{"namespace":"shop","name":"deployment-%[1]s"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]s"}},` +
+		`"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":%[2]q}]}}`
+	f.Apply(historiesPath, fmt.Sprintf(object, "huge", strings.Repeat("YWFh", 1<<18)))
+	f.Apply(historiesPath, fmt.Sprintf(object, "web", "YQ=="))
+	var log bytes.Buffer
+	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	all := loadHistories(t, h)
+	if len(all) != 1 || len(all[deployment("web")]) != 1 {
+		t.Errorf("%d workloads are loaded: %v", len(all), all[deployment("web")])
+	}
+	if !strings.Contains(log.String(), "kubectl delete usagehistory -n shop deployment-huge") {
+		t.Errorf("log: %s", &log)
+	}
+	mustWrite(t, h, deployment("huge"), remembered("app", 1, "b")) // which makes it small
+	if all := loadHistories(t, newHistories(t, f, StorageOptions{})); len(all) != 2 {
+		t.Errorf("%d workloads are loaded after the write", len(all))
+	}
+}
+
+func TestHistories_List_ReadsSmallPages(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	for i := range 120 {
+		f.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-%[1]d"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]d"}},
+			"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":"YQ=="}]}}`, i))
+	}
+	if n := len(loadHistories(t, newHistories(t, f, StorageOptions{}))); n != 120 {
+		t.Errorf("%d are loaded", n)
+	}
+	if n := f.Pages[historiesPath]; n != 3 {
+		t.Errorf("%d pages were read, want 3 of at most 50 objects", n)
+	}
+}
+
+func TestHistories_MoreContainersThanFit_KeepTheMostRecent(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	h := newHistories(t, f, StorageOptions{})
+	var hs []usage.History
+	for i := range v1alpha1.MaxContainerHistories + 10 {
+		hs = append(hs, remembered(fmt.Sprintf("app-%02d", i), i, "a"))
+	}
+	if !mustWrite(t, h, deployment("web"), hs...) || mustWrite(t, h, deployment("web"), hs...) {
+		t.Error("the first write was left out, or the same was written twice")
+	}
+	got := loadHistories(t, newHistories(t, f, StorageOptions{}))[deployment("web")]
+	if diff := cmp.Diff(hs[10:], got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHistories_MoreEntriesThanTheBound_AreNotRead(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	var hs []usage.History
+	for i := range 1000 {
+		hs = append(hs, remembered(fmt.Sprint("app-", i), 0, "a"))
+	}
+	status, err := json.Marshal(historyStatus(hs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},"status":%s}`, status))
+	if got := loadHistories(t, newHistories(t, f, StorageOptions{}))[deployment("web")]; len(got) != v1alpha1.MaxContainerHistories {
+		t.Errorf("%d entries were read", len(got))
+	}
+}
+
+func TestHistoryNamesAreValidAndDifferent(t *testing.T) {
+	long := strings.Repeat("x", 240)
+	names := map[string]cluster.Workload{}
+	for _, w := range []cluster.Workload{
+		deployment("web"), deployment("web.example"), deployment(long), deployment(long + "yyyyyy"),
+		{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"},
+		{Group: "example.com", Kind: "Rollout", Namespace: "shop", Name: "web"},
+		{Group: "example.com", Kind: "Deployment", Namespace: "shop", Name: "web"},
+		{Group: "", Kind: "ReplicationController", Namespace: "shop", Name: "web"},
+		{Group: "example.com", Kind: "Odd-Kind", Namespace: "shop", Name: "Odd..name."},
+		{Group: "example.com", Kind: "Odd", Namespace: "shop", Name: "kind-Odd..name."},
+		{Group: "example.com", Kind: "Ö", Namespace: "shop", Name: "-"},
+		{Group: "batch", Kind: "CronJob", Namespace: "shop", Name: "web"},
+	} {
+		for _, name := range []string{historyName(w), hashedHistoryName(w)} {
+			if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+				t.Errorf("%q of %v: %v", name, w, errs)
+			}
+			if other, taken := names[name]; taken && other != w {
+				t.Errorf("%v and %v have the name %s", w, other, name)
+			}
+			names[name] = w
+		}
+	}
+	if got := historyName(deployment("web")); got != "deployment-web" {
+		t.Errorf("a plain name is %s", got)
+	}
+}
+
+// Whatever stands in an object, reading it does not panic, and what is accepted is written the same way.
+func FuzzHistoryIsTotal(f *testing.F) {
+	status, err := json.Marshal(historyStatus([]usage.History{remembered("app", 0, "a"), remembered("proxy", 7, "\x00")}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"x"},"spec":{"target":{"kind":"Job","name":"y"}},"status":%s}`, status))
+	f.Add([]byte(`{"spec":{"target":{"kind":"Job","name":"y"}},"status":{"histories":[{"container":"a","updated":"9999-12-31T23:59:59Z","lastSample":null,"data":null},{"container":"a","updated":null}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var o historyObject
+		if json.Unmarshal(raw, &o) != nil {
+			return
+		}
+		if w, err := o.workload(); err == nil && len(validation.IsDNS1123Subdomain(historyName(w))) > 0 {
+			t.Errorf("%v has the name %s", w, historyName(w))
+		}
+		hs, _ := o.histories()
+		again, err := json.Marshal(historyStatus(hs))
+		if err != nil {
+			return // a time outside of what JSON can write
+		}
+		back := historyObject{Status: again}
+		got, err := back.histories()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if historySum(got) != historySum(hs) || len(got) != len(hs) {
+			t.Errorf("%+v came back as %+v", hs, got)
+		}
+	})
+}

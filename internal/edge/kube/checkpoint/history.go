@@ -1,0 +1,211 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// historyPageSize is how many UsageHistories are in memory at a time while they are listed. Each may be as large as the API
+// server stores objects, 1.5 MiB, where the CRD is one without bounds.
+const historyPageSize = 50
+
+// historyTooLarge is the size of an object, in bytes of JSON, above which only its metadata and spec are read. The bounds of the
+// CRD and of the metadata that podfit writes stay below it.
+const historyTooLarge = 640 << 10
+
+// historyObject is a UsageHistory as it is read: an unreadable part does not hide the others, nor stop the list it is in.
+type historyObject struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     json.RawMessage   `json:"spec"`
+	Status   json.RawMessage   `json:"status"`
+
+	size int // bytes of JSON, where that is too large: then there is no status
+}
+
+// decodeHistory reads an object. Of one that is too large the status is left out.
+func decodeHistory(raw []byte, o *historyObject) error {
+	if err := json.Unmarshal(raw, o); err != nil {
+		return err
+	}
+	if len(raw) > historyTooLarge {
+		o.Status, o.size = nil, len(raw)
+	}
+	return nil
+}
+
+// mostRecent returns the histories that one object has room for, in their order, and how many are left out. Those with the
+// oldest samples are.
+func mostRecent(hs []usage.History) ([]usage.History, int) {
+	left := len(hs) - v1alpha1.MaxContainerHistories
+	if left <= 0 {
+		return hs, 0
+	}
+	byAge := slices.SortedFunc(slices.Values(hs), func(x, y usage.History) int {
+		return cmp.Or(x.LastSample.Compare(y.LastSample), strings.Compare(x.Container, y.Container))
+	})
+	oldest := make(map[string]bool, left)
+	for i := range byAge[:left] {
+		oldest[byAge[i].Container] = true
+	}
+	return slices.DeleteFunc(slices.Clone(hs), func(h usage.History) bool { return oldest[h.Container] }), left
+}
+
+// workload returns whose history it is.
+func (o *historyObject) workload() (cluster.Workload, error) {
+	var s v1alpha1.UsageHistorySpec
+	if err := json.Unmarshal(o.Spec, &s); err != nil {
+		return cluster.Workload{}, fmt.Errorf("decode spec of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+	}
+	t := &s.Target
+	if t.Kind == "" || t.Name == "" {
+		return cluster.Workload{}, fmt.Errorf("usage history %s/%s names no target", o.Metadata.Namespace, o.Metadata.Name)
+	}
+	return cluster.Workload{Group: t.Group, Kind: t.Kind, Namespace: o.Metadata.Namespace, Name: t.Name}, nil
+}
+
+// histories returns what is remembered. Of two entries for one container the newer one counts.
+func (o *historyObject) histories() ([]usage.History, error) {
+	var s struct {
+		Histories []json.RawMessage `json:"histories"`
+	}
+	if o.size > 0 {
+		return nil, fmt.Errorf("usage history %[1]s/%[2]s is too large: %[3]d bytes, and at most %[4]d are read. "+
+			"Install podfit's current CRDs, which bound its size, and delete it: kubectl delete usagehistory -n %[1]s %[2]s",
+			o.Metadata.Namespace, o.Metadata.Name, o.size, historyTooLarge)
+	}
+	if len(o.Status) > 0 {
+		if err := json.Unmarshal(o.Status, &s); err != nil {
+			return nil, fmt.Errorf("decode status of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+		}
+	}
+	var (
+		hs   []usage.History
+		errs []error
+	)
+	if n := len(s.Histories); n > v1alpha1.MaxContainerHistories {
+		errs = append(errs, fmt.Errorf("usage history %s/%s has %d entries; the first %d are read",
+			o.Metadata.Namespace, o.Metadata.Name, n, v1alpha1.MaxContainerHistories))
+		s.Histories = s.Histories[:v1alpha1.MaxContainerHistories]
+	}
+	for i, raw := range s.Histories {
+		var c v1alpha1.ContainerHistory
+		if err := json.Unmarshal(raw, &c); err != nil || c.Container == "" {
+			errs = append(errs, fmt.Errorf("decode entry %d of usage history %s/%s: %w", i, o.Metadata.Namespace, o.Metadata.Name,
+				errors.Join(err, emptyName(c.Container))))
+			continue
+		}
+		h := usage.History{Container: c.Container, Updated: kube.Utc(c.Updated), Form: c.Format, Data: c.Data}
+		if c.LastSample != nil {
+			h.LastSample = kube.Utc(*c.LastSample)
+		}
+		hs = newest(hs, h)
+	}
+	return hs, errors.Join(errs...)
+}
+
+func emptyName(name string) error {
+	if name == "" {
+		return errors.New("it names no container")
+	}
+	return nil
+}
+
+// newest adds a history to those of a workload, or replaces or leaves that of the same container, whichever is newer.
+func newest(hs []usage.History, h usage.History) []usage.History {
+	for i := range hs {
+		if hs[i].Container != h.Container {
+			continue
+		}
+		if h.Newer(&hs[i]) {
+			hs[i] = h
+		}
+		return hs
+	}
+	return append(hs, h)
+}
+
+func historyStatus(hs []usage.History) v1alpha1.UsageHistoryStatus {
+	s := v1alpha1.UsageHistoryStatus{Containers: int32(len(hs))}
+	for i := range hs {
+		h := &hs[i]
+		c := v1alpha1.ContainerHistory{Container: h.Container, Format: h.Form, Updated: stored(h.Updated), Data: h.Data}
+		if !h.LastSample.IsZero() {
+			at := stored(h.LastSample)
+			c.LastSample = &at
+		}
+		s.Histories = append(s.Histories, c)
+		s.Size += int32(len(h.Data))
+		if s.Updated == nil || s.Updated.Before(&c.Updated) {
+			s.Updated = &s.Histories[i].Updated
+		}
+	}
+	return s
+}
+
+// historySum tells whether what is to be stored of a workload is what has been stored: without the times, which change
+// when nothing else does.
+func historySum(hs []usage.History) uint64 {
+	sum := fnv.New64a()
+	part := func(b []byte) {
+		_, _ = fmt.Fprintf(sum, "%d ", len(b))
+		_, _ = sum.Write(b)
+	}
+	for i := range hs {
+		part([]byte(hs[i].Container))
+		part([]byte(hs[i].Form))
+		part(hs[i].Data)
+	}
+	return sum.Sum64()
+}
+
+// plainKinds are those whose histories are named by kind and name alone: there is one such kind.
+var plainKinds = map[string]string{
+	"ReplicationController": "", "Pod": "",
+	"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "ReplicaSet": "apps",
+	"Job": "batch", "CronJob": "batch",
+}
+
+// historyName is the name of a workload's history: "deployment-web". A hash stands behind it where the name would be too
+// long, or where a kind of another group could have the same.
+func historyName(w cluster.Workload) string {
+	name := strings.ToLower(w.Kind) + "-" + w.Name
+	if group, ok := plainKinds[w.Kind]; ok && group == w.Group && len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	return hashedHistoryName(w)
+}
+
+// hashedHistoryName is the name of a workload's history when the first is taken, or no name.
+func hashedHistoryName(w cluster.Workload) string {
+	sum := sha256.Sum256([]byte(w.Group + "/" + w.Kind + "/" + w.Name))
+	suffix := "-" + hex.EncodeToString(sum[:5])
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(w.Kind+"-"+w.Name))
+	clean = strings.TrimRight(clean[:min(len(clean), longestName-len(suffix))], "-.")
+	if name := strings.TrimLeft(clean, "-.") + suffix; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	return "history" + suffix // such as of a name with two dots in a row
+}

@@ -1,0 +1,191 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// maxPerAutoscaler is how many container policies and how many container recommendations of one object are kept. No pod
+// has as many containers; an object of 1.5 MB holds 70,000 of them, which would take fifty times its size in memory.
+const maxPerAutoscaler = 1024
+
+// ParseAutoscaler returns an autoscaler in podfit's words. It never fails: a field that cannot be understood has its
+// default, and an unknown update mode is Off, the mode that touches nothing.
+func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
+	a := &cluster.Autoscaler{
+		Key:        cluster.Key{Namespace: o.Namespace, Name: o.Name},
+		UID:        string(o.UID),
+		Created:    kube.Utc(o.CreationTimestamp),
+		Generation: o.Generation,
+		Boost:      boost(o.Spec.StartupBoost),
+		Policies:   policies(o.Spec.ResourcePolicy),
+		Advice:     advice(o.Status.Recommendation),
+		IntegerCPU: integerCPU(o.Annotations),
+	}
+	if t := o.Spec.TargetRef; t != nil {
+		a.Target = workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
+		a.APIVersion = t.APIVersion
+	}
+	if r := o.Spec.Recommenders; len(r) > 0 && r[0] != nil {
+		a.Recommender = r[0].Name
+	}
+	if p := o.Spec.UpdatePolicy; p != nil {
+		updatePolicy(a, p)
+	}
+	if observed := o.Status.ObservedGeneration; observed != nil {
+		a.StatusOutdated = *observed != o.Generation
+	}
+	for i := range o.Status.Conditions {
+		c := &o.Status.Conditions[i]
+		switch c.Type {
+		case v1alpha1.ConditionSizingProfileUsable:
+			if string(c.Status) == False {
+				a.ProfileProblem = c.Reason
+			}
+		case v1.FetchingHistory:
+			a.FetchingHistory = string(c.Status) == True
+		}
+		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
+			a.Remarked = true
+		}
+	}
+	return a
+}
+
+func updatePolicy(a *cluster.Autoscaler, p *v1.PodUpdatePolicy) {
+	if p.UpdateMode != nil {
+		mode, ok := cluster.ParseMode(string(*p.UpdateMode))
+		if !ok {
+			mode = cluster.Off
+		}
+		a.Mode = mode
+	}
+	if p.MinReplicas != nil {
+		a.MinReplicas = max(*p.MinReplicas, 0)
+	}
+	if p.EvictAfterOOMSeconds != nil {
+		a.EvictAfterOOM = seconds(int64(*p.EvictAfterOOMSeconds))
+	}
+	for _, r := range p.EvictionRequirements {
+		if r == nil {
+			continue
+		}
+		a.Requirements = append(a.Requirements, cluster.EvictionRequirement{
+			Resources: kube.ResourceSet(r.Resources),
+			Higher:    r.ChangeRequirement == v1.TargetHigherThanRequests,
+		})
+	}
+}
+
+func policies(p *v1.PodResourcePolicy) []cluster.ContainerPolicy {
+	if p == nil || len(p.ContainerPolicies) == 0 {
+		return nil
+	}
+	n := min(len(p.ContainerPolicies), maxPerAutoscaler)
+	out := make([]cluster.ContainerPolicy, 0, n)
+	for i := range n {
+		out = append(out, containerPolicy(&p.ContainerPolicies[i]))
+	}
+	return out
+}
+
+func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
+	out := cluster.ContainerPolicy{
+		Container:  p.ContainerName,
+		Off:        p.Mode != nil && *p.Mode == v1.ContainerScalingModeOff,
+		MinAllowed: kube.Amounts(p.MinAllowed),
+		MaxAllowed: kube.Amounts(p.MaxAllowed),
+		RequestsOnly: p.ControlledValues != nil &&
+			*p.ControlledValues == v1.ContainerControlledValuesRequestsOnly,
+		Boost: boost(p.StartupBoost),
+	}
+	if p.ControlledResources != nil {
+		out.Controlled, out.ControlsSet = kube.ResourceSet(*p.ControlledResources), true
+	}
+	if q := p.OOMBumpUpRatio; q != nil {
+		out.OOMBumpRatio = float64(q.MilliValue()) / 1000
+	}
+	if q := p.OOMMinBumpUp; q != nil {
+		out.OOMMinBump, out.OOMMinBumpSet = kube.Bounded(q.Value()), true
+	}
+	if s := p.MemoryAggregationIntervalSeconds; s != nil {
+		out.MemoryInterval = seconds(int64(*s))
+	}
+	if n := p.MemoryAggregationIntervalCount; n != nil {
+		out.MemoryCount = max(*n, 0)
+	}
+	return out
+}
+
+// boost reads a start-up boost; one that says nothing usable is none.
+func boost(b *v1.StartupBoost) *cluster.Boost {
+	if b == nil || b.CPU == nil {
+		return nil
+	}
+	out := &cluster.Boost{}
+	if d := b.CPU.DurationSeconds; d != nil {
+		out.Duration = seconds(int64(*d))
+	}
+	switch c := b.CPU; {
+	case c.Type == v1.QuantityStartupBoostType && c.Quantity != nil:
+		out.ByQuantity, out.Quantity = true, kube.Bounded(c.Quantity.MilliValue())
+	case c.Type == v1.FactorStartupBoostType && c.Factor != nil && *c.Factor >= 1:
+		out.Factor = *c.Factor
+	default:
+		return nil
+	}
+	return out
+}
+
+// seconds returns a duration of s seconds; a negative one is zero, which everywhere means "not set".
+func seconds(s int64) time.Duration {
+	return time.Duration(min(max(s, 0), math.MaxInt64/int64(time.Second))) * time.Second
+}
+
+func advice(r *v1.RecommendedPodResources) []cluster.Advice {
+	if r == nil || len(r.ContainerRecommendations) == 0 {
+		return nil
+	}
+	n := min(len(r.ContainerRecommendations), maxPerAutoscaler)
+	out := make([]cluster.Advice, 0, n)
+	for i := range n {
+		c := &r.ContainerRecommendations[i]
+		out = append(out, cluster.Advice{
+			Container: c.ContainerName,
+			Estimate: cluster.Estimate{
+				Lower:  kube.Amounts(c.LowerBound),
+				Target: kube.Amounts(c.Target),
+				Upper:  kube.Amounts(c.UpperBound),
+			},
+			Uncapped: kube.Amounts(c.UncappedTarget),
+		})
+	}
+	slices.SortStableFunc(out, func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) })
+	return out
+}
+
+// integerCPU returns the containers that an annotation wants to have whole cores.
+func integerCPU(annotations map[string]string) []string {
+	var out []string
+	for key, value := range annotations {
+		name, ok := strings.CutPrefix(key, v1.AnnotationPostProcessorPrefix)
+		if !ok || value != "true" {
+			continue
+		}
+		if name, ok = strings.CutSuffix(name, v1.AnnotationIntegerCPUSuffix); ok {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

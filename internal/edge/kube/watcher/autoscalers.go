@@ -1,0 +1,113 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// An autoscalerEntry is an autoscaler, and what its status writer has to know of the object.
+type autoscalerEntry struct {
+	*cluster.Autoscaler
+	status  v1.VerticalPodAutoscalerStatus
+	version string // resourceVersion
+	problem string // why the object could not be read, "" when it could
+	ours    bool   // it is the answer to a write of ours, and the watch has not brought it yet
+}
+
+func projectAutoscaler(o *kube.AutoscalerObject) *autoscalerEntry {
+	e := &autoscalerEntry{
+		Autoscaler: ParseAutoscaler(&o.VerticalPodAutoscaler),
+		status:     o.Status,
+		version:    o.ResourceVersion,
+		problem:    o.Problem,
+	}
+	if e.problem != "" {
+		e.Mode = cluster.Off // what it asks for is not known, but that it exists is
+	}
+	return e
+}
+
+// isEcho reports whether e is an older state of the same object than one that is known already: what the watch brings
+// after we have written more than once.
+func (e *autoscalerEntry) isEcho(known *autoscalerEntry) bool {
+	return known.ours && e.UID == known.UID && e.isOlder(known)
+}
+
+func (e *autoscalerEntry) isOlder(than *autoscalerEntry) bool {
+	order, err := resourceversion.CompareResourceVersion(e.version, than.version)
+	return err == nil && order < 0
+}
+
+// AutoscalersFeed is what Stale and Health call the watch of autoscalers.
+const AutoscalersFeed = "verticalpodautoscalers"
+
+func (w *World) addAutoscalers() {
+	c, ns := w.clients.Autoscalers, w.o.Namespace
+	addFeed(w, source[*autoscalerEntry]{
+		name: AutoscalersFeed,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return kube.ListAutoscalers(ctx, c, ns, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return kube.WatchAutoscalers(ctx, c, ns, o)
+		},
+		project: func(o runtime.Object) *autoscalerEntry {
+			if a, ok := o.(*kube.AutoscalerObject); ok {
+				return projectAutoscaler(a)
+			}
+			return nil
+		},
+		selector: w.namespaces(),
+		remedy:   "install the CRDs: podfit crds | kubectl apply -f -",
+	}, &w.autoscalers)
+}
+
+// indexAutoscaler keeps the index by target.
+func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
+	if before != nil && now != nil && (*now).isEcho(*before) {
+		return *before
+	}
+	if now == nil {
+		w.candidates.set(key, nil)
+		return nil
+	}
+	w.candidates.set(key, (*now).Autoscaler)
+	return *now
+}
+
+// Autoscalers returns all autoscalers, sorted.
+func (w *World) Autoscalers() []*cluster.Autoscaler {
+	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
+	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) { out = append(out, e.Autoscaler) })
+	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
+	return out
+}
+
+// Autoscaler returns one autoscaler, or nil.
+func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, ok := w.autoscalers.get(key); ok {
+		return e.Autoscaler
+	}
+	return nil
+}
+
+// Governing returns the autoscaler that governs the pods of a workload, by the rule of cluster.Governing, or nil.
+func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.candidates.first(target)
+}

@@ -1,0 +1,106 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+func TestCandidates_randomChanges_firstIsTheGoverningOne(t *testing.T) {
+	for _, startupBoost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("CPUStartupBoost=%t", startupBoost), func(t *testing.T) { firstIsTheGoverningOne(t, startupBoost) })
+	}
+}
+
+func firstIsTheGoverningOne(t *testing.T, startupBoost bool) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	c := newCandidates(startupBoost)
+	twin := map[cluster.Key]*cluster.Autoscaler{}
+	targets := []cluster.Workload{web, {Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}}
+	for step := range 5000 {
+		key := cluster.Key{Namespace: "shop", Name: fmt.Sprint("a", rnd.IntN(40))}
+		if rnd.IntN(3) == 0 {
+			delete(twin, key)
+			c.set(key, nil)
+		} else {
+			a := &cluster.Autoscaler{
+				Key: key, Target: targets[rnd.IntN(2)], Mode: cluster.Mode(rnd.IntN(3)), Created: time.Unix(int64(rnd.IntN(5)), 0),
+			}
+			if rnd.IntN(5) == 0 {
+				a.Boost = &cluster.Boost{Factor: 2}
+			}
+			twin[key] = a
+			c.set(key, a)
+		}
+		for _, target := range targets {
+			var named []*cluster.Autoscaler
+			for _, a := range twin {
+				if a.Target == target {
+					named = append(named, a)
+				}
+			}
+			if got, want := c.first(target), cluster.Governing(named, startupBoost); got != want {
+				t.Fatalf("step %d: %v governs %s, want %v", step, got, target.Name, want)
+			}
+		}
+	}
+	for key := range twin {
+		c.set(key, nil)
+	}
+	if len(c.byKey)+len(c.byTarget) != 0 {
+		t.Errorf("%d autoscalers and %d targets are left", len(c.byKey), len(c.byTarget))
+	}
+}
+
+// relistAutoscalers replaces the autoscalers of a world by n that name one target.
+func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
+	all := make(map[cluster.Key]*autoscalerEntry, n)
+	for i := range n {
+		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("a", i)}, Target: web, Created: time.Unix(int64(i*7919%n), 0)}
+		all[a.Key] = &autoscalerEntry{Autoscaler: a}
+	}
+	w.autoscalers.replace(all)
+	return all
+}
+
+// A tenant may create as many autoscalers that name one target as fit in its quota.
+func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
+	bytesPerAutoscaler := func(n int) float64 {
+		w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		all := relistAutoscalers(w, n)
+		w.autoscalers.replace(all)
+		w.autoscalers.replace(nil)
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
+	}
+	few, many := bytesPerAutoscaler(1000), bytesPerAutoscaler(8000)
+	t.Logf("%.0f bytes for each of 1,000, %.0f for each of 8,000", few, many)
+	if many > 2*few {
+		t.Errorf("%.0f bytes for each of 1,000, %.0f for each of 8,000", few, many)
+	}
+}
+
+func BenchmarkRelistOfAutoscalersOfOneTarget(b *testing.B) {
+	for _, n := range []int{4000, 20_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			w := NewWorld(clientsOf(kubetest.NewFakeAPI(b)), Options{})
+			all := relistAutoscalers(w, n)
+			mu := new(timingMutex)
+			w.autoscalers.mu = mu
+			for b.Loop() {
+				w.autoscalers.replace(all)
+			}
+			b.ReportMetric(float64(mu.longest.Microseconds()), "held-µs-at-most")
+		})
+	}
+}

@@ -1,0 +1,55 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// projectEvictionEvent reads the kubelet's event about an evicted pod. The event lists the containers that used more
+// than they asked for, how much, and of what.
+func projectEvictionEvent(e *corev1.Event) []usage.OOM {
+	if e.Reason != "Evicted" || e.InvolvedObject.Kind != "Pod" {
+		return nil
+	}
+	containers := listed(e, v1.AnnotationOffendingContainers)
+	usages := listed(e, v1.AnnotationOffendingContainersUsage)
+	resources := listed(e, v1.AnnotationStarvedResource)
+	if len(containers) != len(usages) || len(containers) != len(resources) {
+		return nil
+	}
+	var out []usage.OOM
+	for i, name := range containers {
+		if resources[i] != string(corev1.ResourceMemory) {
+			continue
+		}
+		used, err := resource.ParseQuantity(usages[i])
+		if err != nil {
+			continue
+		}
+		out = append(out, usage.OOM{
+			Pod:       cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
+			Container: name,
+			At:        kube.Utc(e.CreationTimestamp),
+			Memory:    kube.Bounded(used.Value()),
+		})
+	}
+	return out
+}
+
+func listed(e *corev1.Event, annotation string) []string {
+	text, ok := e.Annotations[annotation]
+	if !ok {
+		return nil
+	}
+	return strings.Split(text, ",")
+}

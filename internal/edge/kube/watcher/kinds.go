@@ -1,0 +1,204 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+const (
+	kindsRefresh = 5 * time.Minute  // how often discovery is asked anyway
+	kindsPause   = 10 * time.Second // how long at least between two askings, however many unknown kinds turn up
+	maxAsked     = 4096             // how many unknown kinds are remembered; tenants can name any as owner or target
+	kindsTimeout = 30 * time.Second // how long one asking may take
+)
+
+// A kind is how the API server serves a kind of object.
+type kind struct {
+	version  string // a version that serves the scale subresource, if one does
+	resource string // plural
+	scale    bool   // there is a scale subresource
+}
+
+func (k kind) scalable() bool { return k.resource != "" && k.scale }
+
+// kinds knows which kinds the API server serves, and which of them have a scale subresource. Nobody waits for it: it is
+// asked often, on the admission path too, and answers from memory, which a loop refreshes. When discovery fails for a
+// group, what was known of the group stays.
+type kinds struct {
+	mu     *sync.Mutex // the world's
+	served map[groupKind]kind
+	loaded time.Time               // when served was last asked for, zero: never
+	tried  bool                    // discovery has answered, or failed, at least once
+	asked  map[groupKind]time.Time // kinds that are not served, and since when somebody wants them
+	wake   chan struct{}           // has room for one
+	log    *slog.Logger
+}
+
+func newKinds(mu *sync.Mutex, log *slog.Logger) *kinds {
+	return &kinds{mu: mu, asked: make(map[groupKind]time.Time), wake: make(chan struct{}, 1), log: log}
+}
+
+// find returns how a kind is served; the zero kind when it is not served. A kind never heard of is pending until
+// discovery has been asked again: its definition may be newer than our knowledge.
+func (k *kinds) find(gk groupKind) (kind, error) {
+	if info, ok := k.served[gk]; ok {
+		return info, nil
+	}
+	since, waiting := k.asked[gk]
+	if !waiting && len(k.asked) >= maxAsked {
+		return kind{}, errPending // until some of them are forgotten
+	}
+	if !waiting {
+		k.asked[gk] = time.Now()
+		k.askAgain()
+		return kind{}, errPending
+	}
+	if !k.loaded.After(since) {
+		return kind{}, errPending
+	}
+	return kind{}, nil
+}
+
+// peek is find for kinds that nothing in the cluster is known to have: it remembers nothing and asks nobody.
+func (k *kinds) peek(gk groupKind) (kind, error) {
+	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
+		return info, nil
+	}
+	return kind{}, errPending
+}
+
+// discoverer asks the API server what it serves.
+type discoverer interface {
+	ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+}
+
+// run refreshes until ctx ends; changed is called after each attempt.
+func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
+	tick := time.NewTicker(kindsRefresh)
+	defer tick.Stop()
+	for {
+		err := k.refresh(ctx, d)
+		if ctx.Err() != nil {
+			return
+		}
+		k.mu.Lock()
+		k.tried = true
+		k.mu.Unlock()
+		if err != nil {
+			k.log.Warn("discovery has failed, keeping what is known", "error", err)
+			k.askAgain()
+		}
+		changed()
+		if !pause(ctx, kindsPause) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-k.wake:
+		}
+	}
+}
+
+// askAgain has discovery asked after the next pause.
+func (k *kinds) askAgain() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits, and reports whether it was not cut short.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (k *kinds) refresh(ctx context.Context, d discoverer) error {
+	ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
+	defer cancel()
+	began := time.Now()
+	groups, lists, err := d.ServerGroupsAndResourcesWithContext(ctx)
+	failed := new(discovery.ErrGroupDiscoveryFailed)
+	if err != nil && !errors.As(err, &failed) {
+		return fmt.Errorf("discover kinds: %w", err)
+	}
+	fresh := kindsIn(groups, lists)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	lost := make(map[string]bool)
+	for gv := range failed.Groups {
+		lost[gv.Group] = true
+	}
+	for gk, info := range k.served {
+		if _, ok := fresh[gk]; !ok && lost[gk.Group] {
+			fresh[gk] = info
+		}
+	}
+	k.served = fresh
+	k.loaded = began
+	for gk, since := range k.asked {
+		if _, ok := fresh[gk]; ok || lost[gk.Group] {
+			delete(k.asked, gk) // served, or still to be found out
+		} else if began.Sub(since) > time.Hour {
+			delete(k.asked, gk) // nobody may want it any more
+		}
+	}
+	return nil
+}
+
+// kindsIn sorts what discovery returns by kind. A version with a scale subresource beats one without, the group's
+// preferred version any other.
+func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[groupKind]kind {
+	preferred := make(map[string]string)
+	for _, g := range groups {
+		preferred[g.Name] = g.PreferredVersion.Version
+	}
+	out := make(map[groupKind]kind)
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		scalable := make(map[string]bool)
+		for i := range list.APIResources {
+			if name, ok := strings.CutSuffix(list.APIResources[i].Name, "/scale"); ok {
+				scalable[name] = true
+			}
+		}
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			if strings.Contains(r.Name, "/") || !r.Namespaced {
+				continue
+			}
+			gk := groupKind{gv.Group, r.Kind}
+			k := kind{version: gv.Version, resource: r.Name, scale: scalable[r.Name]}
+			before, ok := out[gk]
+			if !ok || (k.scale && !before.scale) ||
+				(k.scale == before.scale && k.version == preferred[gv.Group] && before.version != k.version) {
+				out[gk] = k
+			}
+		}
+	}
+	return out
+}

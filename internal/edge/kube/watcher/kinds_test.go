@@ -1,0 +1,311 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// fakeDiscovery answers what it is told to.
+type fakeDiscovery struct {
+	hangs  bool // it answers when the request is given up
+	mu     sync.Mutex
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+	err    error
+	asked  int
+}
+
+func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	if d.hangs {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	return d.groups, d.lists, d.err
+}
+
+func (d *fakeDiscovery) set(err error, lists ...*metav1.APIResourceList) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lists, d.err = lists, err
+}
+
+func (d *fakeDiscovery) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
+}
+
+func resources(groupVersion string, names ...string) *metav1.APIResourceList {
+	list := &metav1.APIResourceList{GroupVersion: groupVersion}
+	for i := 0; i+1 < len(names); i += 2 {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: names[i], Kind: names[i+1], Namespaced: true})
+	}
+	return list
+}
+
+func startKinds(t *testing.T, d *fakeDiscovery) (*kinds, *sync.Mutex) {
+	t.Helper()
+	var mu sync.Mutex
+	k := newKinds(&mu, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.run(ctx, d, func() {})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	synctest.Wait()
+	return k, &mu
+}
+
+var (
+	rollout = groupKind{"argoproj.io", "Rollout"}
+	robot   = groupKind{"example.com", "Robot"}
+)
+
+func TestKindsAreRefreshedAndFailuresLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(fakeDiscovery)
+		d.set(nil, resources("argoproj.io/v1alpha1", "rollouts", "Rollout", "rollouts/scale", "Scale"))
+		k, mu := startKinds(t, d)
+		scalable := func(gk groupKind) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			info, err := k.find(gk)
+			return err == nil && info.scalable()
+		}
+		if !scalable(rollout) || scalable(robot) {
+			t.Fatal("not what discovery said")
+		}
+
+		d.set(errors.New("away"))
+		time.Sleep(2 * kindsRefresh)
+		if !scalable(rollout) {
+			t.Error("a failure has lost a kind")
+		}
+		d.set(&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "argoproj.io", Version: "v1alpha1"}: errors.New("away")}},
+			resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
+		time.Sleep(2 * kindsRefresh)
+		if !scalable(rollout) || !scalable(robot) {
+			t.Error("the failure of one group has lost a kind")
+		}
+
+		d.set(nil, resources("example.com/v1", "robots", "Robot"))
+		time.Sleep(2 * kindsRefresh)
+		if scalable(rollout) || scalable(robot) {
+			t.Error("kinds that are gone are still known (S-15)")
+		}
+	})
+}
+
+func TestKinds_discoveryHangs_askingEndsInTimeAndWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDiscovery{hangs: true}
+		k := newKinds(new(sync.Mutex), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		began := time.Now()
+		k.run(ctx, d, func() {})
+		synctest.Wait() // no asking is left, or the bubble would not end
+		if took := time.Since(began); took != 10*time.Minute || d.asked < 10 || d.asked > 20 {
+			t.Errorf("asked %d times in %s", d.asked, took)
+		}
+	})
+}
+
+func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(fakeDiscovery)
+		k, mu := startKinds(t, d)
+		find := func(gk groupKind) (kind, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return k.find(gk)
+		}
+		time.Sleep(kindsPause + time.Second) // when nothing else is due
+		before := d.count()
+		if _, err := find(robot); !errors.Is(err, errPending) {
+			t.Fatalf("error %v before anybody was asked", err)
+		}
+		d.set(nil, resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
+		synctest.Wait()
+		if info, err := find(robot); err != nil || !info.scalable() {
+			t.Errorf("%+v, error %v right after it was asked for", info, err)
+		}
+		for i := range 1000 {
+			_, _ = find(groupKind{"example.com", string(rune('A' + i%26))})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := d.count() - before; n > 12 {
+			t.Errorf("discovery was asked %d times in 100 s", n)
+		}
+	})
+}
+
+func TestTheVersionWithAScaleIsTakenElseThePreferred(t *testing.T) {
+	got := kindsIn(
+		[]*metav1.APIGroup{{Name: "g", PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"}}},
+		[]*metav1.APIResourceList{
+			resources("g/v1", "as", "A", "as/scale", "Scale", "bs", "B"),
+			resources("g/v2", "as", "A", "bs", "B"),
+			resources("g/v3", "as", "A", "as/scale", "Scale", "bs", "B"),
+			{GroupVersion: "a/b/c"},
+			{GroupVersion: "g/v2", APIResources: []metav1.APIResource{{Name: "cs", Kind: "C"}}},
+		})
+	if len(got) != 2 || got[groupKind{"g", "A"}].version != "v1" || got[groupKind{"g", "B"}].version != "v2" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// fakeScales answers readings of scale subresources and counts them.
+type fakeScales struct {
+	mu      sync.Mutex
+	answer  error
+	n       int32
+	reads   int
+	running int
+	most    int
+	slow    time.Duration
+}
+
+func (f *fakeScales) read(ctx context.Context, _ kind, _ cluster.Workload) (*autoscalingv1.Scale, error) {
+	f.mu.Lock()
+	f.reads++
+	f.running++
+	f.most = max(f.most, f.running)
+	slow := f.slow
+	f.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(slow):
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	if f.answer != nil {
+		return nil, f.answer
+	}
+	return &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: f.n}}, ctx.Err()
+}
+
+func (f *fakeScales) set(answer error, n int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer, f.n = answer, n
+}
+
+func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
+	t.Helper()
+	var mu sync.Mutex
+	s := newScales(&mu, slog.New(slog.DiscardHandler))
+	find := func(groupKind) (kind, error) { return kind{version: "v1", resource: "rollouts", scale: true}, nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.run(ctx, find, f.read, func() {})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return s, &mu
+}
+
+func TestScalesAreReadBehindTheReadersAndKeptThroughFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeScales{n: 3}
+		s, mu := startScales(t, f)
+		w := cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
+		want := func() scaleEntry {
+			mu.Lock()
+			defer mu.Unlock()
+			return *s.want(w)
+		}
+		if e := want(); e.answered() {
+			t.Fatal("answered before it was read")
+		}
+		synctest.Wait()
+		if e := want(); !e.read || e.scale.Replicas != 3 {
+			t.Fatalf("got %+v", e)
+		}
+		f.set(nil, 5)
+		time.Sleep(2 * scaleFresh)
+		if e := want(); e.scale.Replicas != 5 {
+			t.Errorf("stale: %+v (S-15)", e)
+		}
+		f.set(errors.New("away"), 0)
+		time.Sleep(10 * scaleFresh)
+		if e := want(); !e.read || e.scale.Replicas != 5 || e.err == nil {
+			t.Errorf("lost by a failure: %+v (W-03)", e)
+		}
+		f.set(apierrors.NewNotFound(schema.GroupResource{Resource: "rollouts"}, "web"), 0)
+		time.Sleep(10 * scaleFresh)
+		if e := want(); !e.gone {
+			t.Errorf("got %+v", e)
+		}
+		f.set(nil, 7)
+		time.Sleep(2 * scaleFresh)
+		if e := want(); e.gone || e.err != nil || e.scale.Replicas != 7 {
+			t.Errorf("not recovered: %+v", e)
+		}
+		time.Sleep(scaleExpiry + 2*scaleFresh)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(s.entries) != 0 {
+			t.Error("an entry that nobody asks for is still read")
+		}
+	})
+}
+
+func TestManyScalesAreATrickle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workloads = 600
+		f := &fakeScales{n: 1, slow: 50 * time.Millisecond}
+		s, mu := startScales(t, f)
+		ask := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range workloads {
+				s.want(cluster.Workload{Kind: "Rollout", Name: string(rune(i))})
+			}
+		}
+		ask()
+		time.Sleep(time.Minute) // all are read once
+		f.mu.Lock()
+		first := f.reads
+		f.mu.Unlock()
+		for range 20 {
+			ask()
+			time.Sleep(time.Minute)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		perSecond := float64(f.reads-first) / 1200
+		if first != workloads || f.most > scaleAtOnce || perSecond < 3 || perSecond > 5.5 {
+			t.Errorf("%d at first, %.1f per second later, %d at once", first, perSecond, f.most)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+func projectNode(n *corev1.Node, in *Interner) cluster.Node {
+	out := cluster.Node{
+		Labels:      pairs(n.Labels, in),
+		Name:        n.Name,
+		Allocatable: kube.Amounts(n.Status.Allocatable),
+		Cordoned:    n.Spec.Unschedulable,
+	}
+	for i := range n.Spec.Taints {
+		t := &n.Spec.Taints[i]
+		if !passing[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
+			out.Tainted = true
+			out.Taints = append(out.Taints, cluster.Taint{Key: in.String(t.Key), Value: in.String(t.Value), Effect: in.String(string(t.Effect))})
+		}
+	}
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			out.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	return out
+}
+
+// passing are the taints that Kubernetes gives a node for as long as it is in trouble or cordoned. What they say is known from
+// the node's conditions and its spec; they do not set it apart for certain pods.
+var passing = map[string]bool{
+	corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true, corev1.TaintNodeUnschedulable: true,
+	corev1.TaintNodeMemoryPressure: true, corev1.TaintNodeDiskPressure: true, corev1.TaintNodePIDPressure: true,
+	corev1.TaintNodeNetworkUnavailable: true,
+}
+
+// pairs returns labels as "key=value", sorted.
+func pairs(labels map[string]string, in *Interner) []string {
+	if len(labels) == 0 {
+		return nil
+	}
+	out := make([]string, 0, len(labels))
+	for k, v := range labels {
+		out = append(out, in.String(k+"="+v))
+	}
+	slices.Sort(out)
+	return out
+}

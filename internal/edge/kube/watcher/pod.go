@@ -1,0 +1,247 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"encoding/json"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// ProjectPod returns what podfit keeps of a pod. It shares no memory with p but single strings. It never fails: what a
+// pod does not say, or says in a way that cannot be understood, is left out. Top is left open; it is not the pod's to know.
+func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
+	name, uid := joined(p.Name, string(p.UID))
+	out := &cluster.Pod{
+		Key:        cluster.Key{Namespace: in.String(p.Namespace), Name: name},
+		UID:        uid,
+		Controller: controllerOf(p.OwnerReferences, p.Namespace, in),
+		Node:       in.String(p.Spec.NodeName),
+		Place:      in.place(&p.Spec),
+		Tolerance:  in.tolerance(&p.Spec),
+		Created:    kube.Utc(p.CreationTimestamp),
+		Phase:      phase(p.Status.Phase),
+		QoS:        qos(p.Status.QOSClass),
+		Deleting:   p.DeletionTimestamp != nil,
+		Resize:     resizeOf(p.Status.Conditions),
+		Observed:   observed(p, in),
+		Sized:      p.Annotations[v1.AnnotationUpdates] != "",
+		Containers: containers(p, in),
+	}
+	if r := p.Spec.Resources; r != nil {
+		out.PodLevel = new(cluster.PodResources)
+		out.PodLevel.Requests, out.PodLevel.Limits = kube.SizeOf(r)
+		out.Fractions = kube.HasFraction(r.Requests, r.Limits)
+	}
+	for _, all := range [...][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range all {
+			out.Fractions = out.Fractions || kube.HasFraction(all[i].Resources.Requests, all[i].Resources.Limits)
+		}
+	}
+	if p.Status.StartTime != nil {
+		out.Started = p.Status.StartTime.UTC()
+	}
+	for i := range p.Status.Conditions {
+		switch c := &p.Status.Conditions[i]; c.Type {
+		case corev1.PodReady:
+			out.Ready, out.ReadySince = c.Status == corev1.ConditionTrue, kube.Utc(c.LastTransitionTime)
+		case corev1.PodScheduled:
+			out.Unschedulable = c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		}
+	}
+	return out
+}
+
+// observed returns the annotation that lists the containers which the webhook saw. An annotation that is longer than the
+// names of all containers could be is not ours: it counts as absent, so that a pod of a few hundred bytes stays one.
+func observed(p *corev1.Pod, in *Interner) string {
+	text := p.Annotations[v1.AnnotationObservedContainers]
+	const longestName = 63 + len(", ")
+	if len(text) > 1024+longestName*len(p.Spec.Containers) {
+		return ""
+	}
+	return in.String(text)
+}
+
+// joined returns two strings that share one allocation: a pod's name and UID live and die together.
+func joined(a, b string) (string, string) {
+	both := a + b
+	return both[:len(a)], both[len(a):]
+}
+
+func phase(p corev1.PodPhase) cluster.Phase {
+	switch p {
+	case corev1.PodPending:
+		return cluster.Pending
+	case corev1.PodRunning:
+		return cluster.Running
+	case corev1.PodSucceeded:
+		return cluster.Succeeded
+	case corev1.PodFailed:
+		return cluster.Failed
+	}
+	return cluster.UnknownPhase
+}
+
+func qos(q corev1.PodQOSClass) cluster.QoS {
+	switch q {
+	case corev1.PodQOSGuaranteed:
+		return cluster.Guaranteed
+	case corev1.PodQOSBurstable:
+		return cluster.Burstable
+	case corev1.PodQOSBestEffort:
+		return cluster.BestEffort
+	}
+	return cluster.UnknownQoS
+}
+
+// resizeOf reads where a resize stands. A pending condition speaks of the newest wish and goes before one in progress.
+func resizeOf(conditions []corev1.PodCondition) *cluster.Resize {
+	var pending, progress *corev1.PodCondition
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Type {
+		case corev1.PodResizePending:
+			pending = c
+		case corev1.PodResizeInProgress:
+			progress = c
+		}
+	}
+	switch {
+	case pending != nil:
+		return &cluster.Resize{State: pendingState(pending.Reason), Since: kube.Utc(pending.LastTransitionTime), Message: pending.Message}
+	case progress != nil:
+		return &cluster.Resize{State: progressState(progress), Since: kube.Utc(progress.LastTransitionTime), Message: progress.Message}
+	}
+	return nil
+}
+
+func pendingState(reason string) cluster.ResizeState {
+	switch reason {
+	case corev1.PodReasonDeferred:
+		return cluster.ResizeDeferred
+	case corev1.PodReasonInfeasible:
+		return cluster.ResizeInfeasible
+	}
+	return cluster.ResizeUnknown
+}
+
+func progressState(c *corev1.PodCondition) cluster.ResizeState {
+	switch {
+	case c.Reason == "" && c.Message == "":
+		return cluster.ResizeInProgress
+	case c.Reason == corev1.PodReasonError:
+		return cluster.ResizeError
+	}
+	return cluster.ResizeUnknown
+}
+
+func containers(p *corev1.Pod, in *Interner) []cluster.Container {
+	out := make([]cluster.Container, 0, len(p.Spec.Containers)+len(p.Spec.InitContainers))
+	add := func(specs []corev1.Container, statuses []corev1.ContainerStatus, role func(*corev1.Container) cluster.ContainerRole) {
+		for i := range specs {
+			if i > math.MaxUint8 {
+				return // Container.Index cannot name it; no such pod has been seen
+			}
+			c := container(&specs[i], statusOf(specs[i].Name, statuses), role(&specs[i]), p.Spec.Resources != nil, in)
+			c.Index = uint8(i)
+			c.Boosted = boosted(p.Annotations, c.Name)
+			out = append(out, c)
+		}
+	}
+	add(p.Spec.Containers, p.Status.ContainerStatuses, func(*corev1.Container) cluster.ContainerRole { return cluster.Regular })
+	add(p.Spec.InitContainers, p.Status.InitContainerStatuses, initRole)
+	return out
+}
+
+func initRole(c *corev1.Container) cluster.ContainerRole {
+	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		return cluster.Sidecar
+	}
+	return cluster.Init
+}
+
+func statusOf(name string, statuses []corev1.ContainerStatus) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}
+
+func container(
+	spec *corev1.Container, status *corev1.ContainerStatus, role cluster.ContainerRole, podLevel bool, in *Interner,
+) cluster.Container {
+	c := cluster.Container{Name: in.String(spec.Name), Role: role}
+	c.Requests, c.Limits = kube.SizeOf(&spec.Resources)
+	if role != cluster.Regular || podLevel { // its request counts as a part of a sum, which must not be too low
+		c.Requests = kube.Amounts(spec.Resources.Requests)
+	}
+	if role != cluster.Regular { // it is never sized, so its limit need not bound a new request
+		c.Limits = kube.Amounts(spec.Resources.Limits)
+	}
+	for _, p := range spec.ResizePolicy {
+		if r, ok := cluster.ParseResource(string(p.ResourceName)); ok && p.RestartPolicy == corev1.RestartContainer {
+			c.Restart = c.Restart.With(r)
+		}
+	}
+	if status == nil {
+		return c
+	}
+	c.Restarts = status.RestartCount
+	c.Exit = exitOf(status)
+	c.Reported = status.Resources != nil
+	if r := status.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
+		var runs cluster.Applied
+		runs.Requests, runs.Limits = kube.SizeOf(r)
+		if runs.Requests != c.Requests || runs.Limits != c.Limits {
+			c.Applied = &runs
+		}
+	}
+	return c
+}
+
+// exitOf returns how a container last terminated: its current state, if it is dead, else the state before this one.
+func exitOf(s *corev1.ContainerStatus) *cluster.Exit {
+	t, now := s.State.Terminated, true
+	if t == nil {
+		t, now = s.LastTerminationState.Terminated, false
+	}
+	if t == nil {
+		return nil
+	}
+	return &cluster.Exit{
+		OOM:      t.Reason == "OOMKilled",
+		Code:     t.ExitCode,
+		Started:  kube.Utc(t.StartedAt),
+		Finished: kube.Utc(t.FinishedAt),
+		Now:      now,
+	}
+}
+
+// boosted reads the annotation that keeps what a container had before its start-up boost.
+func boosted(annotations map[string]string, container string) *cluster.Applied {
+	if len(annotations) == 0 {
+		return nil
+	}
+	text, ok := annotations[v1.AnnotationStartupBoostPrefix+container]
+	if !ok {
+		return nil
+	}
+	var before corev1.ResourceRequirements
+	var out cluster.Applied // if unreadable, boosted from something unknown
+	if json.Unmarshal([]byte(text), &before) == nil {
+		out.Requests, out.Limits = kube.SizeOf(&before)
+	}
+	return &out
+}

@@ -1,0 +1,105 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Why TopSoon does not know the topmost controller of a new pod.
+var (
+	ErrOwnerUnknown   = errors.New("the owner of the pod is not known yet")
+	ErrTooManyWaiting = errors.New("too many reviews wait for the owners of their pods")
+)
+
+// TopSoon is Top for a pod that is just being created: its controller may be so new that our watch has not seen it. It
+// waits for that until ctx ends, and sends nothing. The error is ErrOwnerUnknown, ErrTooManyWaiting or errCycle.
+//
+// The pod of a review may never be stored, so nothing of it is remembered: a kind that is not served is unknown, and
+// discovery is asked for it only if an autoscaler has such a target.
+func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (cluster.Workload, error) {
+	var slot *waitSlot
+	defer func() {
+		if slot != nil {
+			w.mu.Lock()
+			w.waiting.release(slot)
+			w.mu.Unlock()
+		}
+	}()
+	for {
+		w.mu.Lock()
+		t, err := w.owners.follow(controller, w.findForReview)
+		if err == nil || errors.Is(err, errCycle) {
+			w.mu.Unlock()
+			return t, err
+		}
+		if slot == nil {
+			if slot = w.waiting.acquire(controller.Namespace); slot == nil {
+				w.mu.Unlock()
+				return cluster.Workload{}, ErrTooManyWaiting
+			}
+		}
+		if w.arrived == nil {
+			w.arrived = make(chan struct{})
+		}
+		arrived := w.arrived
+		w.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-slot.lost:
+			return cluster.Workload{}, ErrTooManyWaiting
+		case <-ctx.Done():
+			return cluster.Workload{}, ErrOwnerUnknown
+		}
+	}
+}
+
+// findForReview is kinds.find for the owners of a pod that may never be stored.
+func (w *World) findForReview(gk groupKind) (kind, error) {
+	if w.targetKinds[gk] > 0 {
+		return w.owners.kinds.find(gk)
+	}
+	return w.owners.kinds.peek(gk)
+}
+
+// autoscalerChanged keeps the index by target, and the number of autoscalers by the kind of their target.
+func (w *World) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
+	kept := w.indexAutoscaler(key, before, now)
+	if before != nil {
+		gk := kindOf((*before).Target)
+		if w.targetKinds[gk]--; w.targetKinds[gk] == 0 {
+			delete(w.targetKinds, gk)
+		}
+	}
+	if now != nil {
+		w.targetKinds[kindOf(kept.Target)]++
+	}
+	return kept
+}
+
+// selectorsKept is how long a node selector is kept, at least, after the last pod with it has gone.
+const selectorsKept = 5 * time.Minute
+
+// forgetSelectors makes room for new node selectors, until ctx ends.
+func (w *World) forgetSelectors(ctx context.Context) {
+	for pause(ctx, selectorsKept) {
+		if w.in.crowded() {
+			w.in.forget(w.placesInUse())
+		}
+	}
+}
+
+func (w *World) placesInUse() map[cluster.Place]bool {
+	used := make(map[cluster.Place]bool)
+	w.pods.each(func(_ cluster.Key, p *cluster.Pod) {
+		if p.Place >= cluster.Selected {
+			used[p.Place] = true
+		}
+	})
+	return used
+}

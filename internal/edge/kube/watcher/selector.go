@@ -1,0 +1,92 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// selectorPaths are where the controllers of Kubernetes itself are read.
+var selectorPaths = map[groupKind]struct{ path, resource string }{
+	{"apps", "Deployment"}:        {"/apis/apps/v1", "deployments"},
+	{"apps", "ReplicaSet"}:        {"/apis/apps/v1", "replicasets"},
+	{"apps", "StatefulSet"}:       {"/apis/apps/v1", "statefulsets"},
+	{"apps", "DaemonSet"}:         {"/apis/apps/v1", "daemonsets"},
+	{"batch", "Job"}:              {"/apis/batch/v1", "jobs"},
+	{"batch", "CronJob"}:          {"/apis/batch/v1", "cronjobs"},
+	{"", "ReplicationController"}: {"/api/v1", "replicationcontrollers"},
+}
+
+// selectorHolder is where controllers keep the labels of their pods.
+type selectorHolder struct {
+	Spec struct {
+		Selector    json.RawMessage `json:"selector"`
+		JobTemplate struct {
+			Spec struct {
+				Template struct {
+					Metadata metav1.ObjectMeta `json:"metadata"`
+				} `json:"template"`
+			} `json:"spec"`
+		} `json:"jobTemplate"`
+	} `json:"spec"`
+}
+
+// Selector reads the selector of a controller's pods from the API server: for pods that have gone, of which only the
+// labels are remembered. It returns a selector of nothing for a controller that has none, or that is not Kubernetes' own.
+func (w *World) Selector(ctx context.Context, c cluster.Workload) (labels.Selector, error) {
+	at, known := selectorPaths[kindOf(c)]
+	if !known {
+		return labels.Nothing(), nil
+	}
+	raw, err := w.clients.Core.CoreV1().RESTClient().Get().AbsPath(at.path).Namespace(c.Namespace).Resource(at.resource).Name(c.Name).
+		SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("read the selector of %s: %w", c, kube.Refused(err))
+	}
+	s, err := parseSelector(c.Kind, raw)
+	if err != nil {
+		return nil, fmt.Errorf("read the selector of %s: %w", c, err)
+	}
+	return s, nil
+}
+
+func parseSelector(kind string, object []byte) (labels.Selector, error) {
+	var o selectorHolder
+	if err := json.Unmarshal(object, &o); err != nil {
+		return nil, err
+	}
+	switch {
+	case kind == "CronJob":
+		return exactly(o.Spec.JobTemplate.Spec.Template.Metadata.Labels), nil
+	case len(o.Spec.Selector) == 0:
+		return labels.Nothing(), nil
+	case kind == "ReplicationController":
+		var m map[string]string
+		if err := json.Unmarshal(o.Spec.Selector, &m); err != nil {
+			return nil, err
+		}
+		return exactly(m), nil
+	}
+	var s metav1.LabelSelector
+	if err := json.Unmarshal(o.Spec.Selector, &s); err != nil {
+		return nil, err
+	}
+	return metav1.LabelSelectorAsSelector(&s)
+}
+
+// exactly selects what has all of the labels, and nothing when there are none.
+func exactly(m map[string]string) labels.Selector {
+	if len(m) == 0 {
+		return labels.Nothing()
+	}
+	return labels.SelectorFromSet(m)
+}

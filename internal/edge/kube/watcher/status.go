@@ -1,0 +1,169 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// The statuses of a condition. A condition without status is one to be removed.
+const (
+	True    = string(corev1.ConditionTrue)
+	False   = string(corev1.ConditionFalse)
+	Removed = ""
+)
+
+// A Condition is what is to be said, or no longer said, in an autoscaler's status.
+type Condition struct {
+	Type    v1.VerticalPodAutoscalerConditionType
+	Status  string // True, False or Removed
+	Reason  string
+	Message string
+}
+
+// WriteStatus writes an autoscaler's recommendation and conditions, unless the API server has just that already. It
+// reports whether it wrote. Conditions of which nothing is said stay as they are, whoever set them.
+//
+// What is written is based on what was last seen: if somebody has changed the object since, nothing is written, and the
+// error is ErrConflict. In a dry run nothing is sent: the world goes on as if it had been, until the object changes.
+func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
+	w.mu.Lock()
+	e, ok := w.autoscalers.get(a.Key)
+	pruned := w.generationPruned
+	w.mu.Unlock()
+	if !ok || e.UID != a.UID {
+		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.ErrNotFound)
+	}
+	status := nextStatus(&e.status, a.Generation, advice, now, say)
+	seen := e.status
+	if pruned {
+		seen.ObservedGeneration = status.ObservedGeneration
+	}
+	if equality.Semantic.DeepEqual(seen, status) {
+		return false, nil
+	}
+	if w.o.DryRun {
+		w.wrote(e, e.saying(&status))
+		return true, nil
+	}
+	patch, err := json.Marshal([]kube.PatchOp{
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: e.version},
+		{Op: "add", Path: "/status", Value: status},
+	})
+	if err != nil {
+		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, err)
+	}
+	written := new(kube.AutoscalerObject)
+	err = w.clients.Autoscalers.Patch(types.JSONPatchType).Namespace(a.Namespace).Resource(v1.ResourceAutoscalers).
+		Name(a.Name).SubResource("status").Body(patch).Do(ctx).Into(written)
+	if err != nil {
+		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.Refused(err))
+	}
+	after := projectAutoscaler(written)
+	after.ours = true
+	w.wrote(e, after)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.generationPruned = written.Status.ObservedGeneration == nil
+	return true, nil
+}
+
+// saying returns the entry as it is with another status.
+func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autoscalerEntry {
+	said := ParseAutoscaler(&v1.VerticalPodAutoscaler{Status: *status})
+	a, next := *e.Autoscaler, *e
+	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
+	a.FetchingHistory = said.FetchingHistory
+	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
+	next.Autoscaler, next.status = &a, *status
+	return &next
+}
+
+// wrote puts the answer to a write in the place of what was known before, so that the next write need not wait for the
+// watch. If the watch has been faster it knows better.
+func (w *World) wrote(before, after *autoscalerEntry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now, ok := w.autoscalers.get(before.Key); ok && now.UID == after.UID && (now == before || now.isOlder(after)) {
+		w.autoscalers.keep(before.Key, after)
+	}
+}
+
+// nextStatus returns the status that says advice and conditions, and what the old one says of other conditions.
+func nextStatus(old *v1.VerticalPodAutoscalerStatus, generation int64, advice []cluster.Advice, now time.Time, say []Condition) v1.VerticalPodAutoscalerStatus {
+	say = append(slices.Clone(say), Condition{Type: v1.ConfigDeprecated, Status: Removed})
+	return v1.VerticalPodAutoscalerStatus{
+		Recommendation:     recommendation(advice),
+		Conditions:         nextConditions(old.Conditions, now, say),
+		ObservedGeneration: &generation,
+	}
+}
+
+func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
+	if len(advice) == 0 {
+		return nil
+	}
+	out := new(v1.RecommendedPodResources)
+	for i := range advice {
+		a := &advice[i]
+		target := kube.Quantities(a.Target)
+		if target == nil {
+			target = corev1.ResourceList{} // the API wants it, if only empty
+		}
+		out.ContainerRecommendations = append(out.ContainerRecommendations, v1.RecommendedContainerResources{
+			ContainerName:  a.Container,
+			Target:         target,
+			LowerBound:     kube.Quantities(a.Lower),
+			UpperBound:     kube.Quantities(a.Upper),
+			UncappedTarget: kube.Quantities(a.Uncapped),
+		})
+	}
+	return out
+}
+
+// nextConditions returns the conditions sorted by type. The time of the last transition moves only with the status.
+func nextConditions(old []v1.VerticalPodAutoscalerCondition, now time.Time, say []Condition) []v1.VerticalPodAutoscalerCondition {
+	said := make(map[v1.VerticalPodAutoscalerConditionType]v1.VerticalPodAutoscalerCondition, len(old)+len(say))
+	for _, c := range old {
+		said[c.Type] = c
+	}
+	for _, c := range say {
+		before, existed := said[c.Type]
+		if c.Status == Removed {
+			delete(said, c.Type)
+			continue
+		}
+		next := v1.VerticalPodAutoscalerCondition{
+			Type:               c.Type,
+			Status:             corev1.ConditionStatus(c.Status),
+			Reason:             c.Reason,
+			Message:            c.Message,
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // as the API server keeps it
+		}
+		if existed && before.Status == next.Status {
+			next.LastTransitionTime = before.LastTransitionTime
+		}
+		said[c.Type] = next
+	}
+	out := make([]v1.VerticalPodAutoscalerCondition, 0, len(said))
+	for _, c := range said {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b v1.VerticalPodAutoscalerCondition) int { return cmp.Compare(a.Type, b.Type) })
+	return out
+}

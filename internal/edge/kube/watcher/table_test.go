@@ -1,0 +1,204 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func tableKey(i int) cluster.Key {
+	return cluster.Key{Namespace: fmt.Sprint("ns-", i%7), Name: fmt.Sprint("o-", i)}
+}
+
+// The twin of a store is a map.
+func TestStore_randomChanges_holdsWhatAMapHolds(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var mu sync.Mutex
+	s := &store[int]{mu: &mu}
+	twin := map[cluster.Key]int{}
+	for step := range 30_000 {
+		key, v := tableKey(rnd.IntN(6000)), rnd.Int()
+		switch rnd.IntN(2000) {
+		case 0:
+			all := map[cluster.Key]int{}
+			for range rnd.IntN(9000) {
+				all[tableKey(rnd.IntN(6000))] = rnd.Int()
+			}
+			s.replace(all)
+			twin = maps.Clone(all)
+		default:
+			if rnd.IntN(5) < 3 {
+				s.put(key, v)
+				twin[key] = v
+			} else {
+				s.remove(key)
+				delete(twin, key)
+			}
+		}
+		got, ok := s.get(key)
+		if want, has := twin[key]; got != want || ok != has || s.size != len(twin) {
+			t.Fatalf("step %d: %d, %t, want %d, %t; %d of %d", step, got, ok, want, has, s.size, len(twin))
+		}
+	}
+	var got []int
+	s.each(func(_ cluster.Key, v int) { got = append(got, v) })
+	slices.Sort(got)
+	want := slices.Sorted(maps.Values(twin))
+	if !slices.Equal(got, want) {
+		t.Errorf("visited %d values, want %d", len(got), len(want))
+	}
+	in := map[string]int{}
+	for key, v := range twin {
+		if key.Namespace == "ns-3" {
+			in[key.Name] = v
+		}
+	}
+	if !maps.Equal(s.in("ns-3"), in) {
+		t.Error("another namespace than the twin's")
+	}
+}
+
+// A countingMutex counts how many objects are seen while it is held once.
+type countingMutex struct {
+	sync.Mutex
+	held, most, all int
+}
+
+func (m *countingMutex) Lock() {
+	m.Mutex.Lock()
+	m.held = 0
+}
+
+// see notes one object. The mutex is held.
+func (m *countingMutex) see() {
+	m.held++
+	m.all++
+	m.most = max(m.most, m.held)
+}
+
+func TestStore_eachAndReplace_holdTheMutexForOnePieceAtATime(t *testing.T) {
+	const n = 40*pieceSize + 7
+	mu := new(countingMutex)
+	s := &store[int]{mu: mu, changed: func(_ cluster.Key, _, now *int) int {
+		mu.see()
+		if now == nil {
+			return 0
+		}
+		return *now
+	}}
+	all := map[cluster.Key]int{}
+	for i := range n {
+		all[tableKey(i)] = i
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"first list", func() { s.replace(all) }},
+		{"the same list again", func() { s.replace(all) }},
+		{"each", func() { s.each(func(cluster.Key, int) { mu.see() }) }},
+		{"an empty list", func() { s.replace(nil) }},
+	} {
+		mu.most, mu.all = 0, 0
+		if step.do(); mu.most > pieceSize || mu.all != n {
+			t.Errorf("%s: %d objects at most while the mutex was held, %d in all; want at most %d and %d", step.name, mu.most, mu.all, pieceSize, n)
+		}
+	}
+}
+
+// Every pod of a snapshot is resolved in the piece that it is copied in.
+func TestSnapshot_manyPods_holdsTheMutexForOnePieceAtATime(t *testing.T) {
+	const n = 20 * pieceSize
+	w := largeWorld(t, n)
+	mu := new(countingMutex)
+	w.pods.mu = mu
+	w.Snapshot() // resolves what it can
+	seen := 0
+	w.pods.each(func(cluster.Key, *cluster.Pod) { seen++; mu.see() })
+	if mu.most > pieceSize || seen != n {
+		t.Errorf("%d pods at most while the mutex was held, %d in all", mu.most, seen)
+	}
+	if s := w.Snapshot(); len(s.Pods) != n || s.Pods[0].Top.IsZero() || w.Pod(s.Pods[0].Key) != s.Pods[0] {
+		t.Errorf("%d pods, the first with topmost controller %v", len(s.Pods), s.Pods[0].Top)
+	}
+}
+
+func TestStore_objectsThatComeAndGoMeanwhile_othersAreVisitedOnce(t *testing.T) {
+	var mu sync.Mutex
+	s := &store[int]{mu: &mu}
+	const n = 100 * pieceSize
+	for i := range n {
+		s.put(tableKey(i), i)
+	}
+	stop := make(chan struct{})
+	var feed sync.WaitGroup
+	feed.Go(func() {
+		for i := 0; ; i += 2 {
+			select {
+			case <-stop:
+				return
+			default: // even ones go and come again, and new ones take their slots
+				s.remove(tableKey(i % n))
+				s.put(cluster.Key{Namespace: "new", Name: fmt.Sprint(i % n)}, -1)
+				s.put(tableKey(i%n), i%n)
+			}
+		}
+	})
+	for range 20 {
+		seen := make([]int, n)
+		s.each(func(_ cluster.Key, v int) {
+			if v >= 0 {
+				seen[v]++
+			}
+		})
+		for i, times := range seen {
+			if times > 1 || times == 0 && i%2 == 1 {
+				t.Fatalf("object %d was visited %d times", i, times)
+			}
+		}
+	}
+	close(stop)
+	feed.Wait()
+}
+
+// A timingMutex measures how long it is held at most.
+type timingMutex struct {
+	sync.Mutex
+	since   time.Time
+	longest time.Duration
+}
+
+func (m *timingMutex) Lock() {
+	m.Mutex.Lock()
+	m.since = time.Now()
+}
+
+func (m *timingMutex) Unlock() {
+	m.longest = max(m.longest, time.Since(m.since))
+	m.Mutex.Unlock()
+}
+
+// BenchmarkMutexHeldBySnapshot reports how long look-ups of the webhook have to wait for a snapshot of 100,000 pods.
+func BenchmarkMutexHeldBySnapshot(b *testing.B) {
+	w := largeWorld(b, 100_000)
+	mu := new(timingMutex)
+	w.pods.mu = mu
+	var sum, longest time.Duration
+	for b.Loop() {
+		mu.longest = 0
+		w.Snapshot()
+		sum += mu.longest
+		longest = max(longest, mu.longest)
+	}
+	b.ReportMetric(float64(sum.Microseconds())/float64(b.N), "held-µs/snapshot")
+	b.ReportMetric(float64(longest.Microseconds()), "held-µs-at-most")
+}

@@ -1,0 +1,80 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// maxTolerations is how many tolerations of a pod are kept. A pod with more of them counts as one that tolerates all taints.
+const maxTolerations = 16
+
+// A toleranceList holds the tolerations that pods have. Nothing is forgotten: what does not fit in the list counts as
+// tolerating all taints. The interner's mutex guards it.
+type toleranceList struct {
+	known map[string]cluster.Tolerance
+	all   []cluster.Tolerations // from cluster.FirstListed on
+}
+
+// tolerance returns which taints a pod tolerates, of those that set nodes apart.
+func (in *Interner) tolerance(p *corev1.PodSpec) cluster.Tolerance {
+	ts := tolerations(p)
+	switch {
+	case len(ts) == 0:
+		return cluster.NoTaint
+	case len(ts) > maxTolerations, in == nil:
+		return cluster.AnyTaint
+	}
+	name := fmt.Sprintf("%+v", ts)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	l := &in.tolerances
+	if known, ok := l.known[name]; ok {
+		return known
+	}
+	next := len(l.all) + int(cluster.FirstListed)
+	if next >= int(cluster.AnyTaint) {
+		return cluster.AnyTaint
+	}
+	if l.known == nil {
+		l.known = make(map[string]cluster.Tolerance)
+	}
+	l.known[name] = cluster.Tolerance(next)
+	l.all = append(l.all, ts)
+	return cluster.Tolerance(next)
+}
+
+// tolerations returns the tolerations of taints that set nodes apart, sorted. Operators that compare numbers count as
+// Exists.
+func tolerations(p *corev1.PodSpec) cluster.Tolerations {
+	var out cluster.Tolerations
+	for i := range p.Tolerations {
+		t := &p.Tolerations[i]
+		if passing[t.Key] || t.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		exists := t.Operator != "" && t.Operator != corev1.TolerationOpEqual
+		out = append(out, cluster.Toleration{
+			Key: strings.Clone(t.Key), Value: strings.Clone(t.Value), Exists: exists, Effect: strings.Clone(string(t.Effect)),
+		})
+	}
+	slices.SortFunc(out, func(a, b cluster.Toleration) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value), strings.Compare(a.Effect, b.Effect))
+	})
+	return out
+}
+
+// Tolerations returns the tolerations that pods have: those of a pod of tolerance t are number t − cluster.FirstListed.
+func (w *World) Tolerations() []cluster.Tolerations {
+	w.in.mu.Lock()
+	defer w.in.mu.Unlock()
+	return slices.Clone(w.in.tolerances.all)
+}

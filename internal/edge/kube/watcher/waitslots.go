@@ -1,0 +1,79 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import "slices"
+
+// How many admission reviews may wait for the controller of their pod at a time. A rollout of a new controller is some
+// dozens. The bounds keep a tenant who names controllers that do not exist from growing the memory.
+const (
+	maxWaiting            = 512
+	maxWaitingInNamespace = 64
+)
+
+// waitSlots are held by the reviews that wait. They are shared fairly (max-min): when all are taken, a review of a
+// namespace with fewer takes the slot that has been held the longest in the namespace with the most. So the reviews of
+// one namespace wait whatever the others do, as long as there are fewer than maxWaiting of them.
+type waitSlots struct {
+	held        int
+	byNamespace map[string][]*waitSlot // in the order in which they were acquired; never empty
+	acquired    uint64                 // ever
+}
+
+// A waitSlot belongs to one review.
+type waitSlot struct {
+	namespace string
+	number    uint64        // counts up: the smaller, the longer it has been held
+	lost      chan struct{} // closed when another review took the slot
+}
+
+func newWaitSlots() waitSlots { return waitSlots{byNamespace: make(map[string][]*waitSlot)} }
+
+// acquire returns a slot for a review of a namespace, or nil if there is none.
+func (s *waitSlots) acquire(namespace string) *waitSlot {
+	mine := len(s.byNamespace[namespace])
+	if mine >= maxWaitingInNamespace {
+		return nil
+	}
+	if s.held >= maxWaiting {
+		longest := s.longestOfLargest()
+		if len(s.byNamespace[longest.namespace]) <= mine {
+			return nil
+		}
+		s.release(longest)
+		close(longest.lost)
+	}
+	s.acquired++
+	slot := &waitSlot{namespace: namespace, number: s.acquired, lost: make(chan struct{})}
+	s.byNamespace[namespace] = append(s.byNamespace[namespace], slot)
+	s.held++
+	return slot
+}
+
+// longestOfLargest returns the slot that has been held the longest in the namespace that holds the most.
+func (s *waitSlots) longestOfLargest() *waitSlot {
+	var longest *waitSlot
+	most := 0
+	for _, slots := range s.byNamespace {
+		if len(slots) > most || len(slots) == most && slots[0].number < longest.number {
+			most, longest = len(slots), slots[0]
+		}
+	}
+	return longest
+}
+
+// release gives a slot back. A slot that was lost is not held, and releasing it changes nothing.
+func (s *waitSlots) release(slot *waitSlot) {
+	slots := s.byNamespace[slot.namespace]
+	at := slices.Index(slots, slot)
+	if at < 0 {
+		return
+	}
+	s.held--
+	if len(slots) == 1 {
+		delete(s.byNamespace, slot.namespace)
+		return
+	}
+	s.byNamespace[slot.namespace] = slices.Delete(slots, at, at+1)
+}

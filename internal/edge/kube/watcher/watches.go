@@ -1,0 +1,162 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// addFeeds makes one feed for each collection that the options ask for.
+func (w *World) addFeeds() {
+	c, ns := w.clients, w.o.Namespace
+	core, apps := c.Core.CoreV1(), c.Core.AppsV1()
+
+	w.addAutoscalers()
+	addController(w, "ReplicaSet", apps.ReplicaSets(ns))
+	addController(w, "StatefulSet", apps.StatefulSets(ns))
+	addController(w, "DaemonSet", apps.DaemonSets(ns))
+	addController(w, "ReplicationController", core.ReplicationControllers(ns))
+	w.addMetadataOnly("Deployment", "deployments")
+	w.addMetadataOnly("Job", "jobs")
+	w.addMetadataOnly("CronJob", "cronjobs")
+	if w.o.Pods != NoPods {
+		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return ProjectPod(p, w.in) })
+		s.selector = and(w.namespaces(), podSelector(w.o.Pods))
+		addFeed(w, s, &w.pods)
+	}
+	if w.o.Limits {
+		s := typed("limitranges", core.LimitRanges(ns), projectLimitRange)
+		s.selector = w.namespaces()
+		addFeed(w, s, &w.limitItems)
+	}
+	if w.o.Quotas {
+		s := typed("resourcequotas", core.ResourceQuotas(ns), projectQuota)
+		s.selector = w.namespaces()
+		s.spare = "whether a pod still fits its ResourceQuotas with a new size"
+		s.passive = true // without it podfit works as it does without the right to read it
+		w.quotaFeed = addFeed(w, s, &w.quotas)
+	}
+	if w.o.Evictions {
+		s := typed("events", core.Events(ns), projectEvictionEvent)
+		s.selector = and(w.namespaces(), "reason=Evicted")
+		s.spare = "how much memory containers used whose pods their node evicted for want of it"
+		s.passive = true
+		addFeed(w, s, &w.evictions)
+	}
+	if w.o.Nodes {
+		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projectNode(n, w.in) })
+		s.spare = "whether a pod fits on a node before it is evicted, and the bound of profiles by the size of nodes (mostOfNode)"
+		addFeed(w, s, &w.nodes)
+	}
+}
+
+func podSelector(s PodScope) string {
+	if s == LivePods {
+		return "status.phase!=Succeeded,status.phase!=Failed"
+	}
+	return ""
+}
+
+// namespaces is the field selector that leaves out the ignored namespaces.
+func (w *World) namespaces() string {
+	var parts []string
+	for _, ns := range w.o.Ignored {
+		if ns = strings.TrimSpace(ns); ns != "" {
+			parts = append(parts, "metadata.namespace!="+ns)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func and(selectors ...string) string {
+	var parts []string
+	for _, s := range selectors {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func addFeed[T any](w *World, src source[T], to sink[T]) *feed {
+	f := newFeed(src, to, w.log)
+	w.feeds = append(w.feeds, f)
+	return f
+}
+
+// A lister is a typed client of one resource.
+type lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// typed is the source behind a typed client.
+func typed[O any, L runtime.Object, T any, P interface {
+	*O
+	runtime.Object
+}](name string, c lister[L], project func(P) T) source[T] {
+	return source[T]{
+		name:  name,
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch: c.Watch,
+		project: func(o runtime.Object) T {
+			if p, ok := o.(P); ok {
+				return project(p)
+			}
+			var zero T
+			return zero
+		},
+	}
+}
+
+// addController watches a kind whose number of replicas matters.
+func addController[L runtime.Object](w *World, kind string, c lister[L]) {
+	w.addOwners(kind, source[controller]{
+		name:  strings.ToLower(kind) + "s",
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch: c.Watch,
+	})
+}
+
+// addMetadataOnly watches a kind of which only the owner matters.
+func (w *World) addMetadataOnly(kind, resource string) {
+	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: wellKnown[kind], Version: "v1", Resource: resource}).
+		Namespace(w.o.Namespace)
+	w.addOwners(kind, source[controller]{
+		name:  resource,
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch: c.Watch,
+	})
+}
+
+func (w *World) addOwners(kind string, src source[controller]) {
+	src.selector = w.namespaces()
+	src.project = func(o runtime.Object) controller { return projectController(o, w.in) }
+	s := &store[controller]{mu: &w.mu, changed: func(_ cluster.Key, _, now *controller) controller {
+		if now == nil {
+			return controller{}
+		}
+		w.ownerArrived()
+		return *now
+	}}
+	gk := groupKind{wellKnown[kind], kind}
+	w.owners.known[gk] = s
+	f := addFeed(w, src, s)
+	before := w.owners.synced
+	w.owners.synced = func(k groupKind) bool {
+		if k == gk {
+			return f.state().Synced
+		}
+		return before(k)
+	}
+}

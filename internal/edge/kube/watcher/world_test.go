@@ -1,0 +1,399 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+func startWorld(t *testing.T, f *kubetest.FakeAPI, o Options) *World {
+	t.Helper()
+	w := NewWorld(clientsOf(f), o)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Start(ctx)
+	t.Cleanup(func() {
+		cancel()
+		w.Wait()
+	})
+	ctx, cancelWait := context.WithTimeout(ctx, 20*time.Second)
+	defer cancelWait()
+	if err := w.WaitSynced(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+var web = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+
+func TestASnapshotJoinsPodsAndAutoscalersByOwner(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"spec":{"unschedulable":true},"status":{
+		"allocatable":{"cpu":"3900m","memory":"8Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	w := startWorld(t, f, Options{Pods: AllPods, Nodes: true, Limits: true, Evictions: true})
+
+	s := w.Snapshot()
+	var names []string
+	for _, p := range s.PodsOf(web) {
+		names = append(names, p.Name)
+	}
+	if diff := cmp.Diff([]string{"web-1-0", "web-1-1", "web-1-2"}, names); diff != "" {
+		t.Errorf("pods of %s (-want +got):\n%s", web, diff)
+	}
+	if as := s.AutoscalersOf(web); len(as) != 1 || as[0].Name != "web" || as[0].Generation != 4 {
+		t.Errorf("autoscalers of %s: %+v", web, as)
+	}
+	if a := w.Governing(web); a == nil || a.Name != "web" {
+		t.Errorf("the autoscaler of %s: %+v", web, a)
+	}
+	set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+	if got := w.Scale(set); got != (cluster.Scale{Known: true, Replicas: 3}) {
+		t.Errorf("scale of the replica set: %+v", got)
+	}
+	wantNodes := []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(3900, 8<<30), Ready: true, Cordoned: true}}
+	if diff := cmp.Diff(wantNodes, w.Nodes()); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	for _, s := range w.Health() {
+		if !s.Synced || s.Err != nil || s.Heard.IsZero() {
+			t.Errorf("not healthy: %+v", s)
+		}
+	}
+}
+
+func TestAPodIsResolvedWhenItsOwnerArrivesLater(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
+	w := startWorld(t, f, Options{Pods: AllPods})
+	before := w.Pods()[0]
+	if !before.Top.IsZero() {
+		t.Fatalf("resolved to %s without its replica set", before.Top)
+	}
+	f.ApplyShop()
+	kubetest.Eventually(t, "the pod belongs to the deployment", func() bool {
+		return w.Pod(cluster.Key{Namespace: "shop", Name: "web-1-0"}).Top == web
+	})
+	if !before.Top.IsZero() {
+		t.Error("a pod that had been handed out was changed")
+	}
+}
+
+func TestAnOwnerOnceKnownStaysKnownWhenALinkGoesAway(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	w := startWorld(t, f, Options{Pods: AllPods})
+	if n := len(w.Snapshot().PodsOf(web)); n != 3 {
+		t.Fatalf("%d pods, want 3", n)
+	}
+	f.Delete(kubetest.ReplicaSetsPath, "shop/web-1")
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1") // and the pod itself is seen again
+	set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+	kubetest.Eventually(t, "the replica set is gone", func() bool { _, ok := w.Top(set); return !ok })
+	kubetest.Eventually(t, "all pods keep their deployment", func() bool { return len(w.Snapshot().PodsOf(web)) == 3 })
+}
+
+func TestTheWebhookWaitsForAnOwnerThatIsJustComing(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	w := startWorld(t, f, Options{})
+	set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found := make(chan cluster.Workload)
+	go func() {
+		top, _ := w.TopSoon(ctx, set)
+		found <- top
+	}()
+	kubetest.Eventually(t, "somebody waits", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.arrived != nil
+	})
+	f.ApplyShop()
+	if got := <-found; got != web {
+		t.Errorf("found %s, want %s", got, web)
+	}
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if top, err := w.TopSoon(ended, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "never"}); !errors.Is(err, ErrOwnerUnknown) {
+		t.Errorf("found %s for a replica set that never came, error %v", top, err)
+	}
+}
+
+func TestAllIsKeptWhileTheAPIServerIsAwayAndComesUpToDateAfterwards(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	w := startWorld(t, f, Options{Pods: AllPods})
+	f.Stop()
+	kubetest.Eventually(t, "the outage is noticed", func() bool {
+		for _, s := range w.Health() {
+			if s.Err != nil && !s.Failed.IsZero() {
+				return true
+			}
+		}
+		return false
+	})
+	if s := w.Snapshot(); len(s.PodsOf(web)) != 3 || len(s.Autoscalers) != 1 || !w.Synced() {
+		t.Errorf("lost something: %d pods, %d autoscalers", len(s.PodsOf(web)), len(s.Autoscalers))
+	}
+	f.Start()
+	f.Delete(kubetest.PodsPath, "shop/web-1-2")
+	f.ApplyPod("shop", "web-1-7", "ReplicaSet", "web-1")
+	kubetest.Eventually(t, "what happened meanwhile is known", func() bool {
+		s := w.Snapshot()
+		return len(s.PodsOf(web)) == 3 && s.PodsOf(web)[2].Name == "web-1-7"
+	})
+	kubetest.Eventually(t, "every watch has recovered", func() bool {
+		for _, s := range w.Health() {
+			if s.Err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestListsComeInPagesAndNotFromAnyState(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	const pods = 2*kube.PageSize + 7
+	for i := range pods {
+		f.ApplyPod("shop", fmt.Sprintf("p%04d", i), "ReplicaSet", "web-1")
+	}
+	w := startWorld(t, f, Options{Pods: LivePods})
+	if n := len(w.Pods()); n != pods {
+		t.Errorf("%d pods, want %d", n, pods)
+	}
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	q, err := url.ParseQuery(f.Queries[kubetest.PodsPath])
+	if err != nil || f.Pages[kubetest.PodsPath] != 3 || q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
+		t.Errorf("%d pages, the last with %s", f.Pages[kubetest.PodsPath], f.Queries[kubetest.PodsPath])
+	}
+	if got := q.Get("fieldSelector"); got != "status.phase!=Succeeded,status.phase!=Failed" {
+		t.Errorf("field selector %q", got)
+	}
+}
+
+func TestNamespacesAreScopedByTheServer(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	for _, ns := range []string{"shop", "kube-system", "lab"} {
+		f.ApplyPod(ns, "p", "ReplicaSet", "r")
+		f.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"a"},"spec":{}}`, ns))
+	}
+	for name, tc := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"all":     {Options{}, "kube-system/a lab/a shop/a"},
+		"one":     {Options{Namespace: "shop"}, "shop/a"},
+		"ignored": {Options{Ignored: []string{"kube-system", "lab"}}, "shop/a"},
+		"none":    {Options{Ignored: []string{""}}, "kube-system/a lab/a shop/a"}, // W-17
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.options.Pods = AllPods
+			w := startWorld(t, f, tc.options)
+			var got []string
+			for _, a := range w.Autoscalers() {
+				got = append(got, a.Key.String())
+			}
+			if s := strings.Join(got, " "); s != tc.want || len(w.Pods()) != len(got) {
+				t.Errorf("autoscalers %q and %d pods, want %q", s, len(w.Pods()), tc.want)
+			}
+		})
+	}
+}
+
+func TestOneUnreadableAutoscalerDoesNotHideTheOthers(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	bad := func(cpu string) {
+		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"bad","uid":"b"},"spec":{
+			"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},
+			"resourcePolicy":{"containerPolicies":[{"containerName":"*","maxAllowed":{"cpu":"`+cpu+`"}}]}}}`)
+	}
+	bad("1.2.3")
+	w := startWorld(t, f, Options{})
+	if n := len(w.Autoscalers()); n != 2 {
+		t.Fatalf("%d autoscalers, want 2", n)
+	}
+	a := w.Autoscaler(cluster.Key{Namespace: "shop", Name: "bad"})
+	problem, known := w.TargetProblem(a)
+	if a.Mode != cluster.Off || !known || !strings.HasPrefix(problem, "Cannot read targetRef. Reason: ") {
+		t.Errorf("mode %s, problem %q", a.Mode, problem)
+	}
+	bad("1") // through the watch, and back
+	kubetest.Eventually(t, "it is read", func() bool { return w.Autoscaler(a.Key).Target == web })
+	bad("x")
+	kubetest.Eventually(t, "it is off again", func() bool { return w.Autoscaler(a.Key).Mode == cluster.Off })
+	if got := w.Governing(web); got == nil || got.Name != "web" {
+		t.Errorf("the autoscaler of the target: %v", got)
+	}
+}
+
+func TestTheIndexByTargetFollowsChanges(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	w := startWorld(t, f, Options{})
+	handedOut := w.Governing(web)
+	f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":5},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db"}}}`)
+	db := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	kubetest.Eventually(t, "it is found under the new target", func() bool { return w.Governing(db) != nil })
+	if a := w.Governing(web); a != nil {
+		t.Errorf("%s is found under the old target", a.Key)
+	}
+	if handedOut.Target != web {
+		t.Errorf("what had been handed out was changed: %+v", handedOut)
+	}
+	f.Delete(kubetest.AutoscalersPath, "shop/web")
+	kubetest.Eventually(t, "it is gone", func() bool {
+		return w.Governing(db) == nil && w.Autoscaler(cluster.Key{Namespace: "shop", Name: "web"}) == nil
+	})
+}
+
+func TestLimitRangesAreMergedAndFollowed(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Apply("/api/v1/limitranges", `{"metadata":{"namespace":"shop","name":"a"},"spec":{"limits":[
+		{"type":"Container","max":{"cpu":"2","memory":"1Gi"},"min":{"cpu":"10m"},"default":{"cpu":"1","memory":"1Gi"}},
+		{"type":"PersistentVolumeClaim","max":{"storage":"1Gi"}}]}}`)
+	w := startWorld(t, f, Options{Limits: true})
+	want := cluster.LimitRange{Container: cluster.Range{
+		Max: cluster.Amounts(2000, 1<<30), Min: cluster.Resources{}.Set(cluster.CPU, 10), Default: cluster.Amounts(1000, 1<<30)}}
+	if diff := cmp.Diff(want, w.Limits("shop")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.Apply("/api/v1/limitranges", `{"metadata":{"namespace":"shop","name":"b"},"spec":{"limits":[
+		{"type":"Container","max":{"cpu":"1"},"min":{"cpu":"5m","memory":"8Mi"},"default":{"cpu":"500m"}},
+		{"type":"Pod","max":{"memory":"4Gi"}}]}}`)
+	want = cluster.LimitRange{
+		Container: cluster.Range{
+			Max: cluster.Amounts(1000, 1<<30), Min: cluster.Amounts(10, 8<<20), Default: cluster.Resources{}.Set(cluster.CPU, 500)},
+		Pod: cluster.Range{Max: cluster.Resources{}.Set(cluster.Memory, 4<<30)},
+	}
+	kubetest.Eventually(t, "both count", func() bool { return w.Limits("shop") == want })
+	if l := w.Limits("lab"); !l.IsZero() {
+		t.Errorf("limits of an empty namespace: %+v", l)
+	}
+	f.Delete("/api/v1/limitranges", "shop/a")
+	f.Delete("/api/v1/limitranges", "shop/b")
+	kubetest.Eventually(t, "none count", func() bool { return w.Limits("shop").IsZero() })
+}
+
+func TestMemoryEvictionsAreReadFromTheKubeletsEvents(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	event := func(name, reason, annotations string) {
+		f.Apply("/api/v1/events", `{"metadata":{"namespace":"shop","name":"`+name+`","creationTimestamp":"2026-03-01T12:00:00Z",
+			"annotations":`+annotations+`},"reason":"`+reason+`","involvedObject":{"kind":"Pod","namespace":"shop","name":"web-1-0"}}`)
+	}
+	event("e1", "Evicted", `{"offending_containers":"app,log,aux","offending_containers_usage":"900Mi,1Gi,?","starved_resource":"memory,ephemeral-storage,memory"}`)
+	event("e2", "Evicted", `{"offending_containers":"app","offending_containers_usage":"1Mi,2Mi","starved_resource":"memory"}`)
+	event("e3", "Killing", `{"offending_containers":"app","offending_containers_usage":"1Mi","starved_resource":"memory"}`)
+	event("e4", "Evicted", `{}`)
+	w := startWorld(t, f, Options{Evictions: true})
+	got := w.MemoryEvictions()
+	if len(got) != 1 || got[0].Container != "app" || got[0].Memory != 900<<20 ||
+		got[0].Pod != (cluster.Key{Namespace: "shop", Name: "web-1-0"}) || !got[0].At.Equal(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWaitingForAnAPIServerThatDoesNotAnswerSaysWhatIsMissing(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET "+kubetest.AutoscalersPath, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no access to autoscalers"}`)
+	w := NewWorld(clientsOf(f), Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Start(ctx)
+	defer w.Wait()
+	defer cancel()
+	kubetest.Eventually(t, "the refusal is known", func() bool { return w.Health()[0].Err != nil })
+	short, cancelShort := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancelShort()
+	err := w.WaitSynced(short)
+	if err == nil || !strings.Contains(err.Error(), "verticalpodautoscalers") || !strings.Contains(err.Error(), "no access to autoscalers") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// logText is a log that a test can read while it is written.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden"}`
+
+func TestWithoutARightThatIsNotNeededPodfitGoesOnAndSaysSoOnce(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/events"} {
+		f.Reply("GET "+path, 403, forbidden)
+	}
+	var text logText
+	w := startWorld(t, f, Options{Pods: AllPods, Nodes: true, Evictions: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if !w.Synced() {
+		t.Error("the world is not said to be known")
+	}
+	if len(w.Snapshot().Pods) != 3 || len(w.Nodes()) != 0 {
+		t.Errorf("%d pods and %d nodes are known", len(w.Snapshot().Pods), len(w.Nodes()))
+	}
+	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"}}}`)
+	kubetest.Eventually(t, "they are tried again", func() bool { return f.Refusals("GET /api/v1/nodes") > 2 })
+	for _, resource := range []string{"nodes", "events"} {
+		if n := strings.Count(text.String(), "goes on without\" resource="+resource+" lost="); n != 1 {
+			t.Errorf("of %s it is said %d times:\n%s", resource, n, text.String())
+		}
+	}
+	f.ForgetReply("GET /api/v1/nodes")
+	kubetest.Eventually(t, "once there is the right, nodes are known", func() bool { return len(w.Nodes()) == 1 })
+}
+
+func TestWithoutTheCRDsTheLogSaysHowToInstallThem(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET "+kubetest.AutoscalersPath, 404, "404 page not found")
+	var text logText
+	w := NewWorld(clientsOf(f), Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Start(ctx)
+	defer w.Wait()
+	defer cancel()
+	kubetest.Eventually(t, "it is said", func() bool { return strings.Contains(text.String(), "podfit crds | kubectl apply -f -") })
+	if w.Synced() {
+		t.Error("what is needed is taken for spare")
+	}
+}
+
+// clientsOf returns clients of a fake API.
+func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
+	cs, err := kube.ClientsFor(f.Config())
+	if err != nil {
+		panic(err)
+	}
+	return cs
+}
