@@ -169,7 +169,7 @@ var Differences = []Difference{
 		Upstream: "uses checkpoint times in the future, and ignores samples until then",
 		Podfit:   "treats times in the future as the present, and ages histograms that would outweigh all new samples",
 		Reason:   "a wrong clock must not stop the collection of samples",
-		Test:     "TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn",
+		Test:     "TestRestore_checkpointFromTheFuture_keepsHistoryAndTakesSamples",
 	},
 	{
 		Name:     "a Prometheus that hangs",

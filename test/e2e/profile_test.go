@@ -33,8 +33,8 @@ func sizingProfile(name, spec string) string {
 func withProfile(name string) string { return "  recommenders: [{name: " + name + "}]" }
 
 const (
-	exact  = "{base: window-max, about: no margin, window: {margin: 0, floorMillicores: 1, floorMiB: 1}}"
-	double = "{base: window-max, about: twice as much, window: {margin: 1, floorMillicores: 1, floorMiB: 1}}"
+	exact  = "{base: default, about: no margin, histogram: {margin: 0, floorMillicores: 1, floorMiB: 1}}"
+	double = "{base: default, about: twice as much, histogram: {margin: 1, floorMillicores: 1, floorMiB: 1}}"
 	// The API server does not validate time zones.
 	nowhere = "{base: busy-hours, about: nowhere, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}"
 )
@@ -120,6 +120,7 @@ func (p *place) refusesProfiles() {
 	for _, tt := range []struct{ name, spec, want string }{
 		{"balanced", "{base: cost}", "metadata.name must not be the name of a built-in profile"},
 		{"bad", "{base: magic}", `Unsupported value: "magic"`},
+		{"bad", "{base: window-max}", `Unsupported value: "window-max": supported values: "default"`},
 		{"bad", "{memory: {oomBudget: 3}}", "spec.memory.oomBudget: Invalid value: 3: must be between 0.001 and 0.5"},
 		{"bad", "{memory: {days: 0}}", "should be greater than or equal to 1"},
 		{"bad", "{memory: {days: 2.5}}", "must be of type integer"},
@@ -192,7 +193,7 @@ func (p *place) about(name string, millicores, mib int64) func(context.Context) 
 		}
 		target := a.Status.Recommendation.ContainerRecommendations[0].Target
 		cpu, memory := target.Cpu().MilliValue(), target.Memory().Value()>>20
-		if cpu < millicores*95/100 || cpu > millicores*110/100 || memory < mib*99/100 || memory > mib*102/100 {
+		if cpu < millicores*95/100 || cpu > millicores*110/100 || memory < mib*99/100 || memory > mib*110/100 { // buckets are 5 % wide
 			return fmt.Errorf("target of %s is %dm and %dMi, want about %dm and %dMi", name, cpu, memory, millicores, mib)
 		}
 		return nil

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="About",type="string",JSONPath=".spec.about"
 // +kubebuilder:printcolumn:name="OOM Budget",type="number",JSONPath=".spec.memory.oomBudget"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot', 'time-of-day', 'autopilot-window', 'window-max'])",message="metadata.name must not be the name of a built-in profile; to change a built-in profile, choose another name and set spec.base"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot'])",message="metadata.name must not be the name of a built-in profile; to change a built-in profile, choose another name and set spec.base"
 type SizingProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -43,9 +43,6 @@ type SizingProfileList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.memory) || self.base in ['balanced', 'cost', 'critical', 'busy-hours']",message="memory can only be set if base is balanced, cost, critical or busy-hours"
 // +kubebuilder:validation:XValidation:rule="!has(self.cpu) || self.base in ['balanced', 'cost', 'critical']",message="cpu can only be set if base is balanced, cost or critical"
 // +kubebuilder:validation:XValidation:rule="!has(self.busyHours) || self.base == 'busy-hours'",message="busyHours can only be set if base is busy-hours"
-// +kubebuilder:validation:XValidation:rule="!has(self.window) || self.base == 'window-max'",message="window can only be set if base is window-max"
-// +kubebuilder:validation:XValidation:rule="!has(self.load) || self.base == 'autopilot-window'",message="load can only be set if base is autopilot-window"
-// +kubebuilder:validation:XValidation:rule="!has(self.season) || self.base == 'time-of-day'",message="season can only be set if base is time-of-day"
 // +kubebuilder:validation:XValidation:rule="!has(self.ensemble) || self.base == 'autopilot'",message="ensemble can only be set if base is autopilot"
 type SizingProfileSpec struct {
 	// base is the built-in profile whose parameters are changed. Default: balanced.
@@ -74,19 +71,6 @@ type SizingProfileSpec struct {
 	// +optional
 	BusyHours *BusyHours `json:"busyHours,omitempty"`
 
-	// window contains parameters for the base window-max: the maximum usage of the last days.
-	// +optional
-	Window *Window `json:"window,omitempty"`
-
-	// load contains parameters for the base autopilot-window: a load-weighted quantile for CPU, and the maximum usage of the last
-	// days for memory.
-	// +optional
-	Load *Load `json:"load,omitempty"`
-
-	// season contains parameters for the base time-of-day: the maximum usage around the same hour of previous days or weeks.
-	// +optional
-	Season *Season `json:"season,omitempty"`
-
 	// ensemble contains parameters for the base autopilot: the model with the lowest cost is used.
 	// +optional
 	Ensemble *Ensemble `json:"ensemble,omitempty"`
@@ -94,7 +78,7 @@ type SizingProfileSpec struct {
 
 // Base is the name of a built-in profile.
 //
-// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot;time-of-day;autopilot-window;window-max
+// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot
 type Base string
 
 // Duration is a duration such as 90m, 12h or 1h30m.
@@ -360,67 +344,6 @@ type BusyHours struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	FloorMillicores *float64 `json:"floorMillicores,omitempty"`
-}
-
-// Window contains the parameters of profiles with the base window-max.
-type Window struct {
-	// days is the look-back window in days. Between 1 and 14.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=14
-	Days *int32 `json:"days,omitempty"`
-
-	// margin is the fraction that is added as a safety margin: 0.15 adds 15 %. Between 0 and 10.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	Margin *float64 `json:"margin,omitempty"`
-
-	Floors `json:",inline"`
-}
-
-// Load contains the parameters of profiles with the base autopilot-window.
-type Load struct {
-	// percentile is the load-weighted quantile of CPU usage: samples are weighted by usage, not by time. Between 0.5 and 1.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
-	Percentile *float64 `json:"percentile,omitempty"`
-
-	// halfLife is the half-life of the weight of a CPU sample. Between 1h and 720h.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('720h')",message="must be between 1h and 720h"
-	HalfLife *Duration `json:"halfLife,omitempty"`
-
-	// margin is the fraction that is added as a safety margin: 0.15 adds 15 %. Between 0 and 10.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	Margin *float64 `json:"margin,omitempty"`
-
-	// days is the look-back window for the maximum of memory usage, in days. Between 1 and 21.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=21
-	Days *int32 `json:"days,omitempty"`
-
-	Floors `json:",inline"`
-}
-
-// Season contains the parameters of profiles with the base time-of-day.
-type Season struct {
-	// days is the look-back window in days. Between 3 and 14. Weekly patterns are detected only with 14.
-	// +optional
-	// +kubebuilder:validation:Minimum=3
-	// +kubebuilder:validation:Maximum=14
-	Days *int32 `json:"days,omitempty"`
-
-	// margin is the fraction that is added as a safety margin: 0.15 adds 15 %. Between 0 and 10.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	Margin *float64 `json:"margin,omitempty"`
-
-	Floors `json:",inline"`
 }
 
 // Ensemble contains the parameters of profiles with the base autopilot.

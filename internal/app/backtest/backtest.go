@@ -68,7 +68,7 @@ func Defaults() Config {
 func NewCommand() *cobra.Command {
 	c := Defaults()
 	var names []string
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
 	}
 	cmd := &cobra.Command{
@@ -144,7 +144,7 @@ func (o *once) Set(s string) error {
 
 // stray returns the error for an argument that is not a flag.
 func (c *Config) stray(arg string) error {
-	_, builtin := recommend.Builtin(arg)
+	_, builtin := recommend.BacktestProfile(arg)
 	switch {
 	case builtin || isFile(arg):
 		return fmt.Errorf("unexpected argument %q; list the recommenders in --recommenders, separated by commas without spaces", arg)
@@ -223,7 +223,7 @@ func (c *Config) validateRecommenders() error {
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Recommenders {
-		if _, ok := recommend.Builtin(n); !ok && !isFile(n) {
+		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names, meant := profileNames(), ""
 			if near := profile.Nearest(n, names); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
@@ -279,7 +279,7 @@ func sameFile(a, b string) bool {
 
 func profileNames() []string {
 	var names []string
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -295,7 +295,7 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
 	for _, n := range c.Recommenders {
-		p, ok := recommend.Builtin(n)
+		p, ok := recommend.BacktestProfile(n)
 		if !ok {
 			var err error
 			if p, err = profile.ReadFile(n); err != nil {

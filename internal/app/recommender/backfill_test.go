@@ -139,7 +139,7 @@ func TestBackfill_SlowPrometheus_HasOneBudgetForAll(t *testing.T) {
 
 func TestBackfill_ArrivesWhileItLearns_CountsEverySampleOnce(t *testing.T) {
 	for _, delay := range []time.Duration{0, 3*time.Minute + 10*time.Second} {
-		for _, profile := range []string{"", "window-max", "balanced"} {
+		for _, profile := range []string{"", "busy-hours", "balanced"} {
 			t.Run(fmt.Sprint(delay, " ", profile), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)

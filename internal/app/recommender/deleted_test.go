@@ -26,7 +26,7 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 		const workloads = 500
 		for i := range workloads {
 			name := fmt.Sprint("web-", i)
-			b.autoscale(name, b.deployment(name, 1, "app")).Recommender = []string{"", "balanced", "window-max"}[i%3]
+			b.autoscale(name, b.deployment(name, 1, "app")).Recommender = []string{"", "balanced", "busy-hours"}[i%3]
 		}
 		reg := prometheus.NewRegistry()
 		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(reg), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))

@@ -312,10 +312,7 @@ func (p *profiles) instead(s *cluster.Snapshot, a, governing *cluster.Autoscaler
 
 // form names what a profile that remembers something makes a history remember.
 func (c *choice) form() string {
-	if f, ok := c.Extend().(usage.Former); ok {
-		return f.Form()
-	}
-	return ""
+	return c.Extend().Form()
 }
 
 // extend makes the history of the workloads remember what their profiles need.
@@ -415,7 +412,7 @@ func (p *profiles) restored(book *usage.Book, s *cluster.Snapshot, now time.Time
 // rememberedSince returns since when a container's profile remembers anything, as far as it tells. It may have begun anew
 // less than a day before the process did.
 func rememberedSince(s *usage.Series) time.Time {
-	if e, ok := s.Extension().(interface{ Since() time.Time }); ok {
+	if e := s.Extension(); e != nil {
 		return e.Since()
 	}
 	return time.Time{}

@@ -1,18 +1,18 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package histogram keeps the distribution of a quantity over time, with what is recent weighing more.
+// Package histogram implements a decaying histogram: recent samples weigh more than old ones.
 //
-// A sample's weight doubles with every half-life that it is younger than a reference time: instead of
-// shrinking all that is old, what is new grows. The reference moves forward only when the exponents get large.
+// Old weights are not reduced. Instead, the weight of a new sample doubles with every half-life since a reference
+// time. The reference moves forward only when the exponents get large.
 //
 //	weight(t) = weight · 2^((t − reference) / halfLife)
 //
-// The arithmetic is upstream's to the last bit, because a percentile is a comparison and a recommendation
-// hangs on it. What differs is the storage: only the span of buckets in use is kept. A container's usage
-// touches some tens of the 176 buckets, so a histogram takes a few hundred bytes instead of 1,500.
+// The arithmetic equals upstream's bit for bit, because a percentile is found by comparing sums of weights. Only the storage
+// differs: buckets between the first and the last one in use are kept. A container uses some tens of the 176
+// buckets, so a histogram takes a few hundred bytes instead of 1,500.
 //
-// The package knows no clock and no resource but the two bucket schemes; it does no input or output.
+// The package is pure: no clock, no input or output.
 package histogram
 
 import (
@@ -23,24 +23,24 @@ import (
 	"time"
 )
 
-// maxExponent is how many half-lives a sample may be younger than the reference before that is moved.
+// maxExponent is the number of half-lives between the reference and a sample above which the reference is moved.
 const maxExponent = 100
 
-// never is the reference of a histogram that has not seen a sample: the zero time.
+// never is the reference of a histogram without samples: the zero time.
 const never = math.MinInt64
 
 // A Histogram is a decaying histogram. Make one with New or Load; the zero value has no buckets.
-// It may be copied only as long as just one of the copies is used afterwards; Clone makes independent ones.
+// After a plain copy only one of the two may be used; Clone returns an independent copy.
 type Histogram struct {
-	weights  []float64 // of the buckets from lo on; every other bucket weighs nothing
+	weights  []float64 // of the buckets from lo on; the weight of every other bucket is 0
 	total    float64   // of all buckets, including what was lost to rounding below Epsilon
 	ref      int64     // Unix nanoseconds, a multiple of halfLife since the zero time; or never
 	halfLife time.Duration
 	opts     *Options
 	lo       uint8 // bucket of weights[0]
 
-	// The first and last bucket that weigh at least Epsilon. When there is none, first is the last bucket of
-	// all and last is 0. Lighter buckets may lie outside: they come back when enough is added to them.
+	// The first and last bucket with a weight of at least Epsilon. If there is none, first is the number of the last
+	// bucket and last is 0. Lighter buckets may be outside; they count again when their weight reaches Epsilon.
 	first, last uint8
 }
 
@@ -49,7 +49,7 @@ func New(o *Options, halfLife time.Duration) Histogram {
 	return Histogram{ref: never, halfLife: halfLife, opts: o, first: uint8(o.Buckets() - 1)}
 }
 
-// Add adds a sample of some weight. It allocates only when the value lies outside the span of all before it.
+// Add adds a sample with a weight. It allocates only if the value is outside the span of buckets in use.
 func (h *Histogram) Add(value, weight float64, at time.Time) { h.AddNanos(value, weight, nanos(at)) }
 
 // AddNanos is Add for a time in Unix nanoseconds.
@@ -66,11 +66,12 @@ func (h *Histogram) AddNanos(value, weight float64, at int64) {
 	h.weights[i] += w
 	h.total += w
 	if h.weights[i] >= Epsilon {
-		h.first, h.last = min(h.first, uint8(b)), max(h.last, uint8(b))
+		h.first = min(h.first, uint8(b))
+		h.last = max(h.last, uint8(b))
 	}
 }
 
-// Subtract takes back a sample that was added with the same value, weight and time. It never allocates.
+// Subtract removes a sample that was added with the same value, weight and time. It never allocates.
 func (h *Histogram) Subtract(value, weight float64, at time.Time) {
 	h.SubtractNanos(value, weight, nanos(at))
 }
@@ -89,32 +90,35 @@ func (h *Histogram) SubtractNanos(value, weight float64, at int64) {
 }
 
 func less(v, sub float64) float64 {
-	if v -= sub; v >= Epsilon {
-		return v
+	rest := v - sub
+	if rest >= Epsilon {
+		return rest
 	}
 	return 0
 }
 
-// IsEmpty reports whether no bucket weighs anything worth counting.
+// IsEmpty reports whether no bucket has a weight of at least Epsilon.
 func (h *Histogram) IsEmpty() bool { return h.weight(int(h.first)) < Epsilon }
 
 // Percentile returns the end of the bucket in which the given share (0 to 1) of the weight is reached, and 0
-// when the histogram is empty.
+// if the histogram is empty.
 func (h *Histogram) Percentile(p float64) float64 {
 	if h.IsEmpty() {
 		return 0
 	}
-	sum, threshold := 0.0, p*h.total
+	sum := 0.0
+	threshold := p * h.total
 	b := int(h.first)
 	for ; b < int(h.last); b++ {
-		if sum += h.weights[b-int(h.lo)]; sum >= threshold {
+		sum += h.weights[b-int(h.lo)]
+		if sum >= threshold {
 			break
 		}
 	}
 	return h.opts.End(b)
 }
 
-// Max returns the end of the highest bucket that is not empty, and 0 when there is none.
+// Max returns the end of the highest bucket that is not empty, and 0 if there is none.
 func (h *Histogram) Max() float64 {
 	if h.IsEmpty() {
 		return 0
@@ -122,13 +126,13 @@ func (h *Histogram) Max() float64 {
 	return h.opts.End(int(h.last))
 }
 
-// Total returns the weight of all samples together. Only ratios of weights mean anything.
+// Total returns the sum of all weights. Only ratios of weights have a meaning.
 func (h *Histogram) Total() float64 { return h.total }
 
-// Options returns the buckets' scheme.
+// Options returns the bucket scheme.
 func (h *Histogram) Options() *Options { return h.opts }
 
-// HalfLife returns how long it takes a sample to lose half of its weight.
+// HalfLife returns the time in which a sample loses half of its weight.
 func (h *Histogram) HalfLife() time.Duration { return h.halfLife }
 
 // All yields the buckets that are not empty with their weights, in ascending order.
@@ -142,24 +146,24 @@ func (h *Histogram) All() iter.Seq2[int, float64] {
 	}
 }
 
-// ErrMismatch is returned when histograms of different buckets or half-lives are merged.
+// ErrMismatch is returned if histograms with different buckets or half-lives are merged.
 var ErrMismatch = errors.New("histograms of different buckets or half-lives cannot be merged")
 
-// Merge adds all samples of another histogram. It leaves the other as it is.
-func (h *Histogram) Merge(o *Histogram) error {
-	if h.opts != o.opts || h.halfLife != o.halfLife {
+// Merge adds all samples of another histogram, which does not change.
+func (h *Histogram) Merge(other *Histogram) error {
+	if h.opts != other.opts || h.halfLife != other.halfLife {
 		return ErrMismatch
 	}
 	switch {
-	case h.ref < o.ref:
-		h.rebase(o.ref)
-	case o.ref < h.ref:
-		c := o.Clone()
+	case h.ref < other.ref:
+		h.rebase(other.ref)
+	case other.ref < h.ref:
+		c := other.Clone()
 		c.rebase(h.ref)
-		o = &c
+		other = &c
 	}
-	for b := int(o.first); b <= int(o.last); b++ {
-		w := o.weight(b)
+	for b := int(other.first); b <= int(other.last); b++ {
+		w := other.weight(b)
 		if w == 0 {
 			continue
 		}
@@ -169,8 +173,9 @@ func (h *Histogram) Merge(o *Histogram) error {
 		}
 		h.weights[i] += w
 	}
-	h.total += o.total
-	h.first, h.last = min(h.first, o.first), max(h.last, o.last)
+	h.total += other.total
+	h.first = min(h.first, other.first)
+	h.last = max(h.last, other.last)
 	return nil
 }
 
@@ -182,16 +187,16 @@ func (h *Histogram) Clone() Histogram {
 }
 
 // Align moves the reference to the multiple of the half-life nearest to a time, if that is later. The
-// distribution stays, but for buckets that become lighter than Epsilon. What continues a stored histogram is
-// aligned once with its first new sample, as merging it with a new histogram would do.
+// distribution does not change, except for buckets that become lighter than Epsilon. A restored histogram is
+// aligned with its first new sample, as upstream does by merging it into a new histogram.
 func (h *Histogram) Align(at time.Time) {
 	if to := round(nanos(at), h.halfLife); to > h.ref {
 		h.rebase(to)
 	}
 }
 
-// Age makes everything count as taken so many half-lives earlier. The distribution stays; what is added from then on weighs
-// more against it.
+// Age makes all samples older by a number of half-lives. The distribution does not change, but new samples weigh more relative
+// to it.
 func (h *Histogram) Age(halfLives int) {
 	if h.ref != never {
 		h.ref -= int64(halfLives) * int64(h.halfLife)
@@ -205,26 +210,29 @@ func (h *Histogram) weight(b int) float64 {
 	return 0
 }
 
-// grow extends the span to a bucket outside it and returns the bucket's index. The new span is a multiple of
-// four buckets, with the room to spare on the side on which it grew.
-func (h *Histogram) grow(b int) int {
-	lo, hi := b, b // inclusive
+// grow extends the span to a bucket outside it and returns the index of the bucket. The new span is a multiple of
+// four buckets; spare buckets are on the side on which it grew.
+func (h *Histogram) grow(bucket int) int {
+	first := bucket
+	last := bucket // inclusive
 	if n := len(h.weights); n > 0 {
-		lo, hi = min(b, int(h.lo)), max(b, int(h.lo)+n-1)
+		first = min(bucket, int(h.lo))
+		last = max(bucket, int(h.lo)+n-1)
 	}
-	spare := -(hi - lo + 1) & 3
-	if b == lo && len(h.weights) > 0 {
-		lo = max(0, lo-spare)
+	spare := -(last - first + 1) & 3
+	if bucket == first && len(h.weights) > 0 {
+		first = max(0, first-spare)
 	} else {
-		hi = min(h.opts.Buckets()-1, hi+spare)
+		last = min(h.opts.Buckets()-1, last+spare)
 	}
-	weights := make([]float64, hi-lo+1)
-	copy(weights[max(0, int(h.lo)-lo):], h.weights)
-	h.weights, h.lo = weights, uint8(lo)
-	return b - lo
+	weights := make([]float64, last-first+1)
+	copy(weights[max(0, int(h.lo)-first):], h.weights)
+	h.weights = weights
+	h.lo = uint8(first)
+	return bucket - first
 }
 
-// narrow draws first and last in to buckets that are not empty.
+// narrow moves first and last to buckets that are not empty.
 func (h *Histogram) narrow() {
 	end := h.opts.Buckets() - 1
 	for h.weight(int(h.first)) < Epsilon && int(h.first) < end {
@@ -235,7 +243,7 @@ func (h *Histogram) narrow() {
 	}
 }
 
-// factor returns what a sample of a time weighs against one of the reference time.
+// factor returns the weight of a sample of a time relative to one of the reference time.
 func (h *Histogram) factor(at int64) float64 {
 	if h.ref == never || at-h.ref > maxExponent*int64(h.halfLife) {
 		h.rebase(at)
@@ -246,7 +254,7 @@ func (h *Histogram) factor(at int64) float64 {
 // rebase moves the reference and scales all weights accordingly, by a power of two.
 func (h *Histogram) rebase(to int64) {
 	to = round(to, h.halfLife)
-	from := int64(math.MinInt64) // the zero time is further away than a duration can say
+	from := int64(math.MinInt64) // the zero time is further away than the longest duration
 	if h.ref != never {
 		from = h.ref - to
 	}
@@ -264,7 +272,7 @@ func (h *Histogram) rebase(to int64) {
 // round returns the multiple of d since the zero time that is nearest to a time.
 func round(at int64, d time.Duration) int64 { return nanos(time.Unix(0, at).Round(d)) }
 
-// nanos returns a time in Unix nanoseconds. What cannot be said that way is drawn to the nearest that can.
+// nanos converts a time to Unix nanoseconds. Times out of range become the nearest in range.
 func nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < -1<<33:

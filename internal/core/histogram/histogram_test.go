@@ -18,7 +18,7 @@ const day = 24 * time.Hour
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestBucketsAreThoseOfTheCheckpointFormat(t *testing.T) {
+func TestOptions_buckets_areThoseOfTheCheckpointFormat(t *testing.T) {
 	tests := map[string]struct {
 		o      *Options
 		value  float64
@@ -56,7 +56,7 @@ func TestBucketsAreThoseOfTheCheckpointFormat(t *testing.T) {
 	}
 }
 
-func TestPercentileIsTheEndOfTheBucket(t *testing.T) {
+func TestPercentile_anyShare_returnsTheEndOfTheBucket(t *testing.T) {
 	h := New(CPU, day)
 	if h.Percentile(0.9) != 0 || !h.IsEmpty() {
 		t.Error("an empty histogram has a percentile")
@@ -74,7 +74,7 @@ func TestPercentileIsTheEndOfTheBucket(t *testing.T) {
 	}
 }
 
-func TestWhatIsRecentWeighsMore(t *testing.T) {
+func TestAdd_laterSample_weighsMore(t *testing.T) {
 	h := New(Memory, day)
 	h.Add(1e9, 1, noon)
 	h.Add(2e9, 1, noon.Add(2*day)) // weighs four times as much
@@ -86,7 +86,7 @@ func TestWhatIsRecentWeighsMore(t *testing.T) {
 	}
 }
 
-func TestWhatWasAddedCanBeTakenBack(t *testing.T) {
+func TestSubtract_addedSample_restoresTheHistogram(t *testing.T) {
 	h := New(Memory, day)
 	h.Add(1e9, 1, noon)
 	h.Add(5e9, 1, noon)
@@ -101,7 +101,7 @@ func TestWhatWasAddedCanBeTakenBack(t *testing.T) {
 	}
 }
 
-func TestMergeLeavesTheOtherAlone(t *testing.T) {
+func TestMerge_otherHistogram_isNotChanged(t *testing.T) {
 	h, o := New(CPU, day), New(CPU, day)
 	h.Add(1, 0.1, noon.Add(300*day))
 	o.Add(2, 0.1, noon)
@@ -118,7 +118,7 @@ func TestMergeLeavesTheOtherAlone(t *testing.T) {
 	}
 }
 
-func TestAllYieldsNonEmptyBucketsInOrder(t *testing.T) {
+func TestAll_nonEmptyBuckets_areYieldedInOrder(t *testing.T) {
 	h := New(CPU, day)
 	h.Add(0.5, 0.1, noon)
 	h.Add(0.1, 0.2, noon)
@@ -129,7 +129,7 @@ func TestAllYieldsNonEmptyBucketsInOrder(t *testing.T) {
 	}
 }
 
-func TestOnlyTheSpanInUseIsKept(t *testing.T) {
+func TestHistogram_unusedBuckets_takeNoMemory(t *testing.T) {
 	h := New(Memory, day)
 	for i := range 1000 {
 		h.Add(400e6+float64(i)*1e5, 1, noon.Add(time.Duration(i)*time.Hour))
@@ -139,7 +139,7 @@ func TestOnlyTheSpanInUseIsKept(t *testing.T) {
 	}
 }
 
-func TestAddDoesNotAllocateWithinTheSpan(t *testing.T) {
+func TestAdd_withinTheSpan_doesNotAllocate(t *testing.T) {
 	h := New(CPU, day)
 	h.Add(0.1, 0.1, noon)
 	h.Add(0.9, 0.1, noon)
@@ -154,7 +154,7 @@ func TestAddDoesNotAllocateWithinTheSpan(t *testing.T) {
 	}
 }
 
-func TestCheckpointSurvivesTheRoundTrip(t *testing.T) {
+func TestCheckpoint_roundTrip_keepsPercentiles(t *testing.T) {
 	h := New(CPU, day)
 	for i := range 5000 {
 		h.Add(0.05+0.0001*float64(i%2000), 0.1, noon.Add(time.Duration(i)*time.Minute))
@@ -175,7 +175,7 @@ func TestCheckpointSurvivesTheRoundTrip(t *testing.T) {
 	}
 }
 
-func TestAnEmptyHistogramHasAnEmptyCheckpoint(t *testing.T) {
+func TestCheckpoint_emptyHistogram_isEmpty(t *testing.T) {
 	h := New(CPU, day)
 	c := h.Checkpoint()
 	if len(c.Weights) != 0 || c.Total != 0 || !c.Reference.IsZero() {
@@ -187,7 +187,7 @@ func TestAnEmptyHistogramHasAnEmptyCheckpoint(t *testing.T) {
 	}
 }
 
-func TestHostileCheckpointsAreRefused(t *testing.T) {
+func TestLoad_invalidCheckpoint_isRefused(t *testing.T) {
 	tests := map[string]struct {
 		c    Checkpoint
 		want string
@@ -196,10 +196,10 @@ func TestHostileCheckpointsAreRefused(t *testing.T) {
 		"total not a number":  {Checkpoint{noon, map[int]uint32{1: 1}, math.NaN()}, "total weight"},
 		"infinite total":      {Checkpoint{noon, map[int]uint32{1: 1}, math.Inf(1)}, "total weight"},
 		"overflowing total":   {Checkpoint{noon, map[int]uint32{1: 1}, math.MaxFloat64}, "total weight"},
-		"bucket below":        {Checkpoint{noon, map[int]uint32{-1: 1}, 1}, "bucket -1"},
-		"bucket above":        {Checkpoint{noon, map[int]uint32{176: 1}, 1}, "bucket 176"},
+		"bucket below":        {Checkpoint{noon, map[int]uint32{-1: 1}, 1}, "bucket must be between 0 and 175, got -1"},
+		"bucket above":        {Checkpoint{noon, map[int]uint32{176: 1}, 1}, "bucket must be between 0 and 175, got 176"},
 		"bucket far above":    {Checkpoint{noon, map[int]uint32{math.MaxInt: 1}, 1}, "bucket"},
-		"empty bucket above":  {Checkpoint{noon, map[int]uint32{5: 1, 176: 0}, 1}, "bucket 176"},
+		"empty bucket above":  {Checkpoint{noon, map[int]uint32{5: 1, 176: 0}, 1}, "bucket must be between 0 and 175, got 176"},
 		"no reference":        {Checkpoint{time.Time{}, map[int]uint32{1: 1}, 1}, "reference"},
 		"reference long past": {Checkpoint{time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC), map[int]uint32{1: 1}, 1}, "reference"},
 		"reference far ahead": {Checkpoint{time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), map[int]uint32{1: 1}, 1}, "reference"},
@@ -220,8 +220,7 @@ func TestHostileCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever a checkpoint says, loading it does not panic, and what is accepted works and keeps its distribution
-// when it is stored again.
+// Loading any checkpoint does not panic. An accepted one works and keeps its distribution when it is stored again.
 func FuzzLoad(f *testing.F) {
 	h := New(Memory, day)
 	h.Add(3e8, 1, noon)
@@ -278,7 +277,7 @@ func BenchmarkPercentile(b *testing.B) {
 	}
 }
 
-func TestAge_KeepsTheDistributionAndLetsNewSamplesOutweighIt(t *testing.T) {
+func TestAge_olderHistogram_keepsItsDistribution(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	never := New(CPU, 24*time.Hour)
 	never.Age(3)

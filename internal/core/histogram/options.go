@@ -5,11 +5,11 @@ package histogram
 
 import "math"
 
-// Epsilon is the least weight a bucket must have to count as not empty. It is a thousandth of the weight of
-// one fresh CPU sample.
+// Epsilon is the weight below which a bucket counts as empty. It is a thousandth of the weight of a CPU sample at the
+// reference time.
 const Epsilon = 0.001 * 0.1
 
-// Options say where the buckets of a histogram begin and end. They are immutable and shared.
+// Options are the bucket scheme of a histogram. They are immutable and shared.
 //
 // Bucket 0 covers [0, first). Each later bucket is wider than the one before by the ratio, and the last one
 // takes everything above:
@@ -23,78 +23,77 @@ type Options struct {
 	starts   []float64 // where each bucket begins
 
 	// A value x is in bucket ⌊log(x')⌋ to the base of the ratio, where x' = x·step/first + 1. The logarithm is slow, so
-	// slots leads from the leading bits of x' to a bucket that can only be right or one too low. Where that is
-	// decided by less than what the logarithm may be off, it is asked after all.
+	// slots maps the leading bits of x' to a bucket that is right or one too low. If x' is closer to the edge of a
+	// bucket than the error of the logarithm, the logarithm decides.
 	slots []uint8
 	edges []float64 // where each bucket begins, as x'
 }
 
-// slotBits is how many bits behind the binary point of x's mantissa choose a slot: so many that a slot, 3 % wide at
-// most, holds the edge of no more than one bucket.
+// slotBits is the number of leading bits of the mantissa of x' that select a slot. A slot is at most 3 % wide, so that it
+// has the edge of at most one bucket.
 const slotBits = 5
 
 const slotShift = 52 - slotBits
 
-// slotBase is the slot of 1, the least that x' can be.
+// slotBase is the slot of 1, the minimum of x'.
 const slotBase = 0x3FF << slotBits
 
-// The two schemes of the default checkpoint format. Their bucket numbers stand in stored checkpoints, so they
-// can never change.
+// The two schemes of the checkpoint format. They must not change, because checkpoints contain bucket numbers.
 var (
 	CPU    = exponential(1000, 0.01, 1.05) // cores: from 10 millicores to 1000 cores, 5 % apart
 	Memory = exponential(1e12, 1e7, 1.05)  // bytes: from 10 MB to 1 TB, 5 % apart
 )
 
 func exponential(limit, first, ratio float64) *Options {
-	o := &Options{first: first, step: ratio - 1, logRatio: math.Log(ratio)}
-	n := int(math.Ceil(math.Log(limit*(ratio-1)/first+1)/math.Log(ratio))) + 1
-	o.starts = make([]float64, n)
-	for i := 1; i < n; i++ {
-		o.starts[i] = first * (math.Pow(ratio, float64(i)) - 1) / (ratio - 1)
+	options := &Options{first: first, step: ratio - 1, logRatio: math.Log(ratio)}
+	count := int(math.Ceil(math.Log(limit*(ratio-1)/first+1)/math.Log(ratio))) + 1
+	options.starts = make([]float64, count)
+	for i := 1; i < count; i++ {
+		options.starts[i] = first * (math.Pow(ratio, float64(i)) - 1) / (ratio - 1)
 	}
-	o.edges = make([]float64, n+1)
-	for i := range o.edges {
-		o.edges[i] = math.Pow(ratio, float64(i))
+	options.edges = make([]float64, count+1)
+	for i := range options.edges {
+		options.edges[i] = math.Pow(ratio, float64(i))
 	}
-	for slot, b := slotBase, 0; b < n-1; slot++ {
+	b := 0
+	for slot := slotBase; b < count-1; slot++ {
 		start := math.Float64frombits(uint64(slot) << slotShift)
-		for b < n-1 && o.edges[b+1] <= start {
+		for b < count-1 && options.edges[b+1] <= start {
 			b++
 		}
-		o.slots = append(o.slots, uint8(b))
+		options.slots = append(options.slots, uint8(b))
 	}
-	return o
+	return options
 }
 
-// Buckets returns how many buckets there are.
+// Buckets returns the number of buckets.
 func (o *Options) Buckets() int { return len(o.starts) }
 
-// Bucket returns the bucket a value falls into. What is below zero or not a number is in the first one,
-// infinity in the last.
+// Bucket returns the bucket of a value. Negative values and NaN are in the first bucket, infinity is in the last.
 func (o *Options) Bucket(v float64) int {
 	if !(v >= o.first) {
 		return 0
 	}
-	const doubt = 1e-12 // relative: a thousand times what the logarithm may be off
-	x := float64(v*o.step/o.first) + 1
+	const doubt = 1e-12 // relative: a thousand times the error of the logarithm
+	scaled := float64(v*o.step/o.first) + 1
 	last := len(o.starts) - 1
-	slot := int(math.Float64bits(x)>>slotShift) - slotBase
+	slot := int(math.Float64bits(scaled)>>slotShift) - slotBase
 	if slot >= len(o.slots) {
 		return last
 	}
-	b := int(o.slots[slot])
-	edge := o.edges[b+1]
-	switch off := (x - edge) / edge; {
+	bucket := int(o.slots[slot])
+	edge := o.edges[bucket+1]
+	switch off := (scaled - edge) / edge; {
 	case off < -doubt:
-		if x-o.edges[b] < doubt*edge {
-			return o.logarithm(x)
+		if scaled-o.edges[bucket] < doubt*edge {
+			return o.logarithm(scaled)
 		}
 	case off > doubt:
-		b++
+		bucket++
 	default:
-		return o.logarithm(x)
+		return o.logarithm(scaled)
 	}
-	return min(b, last)
+	return min(bucket, last)
 }
 
 // logarithm is the definition of Bucket, for x' = x·step/first + 1.
@@ -105,5 +104,5 @@ func (o *Options) logarithm(x float64) int {
 // Start returns where a bucket begins.
 func (o *Options) Start(bucket int) float64 { return o.starts[bucket] }
 
-// End returns where a bucket ends: the start of the next. The last bucket has no end; its start stands for it.
+// End returns the end of a bucket: the start of the next. The last bucket has no end; for it, End returns its start.
 func (o *Options) End(bucket int) float64 { return o.starts[min(bucket+1, len(o.starts)-1)] }

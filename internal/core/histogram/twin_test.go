@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// dense is the obvious histogram: every bucket has its place, and what is asked is searched for anew.
+// dense is a simple reference implementation: an array of all buckets, searched for each query.
 type dense struct {
 	o        *Options
 	weights  []float64
@@ -19,7 +19,7 @@ type dense struct {
 	ref      time.Time
 	halfLife time.Duration
 
-	// Buckets that have fallen below Epsilon keep what they have, but shifting the reference leaves them out.
+	// Buckets below Epsilon keep their weight until the reference is moved.
 	first, last int
 }
 
@@ -132,8 +132,8 @@ func (d *dense) same(t *rapid.T, h *Histogram) {
 	}
 }
 
-// A sparse histogram is the dense one to the last bit, whatever is done to it.
-func TestHistogramEqualsItsDenseTwin(t *testing.T) {
+// The histogram equals the reference bit for bit after any sequence of operations.
+func TestHistogram_randomUse_equalsReference(t *testing.T) {
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		o := rapid.SampledFrom([]*Options{CPU, Memory}).Draw(t, "options")
@@ -177,8 +177,8 @@ func TestHistogramEqualsItsDenseTwin(t *testing.T) {
 	})
 }
 
-// Bucket finds what the logarithm says, also on both sides of every edge.
-func TestBucketEqualsTheLogarithm(t *testing.T) {
+// Bucket equals the logarithm, also on both sides of every edge.
+func TestBucket_anyValue_equalsTheLogarithm(t *testing.T) {
 	for name, o := range map[string]*Options{"cpu": CPU, "memory": Memory} {
 		t.Run(name, func(t *testing.T) {
 			d := newDense(o, time.Hour)

@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A bench feeds one container and asks what it should get.
+// A bench observes one container and estimates its size.
 type bench struct {
 	book *usage.Book
 	p    Profile
@@ -32,7 +32,7 @@ func newBench(p Profile) *bench {
 	return b
 }
 
-// use feeds a sample every five minutes.
+// use adds a sample every five minutes.
 func (b *bench) use(d time.Duration, amount func(at time.Time) (cores, bytes float64)) {
 	for end := b.now.Add(d); b.now.Before(end); b.now = b.now.Add(5 * time.Minute) {
 		c, m := amount(b.now)
@@ -56,7 +56,7 @@ const day = 24 * time.Hour
 
 func balanced() Profile { return AdaptiveProfile("balanced", "", Balanced()) }
 
-func TestAdaptiveGivesSteadyUsageLittleMore(t *testing.T) {
+func TestAdaptive_steadyUsage_getsASmallMargin(t *testing.T) {
 	b := newBench(balanced())
 	b.use(10*day, always(0.5, 400*mib))
 	if got := b.memory(); got < 400*1.05 || got > 400*1.23 {
@@ -67,7 +67,7 @@ func TestAdaptiveGivesSteadyUsageLittleMore(t *testing.T) {
 	}
 }
 
-func TestAdaptiveGivesSpikyUsageRelativelyMoreRoom(t *testing.T) {
+func TestAdaptive_spikyUsage_getsALargerMargin(t *testing.T) {
 	margin := func(quiet float64) float64 {
 		b := newBench(balanced())
 		b.use(10*day, func(at time.Time) (float64, float64) {
@@ -83,7 +83,7 @@ func TestAdaptiveGivesSpikyUsageRelativelyMoreRoom(t *testing.T) {
 	}
 }
 
-func TestAdaptiveForgetsOneSpikeSoonerThanASecond(t *testing.T) {
+func TestAdaptive_singleSpike_isForgottenBeforeARepeatedOne(t *testing.T) {
 	after := func(spikes int) float64 {
 		b := newBench(balanced())
 		b.use(8*day, always(0.1, 400*mib))
@@ -100,7 +100,7 @@ func TestAdaptiveForgetsOneSpikeSoonerThanASecond(t *testing.T) {
 	}
 }
 
-func TestAdaptiveRaisesAtOnceWhenUsageGoesAbove(t *testing.T) {
+func TestAdaptive_usageAboveTheRequest_raisesAtOnce(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day, always(0.1, 400*mib))
 	b.use(5*time.Minute, always(0.1, 900*mib))
@@ -109,7 +109,7 @@ func TestAdaptiveRaisesAtOnceWhenUsageGoesAbove(t *testing.T) {
 	}
 }
 
-func TestAdaptiveTakesAKillAsMoreThanWasGiven(t *testing.T) {
+func TestAdaptive_oomKill_raisesAboveTheRequest(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day, always(0.1, 400*mib))
 	had := b.estimate().Target.Memory
@@ -122,7 +122,7 @@ func TestAdaptiveTakesAKillAsMoreThanWasGiven(t *testing.T) {
 		}
 		had = got
 	}
-	// A pod that still ran with an old, smaller size tells nothing new.
+	// A kill of a pod that still has an old, smaller request changes nothing.
 	b.now = b.now.Add(time.Minute)
 	b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: b.now, Memory: 100 * mib})
 	if got := b.estimate().Target.Memory; got != had {
@@ -130,7 +130,7 @@ func TestAdaptiveTakesAKillAsMoreThanWasGiven(t *testing.T) {
 	}
 }
 
-func TestKill_smallContainer_getsNoLessThanUpstreamGives(t *testing.T) {
+func TestAdaptive_oomKillOfASmallContainer_getsAtLeastUpstreamsBump(t *testing.T) {
 	for name, p := range adaptiveProfiles() {
 		b := newBench(p)
 		b.use(9*day, always(0.1, 50*mib))
@@ -143,7 +143,7 @@ func TestKill_smallContainer_getsNoLessThanUpstreamGives(t *testing.T) {
 	}
 }
 
-func TestAdaptiveGivesLowHoursLess(t *testing.T) {
+func TestAdaptive_lowHours_getALowerRequest(t *testing.T) {
 	b := newBench(balanced())
 	nightly := func(at time.Time) (float64, float64) {
 		if h := at.Hour(); h == 1 || h == 2 {
@@ -167,7 +167,7 @@ func TestAdaptiveGivesLowHoursLess(t *testing.T) {
 			t.Errorf("at %d h, when 200 MiB are used, the request is %.0f MiB", h, seen[h])
 		}
 	}
-	// Usage in the low hours that was never there before ends them.
+	// New usage in the low hours ends them.
 	for b.now.Hour() != 12 {
 		b.use(5*time.Minute, nightly)
 	}
@@ -178,7 +178,7 @@ func TestAdaptiveGivesLowHoursLess(t *testing.T) {
 	}
 }
 
-func TestTheMarginLearnsFromDaysAbove(t *testing.T) {
+func TestAdaptive_daysAboveTheRequest_raiseTheMargin(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day, always(0.1, 400*mib))
 	quiet := b.memo().memory.adjust
@@ -197,7 +197,7 @@ func TestTheMarginLearnsFromDaysAbove(t *testing.T) {
 	}
 }
 
-func TestAStartAfterASilenceIsNotTakenForSmallUsage(t *testing.T) {
+func TestAdaptive_startAfterSilence_doesNotShrinkTheRequest(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day, always(0.5, 800*mib))
 	before := b.estimate().Target
@@ -212,7 +212,7 @@ func TestAStartAfterASilenceIsNotTakenForSmallUsage(t *testing.T) {
 	}
 }
 
-func TestPodsThatReportLateDoNotCountADayTwice(t *testing.T) {
+func TestAdaptive_lateSamples_countADayOnce(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day+12*time.Hour-5*time.Minute, always(0.1, 400*mib)) // to just before midnight
 	m, midnight := b.memo(), b.now.Truncate(day).Add(day)
@@ -242,7 +242,7 @@ func drawUsage(t *rapid.T) []usage.Sample {
 	return out
 }
 
-// feed gives samples to an extension and returns the estimates after each.
+// feed adds samples to an extension and returns the estimates after each.
 func (b *bench) feed(samples []usage.Sample) []cluster.Estimate {
 	var out []cluster.Estimate
 	for _, s := range samples {
@@ -254,8 +254,8 @@ func (b *bench) feed(samples []usage.Sample) []cluster.Estimate {
 	return out
 }
 
-func TestEveryProfileKeepsItsBoundsInOrder(t *testing.T) {
-	for _, p := range Builtins() {
+func TestEstimate_everyProfile_keepsItsBoundsInOrder(t *testing.T) {
+	for _, p := range BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			samples := drawUsage(t)
 			var seen cluster.Set
@@ -274,7 +274,7 @@ func TestEveryProfileKeepsItsBoundsInOrder(t *testing.T) {
 	}
 }
 
-func TestARestartChangesNoAnswer(t *testing.T) {
+func TestModelState_restart_changesNoEstimate(t *testing.T) {
 	for _, p := range Builtins() {
 		if p.Extend == nil {
 			continue
@@ -314,7 +314,7 @@ func TestARestartChangesNoAnswer(t *testing.T) {
 	}
 }
 
-func TestAdaptiveScalesWithUsage(t *testing.T) {
+func TestAdaptive_doubledUsage_doublesTheEstimate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		samples := drawUsage(t)
 		twice := append([]usage.Sample(nil), samples...)
@@ -331,7 +331,7 @@ func TestAdaptiveScalesWithUsage(t *testing.T) {
 	})
 }
 
-func TestMoreMarginNeverGivesLess(t *testing.T) {
+func TestAdaptive_moreMargin_neverGivesLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Balanced()
 		a.Memory.Choose = false // another margin may make another arm the cheapest
@@ -356,7 +356,7 @@ func TestMoreMarginNeverGivesLess(t *testing.T) {
 	})
 }
 
-func TestAdaptiveObservesWithoutGarbage(t *testing.T) {
+func TestAdaptive_observe_doesNotAllocate(t *testing.T) {
 	b := newBench(balanced())
 	b.use(20*day, func(at time.Time) (float64, float64) { return 0.1, float64(200+at.Hour()*20) * mib })
 	m := b.memo()
@@ -369,7 +369,7 @@ func TestAdaptiveObservesWithoutGarbage(t *testing.T) {
 	}
 }
 
-func FuzzMemoFromAnyBytes(f *testing.F) {
+func FuzzMemoUnmarshal(f *testing.F) {
 	b := newBench(balanced())
 	b.use(3*day, always(0.2, 300*mib))
 	good, _ := b.memo().AppendBinary(nil)

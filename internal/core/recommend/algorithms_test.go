@@ -18,16 +18,16 @@ import (
 
 func builtin(t *testing.T, name string) Profile {
 	t.Helper()
-	p, ok := Builtin(name)
+	p, ok := BacktestProfile(name)
 	if !ok {
 		t.Fatalf("there is no profile %s", name)
 	}
 	return p
 }
 
-func TestTheTableNamesEveryProfileOnce(t *testing.T) {
+func TestBacktestProfiles_names_areUnique(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range Builtins() {
+	for _, p := range BacktestProfiles() {
 		if seen[p.Name] || p.About == "" || p.Estimator == nil {
 			t.Errorf("profile %q", p.Name)
 		}
@@ -38,13 +38,30 @@ func TestTheTableNamesEveryProfileOnce(t *testing.T) {
 			t.Errorf("there is no profile %s", name)
 		}
 	}
-	if _, ok := Builtin("magic"); ok {
+	if _, ok := BacktestProfile("magic"); ok {
 		t.Error("there is a profile magic")
 	}
 }
 
+func TestComparisons_outsideOfBacktest_areNotBuiltIn(t *testing.T) {
+	for _, p := range Comparisons() {
+		if _, ok := Builtin(p.Name); ok {
+			t.Errorf("%s is a built-in profile", p.Name)
+		}
+		if _, ok := BacktestProfile(p.Name); !ok {
+			t.Errorf("%s is no profile of a backtest", p.Name)
+		}
+		if data, err := p.Extend().AppendBinary(nil); err != nil || len(data) > 0 {
+			t.Errorf("%s stores %d bytes, error %v", p.Name, len(data), err)
+		}
+	}
+	if len(Comparisons()) != 3 {
+		t.Errorf("%d comparison profiles, want 3", len(Comparisons()))
+	}
+}
+
 // The formula's example in docs/algorithm.md.
-func TestTheExampleOfTheAdaptiveLevel(t *testing.T) {
+func TestAdaptive_levelExampleOfTheDocs_isCorrect(t *testing.T) {
 	r := Balanced().Memory
 	days := []series.Level{
 		series.LevelOf(500 * mib), series.LevelOf(1000 * mib), series.LevelOf(800 * mib), series.LevelOf(400 * mib),
@@ -66,7 +83,7 @@ func TestTheExampleOfTheAdaptiveLevel(t *testing.T) {
 	example(t, fmt.Sprintf("= %.0f MiB.", want), fmt.Sprintf("it would be %.0f MiB", 1000*math.Exp(0.13)))
 }
 
-func TestWindowMaxIsTheMostOfItsWindowWithAMargin(t *testing.T) {
+func TestWindowMax_exampleOfTheDocs_isCorrect(t *testing.T) {
 	b := newBench(builtin(t, "window-max"))
 	b.use(day, always(0.4, 1000*mib))
 	b.use(6*day, always(0.2, 300*mib))
@@ -83,7 +100,7 @@ func TestWindowMaxIsTheMostOfItsWindowWithAMargin(t *testing.T) {
 	example(t, "1150 MiB for a week, then 345 MiB")
 }
 
-func TestAPercentileOfLoadSeesTheWorkAndNotTheIdling(t *testing.T) {
+func TestLoadPercentile_exampleOfTheDocs_isCorrect(t *testing.T) {
 	var w series.Weights
 	for i := range 1000 {
 		v := 0.1
@@ -101,7 +118,7 @@ func TestAPercentileOfLoadSeesTheWorkAndNotTheIdling(t *testing.T) {
 	example(t, fmt.Sprintf("The p90 of time is %.1f cores", w.Percentile(0.9)), fmt.Sprintf("the p90 of load is %.0f core", w.LoadPercentile(0.9)))
 }
 
-func TestEnsembleGivesUpARareTailOnlyWhenItIsCheap(t *testing.T) {
+func TestEnsemble_exampleOfTheDocs_isCorrect(t *testing.T) {
 	bound := func(overrun float64) float64 {
 		var x mixture
 		x.base = bucketOf(1)
@@ -120,7 +137,7 @@ func TestEnsembleGivesUpARareTailOnlyWhenItIsCheap(t *testing.T) {
 	example(t, fmt.Sprintf("with w_o = 30 the limit is %.0f GiB, with w_o = 100 it is %.0f GiB", bound(30), bound(100)))
 }
 
-func TestEnsembleFollowsUsageBothWays(t *testing.T) {
+func TestEnsemble_changedUsage_isFollowedUpAndDown(t *testing.T) {
 	b := newBench(builtin(t, "autopilot"))
 	b.use(10*day, always(0.5, 800*mib))
 	if got := b.memory(); got < 800 || got > 1300 {
@@ -134,7 +151,7 @@ func TestEnsembleFollowsUsageBothWays(t *testing.T) {
 	if got := b.memory(); got > 500 {
 		t.Errorf("two months at 200 MiB leave the request at %.0f MiB", got)
 	}
-	// Usage beyond the range of the buckets moves it.
+	// Usage above the range of the buckets moves the range.
 	b.use(10*day, always(0.5, 200_000*mib))
 	if got := b.memory(); got < 200_000 {
 		t.Errorf("ten days at 200000 MiB get %.0f MiB", got)
@@ -148,7 +165,7 @@ func officeHours(at time.Time) (float64, float64) {
 	return 0.05, 500 * mib
 }
 
-func TestBusyHoursSizesByThem(t *testing.T) {
+func TestBusyHours_workInTheDay_sizesByTheBusyHours(t *testing.T) {
 	b := newBench(builtin(t, "busy-hours"))
 	b.use(10*day, officeHours)
 	m := b.book.Series(cart, "app").Extension().(*Busy)
@@ -186,7 +203,7 @@ func TestBusyHoursSizesByThem(t *testing.T) {
 	}
 }
 
-func TestHoursKnowMidnightAndTimeZones(t *testing.T) {
+func TestHoursBetween_midnightAndOffsets_areHandled(t *testing.T) {
 	night := HoursBetween(22, 6, 3) // 22 to 6 o'clock three hours ahead of UTC: 19 to 3 UTC
 	for h := range 24 {
 		if want := h >= 19 || h < 3; night.Has(h) != want {
@@ -206,7 +223,7 @@ func peaksOf(days int, amount func(hour int) float64) (*series.Peaks, time.Time)
 	return &p, noon.Add(time.Duration(days) * day)
 }
 
-func TestPeriodsAreFound(t *testing.T) {
+func TestPeriod_repeatingUsage_isDetected(t *testing.T) {
 	noise := func(h int) float64 { return 1 + 0.3*math.Sin(float64(h*h%1013)) }
 	tests := map[string]struct {
 		days   int
@@ -239,7 +256,7 @@ func b2f(b bool) float64 {
 	return 0
 }
 
-func TestTimeOfDayProvidesForTheNightAtNight(t *testing.T) {
+func TestTimeOfDay_nightlyPeak_isProvidedForAtNight(t *testing.T) {
 	b := newBench(builtin(t, "time-of-day"))
 	nightly := func(at time.Time) (float64, float64) {
 		return 0.1 + 0.9*b2f(at.Hour() == 3), 200*mib + 800*mib*b2f(at.Hour() == 3)
@@ -255,7 +272,7 @@ func TestTimeOfDayProvidesForTheNightAtNight(t *testing.T) {
 	}
 }
 
-func TestALeakIsToldFromGrowth(t *testing.T) {
+func TestLeak_steadyGrowth_isToldFromOtherGrowth(t *testing.T) {
 	tests := map[string]struct {
 		days   int
 		amount func(h int) float64
@@ -292,7 +309,7 @@ func TestALeakIsToldFromGrowth(t *testing.T) {
 	example(t, told...)
 }
 
-func TestLeaksAreToldOfContainersWhosePeaksAreRemembered(t *testing.T) {
+func TestLeakOf_profilesThatKeepPeaks_reportTheLeak(t *testing.T) {
 	for _, p := range Builtins() {
 		if p.Extend == nil {
 			continue
@@ -300,8 +317,8 @@ func TestLeaksAreToldOfContainersWhosePeaksAreRemembered(t *testing.T) {
 		b := newBench(p)
 		b.use(8*day, func(at time.Time) (float64, float64) { return 0.1, (500 + 100*at.Sub(noon).Hours()/24) * mib })
 		g, leaks := LeakOf(b.book.Series(cart, "app"), 0, b.now)
-		_, remembers := b.book.Series(cart, "app").Extension().(interface{ leaking() *leak })
-		if leaks != remembers || leaks && math.Abs(g.PerDay/mib-100) > 3 {
+		keepsPeaks := p.Name != "autopilot"
+		if leaks != keepsPeaks || leaks && math.Abs(g.PerDay/mib-100) > 3 {
 			t.Errorf("%s: %v %+v", p.Name, leaks, g)
 		}
 	}
@@ -312,8 +329,8 @@ func TestLeaksAreToldOfContainersWhosePeaksAreRemembered(t *testing.T) {
 	}
 }
 
-// A profile remembers at most 1.5 KiB of a container beside the histograms, in memory and stored.
-func TestWhatProfilesRememberIsSmall(t *testing.T) {
+// The model state of a container takes at most 1.5 KiB, in memory and stored.
+func TestModelState_everyProfile_staysSmall(t *testing.T) {
 	const budget = 1536
 	for _, p := range append(Builtins(), largest()...) {
 		if p.Extend == nil {
@@ -337,19 +354,18 @@ func TestWhatProfilesRememberIsSmall(t *testing.T) {
 	}
 }
 
-// largest are the profiles that remember the most of those that a SizingProfile may ask for (api/podfit/v1alpha1).
+// largest returns profiles with the largest model state that a SizingProfile may have (api/podfit/v1alpha1).
 func largest() []Profile {
-	a, b, l := Critical(), Busiest(), MovingWindow()
-	a.Memory.Days, a.Memory.Long, a.CPU.Window = 14, 14, 72*time.Hour
-	b.Memory, l.Days = a.Memory, 21
-	return []Profile{
-		AdaptiveProfile("adaptive, most", "", a), BusyHoursProfile("busy-hours, most", "", b), LoadProfile("load, most", "", l),
-		WindowProfile("window, most", "", 14, 0.15),
-	}
+	adaptive := Critical()
+	adaptive.Memory.Days = 14
+	adaptive.Memory.Long = 14
+	adaptive.CPU.Window = 72 * time.Hour
+	busy := Busiest()
+	busy.Memory = adaptive.Memory
+	return []Profile{AdaptiveProfile("adaptive, most", "", adaptive), BusyHoursProfile("busy-hours, most", "", busy)}
 }
 
-// deepSize returns the bytes of what a pointer points to, with the slices in it, but without the parameters, which all
-// containers of a profile share.
+// deepSize returns the size of the value of a pointer in bytes, including its slices, without the parameters, which containers share.
 func deepSize(v reflect.Value) int {
 	size := int(v.Elem().Type().Size())
 	var slices func(v reflect.Value)
@@ -369,8 +385,8 @@ func deepSize(v reflect.Value) int {
 	return size
 }
 
-func TestOneSampleOfOneResourceSizesOnlyThat(t *testing.T) {
-	for _, p := range Builtins() {
+func TestEstimate_samplesOfOneResource_sizeOnlyThatResource(t *testing.T) {
+	for _, p := range BacktestProfiles() {
 		if p.Extend == nil {
 			continue
 		}
@@ -383,7 +399,7 @@ func TestOneSampleOfOneResourceSizesOnlyThat(t *testing.T) {
 	}
 }
 
-func TestThousandsOfPodsDoNotOverflowAnHourOfTheEnsemble(t *testing.T) {
+func TestEnsemble_thousandsOfPods_doNotOverflowAnHour(t *testing.T) {
 	w := Autopilot().CPU
 	var x mixture
 	for range math.MaxUint16 {
@@ -396,7 +412,7 @@ func TestThousandsOfPodsDoNotOverflowAnHourOfTheEnsemble(t *testing.T) {
 	}
 }
 
-func TestAnHourOfTheEnsembleWithoutSamplesTeachesNothing(t *testing.T) {
+func TestEnsemble_hourWithoutSamples_changesNothing(t *testing.T) {
 	w := Autopilot().CPU
 	var x mixture
 	x.observe(3600, 0.1, &w, false)

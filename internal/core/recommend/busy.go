@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// BusyHours sizes CPU by the hours in which the work is done (the rule of the grocery service Samokat):
+// BusyHours sizes CPU by the usage in busy hours (the rule of the grocery service Samokat):
 //
 //	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
 //
-// The share of the node is applied by Workload, which is told the node (Params.MostMillicores). The busy hours are given, or
-// found: the fewest hours of the day that hold a share of its load. Memory is sized by Adaptive.
+// Workload applies the share of the node (Params.MostMillicores). The busy hours are configured, or detected: the fewest hours of
+// the day that have a share of its load. Adaptive sizes memory.
 func BusyHours(p BusyParams) Estimator {
 	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}}
 }
@@ -28,16 +29,16 @@ func BusyHours(p BusyParams) Estimator {
 type BusyParams struct {
 	Percentile float64        // of the samples within the busy hours, as a share
 	Factor     float64        // k
-	Share      float64        // of the day's load that the busy hours hold, when they are found
-	Hours      Hours          // the busy hours, when they are given
-	Zone       *time.Location // where the given hours are read off the clock, with daylight saving; nil is UTC
-	HalfLife   time.Duration  // of what is remembered
+	Share      float64        // of the daily load that detected busy hours have
+	Hours      Hours          // configured busy hours; 0: they are detected
+	Zone       *time.Location // time zone of the configured hours; nil is UTC
+	HalfLife   time.Duration  // of samples and load
 	Most       int64          // millicores; 0: no bound
 	MostOfNode float64        // a share of the smallest node that the pods may run on; 0: no bound (Profile.MostOfNode)
 	Memory     MemoryRule
 }
 
-// busy reports whether a time is within the given hours.
+// busy reports whether a time is in the configured hours.
 func (p *BusyParams) busy(at time.Time) bool {
 	if p.Zone == nil {
 		return p.Hours.Has(at.UTC().Hour())
@@ -45,14 +46,14 @@ func (p *BusyParams) busy(at time.Time) bool {
 	return p.Hours.Has(at.In(p.Zone).Hour())
 }
 
-// Hours is a set of hours of the day: bit h is the hour from h o'clock on. The zero value is none.
+// Hours is a set of hours of the day: bit h is the hour that starts at h:00. The zero value is empty.
 type Hours uint32
 
 // WholeDay is every hour.
 const WholeDay Hours = 1<<24 - 1
 
-// HoursBetween returns the hours from one on and before another, over midnight when they say so, of a day that is ahead
-// of UTC by whole hours.
+// HoursBetween returns the hours in [from, before), across midnight if before is less than from, converted to UTC from a clock that
+// is ahead of UTC by a number of hours.
 func HoursBetween(from, before, ahead int) Hours {
 	var s Hours
 	for h := from; h != before; h = (h + 1) % 24 {
@@ -69,49 +70,49 @@ type busyHours struct {
 	memory adaptive
 }
 
-// Busy is what BusyHours remembers of a container.
+// Busy is the model state of BusyHours.
 type Busy struct {
 	Memo
 	p    *BusyParams
 	cpu  series.Weights // samples within the busy hours
 	load [24]float32    // decaying, of each hour of the day
-	day  int64          // that the load was last decayed on
-	busy Hours          // as found for today, UTC
+	day  int64          // on which load was last decayed
+	busy Hours          // detected for the current day, UTC
 }
 
-// Extend returns what BusyHours needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (b *busyHours) Extend() usage.Extension {
 	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p}
 }
 
 func (b *busyHours) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
-	m, ok := s.Extension().(*Busy)
+	var estimate cluster.Estimate
+	state, ok := s.Extension().(*Busy)
 	if !ok {
-		return e
+		return estimate
 	}
-	if v := m.cpu.Percentile(b.p.Percentile); v > 0 {
+	if v := state.cpu.Percentile(b.p.Percentile); v > 0 {
 		least := floor.Amount(cluster.CPU)
 		target := amount(math.Ceil(1000 * v * b.p.Factor))
 		if b.p.Most > 0 {
 			target = min(target, b.p.Most)
 		}
-		e = withBand(e, cluster.CPU, max(target, least), least)
+		estimate = withBand(estimate, cluster.CPU, max(target, least), least)
 	}
-	if v := m.memory.at(now.Unix()); v > 0 {
+	if v := state.memory.at(now.Unix()); v > 0 {
 		least := floor.Amount(cluster.Memory)
-		e = withBand(e, cluster.Memory, max(amount(math.Ceil(v)), least), least)
+		estimate = withBand(estimate, cluster.Memory, max(amount(math.Ceil(v)), least), least)
 	}
-	return e
+	return estimate
 }
 
-// Observe takes a sample.
-func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
-	m.Memo.Observe(s, taken.Without(cluster.CPU))
+// Observe adds a sample.
+func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {
+	m.Memo.Observe(sample, taken.Without(cluster.CPU))
 	if !taken.Has(cluster.CPU) {
 		return
 	}
-	now := s.At.Unix()
+	now := sample.At.Unix()
 	hour := int(now / 3600 % 24)
 	if d := now / daySeconds; d > m.day {
 		if m.day > 0 && m.p.Hours == 0 {
@@ -123,14 +124,14 @@ func (m *Busy) Observe(s usage.Sample, taken cluster.Set) {
 		}
 		m.day = d
 	}
-	m.load[hour] += float32(s.CPU)
-	if m.counts(s.At, hour) || m.cpu.Percentile(1) == 0 {
-		m.cpu.Observe(int(now/3600), s.CPU, m.p.HalfLife.Hours())
+	m.load[hour] += float32(sample.CPU)
+	if m.counts(sample.At, hour) || m.cpu.Percentile(1) == 0 {
+		m.cpu.Observe(int(now/3600), sample.CPU, m.p.HalfLife.Hours())
 	}
 }
 
-// counts reports whether a sample of a time, in an hour of the day (UTC), is of the busy hours: those given, or those found,
-// which before the end of the first day are all.
+// counts reports whether a sample is in the busy hours: the configured ones, or the detected ones. On the first day all hours are
+// busy.
 func (m *Busy) counts(at time.Time, hour int) bool {
 	if m.p.Hours != 0 {
 		return m.p.busy(at)
@@ -138,7 +139,7 @@ func (m *Busy) counts(at time.Time, hour int) bool {
 	return m.busy == 0 || m.busy.Has(hour)
 }
 
-// busiest returns the fewest hours that hold a share of the load: those with the most, and of equals the earlier.
+// busiest returns the fewest hours that have a share of the load. Ties go to the earlier hour.
 func busiest(load *[24]float32, share float64) Hours {
 	order := make([]int, 24)
 	total := 0.0
@@ -159,40 +160,28 @@ func busiest(load *[24]float32, share float64) Hours {
 	return s
 }
 
-// AppendBinary appends all that is remembered.
-func (m *Busy) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.cpu.AppendBinary(appendFloats(appendNumbers(b, []int64{m.day, int64(m.busy)}), m.load[:]...))
-	if err != nil {
-		return nil, err
+// AppendBinary appends the model state.
+func (m *Busy) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Busy) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Busy) encode(e *codec.Encoder) {
+	e.Varint(m.day)
+	e.Varint(int64(m.busy))
+	for _, load := range m.load {
+		e.Float32(load)
 	}
-	return m.Memo.AppendBinary(b)
+	m.cpu.Encode(e)
+	m.Memo.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Busy) UnmarshalBinary(data []byte) error {
-	n := *m
-	var busy int64
-	loads := make([]*float32, 24)
-	for h := range loads {
-		loads[h] = &n.load[h]
+func (m *Busy) decode(d *codec.Decoder) {
+	m.day = d.Varint("day", 0, maxStoredTime)
+	m.busy = Hours(d.Varint("busy hours", 0, int64(WholeDay)))
+	for hour := range m.load {
+		m.load[hour] = d.Float32("load of an hour", 0, maxStored)
 	}
-	rest, err := readNumbers(data, []*int64{&n.day, &busy})
-	if err != nil {
-		return err
-	}
-	if rest, err = readFloats(rest, loads...); err != nil {
-		return err
-	}
-	if busy < 0 || busy >= 1<<24 {
-		return errMemo
-	}
-	n.busy = Hours(busy)
-	if rest, err = n.cpu.Unmarshal(rest); err != nil {
-		return err
-	}
-	if err := n.Memo.UnmarshalBinary(rest); err != nil {
-		return err
-	}
-	*m = n
-	return nil
+	m.cpu.Decode(d)
+	m.Memo.decode(d)
 }

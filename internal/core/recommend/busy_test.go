@@ -12,7 +12,7 @@ import (
 )
 
 // The example in docs/algorithm.md: steady work from 9 to 17 o'clock in Berlin, and a heavy job after it.
-func TestBusyHoursFollowTheClockOfTheirZone(t *testing.T) {
+func TestBusyHours_timeZoneWithDaylightSaving_isFollowed(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestBusyHoursFollowTheClockOfTheirZone(t *testing.T) {
 	}
 }
 
-func TestBusyHoursGivenAnewHoldForWhatIsRemembered(t *testing.T) {
+func TestBusyHours_changedHours_keepModelState(t *testing.T) {
 	p := Busiest()
 	b := newBench(BusyHoursProfile("found", "", p))
 	b.use(3*day, func(at time.Time) (float64, float64) {
@@ -72,7 +72,7 @@ func TestBusyHoursGivenAnewHoldForWhatIsRemembered(t *testing.T) {
 	}
 }
 
-func TestAContainerGetsAtMostAShareOfANode(t *testing.T) {
+func TestWorkload_shareOfANode_boundsCPU(t *testing.T) {
 	b := newBench(BusyHoursProfile("busy", "", Busiest()))
 	b.use(day, always(3, 100*mib))
 	autoscaler := &cluster.Autoscaler{Target: cart}

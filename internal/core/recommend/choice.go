@@ -4,133 +4,139 @@
 package recommend
 
 import (
-	"encoding/binary"
 	"math"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 )
 
-// arms are how many ways there are to size a resource: as the rule says, and with a longer and a shorter memory.
+// arms is the number of look-back windows to choose from: that of the rule, a longer and a shorter one.
 const arms = 3
 
-// How the choice among them is made: what is left of a cost after a period, and by how much another arm has to be cheaper.
-// Costs begin with nothing, so that the penalty also asks for evidence: a third less a day is believed after 9 days, 5 % never.
+// The decay of costs for each period, and by how much another arm has to be cheaper to be chosen. Costs start at 0, so the penalty
+// also requires evidence: an arm that is cheaper by a third is chosen after 9 days, one that is cheaper by 5 % never.
 const (
 	costKept      = 0.98 // half in 34 periods
 	switchPenalty = 0.03
 )
 
-// choice is which arm sizes a resource of a container, and what each would have cost. For every period, an hour of CPU or
-// a day of memory, each arm says beforehand what it would give, L, and is charged afterwards for what of that was not used,
-// and for usage above it:
+// choice is the arm that sizes a resource of a container, and the cost of each arm. At the start of each period, an hour for CPU
+// and a day for memory, each arm has a level L. At the end it is charged for the unused part of L and for usage above L:
 //
 //	CPU, a sample v:      (L + w·v·[v > L]) / what was given             w = Overrun
 //	memory, a day:        1 − b/L + w·[peak > L]                         w = 0.06/aim
 //
-// (b as in Adaptive). The costs of the periods are averaged with decaying weight. The arm with the least is taken, if it is
-// cheaper than the one that is by a penalty. So what is never missed within a few hours may be forgotten as fast, and what
-// is needed every other day is remembered in between.
+// (b as in Adaptive). Costs are averaged over periods with decaying weight. The cheapest arm is chosen if it is cheaper than
+// the current one by a penalty. So peaks that do not return are forgotten within hours, and peaks of every other day are kept.
 type choice struct {
 	cost    [arms]float32 // decayed
-	level   [arms]float32 // what the arm gives in this period: cores or bytes
+	level   [arms]float32 // level of the arm in this period: cores or bytes
 	charged [arms]float32 // in this period
 	samples int32         // of this period
 	period  int32         // hours or days since 1970; 0 before the first
 	arm     uint8
 }
 
-// mostCost bounds what one sample may cost: next to nothing may have been given, and the sum of costs is stored.
+// mostCost limits the cost of a sample, which is large if the request is tiny. The sum of costs is stored.
 const mostCost = 1e6
 
-// charge adds what something cost an arm in this period.
+// charge adds a cost to an arm in this period.
 func (c *choice) charge(arm int, cost float64) {
-	if cost > 0 { // neither below nothing nor no number
+	if cost > 0 { // not negative, not NaN
 		c.charged[arm] += float32(min(cost, mostCost))
 	}
 }
 
-// turn ends the period: it chooses, if enough is known, and notes what the arms would give in the next.
+// turn ends a period: it chooses an arm if there is enough history, and sets the levels of the next period.
 func (c *choice) turn(period int, level [arms]float64, known bool) {
-	best, least := c.arm, math.Inf(1)
-	for a := range c.cost {
+	best := c.arm
+	least := math.Inf(1)
+	for arm := range c.cost {
 		if c.period > 0 && c.samples > 0 {
-			c.cost[a] = float32(costKept*float64(c.cost[a]) + (1-costKept)*float64(c.charged[a])/float64(c.samples))
+			c.cost[arm] = float32(costKept*float64(c.cost[arm]) + (1-costKept)*float64(c.charged[arm])/float64(c.samples))
 		}
-		cost := float64(c.cost[a])
-		if a != int(c.arm) {
+		cost := float64(c.cost[arm])
+		if arm != int(c.arm) {
 			cost += switchPenalty
 		}
 		if cost < least {
-			best, least = uint8(a), cost
+			best = uint8(arm)
+			least = cost
 		}
-		c.level[a], c.charged[a] = float32(level[a]), 0
+		c.level[arm] = float32(level[arm])
+		c.charged[arm] = 0
 	}
 	if known {
 		c.arm = best
 	}
-	c.samples, c.period = 0, int32(period)
+	c.samples = 0
+	c.period = int32(period)
 }
 
-// cpuArms are how many hours the peak is looked for that sets the level of CPU, relative to Window.
+// cpuArms are the look-back windows of CPU, relative to Window.
 var cpuArms = [arms]float64{1, 1.5, 1.0 / 3}
 
-// window returns the hours that an arm looks back.
+// window returns the look-back window of an arm, in hours.
 func (r *CPURule) window(arm uint8) int { return max(int(cpuArms[arm]*r.Window.Hours()+0.5), 1) }
 
-// longest returns the hours that any arm looks back.
+// longest returns the longest look-back window, in hours.
 func (r *CPURule) longest() int { return max(r.window(0), r.window(1), r.window(2)) }
 
-// chooseCPU charges the arms for a sample, and chooses when an hour is over.
+// chooseCPU charges the arms for a sample, and chooses an arm at the end of an hour.
 func (m *Memo) chooseCPU(hour int, v, had float64) {
-	c, r := &m.cpuChoice, &m.p.CPU
-	if r.Overrun <= 0 {
+	choice := &m.cpuChoice
+	rule := &m.p.CPU
+	if rule.Overrun <= 0 {
 		return
 	}
-	for a, level := range c.level {
+	for a, level := range choice.level {
 		cost := float64(level)
 		if v > cost {
-			cost += r.Overrun * v
+			cost += rule.Overrun * v
 		}
-		c.charge(a, cost/had)
+		choice.charge(a, cost/had)
 	}
-	c.samples++
-	if hour <= int(c.period) {
+	choice.samples++
+	if hour <= int(choice.period) {
 		return
 	}
 	var level [arms]float64
 	for a := range level {
-		level[a], _, _ = m.given(hour, r.window(uint8(a)))
+		level[a], _, _ = m.given(hour, rule.window(uint8(a)))
 	}
-	c.turn(hour, level, hour-m.CPU.Since() >= cpuKnown)
+	choice.turn(hour, level, hour-m.CPU.Since() >= cpuKnown)
 }
 
-// A long memory needs less margin than a short one to be as safe.
+// Margins of the longer and the shorter window: a longer window needs less margin for the same risk.
 const (
 	longMargin  = -0.1
 	shortMargin = 0.1
 )
 
-// exceedCost, divided by the budget that is aimed at, is what a day above the request may cost in unused share: halving the days above takes
+// exceedCost divided by the target budget is the cost of a day above the request, in shares of unused memory: halving these days costs
 // about 0.04 of slack, 0.06 for each factor of e, at all budgets.
 const exceedCost = 0.06
 
-// levelOf is level, of an arm: from 12 and 14, or 4 and 10 days, where the rule has 7 and 14.
+// levelOf is level for an arm: with 12 and 14, or 4 and 10 days, if the rule has 7 and 14.
 func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float64 {
-	s := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
-	margin, all := 0.0, days
+	short := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
+	margin := 0.0
+	all := days
 	switch arm {
 	case 1:
-		s.Days, margin = (5*r.Days+1)/3, longMargin
+		short.Days = (5*r.Days + 1) / 3
+		margin = longMargin
 	case 2:
-		s.Days, margin = (r.Days+1)/2, shortMargin
-		days = days[:min(len(days), max(5*r.Long/7, s.Days))]
+		short.Days = (r.Days + 1) / 2
+		margin = shortMargin
+		days = days[:min(len(days), max(5*r.Long/7, short.Days))]
 	}
-	level := s.level(days, base) + margin*series.PerNat
+	level := short.level(days, base) + margin*series.PerNat
 	return max(level, float64(recurring(all)))
 }
 
-// recurring returns the highest peak that was reached on the same day of two weeks in a row, give or take a day, from the peaks of
-// days (newest first). A peak that comes once a week is never the second highest of 7 days, so α would discount it as a single spike.
+// recurring returns the highest peak that was reached on the same day of two weeks in a row (± a day), from the peaks of days (newest
+// first). A weekly peak is never the second highest of 7 days, so α would discount it as a single spike.
 func recurring(days []series.Level) series.Level {
 	top := series.Level(0)
 	for i := 7; i < min(len(days), 14); i++ {
@@ -139,73 +145,63 @@ func recurring(days []series.Level) series.Level {
 	return top
 }
 
-// chooseMemory charges the arms for the day before one, and chooses.
+// chooseMemory charges the arms for the day before day, and chooses an arm.
 func (m *Memo) chooseMemory(day int) {
-	c, r := &m.memoryChoice, &m.p.Memory
-	if !r.Choose {
+	choice := &m.memoryChoice
+	rule := &m.p.Memory
+	if !rule.Choose {
 		return
 	}
 	last := 24*day - 1 // the last hour of the day before
 	since := m.regime.start(&m.Memory)
-	base := r.base(&m.Memory, since, last)
-	peak := m.Memory.Max(24*int(c.period), 24*int(c.period)+24)
+	base := rule.base(&m.Memory, since, last)
+	peak := m.Memory.Max(24*int(choice.period), 24*int(choice.period)+24)
 	known := m.memory.learns(&m.Memory, int64(last)*3600)
-	if known && c.period > 0 && peak > 0 {
-		for a, level := range c.level {
+	if known && choice.period > 0 && peak > 0 {
+		for a, level := range choice.level {
 			cost := max(0, 1-series.Amount(base)/float64(level))
 			if peak.Amount() > float64(level) {
-				cost += exceedCost / r.aim()
+				cost += exceedCost / rule.aim()
 			}
-			c.charge(a, cost)
+			choice.charge(a, cost)
 		}
-		c.samples = 1
+		choice.samples = 1
 	}
 	var days peaksOfDays
-	days.read(&m.Memory, since, last, r.Long)
+	days.read(&m.Memory, since, last, rule.Long)
 	var level [arms]float64
 	for a := range level {
-		level[a] = min(series.Amount(r.levelOf(uint8(a), days.all(), base)+(r.Margin+m.memory.adjust)*series.PerNat), maxAmount)
+		level[a] = min(series.Amount(rule.levelOf(uint8(a), days.all(), base)+(rule.Margin+m.memory.adjust)*series.PerNat), maxAmount)
 	}
-	c.turn(day, level, known)
+	choice.turn(day, level, known)
 }
 
-func (c *choice) numbers() [3 * arms]*float32 {
-	var out [3 * arms]*float32
+func (c *choice) encode(e *codec.Encoder) {
+	e.Byte(c.arm)
+	e.Uvarint(uint64(c.samples))
+	e.Uvarint(uint64(c.period))
+	if c.period == 0 && c.samples == 0 {
+		return
+	}
 	for a := range arms {
-		out[3*a], out[3*a+1], out[3*a+2] = &c.cost[a], &c.level[a], &c.charged[a]
+		e.Float32(c.cost[a])
+		e.Float32(c.level[a])
+		e.Float32(c.charged[a])
 	}
-	return out
 }
 
-func (c *choice) appendBinary(b []byte) []byte {
-	b = append(b, c.arm)
-	b = binary.AppendUvarint(b, uint64(c.samples))
-	b = binary.AppendUvarint(b, uint64(c.period))
-	if c.period == 0 && c.samples == 0 {
-		return b
-	}
-	for _, v := range c.numbers() {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*v))
-	}
-	return b
-}
-
-func (c *choice) unmarshal(data []byte) ([]byte, error) {
-	*c = choice{}
-	if len(data) == 0 || int(data[0]) >= arms {
-		return nil, errMemo
-	}
-	c.arm, data = data[0], data[1:]
-	for _, to := range [...]*int32{&c.samples, &c.period} {
-		v, n := binary.Uvarint(data)
-		if n <= 0 || v > math.MaxInt32/2 {
-			return nil, errMemo
-		}
-		*to, data = int32(v), data[n:]
+func (c *choice) decode(d *codec.Decoder) {
+	*c = choice{
+		arm:     d.Byte("chosen arm", arms-1),
+		samples: int32(d.Uvarint("samples of the period", maxStoredInt32)),
+		period:  int32(d.Uvarint("period", maxStoredInt32)),
 	}
 	if c.period == 0 && c.samples == 0 {
-		return data, nil
+		return
 	}
-	numbers := c.numbers()
-	return readFloats(data, numbers[:]...)
+	for a := range arms {
+		c.cost[a] = d.Float32("cost of an arm", 0, maxStored)
+		c.level[a] = d.Float32("level of an arm", 0, maxStored)
+		c.charged[a] = d.Float32("cost of an arm in this period", 0, maxStored)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -17,7 +18,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-5*math.Max(math.Abs(a)
 
 // The example in docs/algorithm.md: an hour of two samples, 0.5 and 0.9 cores, of a container that has 1 core. The arms
 // would have given 1, 1.2 and 0.8 cores, so that the third is above once.
-func TestTheExampleOfTheCostOfAnArm(t *testing.T) {
+func TestChoice_costExampleOfTheDocs_isCorrect(t *testing.T) {
 	b := newBench(balanced())
 	b.use(time.Hour, always(0.5, 300*mib))
 	m := b.memo()
@@ -38,7 +39,7 @@ func TestTheExampleOfTheCostOfAnArm(t *testing.T) {
 	}
 }
 
-func TestAnArmHasToBeCheaperByThePenalty(t *testing.T) {
+func TestChoice_otherArm_hasToBeCheaperByThePenalty(t *testing.T) {
 	for _, tt := range []struct {
 		cost  [arms]float32
 		have  uint8
@@ -60,7 +61,7 @@ func TestAnArmHasToBeCheaperByThePenalty(t *testing.T) {
 	}
 }
 
-func TestWhatIsNeededEveryOtherDayIsRemembered(t *testing.T) {
+func TestChoice_peakEveryOtherDay_choosesTheLongMemory(t *testing.T) {
 	missed := func(choose bool) (n int, arm uint8) {
 		a := Balanced()
 		a.CPU.Plan.Gain = 0
@@ -90,7 +91,7 @@ func TestWhatIsNeededEveryOtherDayIsRemembered(t *testing.T) {
 	}
 }
 
-func TestWhatDeclinesIsFollowedWithAShortMemory(t *testing.T) {
+func TestChoice_decliningUsage_choosesTheShortMemory(t *testing.T) {
 	given := func(choose bool) (sum float64, arm uint8) {
 		a := Balanced()
 		a.CPU.Plan.Gain = 0
@@ -114,7 +115,7 @@ func TestWhatDeclinesIsFollowedWithAShortMemory(t *testing.T) {
 	}
 }
 
-func TestMemoryIsRememberedLongerWhereThatIsCheaper(t *testing.T) {
+func TestChoice_memory_choosesTheCheaperArm(t *testing.T) {
 	b := newBench(balanced())
 	start := b.now
 	b.use(80*day, func(at time.Time) (float64, float64) {
@@ -135,7 +136,7 @@ func TestMemoryIsRememberedLongerWhereThatIsCheaper(t *testing.T) {
 }
 
 // The example in docs/algorithm.md.
-func TestTheExampleOfTheCPUCalibration(t *testing.T) {
+func TestCalibrate_cpuExampleOfTheDocs_isCorrect(t *testing.T) {
 	budget := Balanced().CPU.Shortfall
 	for _, tt := range []struct{ share, before, want float64 }{
 		{0, 0, -0.005},                          // a day without shortfall
@@ -159,7 +160,7 @@ func TestTheExampleOfTheCPUCalibration(t *testing.T) {
 	example(t, fmt.Sprintf("takes %.1f %% from m", 100*cpuStep), fmt.Sprintf("one of six times or more %.1f %%", 100*cpuStep*(cpuMost-1)))
 }
 
-func TestATighterShortfallGivesMore(t *testing.T) {
+func TestAdaptive_tighterShortfall_givesMore(t *testing.T) {
 	given := func(budget float64) float64 {
 		a := Balanced()
 		a.CPU.Shortfall = budget
@@ -178,21 +179,16 @@ func TestATighterShortfallGivesMore(t *testing.T) {
 	}
 }
 
-func TestAMemoOfVersion1IsRead(t *testing.T) {
+func TestMemo_version1_isRead(t *testing.T) {
 	b := newBench(balanced())
 	b.use(12*day, officeHours)
 	m := b.memo()
-	old := []byte{1}
-	for _, r := range []struct {
-		peaks interface{ AppendBinary([]byte) ([]byte, error) }
-		held  *held
-	}{{&m.CPU, &m.cpu}, {&m.Memory, &m.memory}} {
-		var err error
-		if old, err = r.peaks.AppendBinary(old); err != nil {
-			t.Fatal(err)
-		}
-		old = r.held.appendBinary(old)
-	}
+	e := codec.NewEncoder([]byte{1})
+	m.CPU.Encode(e)
+	m.cpu.encode(e)
+	m.Memory.Encode(e)
+	m.memory.encode(e)
+	old := e.Data()
 	again := newBench(balanced())
 	again.book.Observe(usage.Sample{Pod: again.pod, Container: "app", At: b.now, CPU: 1, Has: cluster.Of(cluster.CPU)})
 	if err := again.memo().UnmarshalBinary(old); err != nil {

@@ -18,13 +18,13 @@ import (
 //	lower  = max(floor, P_50·(1+margin)·(1 + 0.001/c)^−2)
 //	upper  = max(floor, P_95·(1+margin)·(1 + 1/c))
 //
-// with P_j the percentiles of the histogram. The bounds are where a running pod is left alone. With little history they
-// are far apart: c, the confidence, is the history's length in days, or its number of samples in days of one a minute,
-// whichever is less.
+// with P_j the percentiles of the histogram. Pods within the bounds are not changed. With little history the bounds are
+// far apart: the confidence c is the length of history in days, or the number of samples divided by those of a day at one a
+// minute, whichever is less.
 //
-// Three things differ. A resource without samples gets no number, where upstream recommends the floor (W-01).
-// Each resource has the confidence of its own samples, where upstream takes that of CPU for both (W-06).
-// The order lower ≤ target ≤ upper holds whatever the parameters are.
+// Three differences from upstream: a resource without samples gets no recommendation, while upstream recommends the floor (W-01).
+// Each resource has the confidence of its own samples, while upstream uses that of CPU for both (W-06).
+// lower ≤ target ≤ upper holds for all parameters.
 func Default(p Params) Estimator { return &byPercentile{p} }
 
 type byPercentile struct{ p Params }
@@ -43,33 +43,33 @@ func (d *byPercentile) Estimate(s *usage.Series, floor cluster.Resources, _ time
 }
 
 // estimate sets one resource of an estimate.
-func (d *byPercentile) estimate(e *cluster.Estimate, r cluster.Resource, h *histogram.Histogram, at Percentiles, conf float64, floor cluster.Resources) {
+func (d *byPercentile) estimate(out *cluster.Estimate, resource cluster.Resource, h *histogram.Histogram, at Percentiles, conf float64, floor cluster.Resources) {
 	unit := 1.0
-	if r == cluster.CPU {
+	if resource == cluster.CPU {
 		unit = 1000 // a histogram of cores, an estimate in millicores
 	}
 	target := d.withMargin(h.Percentile(at.Target), unit)
 	lower := scale(d.withMargin(h.Percentile(at.Lower), unit), math.Pow(1+0.001/conf, -2))
 	upper := scale(d.withMargin(h.Percentile(at.Upper), unit), 1+1/conf)
-	least := floor.Amount(r)
+	least := floor.Amount(resource)
 	target = max(target, least)
-	e.Target = e.Target.Set(r, target)
-	e.Lower = e.Lower.Set(r, min(max(lower, least), target))
-	e.Upper = e.Upper.Set(r, max(upper, least, target))
+	out.Target = out.Target.Set(resource, target)
+	out.Lower = out.Lower.Set(resource, min(max(lower, least), target))
+	out.Upper = out.Upper.Set(resource, max(upper, least, target))
 }
 
-// withMargin turns usage into an amount and adds the margin. Both are cut to whole units, one after the other.
+// withMargin converts usage to an amount and adds the margin. It truncates to whole units after each step.
 func (d *byPercentile) withMargin(used, unit float64) int64 {
 	base := amount(float64(used * unit))
 	return base + scale(base, d.p.Margin)
 }
 
-// confidence measures how much history there is: n for n days (n times the interval) of a sample a minute.
+// confidence returns the amount of history in days (or intervals) of one sample a minute.
 func confidence(n usage.Span, interval time.Duration) float64 {
 	length := float64(n.Last.Sub(n.First)) / float64(interval)
 	samples := float64(n.Count) / interval.Minutes()
 	return math.Min(length, samples)
 }
 
-// scale multiplies an amount and cuts the result to one.
+// scale multiplies an amount and truncates the result.
 func scale(v int64, factor float64) int64 { return amount(float64(v) * factor) }

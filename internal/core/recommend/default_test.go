@@ -31,7 +31,7 @@ func podOf(w cluster.Workload, name string, containers ...string) *cluster.Pod {
 	return p
 }
 
-// steady returns the history of a container that used the same for some minutes.
+// steady returns the history of a container with constant usage for some minutes.
 func steady(minutes int, cores, bytes float64, has cluster.Set) *usage.Book {
 	b := usage.NewBook(usage.DefaultConfig())
 	p := podOf(cart, "cart-1", "app")
@@ -43,7 +43,7 @@ func steady(minutes int, cores, bytes float64, has cluster.Set) *usage.Book {
 }
 
 // The numbers of the default profile are upstream's.
-func TestDefaultGivesUpstreamsNumbers(t *testing.T) {
+func TestDefault_upstreamsCases_giveUpstreamsNumbers(t *testing.T) {
 	const most = 100_000_000_000_000
 	both := cluster.Both
 	tests := map[string]struct {
@@ -115,7 +115,7 @@ func TestDefaultGivesUpstreamsNumbers(t *testing.T) {
 	}
 }
 
-func TestBoundsNarrowAsConfidenceGrows(t *testing.T) {
+func TestDefault_moreHistory_narrowsTheBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		minutes      int
 		lower, upper float64 // factors
@@ -142,7 +142,7 @@ func TestBoundsNarrowAsConfidenceGrows(t *testing.T) {
 	}
 }
 
-func TestTheFloorIsSplitOverTheContainers(t *testing.T) {
+func TestFloor_severalContainers_isSplit(t *testing.T) {
 	for n, want := range map[int]cluster.Resources{
 		0: cluster.Amounts(25, 262144000),
 		1: cluster.Amounts(25, 262144000),
@@ -156,7 +156,7 @@ func TestTheFloorIsSplitOverTheContainers(t *testing.T) {
 	}
 }
 
-func TestOrderHoldsWhateverTheParameters(t *testing.T) {
+func TestDefault_anyParameters_keepBoundsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := rapid.Float64Range(0, 1)
 		p := Params{
@@ -193,7 +193,7 @@ func TestOrderHoldsWhateverTheParameters(t *testing.T) {
 	})
 }
 
-func TestAWorkloadsAdvice(t *testing.T) {
+func TestWorkload_policies_selectAndRoundTheAdvice(t *testing.T) {
 	on := func(b *usage.Book, pod *cluster.Pod, container string, cores, bytes float64) {
 		for m := range 24*60 + 1 {
 			b.Observe(usage.Sample{Pod: pod.Key, Container: container, At: noon.Add(time.Duration(m) * time.Minute), CPU: cores, Memory: bytes, Has: cluster.Both})
@@ -264,8 +264,8 @@ func TestAWorkloadsAdvice(t *testing.T) {
 	}
 }
 
-// W-01: upstream recommends the floor to a container it knows nothing of.
-func TestNoDataIsNoAdvice(t *testing.T) {
+// W-01: upstream recommends the floor for containers without samples.
+func TestWorkload_withoutSamples_returnsNoAdvice(t *testing.T) {
 	b := usage.NewBook(usage.DefaultConfig())
 	p := DefaultParams()
 	if got := Workload(p, Default(p), b, vpa, cart, noon); got != nil {
@@ -277,8 +277,8 @@ func TestNoDataIsNoAdvice(t *testing.T) {
 	}
 }
 
-// W-10: the floor is not split over containers that are gone.
-func TestAContainerThatIsGoneHasNoShareInTheFloor(t *testing.T) {
+// W-10: removed containers have no share of the floor.
+func TestWorkload_removedContainer_hasNoShareOfTheFloor(t *testing.T) {
 	b := usage.NewBook(usage.DefaultConfig())
 	before, after := podOf(cart, "cart-1", "app", "old"), podOf(cart, "cart-2", "app")
 	b.Track(before)

@@ -4,11 +4,11 @@
 package recommend
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -23,10 +23,10 @@ import (
 //	(8) c_m  ← d·(w_o·o_m + w_u·u_m + w_ΔL·Δ(L_m, L_m before)) + (1−d)·c_m     o_m, u_m: of the last hour alone
 //	(9) L    = L_m of the m with least c_m + w_Δm·Δ(m, m before) + w_ΔL·Δ(L_m, L before)
 //
-// Three things differ, because with counts alone (5) and (6) end at the highest bucket that is not empty: an underrun
-// weighs by how much is unused, (L−b)/L; buckets whose weight has decayed to less than a thousandth are left out; and
-// an overrun of CPU weighs by how much is missing, (b−L)/L, while one of memory is an event. Margins are relative.
-// The paper does not publish its weights; those here were tuned on the traces (docs/backtest.md).
+// There are three differences, because with counts alone (5) and (6) end at the highest bucket that is not empty: an underrun
+// is weighted by the unused share (L−b)/L; buckets with a decayed weight below a thousandth are ignored; and an overrun of CPU is
+// weighted by the missing share (b−L)/L, while an overrun of memory counts as 1. Margins are relative.
+// The paper does not publish its weights; these were tuned on the traces (docs/backtest.md).
 func Ensemble(p EnsembleParams) Estimator { return &ensemble{p} }
 
 // EnsembleParams are the hyper-parameters of Ensemble.
@@ -34,14 +34,14 @@ type EnsembleParams struct {
 	CPU, Memory EnsembleWeights
 }
 
-// EnsembleWeights are what the costs of a resource weigh, and how fast they are forgotten.
+// EnsembleWeights are the weights of the costs of a resource, and their decay.
 type EnsembleWeights struct {
 	Overrun, Underrun float64       // w_o, w_u
 	Change            float64       // w_ΔL
 	Switch            float64       // w_Δm
 	Forget            time.Duration // the half-life of c_m, instead of d
-	Bump              float64       // what is given, relative to what was seen above the request
-	Hold              time.Duration // how long that stays
+	Bump              float64       // after usage above the request: the request relative to usage
+	Hold              time.Duration // how long the raised request stays
 }
 
 // The models: half-lives in hours, and margins.
@@ -52,7 +52,7 @@ var (
 
 const models = len(modelDecays) * len(modelMargins)
 
-// The buckets are as many steps of one factor as cover a range of 1 to 268; the range moves up with usage.
+// The buckets grow by a constant factor and cover a range of 1 to 268. The range moves up with usage.
 const (
 	buckets     = 40
 	bucketRatio = 1.15
@@ -60,13 +60,13 @@ const (
 	lightest    = 1e-3
 )
 
-// mostModelled is more than a weight, a limit or a cost of the models can be, unless they were read from what is broken. It
-// bounds these, for beyond mostAmount what is stored could not be read again.
-const mostModelled = mostAmount / 2
+// mostModelled limits weights, limits and costs, which only broken model state exceeds. It is below maxStored, so that they can be
+// stored and read again.
+const mostModelled = maxStored / 2
 
 type ensemble struct{ p EnsembleParams }
 
-// Extend returns what Ensemble needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (e *ensemble) Extend() usage.Extension { return &Models{p: &e.p} }
 
 func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
@@ -85,14 +85,14 @@ func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.T
 	return out
 }
 
-// Models is what Ensemble remembers of a container.
+// Models is the model state of Ensemble.
 type Models struct {
 	p           *EnsembleParams
-	since       int64 // the hour of the first sample; 0: none, or that is not known any more
+	since       int64 // the hour of the first sample; 0: no sample, or unknown
 	cpu, memory mixture
 }
 
-// Observe takes a sample.
+// Observe adds a sample.
 func (m *Models) Observe(s usage.Sample, taken cluster.Set) {
 	now := s.At.Unix()
 	if m.since == 0 && m.cpu.hour == 0 && m.memory.hour == 0 {
@@ -106,15 +106,15 @@ func (m *Models) Observe(s usage.Sample, taken cluster.Set) {
 	}
 }
 
-// ObserveOOM takes what a kill showed to be needed.
+// ObserveOOM raises the request to the memory that an OOM kill showed to be needed.
 func (m *Models) ObserveOOM(o usage.OOM, needed int64) {
 	m.memory.raise(o.At.Unix(), float64(needed), &m.p.Memory)
 }
 
-// mixture is the models of one resource. Times are Unix seconds.
+// mixture is the state of the models of one resource. Times are Unix seconds.
 type mixture struct {
 	base    int32 // the bucket of the first weight, on the scale of bucketOf
-	hour    int64 // the hour that is being gathered, 0 before the first sample
+	hour    int64 // the current hour, 0 before the first sample
 	samples [buckets]uint16
 	top     int32 // the highest bucket of the hour
 	weights [len(modelDecays)][buckets]float32
@@ -127,7 +127,7 @@ type mixture struct {
 	until   int64                   // until then
 }
 
-// bucketOf returns the bucket a value is in; bucket k ends at its boundOf.
+// bucketOf returns the bucket of a value. Bucket k ends at boundOf(k).
 func bucketOf(v float64) int32 {
 	if v <= lowest {
 		return 0
@@ -137,7 +137,7 @@ func bucketOf(v float64) int32 {
 
 func boundOf(k int32) float64 { return lowest * math.Pow(bucketRatio, float64(k)) }
 
-// steps are the bounds of a range of buckets relative to that of the first.
+// steps are the bounds of the buckets relative to the first one.
 var steps = func() (out [buckets]float64) {
 	for i := range out {
 		out[i] = math.Pow(bucketRatio, float64(i))
@@ -152,31 +152,31 @@ func (x *mixture) at(now int64) float64 {
 	return x.level
 }
 
-func (x *mixture) observe(now int64, v float64, w *EnsembleWeights, peakOnly bool) {
-	hour := max(1, now/3600) // the first of 1970 belongs to the second: 0 says that there was none
+func (x *mixture) observe(now int64, used float64, weights *EnsembleWeights, peakOnly bool) {
+	hour := max(1, now/3600) // not 0, which means that there is no sample
 	if x.hour == 0 {
 		x.hour = hour
-		x.base = max(0, bucketOf(v)-buckets/2)
+		x.base = max(0, bucketOf(used)-buckets/2)
 	}
 	if hour > x.hour {
-		x.endHour(w, peakOnly)
+		x.endHour(weights, peakOnly)
 		x.hour = hour
 	}
-	k := bucketOf(v)
+	k := bucketOf(used)
 	x.include(k)
 	x.top = max(x.top, k)
 	if n := &x.samples[max(0, k-x.base)]; *n < math.MaxUint16 {
 		*n++
 	}
 	if x.level == 0 {
-		x.level = v * w.Bump
+		x.level = used * weights.Bump
 	}
-	if v > x.at(now) {
-		x.raise(now, v*w.Bump, w)
+	if used > x.at(now) {
+		x.raise(now, used*weights.Bump, weights)
 	}
 }
 
-// raise answers usage above the request at once.
+// raise raises the request at once, for the time of Hold.
 func (x *mixture) raise(now int64, v float64, w *EnsembleWeights) {
 	if now >= x.until || v > x.raised {
 		x.raised = v
@@ -184,7 +184,7 @@ func (x *mixture) raise(now int64, v float64, w *EnsembleWeights) {
 	x.until = now + int64(w.Hold/time.Second)
 }
 
-// include moves the range of buckets up so that one is in it. What falls out at the lower end stays in the lowest.
+// include moves the range of buckets up to include a bucket. Weights below the range are added to the lowest bucket.
 func (x *mixture) include(k int32) {
 	shift := k - x.base - (buckets - 1)
 	if shift <= 0 {
@@ -197,72 +197,74 @@ func (x *mixture) include(k int32) {
 	x.base += shift
 }
 
-// shiftDown moves all by so many places, what falls out to the first, which holds no more than the most there can be.
-func shiftDown[T uint16 | float32](a []T, by int, most T) {
+// shiftDown moves values down by a number of places and adds those that fall out to the first, up to a maximum.
+func shiftDown[T uint16 | float32](values []T, by int, most T) {
 	lost := 0.0
-	for i := range min(by, len(a)) {
-		lost += float64(a[i])
+	for i := range min(by, len(values)) {
+		lost += float64(values[i])
 	}
-	for i := range a {
-		if i+by < len(a) {
-			a[i] = a[i+by]
+	for i := range values {
+		if i+by < len(values) {
+			values[i] = values[i+by]
 		} else {
-			a[i] = 0
+			values[i] = 0
 		}
 	}
-	a[0] = T(min(float64(a[0])+lost, float64(most)))
+	values[0] = T(min(float64(values[0])+lost, float64(most)))
 }
 
-// endHour does equations 4 to 9 with the samples of the hour.
-func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
-	var s [buckets]float64
+// endHour applies equations 4 to 9 to the samples of the hour.
+func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
+	var shares [buckets]float64
 	if peakOnly {
-		s[max(0, x.top-x.base)] = 1
+		shares[max(0, x.top-x.base)] = 1
 	} else {
 		n := 0.0
 		for _, c := range x.samples {
 			n += float64(c)
 		}
-		if n == 0 { // only what is broken says so
+		if n == 0 { // only in broken model state
 			x.top = 0
 			return
 		}
 		for i, c := range x.samples {
-			s[i] = float64(c) / n
+			shares[i] = float64(c) / n
 		}
 	}
 	for d := range modelDecays {
 		keep := math.Exp2(-1 / modelDecays[d]) // 1 − d_m
-		for i := range s {
-			x.weights[d][i] = float32(keep*float64(x.weights[d][i]) + (1-keep)*s[i])
+		for i := range shares {
+			x.weights[d][i] = float32(keep*float64(x.weights[d][i]) + (1-keep)*shares[i])
 		}
-		x.bound[d] = x.best(d, w, peakOnly)
+		x.bound[d] = x.best(d, weights, peakOnly)
 	}
-	keep := math.Exp2(-3600 / w.Forget.Seconds())
-	least, chosen := math.Inf(1), int32(0)
-	for m := range models {
-		limit := min(boundOf(x.bound[m/len(modelMargins)])*(1+modelMargins[m%len(modelMargins)]), mostModelled)
-		// The limit that stood while the hour went by is the one to be judged by it.
+	keep := math.Exp2(-3600 / weights.Forget.Seconds())
+	least := math.Inf(1)
+	chosen := int32(0)
+	for model := range models {
+		limit := min(boundOf(x.bound[model/len(modelMargins)])*(1+modelMargins[model%len(modelMargins)]), mostModelled)
+		// The hour is charged to the limit that was in effect during it.
 		c := 0.0
-		if before := float64(x.limit[m]); before > 0 {
-			over, under := runs(&s, before/boundOf(x.base), peakOnly)
-			c = w.Overrun*over + w.Underrun*under
+		if before := float64(x.limit[model]); before > 0 {
+			over, under := runs(&shares, before/boundOf(x.base), peakOnly)
+			c = weights.Overrun*over + weights.Underrun*under
 			if differ(limit, before) {
-				c += w.Change
+				c += weights.Change
 			}
 			c = min(c, mostModelled)
 		}
-		x.cost[m] = float32((1-keep)*c + keep*float64(x.cost[m]))
-		x.limit[m] = float32(limit)
-		total := float64(x.cost[m])
-		if int32(m) != x.chosen {
-			total += w.Switch
+		x.cost[model] = float32((1-keep)*c + keep*float64(x.cost[model]))
+		x.limit[model] = float32(limit)
+		total := float64(x.cost[model])
+		if int32(model) != x.chosen {
+			total += weights.Switch
 		}
 		if differ(limit, x.level) {
-			total += w.Change * (1 - keep)
+			total += weights.Change * (1 - keep)
 		}
 		if total < least {
-			least, chosen = total, int32(m)
+			least = total
+			chosen = int32(model)
 		}
 	}
 	x.chosen = chosen
@@ -273,14 +275,14 @@ func (x *mixture) endHour(w *EnsembleWeights, peakOnly bool) {
 	x.top = 0
 }
 
-// differ reports whether two limits are different ones: those of one bucket and margin are the same but for rounding.
+// differ reports whether two limits differ by more than rounding.
 func differ(a, b float64) bool { return math.Abs(a-b) > 1e-4*b }
 
-// best is equation 6.
-func (x *mixture) best(d int, w *EnsembleWeights, peakOnly bool) int32 {
+// best returns the bucket of equation 6.
+func (x *mixture) best(decay int, weights *EnsembleWeights, peakOnly bool) int32 {
 	var s [buckets]float64
 	total := 0.0
-	for i, v := range x.weights[d] {
+	for i, v := range x.weights[decay] {
 		s[i] = float64(v)
 		total += s[i]
 	}
@@ -290,22 +292,24 @@ func (x *mixture) best(d int, w *EnsembleWeights, peakOnly bool) int32 {
 		}
 		s[i] /= total
 	}
-	least, at := math.Inf(1), int32(0)
+	least := math.Inf(1)
+	at := int32(0)
 	for i := range int32(buckets) {
 		k := x.base + i
 		over, under := runs(&s, steps[i], peakOnly)
-		c := w.Overrun*over + w.Underrun*under
-		if k != x.bound[d] {
-			c += w.Change
+		c := weights.Overrun*over + weights.Underrun*under
+		if k != x.bound[decay] {
+			c += weights.Change
 		}
 		if c < least {
-			least, at = c, k
+			least = c
+			at = k
 		}
 	}
 	return at
 }
 
-// runs returns the overruns and underruns of a histogram at a limit, which is relative to the first bucket's bound.
+// runs returns the overruns and underruns of a histogram at a limit relative to the bound of the first bucket.
 func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float64) {
 	for i, weight := range s {
 		if weight == 0 {
@@ -323,49 +327,41 @@ func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float6
 	return over, under
 }
 
-// modelsVersion is the format of stored Models. Those of version 2 do not say since when; those of another are not read.
+// modelsVersion is the format of stored Models. Version 2 has no time of the first sample; other versions are not read.
 const modelsVersion = 3
 
-// AppendBinary appends all that the models know.
-func (m *Models) AppendBinary(b []byte) ([]byte, error) {
-	b = appendNumbers(append(b, modelsVersion), []int64{m.since})
-	for _, x := range []*mixture{&m.cpu, &m.memory} {
-		b = x.appendBinary(b)
-	}
-	return b, nil
+// AppendBinary appends the model state.
+func (m *Models) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
+func (m *Models) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Models) encode(e *codec.Encoder) {
+	e.Byte(modelsVersion)
+	e.Varint(m.since)
+	m.cpu.encode(e)
+	m.memory.encode(e)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote. When it fails the models are as they were.
-func (m *Models) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] < 2 || data[0] > modelsVersion {
-		return errMemo
+func (m *Models) decode(d *codec.Decoder) {
+	version := d.Byte("version", modelsVersion)
+	if version < 2 {
+		d.Fail("version must be between 2 and %d, got %d", modelsVersion, version)
 	}
-	n := *m
-	rest := data[1:]
-	var err error
-	if n.since = 0; data[0] > 2 {
-		if rest, err = readNumbers(rest, []*int64{&n.since}); err != nil {
-			return err
-		}
+	m.since = 0
+	if version >= 3 {
+		m.since = d.Varint("hour of the first sample", 0, maxStoredTime)
 	}
-	if rest, err = n.cpu.unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.memory.unmarshal(rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
+	m.cpu.decode(d)
+	m.memory.decode(d)
 }
 
+// numbers returns the weights, then limit and cost of each model.
 func (x *mixture) numbers() []*float32 {
 	var out []*float32
-	for d := range x.weights {
-		for i := range x.weights[d] {
-			out = append(out, &x.weights[d][i])
+	for decay := range x.weights {
+		for i := range x.weights[decay] {
+			out = append(out, &x.weights[decay][i])
 		}
 	}
 	for m := range models {
@@ -374,110 +370,82 @@ func (x *mixture) numbers() []*float32 {
 	return out
 }
 
-func (x *mixture) appendBinary(b []byte) []byte {
-	b = binary.AppendVarint(b, x.hour)
+// The numbers of a mixture are stored as runs: runOfZeros and the length of the run, or oneNumber and the number. Most
+// weights are zero.
+const (
+	runOfZeros = 0
+	oneNumber  = 1
+)
+
+func (x *mixture) encode(e *codec.Encoder) {
+	e.Varint(x.hour)
 	if x.hour == 0 {
-		return b
+		return
 	}
-	b = binary.AppendVarint(b, int64(x.base))
-	b = binary.AppendVarint(b, int64(x.top))
-	b = binary.AppendVarint(b, x.until)
-	b = append(b, byte(x.chosen))
-	for _, v := range x.bound {
-		b = binary.AppendVarint(b, int64(v))
+	e.Varint(int64(x.base))
+	e.Varint(int64(x.top))
+	e.Varint(x.until)
+	e.Byte(byte(x.chosen))
+	for _, bucket := range x.bound {
+		e.Varint(int64(bucket))
 	}
-	for _, v := range []float64{x.level, x.raised} {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
+	e.Float64(x.level)
+	e.Float64(x.raised)
 	for _, n := range x.samples {
-		b = binary.AppendUvarint(b, uint64(n))
+		e.Uvarint(uint64(n))
 	}
-	// Most weights are nothing: runs of them are stored as one byte.
 	zeros := 0
 	flush := func() {
-		for ; zeros > 0; zeros -= min(zeros, 255) {
-			b = append(b, 0, byte(min(zeros, 255)))
+		for zeros > 0 {
+			run := min(zeros, math.MaxUint8)
+			e.Byte(runOfZeros)
+			e.Byte(byte(run))
+			zeros -= run
 		}
 	}
-	for _, v := range x.numbers() {
-		if *v == 0 {
+	for _, number := range x.numbers() {
+		if *number == 0 {
 			zeros++
 			continue
 		}
 		flush()
-		b = append(b, 1)
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*v))
+		e.Byte(oneNumber)
+		e.Float32(*number)
 	}
 	flush()
-	return b
 }
 
-func (x *mixture) unmarshal(data []byte) ([]byte, error) {
-	ok := true
-	integer := func(lo, hi int64) int64 {
-		v, n := binary.Varint(data)
-		if n <= 0 || v < lo || v > hi {
-			ok, data = false, nil
-			return lo
-		}
-		data = data[n:]
-		return v
-	}
-	const far, mostBucket = 1 << 40, 1000
-	*x = mixture{hour: integer(0, far)}
+// maxBucket is above any bucket that usage can be in.
+const maxBucket = 1000
+
+func (x *mixture) decode(d *codec.Decoder) {
+	*x = mixture{hour: d.Varint("hour", 0, maxStoredTime)}
 	if x.hour == 0 {
-		if !ok {
-			return nil, errMemo
-		}
-		return data, nil
+		return
 	}
-	x.base = int32(integer(0, mostBucket-buckets))
-	x.top = int32(integer(0, mostBucket))
-	x.until = integer(0, far)
-	if len(data) == 0 || int(data[0]) >= models || x.top >= x.base+buckets {
-		return nil, errMemo
+	x.base = int32(d.Varint("first bucket", 0, maxBucket-buckets))
+	x.top = int32(d.Varint("highest bucket of the hour", 0, int64(x.base+buckets-1)))
+	x.until = d.Varint("time until which the level is raised", 0, maxStoredTime)
+	x.chosen = int32(d.Byte("chosen model", byte(models-1)))
+	for decay := range x.bound {
+		x.bound[decay] = int32(d.Varint("bucket of a limit", 0, maxBucket))
 	}
-	x.chosen, data = int32(data[0]), data[1:]
-	for d := range x.bound {
-		x.bound[d] = int32(integer(0, mostBucket))
-	}
-	for _, v := range []*float64{&x.level, &x.raised} {
-		if len(data) < 8 {
-			return nil, errMemo
-		}
-		*v = math.Float64frombits(binary.LittleEndian.Uint64(data))
-		if !(*v >= 0 && *v < 1e15) {
-			return nil, errMemo
-		}
-		data = data[8:]
-	}
+	x.level = d.Float64("level", 0, maxStored)
+	x.raised = d.Float64("raised level", 0, maxStored)
 	for i := range x.samples {
-		v, n := binary.Uvarint(data)
-		if n <= 0 || v > math.MaxUint16 {
-			return nil, errMemo
-		}
-		x.samples[i], data = uint16(v), data[n:]
+		x.samples[i] = uint16(d.Uvarint("samples of a bucket", math.MaxUint16))
 	}
 	numbers := x.numbers()
-	for i := 0; i < len(numbers); {
-		switch {
-		case len(data) >= 2 && data[0] == 0 && data[1] > 0 && i+int(data[1]) <= len(numbers):
-			i += int(data[1])
-			data = data[2:]
-		case len(data) >= 5 && data[0] == 1:
-			v := math.Float32frombits(binary.LittleEndian.Uint32(data[1:]))
-			if !(v >= 0 && v < 1e15) {
-				return nil, errMemo
-			}
-			*numbers[i] = v
+	for i := 0; i < len(numbers) && d.Err() == nil; {
+		if d.Byte("kind of a run", oneNumber) == oneNumber {
+			*numbers[i] = d.Float32("weight, limit or cost", 0, maxStored)
 			i++
-			data = data[5:]
-		default:
-			return nil, errMemo
+			continue
 		}
+		run := int(d.Byte("length of a run of zeros", math.MaxUint8))
+		if run == 0 || i+run > len(numbers) {
+			d.Fail("run of %d zeros in a sequence of %d numbers at %d", run, len(numbers), i)
+		}
+		i += run
 	}
-	if !ok {
-		return nil, errMemo
-	}
-	return data, nil
 }

@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// example holds docs/algorithm.md to what a test has computed: its example there tells each of these figures.
+// example checks that the example of a test in docs/algorithm.md has each of these figures.
 func example(t *testing.T, figures ...string) {
 	t.Helper()
 	told := examples(t)[t.Name()]
@@ -34,7 +34,7 @@ func example(t *testing.T, figures ...string) {
 
 var exampleHead = regexp.MustCompile("\\*Example\\* \\([^)]*`(Test[A-Za-z_]+)`\\)")
 
-// examples returns the text of the examples in docs/algorithm.md, without its line breaks, by the test that computes it.
+// examples returns the texts of the examples in docs/algorithm.md, without line breaks, by the name of their test.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../../../docs/algorithm.md")
@@ -51,7 +51,7 @@ func examples(t *testing.T) map[string]string {
 	return out
 }
 
-func TestEveryExampleIsComputed(t *testing.T) {
+func TestExamples_inTheDocs_areComputed(t *testing.T) {
 	told := examples(t)
 	if len(told) < 15 {
 		t.Errorf("docs/algorithm.md has %d examples", len(told))
@@ -78,7 +78,7 @@ func TestEveryExampleIsComputed(t *testing.T) {
 
 // The examples in docs/algorithm.md that have no test elsewhere.
 
-func TestTheExampleOfTheHistogram(t *testing.T) {
+func TestDefault_histogramExampleOfTheDocs_isCorrect(t *testing.T) {
 	p := DefaultParams()
 	b := newBench(DefaultProfile("a", "", p))
 	for end := b.now.Add(7 * day); !b.now.After(end); b.now = b.now.Add(time.Minute) {
@@ -91,7 +91,7 @@ func TestTheExampleOfTheHistogram(t *testing.T) {
 	example(t, fmt.Sprintf("305m × 1.15 = %dm", b.estimate().Target.CPU), fmt.Sprintf("(1 + 1/7) = %dm", b.estimate().Upper.CPU))
 }
 
-func TestTheExampleOfTheMargin(t *testing.T) {
+func TestAdaptive_marginExampleOfTheDocs_isCorrect(t *testing.T) {
 	r := Balanced().Memory
 	up, down := r.Step*(1-r.aim()), r.Step*r.aim()
 	if math.Abs(up-0.049) > 1e-9 || math.Abs(up/down-49) > 1e-9 {
@@ -100,7 +100,7 @@ func TestTheExampleOfTheMargin(t *testing.T) {
 	example(t, fmt.Sprintf("adds %.1f %%", 100*up), fmt.Sprintf("%.0f good days", up/down))
 }
 
-func TestTheExampleOfTwoLevels(t *testing.T) {
+func TestPlan_twoLevelsExampleOfTheDocs_isCorrect(t *testing.T) {
 	r := Balanced().Memory
 	p, now := peaksOf(14, func(h int) float64 {
 		if at := (12 + h) % 24; at == 1 || at == 2 { // it begins at noon
@@ -126,7 +126,7 @@ func TestTheExampleOfTwoLevels(t *testing.T) {
 		fmt.Sprintf("the mean is %.0f MiB", mean), fmt.Sprintf("= %.2f", 200/mean-200/high))
 }
 
-func TestTheExampleOfTheCPULevel(t *testing.T) {
+func TestAdaptive_cpuLevelExampleOfTheDocs_isCorrect(t *testing.T) {
 	r := Balanced().CPU
 	for peak, want := range map[float64]float64{4: 3.61, 0.1: 0.138} {
 		if got := r.level(peak); math.Abs(got-want) > 0.005 {
@@ -136,7 +136,7 @@ func TestTheExampleOfTheCPULevel(t *testing.T) {
 	example(t, fmt.Sprintf("= %.2f cores", r.level(4)), fmt.Sprintf("one of 0.1 cores: %.2f cores", r.level(0.1)))
 }
 
-func TestTheExampleOfTheTimeOfDay(t *testing.T) {
+func TestTimeOfDay_exampleOfTheDocs_isCorrect(t *testing.T) {
 	b := newBench(builtin(t, "time-of-day"))
 	nightly := func(at time.Time) (float64, float64) { return 0.1, 200*mib + 800*mib*b2f(at.Hour() == 3) }
 	b.use(15*day, nightly)

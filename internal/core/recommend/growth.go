@@ -8,18 +8,19 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Growth is how memory grows, when it does so steadily.
+// Growth is steady growth of memory.
 type Growth struct {
 	PerDay float64   // bytes
-	Days   int       // over which it has
-	Full   time.Time // when the bound asked about will be reached at this rate; zero when never within a year
+	Days   int       // of growth so far
+	Full   time.Time // when the bound will be reached at this rate; zero if not within a year
 }
 
-// A leak grows, and goes on growing. What only grew once, or shrinks in between, is something else.
+// Conditions for a leak: memory grows steadily. Memory that grew once, or shrinks in between, does not leak.
 const (
 	leakDays   = 4    // of history at least
 	leakWindow = 10   // days looked at
@@ -27,15 +28,15 @@ const (
 	leakSteady = 0.85 // share of all pairs of times of which the later has more
 )
 
-// Leak reports whether memory looks like it leaks, up to a bound in bytes (0: none): the peaks x of six hours each, at the
-// times t, grow. In nearly every pair of them the later is higher (Kendall's τ, 1938), and altogether they grow by a
-// quarter at least:
+// Leak reports whether memory seems to leak, and when it will reach a bound in bytes (0: none). The peaks x of six hours each, at
+// times t, have to grow: the later one is higher in nearly every pair (Kendall's τ, 1938), and the total growth is at least
+// a quarter:
 //
 //	τ     = (pairs that grow − pairs that do not) / pairs ≥ 0.7
 //	slope = median of (x_j − x_i)/(t_j − t_i) over all i < j        slope · (t_n − t_1) ≥ 0.25 · min x
 //	full  = now + (bound − x_n)/slope
 //
-// The median of the slopes of all pairs (Theil 1950, Sen 1968) is not bent by a restart or a spike.
+// The median of the slopes of all pairs (Theil 1950, Sen 1968) is robust against a restart or a spike.
 func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	const block = 6
 	hour := int(now.Unix() / 3600)
@@ -46,14 +47,14 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 			value = append(value, l.Amount())
 		}
 	}
-	n := len(at)
-	if n < leakDays*24/block {
+	count := len(at)
+	if count < leakDays*24/block {
 		return Growth{}, false
 	}
 	later := 0
-	slopes := make([]float64, 0, n*(n-1)/2)
+	slopes := make([]float64, 0, count*(count-1)/2)
 	for i := range at {
-		for j := i + 1; j < n; j++ {
+		for j := i + 1; j < count; j++ {
 			if value[j] > value[i] {
 				later++
 			}
@@ -62,17 +63,17 @@ func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
 	}
 	slices.Sort(slopes)
 	slope := slopes[len(slopes)/2]
-	span := at[n-1] - at[0]
+	span := at[count-1] - at[0]
 	first := slices.Min(value)
 	if float64(later) < leakSteady*float64(len(slopes)) || slope*span < leakGrowth*first {
 		return Growth{}, false
 	}
 	g := Growth{PerDay: slope, Days: int(math.Ceil(span))}
-	g.Full = g.full(bound-value[n-1], bound, now)
+	g.Full = g.full(bound-value[count-1], bound, now)
 	return g, true
 }
 
-// full returns when a bound is reached that so much is left to.
+// full returns when a bound is reached, where left is the distance to it.
 func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 	if days := max(left, 0) / g.PerDay; bound > 0 && days < 366 {
 		return now.Add(time.Duration(days * 24 * float64(time.Hour)))
@@ -80,75 +81,69 @@ func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// LeakOf tells whether the memory of a container looked like it leaks when that was last looked at, which is once a day, up
-// to a bound in bytes (0: none). A profile that remembers the peaks of memory is needed for it: of containers of other
-// profiles it cannot be told. Adaptive also bounds what it gives, and so holds on to a suspicion for some time.
+// LeakOf reports whether the memory of a container looked like it leaks at the last check, which is once a day, and when it
+// will reach a bound in bytes (0: none). Only profiles that size memory by Adaptive check for leaks.
 func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
-	if m, ok := s.Extension().(interface{ leaking() *leak }); ok {
-		return m.leaking().suspicion(bound, now)
+	switch m := s.Extension().(type) {
+	case *Memo:
+		return m.leak.suspicion(bound, now)
+	case *Busy:
+		return m.leak.suspicion(bound, now)
 	}
 	return Suspicion{}, false
 }
 
-func (m *Window) leaking() *leak { return &m.leak }
-func (m *Load) leaking() *leak   { return &m.leak }
-func (m *Memo) leaking() *leak   { return &m.leak }
-
-// A Suspicion is that memory leaks.
+// A Suspicion is a suspected memory leak.
 type Suspicion struct {
 	Growth
-	Since time.Time // since when memory grows, as far as that is remembered
-	Last  time.Time // when it was last seen to grow
-	Most  float64   // bytes: what the container is given at most because of it; 0 where that is not bounded
+	Since time.Time // start of the growth, as far as history tells
+	Last  time.Time // when growth was last detected
+	Most  float64   // bytes: bound of the request; 0: no bound
 }
 
-// leak is what is remembered of steady growth of memory. It is reported, and the request follows it. Only a profile that sets
-// LeakBound bounds the request: at LeakBound times what it was when growth was first detected. The suspicion, and the bound, last until
-// memory has neither grown steadily nor come near the bound for leakOver; other algorithms than Adaptive end it at once. Times are
-// Unix seconds.
+// leak is the state of a suspected leak. It is reported, and the request follows the growth. If a profile sets LeakBound, the request is
+// bounded at LeakBound times the request when growth was first detected. Suspicion and bound end when memory has neither grown steadily nor
+// come near the bound for leakOver. Times are Unix seconds.
 type leak struct {
-	since  int64   // first suspected; 0: not
+	since  int64   // first suspected; 0: no leak is suspected
 	seen   int64   // last suspected
 	last   int64   // last suspected, or last near the bound
-	bound  float64 // bytes: what is given at most; 0: no bound
+	bound  float64 // bytes: bound of the request; 0: no bound
 	perDay float64 // the growth when it was last suspected
 	peak   float64 // the newest peak then
-	from   int64   // since when memory grows
+	from   int64   // start of the growth
 }
 
 const (
 	leakNear = 0.95 // of the bound
-	// growthAhead is how many days of growth a request provides for while memory grows steadily.
+	// growthAhead is the number of days of growth that a request provides for.
 	growthAhead = 1.5
 	leakOver    = 14 * daySeconds
 )
 
-// watch looks at the peaks anew when a day begins. The hour of the newest peak is not told yet.
-func (l *leak) watch(p *series.Peaks, now int64) {
-	if newest := int64(p.Newest()); now/daySeconds > newest/24 {
-		l.judge(p, 0, 0, now)
-	}
-}
-
-// judge looks at the peaks anew, once a day. A new suspicion gets a bound (0: none); one that is over ends after a hold, in seconds.
-func (l *leak) judge(p *series.Peaks, bound float64, hold, now int64) {
-	if bound == 0 { // the profile no longer has one
+// judge checks the peaks, once a day. A new suspicion gets a bound (0: none). It ends leakOver after it was last confirmed.
+func (l *leak) judge(peaks *series.Peaks, bound float64, now int64) {
+	if bound == 0 { // the profile has no bound any more
 		l.bound = 0
 	}
-	if g, suspected := Leak(p, 0, time.Unix(now, 0)); suspected {
+	if g, suspected := Leak(peaks, 0, time.Unix(now, 0)); suspected {
 		if l.since == 0 {
-			l.since, l.bound, l.from = now, bound, now-int64(g.Days)*daySeconds
+			l.since = now
+			l.bound = bound
+			l.from = now - int64(g.Days)*daySeconds
 		}
-		l.seen, l.last, l.perDay = now, now, g.PerDay
-		l.peak = p.Max(int(now/3600)-6, int(now/3600)+1).Amount()
+		l.seen = now
+		l.last = now
+		l.perDay = g.PerDay
+		l.peak = peaks.Max(int(now/3600)-6, int(now/3600)+1).Amount()
 		return
 	}
-	if now-l.last > hold {
+	if now-l.last > leakOver {
 		*l = leak{}
 	}
 }
 
-// most returns what is given at most, infinity when no leak is suspected.
+// most returns the bound of the request, infinity without a bound.
 func (l *leak) most() float64 {
 	if !l.bounds() {
 		return math.Inf(1)
@@ -156,20 +151,21 @@ func (l *leak) most() float64 {
 	return l.bound
 }
 
-// bounds reports whether a suspicion bounds what is given.
+// bounds reports whether a suspicion bounds the request.
 func (l *leak) bounds() bool { return l.since != 0 && l.bound > 0 }
 
-// ahead returns what steady growth calls for: the peak of the last 24 hours and the growth of some days to come; 0 when memory
-// does not grow. Growth is the slope, or what the last day grew by when that is more, three slopes at most.
+// ahead returns the request for steady growth: the peak of the last 24 hours and the growth of the next days; 0 if memory does not
+// grow. The growth of a day is the slope, or that of the last day if it is more, at most three slopes.
 func (l *leak) ahead(days []series.Level, now int64) float64 {
 	if l.since == 0 || now-l.seen > 2*daySeconds || len(days) < 2 {
 		return 0
 	}
-	today, before := days[0].Amount(), days[1].Amount()
+	today := days[0].Amount()
+	before := days[1].Amount()
 	return today + growthAhead*min(max(today-before, l.perDay), 3*l.perDay)
 }
 
-// used notes what the container uses.
+// used records usage near the bound.
 func (l *leak) used(v float64, now int64) {
 	if l.bounds() && v >= leakNear*l.bound {
 		l.last = max(l.last, now)
@@ -181,33 +177,39 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 		return Suspicion{}, false
 	}
 	s := Suspicion{Since: time.Unix(l.from, 0).UTC(), Last: time.Unix(l.seen, 0).UTC(), Most: l.bound}
-	s.PerDay, s.Days = l.perDay, int((now.Unix()-l.from)/daySeconds)
+	s.PerDay = l.perDay
+	s.Days = int((now.Unix() - l.from) / daySeconds)
 	s.Full = s.full(bound-l.peak, bound, s.Last)
 	return s, true
 }
 
-func (l *leak) whole() []*int64   { return []*int64{&l.since, &l.seen, &l.last, &l.from} }
-func (l *leak) other() []*float64 { return []*float64{&l.bound, &l.perDay, &l.peak} }
-
-// appendBinary appends what is suspected; nothing, when nothing is.
-func (l *leak) appendBinary(b []byte) []byte {
+// encode appends a suspicion; nothing, when memory is not suspected to leak. It has to be the last of what is encoded.
+func (l *leak) encode(e *codec.Encoder) {
 	if l.since == 0 {
-		return b
+		return
 	}
-	return appendNumbers(b, []int64{l.since, l.seen, l.last, l.from}, l.bound, l.perDay, l.peak)
+	for _, at := range l.times() {
+		e.Varint(*at)
+	}
+	e.Float64(l.bound)
+	e.Float64(l.perDay)
+	e.Float64(l.peak)
 }
 
-func (l *leak) unmarshal(data []byte) ([]byte, error) {
+func (l *leak) decode(d *codec.Decoder) {
 	*l = leak{}
-	if len(data) == 0 {
-		return nil, nil
+	if d.Len() == 0 {
+		return
 	}
-	rest, err := readNumbers(data, l.whole(), l.other()...)
-	if err != nil {
-		return nil, err
+	for _, at := range l.times() {
+		*at = d.Varint("time of a suspected leak", 0, maxStoredTime)
 	}
-	if l.since <= 0 || l.seen < l.since || l.last < l.seen || l.bound < 0 || l.perDay < 0 || l.peak < 0 || l.from > l.since {
-		return nil, errMemo
+	l.bound = d.Float64("bound of a suspected leak", 0, maxStored)
+	l.perDay = d.Float64("growth of a suspected leak", 0, maxStored)
+	l.peak = d.Float64("peak of a suspected leak", 0, maxStored)
+	if l.since == 0 || l.seen < l.since || l.last < l.seen || l.from > l.since {
+		d.Fail("times of a suspected leak are not in order")
 	}
-	return rest, nil
 }
+
+func (l *leak) times() [4]*int64 { return [...]*int64{&l.since, &l.seen, &l.last, &l.from} }

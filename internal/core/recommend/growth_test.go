@@ -12,8 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// drip is a container that leaks, with a limit that is its request: it grows every day, is killed at its limit, and starts
-// anew.
+// drip is a leaking container whose limit equals its request: it grows every day, is killed at its limit, and restarts.
 type drip struct {
 	*bench
 	used   float64 // MiB
@@ -56,7 +55,7 @@ func (d *drip) sample() (killed bool) {
 	return killed
 }
 
-// bounded returns the profiles that bound a suspected leak at twice what was given when it was first suspected.
+// bounded returns profiles that bound a suspected leak at twice the request when it was first suspected.
 func bounded() map[string]Profile {
 	bound := func(a AdaptiveParams) AdaptiveParams { a.Memory.LeakBound = 2; return a }
 	busy := Busiest()
@@ -82,7 +81,7 @@ func TestLeak_withoutBound_isFollowedAndReported(t *testing.T) {
 	}
 }
 
-func TestLeak_withBound_isNotFedForEver(t *testing.T) {
+func TestLeak_withBound_stopsRaisingTheRequest(t *testing.T) {
 	var told []string
 	for name, p := range bounded() {
 		d := &drip{bench: newBench(p)}
@@ -113,7 +112,7 @@ func TestLeak_withBound_isNotFedForEver(t *testing.T) {
 	example(t, told...)
 }
 
-func TestASuspicionOfALeakEnds(t *testing.T) {
+func TestLeak_growthEnds_endsTheSuspicion(t *testing.T) {
 	d := &drip{bench: newBench(bounded()["balanced"])}
 	d.live(6, 60)
 	high := d.used
@@ -130,14 +129,14 @@ func TestASuspicionOfALeakEnds(t *testing.T) {
 	}
 }
 
-func TestASuspicionOfALeakSurvivesARestart(t *testing.T) {
+func TestLeak_restart_keepsTheSuspicion(t *testing.T) {
 	d := &drip{bench: newBench(bounded()["balanced"])}
 	d.live(12, 60)
 	before, leaks := LeakOf(d.book.Series(cart, "app"), 2000*mib, d.now)
 	if !leaks || before.Full.IsZero() {
 		t.Fatalf("%v %+v", leaks, before)
 	}
-	// 300 + 60·12 MiB are used, of 2000: 16 days are left, from the midnight it was last looked at.
+	// 300 + 60·12 MiB of 2000 are used: 16 days are left from the midnight of the last check.
 	if left := before.Full.Sub(d.now).Hours() / 24; left < 14 || left > 18 {
 		t.Errorf("full in %.1f days", left)
 	}

@@ -5,7 +5,7 @@ package recommend
 
 import "testing"
 
-func TestHumanizedMemoryHasTwoDecimals(t *testing.T) {
+func TestHumanized_memory_hasTwoDecimals(t *testing.T) {
 	for bytes, want := range map[int64]int64{
 		0: 0, 1023: 1023, 1024: 1024, 1030: 1035, // 1.01Ki
 		262144000:     262144000, // 250.00Mi

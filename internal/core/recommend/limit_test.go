@@ -12,9 +12,9 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// capped lets a container use what it needs, but no more than its limit, which is ratio times its request; the request
-// follows the target once it is out of its bounds, as the updater's does, up to a bound. It returns the requests of CPU
-// and memory in the end, and how often the first sample of a request was at the limit.
+// capped simulates a container whose usage is capped by its limit, which is ratio times its request. The request follows the target
+// when it is out of bounds, as the updater does, up to a bound. It returns the final requests of CPU and memory, and how often the
+// first sample after a change was at the limit.
 func capped(p Profile, cores, bytes, ratio float64, most cluster.Resources, minutes int) (cpu, memory int64) {
 	b := newBench(p)
 	cpu, memory = min(500, most.CPU), min(512*mib, most.Memory)
@@ -41,8 +41,8 @@ func capped(p Profile, cores, bytes, ratio float64, most cluster.Resources, minu
 	return cpu, memory
 }
 
-func TestARequestClimbsOutOfItsLimit(t *testing.T) {
-	for _, p := range Builtins() {
+func TestAdaptive_usageCutOffByTheLimit_raisesTheRequestStepByStep(t *testing.T) {
+	for _, p := range BacktestProfiles() {
 		if p.Name == "default" {
 			continue // its daily peaks and percentiles climb over days
 		}
@@ -56,7 +56,7 @@ func TestARequestClimbsOutOfItsLimit(t *testing.T) {
 }
 
 // The example in docs/algorithm.md.
-func TestTheExampleOfTheLimit(t *testing.T) {
+func TestAdaptive_limitExampleOfTheDocs_isCorrect(t *testing.T) {
 	var told []string
 	for minutes, want := range map[int]float64{1: 657, 2: 863} {
 		cpu, _ := capped(balanced(), 6, 100*mib, 1, cluster.Amounts(100_000, 1<<40), minutes)
@@ -68,9 +68,9 @@ func TestTheExampleOfTheLimit(t *testing.T) {
 	example(t, told...)
 }
 
-// kubernetes/autoscaler#9521: what is capped must not be fed for ever.
-func TestUsageAtACapDoesNotInflateTheTarget(t *testing.T) {
-	for _, p := range Builtins() {
+// kubernetes/autoscaler#9521: capped usage must not raise the target without end.
+func TestAdaptive_usageAtACap_doesNotInflateTheTarget(t *testing.T) {
+	for _, p := range BacktestProfiles() {
 		b := newBench(p)
 		pod := podOf(cart, "cart-1", "app")
 		pod.Containers[0].Requests = cluster.Amounts(2000, 1024*mib)
@@ -83,7 +83,7 @@ func TestUsageAtACapDoesNotInflateTheTarget(t *testing.T) {
 	}
 }
 
-func TestUsageBelowTheLimitIsTakenAsItIs(t *testing.T) {
+func TestUncut_usageBelowTheLimit_isUnchanged(t *testing.T) {
 	for _, tt := range []struct{ v, limit, want float64 }{{1, 0, 1}, {0.94, 1, 0.94}, {0.96, 1, 1.2}, {1.1, 1, 1.375}, {3, 8, 3}} {
 		if got := uncut(tt.v, tt.limit, cutCPU); got < tt.want*0.999999 || got > tt.want*1.000001 {
 			t.Errorf("%g at a limit of %g counts as %g, want %g", tt.v, tt.limit, got, tt.want)

@@ -18,8 +18,8 @@ import (
 //	(3) h[t][k] = b[k]·Σ_τ w[τ]·s[t−τ][k],  S_pj[t] = P_j(h[t])       CPU: a percentile of load, not of time
 //	    S_max[t] = the highest bucket that is not empty                memory, over some days
 //
-// then a margin, and for CPU the most of the last hour. Equation 2, the mean, is what Autopilot gives to batch jobs;
-// it is left out, for it is less than what is used about half of the time.
+// then a margin, and for CPU the maximum of the last hour. Equation 2, the mean, which Autopilot uses for batch jobs, is left out,
+// because usage exceeds the mean about half of the time.
 func LoadPercentile(p LoadParams) Estimator { return &loadPercentile{p} }
 
 // LoadParams are the parameters of LoadPercentile.
@@ -32,93 +32,59 @@ type LoadParams struct {
 
 type loadPercentile struct{ p LoadParams }
 
-// Load is what LoadPercentile remembers of a container.
+// Load is the model state of LoadPercentile.
 type Load struct {
+	unstored
 	p      *LoadParams
 	cpu    series.Weights
 	memory series.Peaks
 	hour   int64
 	now    float64 // the target of this hour, in cores
 	before float64 // of the hour before
-	leak   leak    // of memory
 }
 
-// Extend returns what LoadPercentile needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (l *loadPercentile) Extend() usage.Extension {
 	return &Load{p: &l.p, memory: series.NewPeaks(24 * l.p.Days)}
 }
 
 func (l *loadPercentile) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
+	var estimate cluster.Estimate
 	m, ok := s.Extension().(*Load)
 	if !ok {
-		return e
+		return estimate
 	}
 	if v := max(m.now, m.before); v > 0 {
 		least := floor.Amount(cluster.CPU)
-		e = withBand(e, cluster.CPU, max(amount(math.Ceil(1000*v*(1+l.p.Margin))), least), least)
+		estimate = withBand(estimate, cluster.CPU, max(amount(math.Ceil(1000*v*(1+l.p.Margin))), least), least)
 	}
 	hour := int(now.Unix() / 3600)
 	if peak := m.memory.Last(24*l.p.Days, hour); peak > 0 {
 		least := floor.Amount(cluster.Memory)
-		e = withBand(e, cluster.Memory, max(amount(math.Ceil(peak.Amount()*(1+l.p.Margin))), least), least)
+		estimate = withBand(estimate, cluster.Memory, max(amount(math.Ceil(peak.Amount()*(1+l.p.Margin))), least), least)
 	}
-	return e
+	return estimate
 }
 
-// Observe takes a sample.
-func (m *Load) Observe(s usage.Sample, taken cluster.Set) {
-	hour := s.At.Unix() / 3600
+// Observe adds a sample.
+func (m *Load) Observe(sample usage.Sample, taken cluster.Set) {
+	hour := sample.At.Unix() / 3600
 	if taken.Has(cluster.CPU) {
-		m.cpu.Observe(int(hour), s.CPU, m.p.HalfLife.Hours())
+		m.cpu.Observe(int(hour), sample.CPU, m.p.HalfLife.Hours())
 		v := m.cpu.LoadPercentile(m.p.Percentile)
 		if hour > m.hour {
-			m.hour, m.before, m.now = hour, m.now, v
+			m.hour = hour
+			m.before = m.now
+			m.now = v
 		}
 		m.now = max(m.now, v)
 	}
 	if taken.Has(cluster.Memory) {
-		m.leak.watch(&m.memory, s.At.Unix())
-		m.memory.Observe(int(hour), s.Memory)
+		m.memory.Observe(int(hour), sample.Memory)
 	}
 }
 
-// ObserveOOM takes what a kill showed to be needed as a peak.
+// ObserveOOM adds the memory that an OOM kill showed to be needed as a peak.
 func (m *Load) ObserveOOM(o usage.OOM, needed int64) {
 	m.memory.Observe(int(o.At.Unix()/3600), float64(needed))
-}
-
-// AppendBinary appends all that is remembered.
-func (m *Load) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.cpu.AppendBinary(appendNumbers(b, []int64{m.hour}, m.now, m.before))
-	if err != nil {
-		return nil, err
-	}
-	if b, err = m.memory.AppendBinary(b); err != nil {
-		return nil, err
-	}
-	return m.leak.appendBinary(b), nil
-}
-
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Load) UnmarshalBinary(data []byte) error {
-	n := *m
-	rest, err := readNumbers(data, []*int64{&n.hour}, &n.now, &n.before)
-	if err != nil {
-		return err
-	}
-	if rest, err = n.cpu.Unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.memory.Unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.leak.unmarshal(rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
 }

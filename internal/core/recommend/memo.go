@@ -4,200 +4,108 @@
 package recommend
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
-// memoVersion is the format of a stored Memo. Version 1 has no choices, version 2 no regime: these then begin anew. In both a leak
-// has the level at which it was first suspected instead of a bound: it is read as no bound. Other versions are not read.
+// memoVersion is the format of a stored Memo. Version 1 has no choices and version 2 no regime: these fields are empty after
+// reading. In both, a leak has the level at which it was first suspected instead of a bound: it is read as no bound. Other
+// versions are not read.
 const memoVersion = 3
 
-// AppendBinary appends all that the Memo knows, so that a restart changes no answer.
-func (m *Memo) AppendBinary(b []byte) ([]byte, error) {
-	b = append(b, memoVersion)
-	var err error
-	for _, r := range []struct {
-		peaks interface{ AppendBinary([]byte) ([]byte, error) }
-		held  *held
-	}{{&m.CPU, &m.cpu}, {&m.Memory, &m.memory}} {
-		if b, err = r.peaks.AppendBinary(b); err != nil {
-			return nil, err
-		}
-		b = r.held.appendBinary(b)
-	}
-	b = m.memoryChoice.appendBinary(m.cpuChoice.appendBinary(b))
-	b = m.regime.appendBinary(appendFloats(b, m.shortfall.used, m.shortfall.over))
-	return m.leak.appendBinary(b), nil
+// AppendBinary appends the model state.
+func (m *Memo) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, the Memo does not change.
+func (m *Memo) UnmarshalBinary(data []byte) error { return readState(data, m) }
+
+func (m *Memo) encode(e *codec.Encoder) {
+	e.Byte(memoVersion)
+	m.CPU.Encode(e)
+	m.cpu.encode(e)
+	m.Memory.Encode(e)
+	m.memory.encode(e)
+	m.cpuChoice.encode(e)
+	m.memoryChoice.encode(e)
+	e.Float32(m.shortfall.used)
+	e.Float32(m.shortfall.over)
+	m.regime.encode(e)
+	m.leak.encode(e)
 }
 
-var errMemo = errors.New("stored sizes are broken")
-
-// UnmarshalBinary reads what AppendBinary wrote. When it fails the Memo is as it was.
-func (m *Memo) UnmarshalBinary(data []byte) error {
-	if len(data) == 0 || data[0] == 0 || data[0] > memoVersion {
-		return fmt.Errorf("%w: of no version up to %d", errMemo, memoVersion)
+func (m *Memo) decode(d *codec.Decoder) {
+	version := d.Byte("version", memoVersion)
+	if version == 0 {
+		d.Fail("version must be between 1 and %d, got 0", memoVersion)
 	}
-	n := *m
-	version, data := data[0], data[1:]
-	var err error
-	if data, err = n.CPU.Unmarshal(data); err != nil {
-		return err
+	m.CPU.Decode(d)
+	m.cpu.decode(d)
+	m.Memory.Decode(d)
+	m.memory.decode(d)
+	m.cpuChoice = choice{}
+	m.memoryChoice = choice{}
+	m.shortfall = shortfall{}
+	if version >= 2 {
+		m.cpuChoice.decode(d)
+		m.memoryChoice.decode(d)
+		m.shortfall.used = d.Float32("CPU used", 0, maxStored)
+		m.shortfall.over = d.Float32("CPU above the request", 0, maxStored)
 	}
-	if data, err = n.cpu.unmarshal(data); err != nil {
-		return err
+	m.regime = regime{}
+	if version >= 3 {
+		m.regime.decode(d)
 	}
-	if data, err = n.Memory.Unmarshal(data); err != nil {
-		return err
-	}
-	if data, err = n.memory.unmarshal(data); err != nil {
-		return err
-	}
-	n.cpuChoice, n.memoryChoice, n.shortfall = choice{}, choice{}, shortfall{}
-	if version > 1 {
-		for _, c := range [...]*choice{&n.cpuChoice, &n.memoryChoice} {
-			if data, err = c.unmarshal(data); err != nil {
-				return err
-			}
-		}
-		if data, err = readFloats(data, &n.shortfall.used, &n.shortfall.over); err != nil {
-			return err
-		}
-	}
-	n.regime = regime{}
-	if version > 2 {
-		if data, err = n.regime.unmarshal(data); err != nil {
-			return err
-		}
-	}
-	if data, err = n.leak.unmarshal(data); err != nil {
-		return err
-	}
+	m.leak.decode(d)
 	if version < 3 {
-		n.leak.bound = 0
+		m.leak.bound = 0
 	}
-	if len(data) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
 }
-
-func (h *held) numbers() [4]*float64 { return [...]*float64{&h.level, &h.low, &h.bump, &h.adjust} }
 
 func (h *held) times() [6]*int64 {
 	return [...]*int64{&h.banned, &h.changed, &h.decided, &h.planned, &h.bumped, &h.day}
 }
 
-func (h *held) appendBinary(b []byte) []byte {
-	for _, v := range h.numbers() {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*v))
-	}
-	for _, t := range h.times() {
-		b = binary.AppendVarint(b, *t)
+// The flags of a stored held.
+const (
+	flagInLow = 1 << iota
+	flagAbove
+	maxHeldFlags = flagInLow | flagAbove
+)
+
+func (h *held) encode(e *codec.Encoder) {
+	e.Float64(h.level)
+	e.Float64(h.low)
+	e.Float64(h.bump)
+	e.Float64(h.adjust)
+	for _, at := range h.times() {
+		e.Varint(*at)
 	}
 	flags := byte(0)
 	if h.inLow {
-		flags |= 1
+		flags |= flagInLow
 	}
 	if h.above {
-		flags |= 2
+		flags |= flagAbove
 	}
-	b = append(b, flags, h.hours.from, h.hours.length)
-	return binary.LittleEndian.AppendUint32(b, math.Float32bits(h.hours.base))
+	e.Byte(flags)
+	e.Byte(h.hours.from)
+	e.Byte(h.hours.length)
+	e.Float32(h.hours.base)
 }
 
-func (h *held) unmarshal(data []byte) ([]byte, error) {
-	for _, v := range h.numbers() {
-		if len(data) < 8 {
-			return nil, errMemo
-		}
-		*v = math.Float64frombits(binary.LittleEndian.Uint64(data))
-		if !(math.Abs(*v) <= mostAmount) {
-			return nil, errMemo
-		}
-		data = data[8:]
+func (h *held) decode(d *codec.Decoder) {
+	h.level = d.Float64("level", 0, maxStored)
+	h.low = d.Float64("level of the low hours", 0, maxStored)
+	h.bump = d.Float64("raised level", 0, maxStored)
+	h.adjust = d.Float64("adjustment of the margin", minAdjust, maxAdjust)
+	for _, at := range h.times() {
+		*at = d.Varint("time", 0, maxStoredTime)
 	}
-	for _, t := range h.times() {
-		v, n := binary.Varint(data)
-		if n <= 0 || v < 0 || v > farTime {
-			return nil, errMemo
-		}
-		*t, data = v, data[n:]
-	}
-	if h.level < 0 || h.low < 0 || h.bump < 0 || h.adjust < minAdjust || h.adjust > maxAdjust {
-		return nil, errMemo
-	}
-	if len(data) < 7 || data[0] > 3 || data[1] > 23 || data[2] > 24 {
-		return nil, errMemo
-	}
-	if base := math.Float32frombits(binary.LittleEndian.Uint32(data[3:])); !(math.Abs(float64(base)) <= math.MaxUint16) {
-		return nil, errMemo
-	}
-	h.inLow, h.above = data[0]&1 != 0, data[0]&2 != 0
-	h.hours = lowHours{from: data[1], length: data[2], base: math.Float32frombits(binary.LittleEndian.Uint32(data[3:]))}
-	return data[7:], nil
-}
-
-// What is stored lies within these, or is broken: more bytes than there are, and a time in 36,000 years.
-const (
-	mostAmount = 1e15
-	farTime    = 1 << 40
-)
-
-// appendFloats appends short floating-point numbers; readFloats reads them back.
-func appendFloats(b []byte, vs ...float32) []byte {
-	for _, v := range vs {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
-}
-
-// readFloats reads what appendFloats wrote, none of it negative, and returns the rest of the data.
-func readFloats(data []byte, to ...*float32) ([]byte, error) {
-	for _, p := range to {
-		if len(data) < 4 {
-			return nil, errMemo
-		}
-		*p = math.Float32frombits(binary.LittleEndian.Uint32(data))
-		if !(*p >= 0 && *p <= mostAmount) {
-			return nil, errMemo
-		}
-		data = data[4:]
-	}
-	return data, nil
-}
-
-// appendNumbers appends whole and other numbers; readNumbers reads them back.
-func appendNumbers(b []byte, whole []int64, other ...float64) []byte {
-	for _, v := range whole {
-		b = binary.AppendVarint(b, v)
-	}
-	for _, v := range other {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	return b
-}
-
-// readNumbers reads what appendNumbers wrote and returns the rest of the data.
-func readNumbers(data []byte, whole []*int64, other ...*float64) ([]byte, error) {
-	for _, p := range whole {
-		v, n := binary.Varint(data)
-		if n <= 0 || v < 0 || v > farTime {
-			return nil, errMemo
-		}
-		*p, data = v, data[n:]
-	}
-	for _, p := range other {
-		if len(data) < 8 {
-			return nil, errMemo
-		}
-		v := math.Float64frombits(binary.LittleEndian.Uint64(data))
-		if !(v >= 0 && v <= mostAmount) {
-			return nil, errMemo
-		}
-		*p, data = v, data[8:]
-	}
-	return data, nil
+	flags := d.Byte("flags", maxHeldFlags)
+	h.inLow = flags&flagInLow != 0
+	h.above = flags&flagAbove != 0
+	h.hours.from = d.Byte("first low hour", 23)
+	h.hours.length = d.Byte("number of low hours", 24)
+	h.hours.base = d.Float32("base of the low hours", -math.MaxUint16, math.MaxUint16)
 }

@@ -9,7 +9,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Nodes answers how small the smallest node is that pods may run on.
+// Nodes returns the smallest node that pods may run on.
 type Nodes struct {
 	all       []cluster.Node
 	byName    map[string]*cluster.Node
@@ -17,9 +17,8 @@ type Nodes struct {
 	least     map[cluster.Place]int64 // millicores of the smallest without taint
 }
 
-// NewNodes returns the nodes that pods may be scheduled to, which are those that are there and not cordoned, and the selectors
-// of pods, from cluster.Selected on. Whether a node is ready does not matter: that comes and goes, and a request must not go
-// up and down with it.
+// NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
+// changes often, and a request must not change with it.
 func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
 	n := &Nodes{byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
 	for i := range all {
@@ -33,9 +32,9 @@ func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
 	return n
 }
 
-// Smallest returns the CPU of the smallest node that any of the pods may run on, in millicores, or 0 when there are no live
-// pods, or no nodes for them: the one it is on, and one without taint that its node selector allows. Tolerations are not
-// looked at. Of a pod with a required node affinity only the node that it is on is known to be one.
+// Smallest returns the CPU of the smallest node that any of the pods may run on, in millicores, or 0 if there are no live pods or no
+// nodes for them. A pod may run on its current node, and on nodes without taints that match its node selector. Tolerations are
+// ignored. For a pod with a required node affinity only its current node counts.
 func (n *Nodes) Smallest(pods []*cluster.Pod) int64 {
 	least := int64(math.MaxInt64)
 	for _, p := range pods {
@@ -53,7 +52,7 @@ func (n *Nodes) Smallest(pods []*cluster.Pod) int64 {
 	return least
 }
 
-// open returns the CPU of the smallest node without taint that a place allows.
+// open returns the CPU of the smallest node without taints that a place allows.
 func (n *Nodes) open(place cluster.Place) int64 {
 	least, known := n.least[place]
 	if known {
@@ -65,7 +64,7 @@ func (n *Nodes) open(place cluster.Place) int64 {
 		if i := int(place - cluster.Selected); i < len(n.selectors) {
 			selector = n.selectors[i]
 		} else {
-			place = cluster.Somewhere // it has come since
+			place = cluster.Somewhere // the selector is newer than the list
 		}
 	}
 	for i := range n.all {

@@ -9,7 +9,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestTheSmallestNodeIsOneThatThePodsMayRunOn(t *testing.T) {
+func TestSmallestNode_selectorsAndTaints_areRespected(t *testing.T) {
 	node := func(name string, cores int64, labels ...string) cluster.Node {
 		return cluster.Node{Name: name, Allocatable: cluster.Amounts(1000*cores, 64<<30), Ready: true, Labels: labels}
 	}
@@ -51,8 +51,8 @@ func TestTheSmallestNodeIsOneThatThePodsMayRunOn(t *testing.T) {
 	}
 }
 
-// A node that is not ready for a minute moves no request.
-func TestTheSmallestNodeDoesNotDependOnReadiness(t *testing.T) {
+// A node that is not ready for a minute changes no request.
+func TestSmallestNode_notReady_counts(t *testing.T) {
 	pods := []*cluster.Pod{{Node: "large", Place: cluster.Anywhere, Phase: cluster.Running}}
 	for _, ready := range []bool{true, false} {
 		nodes := NewNodes([]cluster.Node{

@@ -11,40 +11,41 @@ import (
 	"podfit.dev/podfit/internal/core/series"
 )
 
-// maxDays is how many days a rule can look back.
+// maxDays is the longest look-back window of a rule, in days.
 const maxDays = 28
 
 // peaksOfDays are the highest levels of the last days, about 24 hours each, the newest first. 0 ends them.
 type peaksOfDays [maxDays]series.Level
 
-// read fills in up to n days that end with an hour, none of which begins before the hour since. Only the newest may be
-// incomplete; days without samples are left out.
-func (d *peaksOfDays) read(p *series.Peaks, since, hour, n int) {
-	k, end := 0, hour+1
+// read sets up to n days that end with an hour. None starts before the hour since. Only the newest may be incomplete. Days without
+// samples are left out.
+func (d *peaksOfDays) read(peaks *series.Peaks, since, hour, n int) {
+	day := 0
+	end := hour + 1
 	for i := range min(n, maxDays) {
 		from := hour + 1 - 24*(i+1)
 		if i > 0 && from < since {
 			break
 		}
 		if from >= since {
-			from = max(quietest(p, from), since)
+			from = max(quietest(peaks, from), since)
 		}
-		if l := p.Max(from, end); l > 0 {
-			d[k] = l
-			k++
+		if l := peaks.Max(from, end); l > 0 {
+			d[day] = l
+			day++
 		}
 		end = from
 	}
 }
 
-// cutWithin is how many hours a cut between two days may lie before or after the 24 hours.
+// cutWithin is the number of hours by which the boundary between two days may be moved.
 const cutWithin = 4
 
-// quiet is how much higher than the lowest peak of an hour another may be to be as good a cut.
+// quiet is the difference of levels up to which an hour is as good a boundary as the lowest one.
 const quiet = series.Step / 8
 
-// quietest returns an hour with nearly the lowest peak near an hour, the nearest of several. Days are cut there: cut in the middle
-// of a peak, the peak would count for both days, and the request would rise and fall again as the cut moves on.
+// quietest returns the nearest hour whose peak is close to the lowest one around an hour. It becomes the boundary between two days: with
+// a boundary in a peak, the peak would count for both days, and the request would rise and fall as the boundary moves.
 func quietest(p *series.Peaks, hour int) int {
 	least := p.At(hour)
 	for h := hour - cutWithin; h <= hour+cutWithin; h++ {
@@ -71,18 +72,20 @@ func (d *peaksOfDays) all() []series.Level {
 // level is the formula of Adaptive without the margin, from peaks of days (newest first) and the base.
 func (r *MemoryRule) level(days []series.Level, base float64) float64 {
 	var x1, x2, y1, y2 series.Level // the highest and second of the short past, and of the long one
-	for i, l := range days {
+	for i, peak := range days {
 		if i < r.Days {
-			if l > x1 {
-				x1, x2 = l, x1
-			} else if l > x2 {
-				x2 = l
+			if peak > x1 {
+				x2 = x1
+				x1 = peak
+			} else if peak > x2 {
+				x2 = peak
 			}
 		}
-		if l > y1 {
-			y1, y2 = l, y1
-		} else if l > y2 {
-			y2 = l
+		if peak > y1 {
+			y2 = y1
+			y1 = peak
+		} else if peak > y2 {
+			y2 = peak
 		}
 	}
 	if x2 == 0 {
@@ -106,18 +109,18 @@ func (r *MemoryRule) base(p *series.Peaks, since, hour int) float64 {
 	return float64(hours[int(r.Base*float64(len(hours)-1))])
 }
 
-// A PlanRule says when a day gets two levels.
+// A PlanRule has the conditions under which a day gets two levels.
 type PlanRule struct {
-	Gain   float64       // two levels must save so much of the request a day, relative; 0 or less: never
-	Days   int           // how much history it takes
-	Every  time.Duration // how often it is thought over
+	Gain   float64       // minimum saving of two levels, as a share of the request; 0 or less: one level only
+	Days   int           // history that is needed
+	Every  time.Duration // time between two plans
 	Jitter int           // hours by which peaks may come earlier or later
-	Extra  float64       // margin on top in the low hours
-	Recent int           // hours whose peak the low level stays above
-	Ban    time.Duration // after usage above the low level, there are no low hours
+	Extra  float64       // additional margin in the low hours
+	Recent int           // hours whose peak is the minimum of the low level
+	Ban    time.Duration // time without low hours after usage above the low level
 }
 
-// lowHours are the hours of a day (UTC) in which usage stays low, and the level of that without margin.
+// lowHours are the hours of a day (UTC) with low usage, and their level without margin.
 type lowHours struct {
 	from, length uint8 // length 0: none
 	base         float32
@@ -125,42 +128,41 @@ type lowHours struct {
 
 func (l lowHours) any() bool { return l.length > 0 }
 
-// lead is how long before the low hours end the request is raised.
+// lead is the time before the end of the low hours at which the request is raised, in seconds.
 const lead = 3600
 
-// contain reports whether a time lies in the low hours.
+// contain reports whether a time is in the low hours.
 func (l lowHours) contain(at int64) bool {
 	return l.has(int(at/3600%24)) && l.has(int((at+lead)/3600%24))
 }
 
 func (l lowHours) has(hour int) bool { return (hour-int(l.from)+24)%24 < int(l.length) }
 
-// shortest is how many hours the low hours last at least.
+// shortest is the minimum number of low hours.
 const shortest = 4
 
-// plan finds the hours of the day that are worth a lower request: those for which
+// plan returns the hours of the day that get a lower request: those for which
 //
 //	gain = b/mean(two levels) − b/level
 //
-// is largest, where b is the base as an estimate of what is used. It returns none when the largest gain is less than
-// a day of two changes more has to bring, and none when the higher level is needed on some weekdays only: a weekly pattern keeps
-// one level, instead of two changes on each day of the week.
-func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64) lowHours {
+// is largest, where b, the base, is an estimate of usage. It returns none if the largest gain is less than Gain, or if the higher level is
+// needed on some weekdays only: with a weekly pattern, two changes on each day are not worth it.
+func (r *MemoryRule) plan(peaks *series.Peaks, since, hour int, usual, base float64) lowHours {
 	var best lowHours
 	if r.Plan.Gain <= 0 {
 		return best
 	}
 	var room peaksOfDays
-	n := min(r.Long, (hour+1-since)/24, maxDays)
-	if !wellKnown(p, hour, r.Plan.Days) {
-		return best // it may only seem low
+	count := min(r.Long, (hour+1-since)/24, maxDays)
+	if !wellKnown(peaks, hour, r.Plan.Days) {
+		return best // not enough samples
 	}
-	// peaks[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
-	var peaks [maxDays][24]series.Level
-	for d := range n {
+	// around[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
+	var around [maxDays][24]series.Level
+	for d := range count {
 		for k := range 24 {
 			at := hour - 24*d - k
-			peaks[d][((at%24)+24)%24] = p.Max(at-r.Plan.Jitter, at+r.Plan.Jitter+1)
+			around[d][((at%24)+24)%24] = peaks.Max(at-r.Plan.Jitter, at+r.Plan.Jitter+1)
 		}
 	}
 	nats := func(position float64) float64 { return position / series.PerNat }
@@ -171,8 +173,8 @@ func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64)
 		var days peaksOfDays
 		for length := 1; length <= 22; length++ {
 			top := series.Level(0)
-			for d := range n {
-				days[d] = max(days[d], peaks[d][(from+length-1)%24])
+			for d := range count {
+				days[d] = max(days[d], around[d][(from+length-1)%24])
 				top = max(top, days[d])
 			}
 			if length < shortest {
@@ -181,11 +183,11 @@ func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64)
 			if float64(top) > usual+margin {
 				break
 			}
-			seen := days.seen(room[:0], n)
+			seen := days.seen(room[:0], count)
 			if len(seen) < r.Plan.Days {
 				continue
 			}
-			low := max(r.level(seen, base), float64(recurring(days[:n]))) + r.Plan.Extra*series.PerNat
+			low := max(r.level(seen, base), float64(recurring(days[:count]))) + r.Plan.Extra*series.PerNat
 			part := float64(length) / 24
 			mean := part*math.Exp(nats(low-usual)) + 1 - part // relative to the usual level
 			if g := high/mean - high; g > gain {
@@ -198,33 +200,34 @@ func (r *MemoryRule) plan(p *series.Peaks, since, hour int, usual, base float64)
 		return best
 	}
 	var needed [maxDays]bool
-	for d := range n {
+	for d := range count {
 		high := series.Level(0)
 		for h := range 24 {
 			if !best.has(h) {
-				high = max(high, peaks[d][h])
+				high = max(high, around[d][h])
 			}
 		}
 		if float64(high) > float64(best.base)+highShare*(usual-float64(best.base)) {
 			needed[d] = true
 		}
 	}
-	if weekly(needed[:n]) {
+	if weekly(needed[:count]) {
 		return lowHours{}
 	}
 	return best
 }
 
-// highShare is how far, on the way from the low level to the usual one, the peak of a day has to be for the day to need the latter.
+// highShare is the position between the low and the usual level above which the peak of a day needs the usual level.
 const highShare = 0.75
 
-// weekly reports whether the days on which something happened repeat by the week: of the last 7 days there are some without it,
-// and at most one day differs from the same day of the week before. The days are the newest first.
+// weekly reports whether a set of days repeats weekly: some of the last 7 days are not in the set, and at most one day differs from the
+// same day of the week before. The days are ordered from the newest.
 func weekly(days []bool) bool {
 	if len(days) < 14 {
 		return false
 	}
-	without, differ := 0, 0
+	without := 0
+	differ := 0
 	for d := range 7 {
 		if !days[d] {
 			without++
@@ -246,7 +249,7 @@ func (d *peaksOfDays) seen(to []series.Level, n int) []series.Level {
 	return to
 }
 
-// wellKnown reports whether there are samples of three quarters of the hours of the last days.
+// wellKnown reports whether three quarters of the hours of the last days have samples.
 func wellKnown(p *series.Peaks, hour, days int) bool {
 	known := 0
 	for h := hour + 1 - 24*days; h <= hour; h++ {

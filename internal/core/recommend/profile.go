@@ -10,41 +10,60 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Profile is a way to size, under the name by which a VerticalPodAutoscaler asks for it.
+// A Profile is an algorithm with its parameters. A VerticalPodAutoscaler selects it by name.
 type Profile struct {
 	Name  string
 	About string // one line for help and reports
 	Params
 	Estimator
 
-	// OOMBudget is what the profile promises: the share of days that may see memory above the request. 0: it promises nothing.
+	// OOMBudget is the share of days on which memory may exceed the request, which the profile promises. 0: no promise.
 	OOMBudget float64
 
-	// MostOfNode bounds the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
+	// MostOfNode limits the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
 	// Params.MostMillicores). 0: no bound.
 	MostOfNode float64
 
-	// Mode is how the profile is meant to be applied; autoscalers may say otherwise. A backtest assumes it.
+	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
 	Mode cluster.Mode
 
-	// Extend makes what the Estimator needs to remember of a container besides its histograms (usage.Book.Extend).
-	// Nil when it needs nothing.
+	// Extend creates the model state that the Estimator needs in addition to the histograms (usage.Book.Extend).
+	// Nil if it needs none.
 	Extend func() usage.Extension
 }
 
-// Builtins returns the profiles that exist without any object, in the order in which help shows them.
-func Builtins() []Profile {
-	out := make([]Profile, 0, len(builtins))
-	for _, b := range builtins {
-		out = append(out, b())
+// Builtins returns the profiles that a VerticalPodAutoscaler may name without any object, in the order in which help shows
+// them.
+func Builtins() []Profile { return created(builtins) }
+
+// Builtin returns the built-in profile with a name.
+func Builtin(name string) (Profile, bool) { return named(builtins, name) }
+
+// Comparisons returns the comparison profiles. Only a backtest uses them.
+func Comparisons() []Profile { return created(comparisons) }
+
+// BacktestProfiles returns the built-in profiles and the comparison profiles, in the order in which help shows them.
+func BacktestProfiles() []Profile { return append(Builtins(), Comparisons()...) }
+
+// BacktestProfile returns the built-in or comparison profile with a name.
+func BacktestProfile(name string) (Profile, bool) {
+	if p, ok := Builtin(name); ok {
+		return p, true
+	}
+	return named(comparisons, name)
+}
+
+func created(profiles []func() Profile) []Profile {
+	out := make([]Profile, 0, len(profiles))
+	for _, create := range profiles {
+		out = append(out, create())
 	}
 	return out
 }
 
-// Builtin returns the profile with a name.
-func Builtin(name string) (Profile, bool) {
-	for _, p := range Builtins() {
-		if p.Name == name {
+func named(profiles []func() Profile, name string) (Profile, bool) {
+	for _, create := range profiles {
+		if p := create(); p.Name == name {
 			return p, true
 		}
 	}
@@ -70,6 +89,9 @@ var builtins = []func() Profile{
 	func() Profile {
 		return EnsembleProfile("autopilot", "Autopilot's choice among models by cost (EuroSys 2020)", Autopilot())
 	},
+}
+
+var comparisons = []func() Profile{
 	func() Profile {
 		return TimeOfDayProfile("time-of-day", "1.15 × the most around this hour of earlier days or weeks, where usage repeats", Season())
 	},
@@ -82,10 +104,12 @@ var builtins = []func() Profile{
 	},
 }
 
-// lowFloors are those of all profiles but the default: upstream's floor of 250 MiB is most of what small containers waste.
+// lowFloors returns the parameters of all profiles except default. Upstream's floor of 250 MiB is most of the waste of small
+// containers.
 func lowFloors() Params {
 	p := DefaultParams()
-	p.FloorMillicores, p.FloorMegabytes = 10, 16
+	p.FloorMillicores = 10
+	p.FloorMegabytes = 16
 	return p
 }
 
@@ -118,7 +142,7 @@ func Busiest() BusyParams {
 	}
 }
 
-// extended returns a profile whose estimator remembers something, meant for changes in place.
+// extended returns a profile with model state that is meant for in-place changes.
 func extended(name, about string, e interface {
 	Estimator
 	Extend() usage.Extension
@@ -146,7 +170,7 @@ func WindowProfile(name, about string, days int, margin float64) Profile {
 	return extended(name, about, &windowMax{days, margin})
 }
 
-// DefaultProfile returns a profile that sizes by Default, with parameters of its own.
+// DefaultProfile returns a profile that sizes by Default with the given parameters.
 func DefaultProfile(name, about string, p Params) Profile {
 	d := Profile{Name: name, About: about, Params: p, Estimator: Default(p)}
 	if p.WeightByRequest {
@@ -158,7 +182,8 @@ func DefaultProfile(name, about string, p Params) Profile {
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
 	p := extended(name, about, &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}})
-	p.MostOfNode, p.OOMBudget = b.MostOfNode, b.Memory.Budget
+	p.MostOfNode = b.MostOfNode
+	p.OOMBudget = b.Memory.Budget
 	return p
 }
 
@@ -169,7 +194,7 @@ func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
 	return p
 }
 
-// Balanced is meant for most workloads. How the numbers were found is told in docs/backtest.md.
+// Balanced returns the parameters of the profile for most workloads. docs/backtest.md tells how they were tuned.
 func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{
@@ -188,21 +213,32 @@ func Balanced() AdaptiveParams {
 	}
 }
 
-// Cost accepts more risk for less waste.
+// Cost returns parameters with more risk and less waste.
 func Cost() AdaptiveParams {
 	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.05, 0.06, 0.1
-	a.Memory.LongSecond, a.Memory.Plan.Gain = 0.3, 0.16
-	a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 0.88, 150, 0.003
+	a.Memory.Margin = 0.05
+	a.Memory.Budget = 0.06
+	a.Memory.Spread = 0.1
+	a.Memory.LongSecond = 0.3
+	a.Memory.Plan.Gain = 0.16
+	a.CPU.Factor = 0.88
+	a.CPU.Overrun = 150
+	a.CPU.Shortfall = 0.003
 	return a
 }
 
-// Critical pays for safety.
+// Critical returns parameters with less risk and more waste.
 func Critical() AdaptiveParams {
-	a := Balanced()
-	a.Memory.Margin, a.Memory.Budget, a.Memory.Spread = 0.28, 0.02, 0.2
-	a.Memory.Shrink, a.Memory.Plan.Gain = 0.2, 0.2
-	a.CPU.Window, a.CPU.Factor, a.CPU.Overrun, a.CPU.Shortfall = 48*time.Hour, 1.12, 1000, 0.0003
-	a.CPU.Plan.Days = 5
-	return a
+	params := Balanced()
+	params.Memory.Margin = 0.28
+	params.Memory.Budget = 0.02
+	params.Memory.Spread = 0.2
+	params.Memory.Shrink = 0.2
+	params.Memory.Plan.Gain = 0.2
+	params.CPU.Window = 48 * time.Hour
+	params.CPU.Factor = 1.12
+	params.CPU.Overrun = 1000
+	params.CPU.Shortfall = 0.0003
+	params.CPU.Plan.Days = 5
+	return params
 }

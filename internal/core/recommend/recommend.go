@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommend turns what containers have used into what they should be given.
+// Package recommend computes recommendations from usage history.
 //
-// An Estimator answers for one container, Workload for all containers an autoscaler sizes. The answers are raw:
-// what the user allows (minAllowed, maxAllowed, whole cores) is applied afterwards, by package policy.
+// An Estimator sizes one container, Workload all containers that an autoscaler sizes. Package policy applies the
+// constraints of the user (minAllowed, maxAllowed, whole cores) to the result.
 // The package is pure: no clock, no input or output, no state.
 package recommend
 
@@ -16,24 +16,24 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// maxAmount is the most of anything that is ever recommended, in millicores or bytes. No more is asked for either, so that what
-// a broken history asks for can be stored.
+// maxAmount is the largest recommendation, in millicores or bytes. Models are limited to it, too, so that their state can be stored
+// whatever the history is.
 const maxAmount = 1e14
 
-// mostMillicores is a hundred times what a sample of CPU can be. What asks for more goes by a history that is broken.
+// mostMillicores is 100 times the largest sample of CPU. Only broken history leads to more.
 const mostMillicores = 1e10
 
-// An Estimator answers what a container should be given, from what it has used. It sets only the resources it has
-// seen samples of: no data, no number. Of what it sets, lower ≤ target ≤ upper holds, and none is below the floor.
+// An Estimator computes the estimate of a container from its usage history. It sets only resources that have samples. For these,
+// lower ≤ target ≤ upper, and none is below the floor.
 type Estimator interface {
 	Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate
 }
 
-// Params says how usage becomes a recommendation. DefaultParams has upstream's values.
+// Params are the parameters that all estimators share. DefaultParams returns upstream's values.
 type Params struct {
-	Margin           float64       // --recommendation-margin-fraction: what is added on top of usage
-	CPU, Memory      Percentiles   // --target-cpu-percentile and its kin
-	CPUConfidence    time.Duration // --confidence-interval-cpu: how much history makes the bounds twice as wide as without end
+	Margin           float64       // --recommendation-margin-fraction: added to usage, as a fraction of it
+	CPU, Memory      Percentiles   // --target-cpu-percentile and related flags
+	CPUConfidence    time.Duration // --confidence-interval-cpu: with this length of history the upper bound is twice the percentile
 	MemoryConfidence time.Duration // --confidence-interval-memory
 	FloorMillicores  float64       // --pod-recommendation-min-cpu-millicores: of a pod, split over its containers
 	FloorMegabytes   float64       // --pod-recommendation-min-memory-mb, in MiB, likewise
@@ -41,10 +41,10 @@ type Params struct {
 	RoundBytes       int64         // --round-memory-bytes
 	Humanize         bool          // --humanize-memory: two decimals of the largest unit
 	MostMillicores   int64         // of CPU, for each container; 0: no bound
-	WeightByRequest  bool          // a CPU sample weighs what the container requested then, as upstream had it until 1.3
+	WeightByRequest  bool          // the weight of a CPU sample is the CPU request at its time, as in upstream until 1.3
 }
 
-// Percentiles are the shares of usage (0 to 1) at which the numbers of an Estimate are read off.
+// Percentiles are the percentiles (0 to 1) of the lower bound, target and upper bound.
 type Percentiles struct{ Lower, Target, Upper float64 }
 
 // DefaultParams returns upstream's defaults.
@@ -63,7 +63,7 @@ func DefaultParams() Params {
 	}
 }
 
-// Floor returns what a container of a pod with n sized containers gets at least.
+// Floor returns the minimum of each container of a pod with n sized containers.
 func (p Params) Floor(n int) cluster.Resources {
 	share := 1 / float64(max(n, 1))
 	return cluster.Amounts(
@@ -72,7 +72,7 @@ func (p Params) Floor(n int) cluster.Resources {
 	)
 }
 
-// Round rounds an amount up to the multiple that is asked for.
+// Round rounds amounts up, as RoundMillicores, RoundBytes and Humanize require.
 func (p Params) Round(r cluster.Resources) cluster.Resources {
 	r.CPU = roundUp(r.CPU, p.RoundMillicores)
 	r.Memory = roundUp(r.Memory, p.RoundBytes)
@@ -82,31 +82,31 @@ func (p Params) Round(r cluster.Resources) cluster.Resources {
 	return r
 }
 
-// Workload returns what the containers of a workload should be given, sorted by container: raw, before the user's
-// bounds. A container that no live pod has any more gets nothing and has no share in the floor, nor has one whose
-// policy is off. A container without any sample of a resource that is sized is left out.
-func Workload(p Params, est Estimator, book *usage.Book, a *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
+// Workload returns the recommendations for the containers of a workload, sorted by container, before constraints of the
+// user. Stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
+// a sized resource are left out.
+func Workload(params Params, est Estimator, book *usage.Book, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
 	all := book.All(w)
 	n := 0
 	for _, s := range all {
-		if sized(a, s) {
+		if sized(autoscaler, s) {
 			n++
 		}
 	}
 	if n == 0 {
 		return nil
 	}
-	floor := p.Floor(n)
+	floor := params.Floor(n)
 	advice := make([]cluster.Advice, 0, n)
 	for _, s := range all {
-		if !sized(a, s) {
+		if !sized(autoscaler, s) {
 			continue
 		}
-		controls := a.Policy(s.Container()).Controls()
-		e := p.bounded(est.Estimate(s, floor, now), floor)
-		e.Lower = p.Round(e.Lower.Only(controls))
-		e.Target = p.Round(e.Target.Only(controls))
-		e.Upper = p.Round(e.Upper.Only(controls))
+		controls := autoscaler.Policy(s.Container()).Controls()
+		e := params.bounded(est.Estimate(s, floor, now), floor)
+		e.Lower = params.Round(e.Lower.Only(controls))
+		e.Target = params.Round(e.Target.Only(controls))
+		e.Upper = params.Round(e.Upper.Only(controls))
 		if !e.Target.Has.Empty() {
 			advice = append(advice, cluster.Advice{Container: s.Container(), Estimate: e, Uncapped: e.Target})
 		}
@@ -114,13 +114,15 @@ func Workload(p Params, est Estimator, book *usage.Book, a *cluster.Autoscaler, 
 	return advice
 }
 
-// bounded returns an estimate that gives no more than the most, unless the floor is more.
+// bounded limits an estimate to MostMillicores, unless the floor is higher.
 func (p Params) bounded(e cluster.Estimate, floor cluster.Resources) cluster.Estimate {
 	if p.MostMillicores == 0 || !e.Target.Has.Has(cluster.CPU) {
 		return e
 	}
 	most := max(p.MostMillicores, floor.CPU)
-	e.Lower.CPU, e.Target.CPU, e.Upper.CPU = min(e.Lower.CPU, most), min(e.Target.CPU, most), min(e.Upper.CPU, most)
+	e.Lower.CPU = min(e.Lower.CPU, most)
+	e.Target.CPU = min(e.Target.CPU, most)
+	e.Upper.CPU = min(e.Upper.CPU, most)
 	return e
 }
 
@@ -132,7 +134,7 @@ func sized(a *cluster.Autoscaler, s *usage.Series) bool {
 	return policy == nil || !policy.Off
 }
 
-// amount cuts a number to a whole amount between nothing and maxAmount. What is not a number is nothing.
+// amount truncates a number to an integer between 0 and maxAmount. NaN is 0.
 func amount(v float64) int64 {
 	switch {
 	case v > maxAmount:

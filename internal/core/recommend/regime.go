@@ -4,21 +4,21 @@
 package recommend
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
 )
 
-// regime is what is remembered of a step down of memory: usage that has moved to a lower level for good. History from before
-// the step is not used for sizing, until usage comes back.
+// regime is the state of a step down of memory: usage has moved to a lower level permanently. History from before the step is not
+// used for sizing, unless usage returns.
 //
 // A step is detected when the peak of each of the last newDays days lies below a share of the peak of each of the oldDays days
 // before them, and the means of the two groups are stepGap standard deviations apart (of logarithms, the larger of the groups').
-// Were the days exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days; the condition on the gap keeps
-// spiky workloads, whose quiet days come and go, from looking like a step. The old days hold every weekday, so a workload that rests on
-// some weekdays does not look like one either.
+// If the days were exchangeable, a complete separation would happen by chance once in C(10,3) = 120 days. The condition on the gap excludes
+// spiky workloads with a few quiet days. The old days contain every weekday, so a workload that is idle on some weekdays is not taken for
+// a step either.
 //
 //	peaks of days:  900 920 880 910 900 890 930 | 290 310 300     step: 310 < 0.7 × 880, ln(904/300) = 1.1 ≥ 5 × 0.034
 //
@@ -35,15 +35,15 @@ const (
 	stepShare = -0.36 * series.PerNat // 0.7 of the lowest of the old peaks, in levels
 	stepGap   = 5                     // standard deviations
 
-	// relapse is how near usage has to come to the lowest old peak to undo the step.
+	// relapse is the share of the lowest old peak at which usage undoes the step.
 	relapse = 0.7
-	// stepHold is how many hours after an undone step no other is detected.
+	// stepHold is the number of hours after an undone step in which no other is detected.
 	stepHold = 14 * 24
 )
 
-// observe looks for a step at an hour. It returns whether there is a new one.
-func (g *regime) observe(p *series.Peaks, hour int) bool {
-	if hour < int(g.until) || hour+1-p.Since() < 24*(newDays+oldDays) {
+// observe detects a step. It returns whether there is a new one.
+func (g *regime) observe(peaks *series.Peaks, hour int) bool {
+	if hour < int(g.until) || hour+1-peaks.Since() < 24*(newDays+oldDays) {
 		return false
 	}
 	first := hour + 1 - 24*newDays
@@ -51,14 +51,15 @@ func (g *regime) observe(p *series.Peaks, hour int) bool {
 		return false // the days before are not all of one level
 	}
 	var now, before [oldDays]float64 // peaks of days, the newest last
-	top, least := 0.0, math.Inf(1)   // the highest of the new peaks, the lowest of the old ones
+	top := 0.0
+	least := math.Inf(1) // the highest of the new peaks, the lowest of the old ones
 	for d := range newDays {
-		now[d] = float64(p.Max(first+24*d, first+24*d+24))
+		now[d] = float64(peaks.Max(first+24*d, first+24*d+24))
 		top = max(top, now[d])
 	}
 	for d := range oldDays {
 		from := first - 24*(oldDays-d)
-		before[d] = float64(p.Max(from, from+24))
+		before[d] = float64(peaks.Max(from, from+24))
 		least = min(least, before[d])
 	}
 	newMean, newSpread := moments(now[:newDays])
@@ -66,7 +67,8 @@ func (g *regime) observe(p *series.Peaks, hour int) bool {
 	if slices.Min(now[:newDays]) == 0 || top > least+stepShare || oldMean-newMean < stepGap*max(newSpread, oldSpread) {
 		return false
 	}
-	g.since, g.old = int32(first), float32(series.Amount(least))
+	g.since = int32(first)
+	g.old = float32(series.Amount(least))
 	return true
 }
 
@@ -81,30 +83,24 @@ func moments(x []float64) (mean, spread float64) {
 	return mean, math.Sqrt(spread)
 }
 
-// used undoes a step when usage comes back to near the old level.
+// used undoes a step if usage returns to near the old level.
 func (g *regime) used(v float64, hour int) {
 	if g.since != 0 && v >= relapse*float64(g.old) {
 		*g = regime{until: int32(hour + stepHold)}
 	}
 }
 
-// start returns the first hour of history that counts.
+// start returns the first hour of history that is used for sizing.
 func (g *regime) start(p *series.Peaks) int { return max(p.Since(), int(g.since)) }
 
-func (g *regime) appendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(g.since))
-	b = binary.AppendUvarint(b, uint64(g.until))
-	return appendFloats(b, g.old)
+func (g *regime) encode(e *codec.Encoder) {
+	e.Uvarint(uint64(g.since))
+	e.Uvarint(uint64(g.until))
+	e.Float32(g.old)
 }
 
-func (g *regime) unmarshal(data []byte) ([]byte, error) {
-	*g = regime{}
-	for _, to := range [...]*int32{&g.since, &g.until} {
-		v, n := binary.Uvarint(data)
-		if n <= 0 || v > math.MaxInt32/2 {
-			return nil, errMemo
-		}
-		*to, data = int32(v), data[n:]
-	}
-	return readFloats(data, &g.old)
+func (g *regime) decode(d *codec.Decoder) {
+	g.since = int32(d.Uvarint("first hour after a step", maxStoredInt32))
+	g.until = int32(d.Uvarint("hour from which a step is detected", maxStoredInt32))
+	g.old = d.Float32("level before a step", 0, maxStored)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// wobble is a deterministic factor around 1 that differs from sample to sample.
+// wobble is a deterministic factor around 1 that varies between samples.
 func wobble(at time.Time, share float64) float64 {
 	return 1 + share*math.Sin(float64(at.Unix()/300%1009)*0.7)
 }
@@ -46,7 +46,7 @@ func TestMemory_stepDown_isFollowedWithinFiveDays(t *testing.T) {
 	example(t, fmt.Sprintf("after %d days", told))
 }
 
-// Where days differ by a fifth, as much as a step is told from that.
+// Days differ by a fifth, the most with which a step is detected.
 func TestMemory_stepDownOfNoisyDays_isFollowedWithinFiveDays(t *testing.T) {
 	levels := []float64{0.82, 1.24, 0.95, 1.1, 0.78, 1.02, 1.3, 0.9, 1.15, 0.86}
 	b := newBench(balanced())
@@ -144,7 +144,7 @@ func TestMemory_steadyGrowth_isFollowed(t *testing.T) {
 	}
 }
 
-// patterns are usage, in parts of the most, that repeats by the week. Day 0 is the first.
+// patterns are weekly patterns of usage, relative to the maximum. Day 0 is the first.
 var patterns = map[string]func(day int, hour float64) float64{
 	"weekdays": func(d int, _ float64) float64 { return 1 - 0.8*b2f(d%7 >= 5) },
 	"office":   func(d int, h float64) float64 { return 0.2 + 0.8*b2f(d%7 < 5 && h >= 8 && h < 18) },
@@ -155,7 +155,7 @@ var patterns = map[string]func(day int, hour float64) float64{
 	"ramp": func(d int, _ float64) float64 { return 0.3 + 0.1*float64(d%7) },
 }
 
-func TestRequests_weeklyPattern_changeSeldom(t *testing.T) {
+func TestAdaptive_weeklyPattern_changesSeldom(t *testing.T) {
 	for pattern, amount := range patterns {
 		for name, p := range adaptiveProfiles() {
 			b := newBench(p)
@@ -191,7 +191,7 @@ func TestRequests_weeklyPattern_changeSeldom(t *testing.T) {
 	}
 }
 
-func TestMemory_stepDown_survivesARestart(t *testing.T) {
+func TestRegime_restart_keepsTheStep(t *testing.T) {
 	b := newBench(balanced())
 	b.use(20*day, always(0.1, 1000*mib))
 	b.use(4*day, always(0.1, 300*mib))
@@ -213,14 +213,14 @@ func TestMemory_stepDown_survivesARestart(t *testing.T) {
 	}
 }
 
-func TestMemo_storedBeforeThereWereSteps_isRead(t *testing.T) {
+func TestMemo_version2_isRead(t *testing.T) {
 	b := newBench(balanced())
 	b.use(9*day, always(0.1, 300*mib))
 	data, err := b.memo().AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := len((&regime{}).appendBinary(nil))
+	none := encodedSize((&regime{}).encode)
 	old := append([]byte{2}, data[1:len(data)-none]...) // there is no leak after it
 	again := newBench(balanced())
 	again.use(time.Hour, always(0.1, 300*mib))
@@ -234,8 +234,8 @@ func TestMemo_storedBeforeThereWereSteps_isRead(t *testing.T) {
 	leaking.live(12, 60)
 	m := leaking.memo()
 	data, _ = m.AppendBinary(nil)
-	tail := len(m.leak.appendBinary(nil))
-	old = append([]byte{2}, data[1:len(data)-tail-len(m.regime.appendBinary(nil))]...)
+	tail := encodedSize(m.leak.encode)
+	old = append([]byte{2}, data[1:len(data)-tail-encodedSize(m.regime.encode)]...)
 	old = append(old, data[len(data)-tail:]...)
 	if err := again.memo().UnmarshalBinary(old); err != nil {
 		t.Fatal(err)

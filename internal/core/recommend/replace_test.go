@@ -10,9 +10,8 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A profile that has been changed, or another of the same algorithm, knows what was remembered; another algorithm begins
-// anew.
-func TestWhatIsRememberedCarriesOverToAChangedProfile(t *testing.T) {
+// A changed profile, or another one with the same algorithm, keeps model state. Another algorithm starts without.
+func TestReplace_sameAlgorithm_keepsModelState(t *testing.T) {
 	longer := Balanced()
 	longer.Memory.Days, longer.Memory.Long = 10, 21
 	for name, tt := range map[string]struct {
@@ -22,7 +21,6 @@ func TestWhatIsRememberedCarriesOverToAChangedProfile(t *testing.T) {
 		"longer":     {AdaptiveProfile("longer", "", longer), false},
 		"critical":   {AdaptiveProfile("critical", "", Critical()), false},
 		"busy hours": {BusyHoursProfile("busy", "", Busiest()), true},
-		"window":     {WindowProfile("window", "", 7, 0.15), true},
 		"ensemble":   {EnsembleProfile("autopilot", "", Autopilot()), true},
 	} {
 		b := newBench(balanced())
@@ -46,7 +44,7 @@ func TestWhatIsRememberedCarriesOverToAChangedProfile(t *testing.T) {
 	}
 }
 
-func TestAProfileThatNeedsNothingMoreTakesNothingOver(t *testing.T) {
+func TestReplace_afterAProfileWithoutModelState_beginsAnew(t *testing.T) {
 	b := newBench(balanced())
 	b.use(day, always(0.1, 300*mib))
 	b.book.Extend(cart, nil)

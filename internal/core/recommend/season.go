@@ -15,12 +15,12 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// TimeOfDay gives at every hour what was the most around that hour in earlier periods, and a margin:
+// TimeOfDay recommends for every hour the maximum around that hour of earlier periods, and a margin:
 //
 //	target(t) = max over periods k = 1 … n and |j| ≤ jitter of x(t − k·P + j), and of the last hours × (1 + margin)
 //
-// where the period P is a day or a week when usage repeats with it (Period), and else it is WindowMax. This is the
-// forecast of Crane's predictor with "maxValue": what is high every night, or every Monday, is provided for then only.
+// where the period P is a day or a week if usage repeats with it (Period). Without a period it is WindowMax. This is the
+// forecast of Crane's predictor with "maxValue": a peak of every night, or every Monday, is provided for at that time only.
 func TimeOfDay(p SeasonParams) Estimator { return &timeOfDay{p} }
 
 // SeasonParams are the parameters of TimeOfDay.
@@ -28,22 +28,22 @@ type SeasonParams struct {
 	Days   int // of history
 	Margin float64
 	Jitter int // hours
-	Recent int // hours whose most is provided for in any case
-	Ahead  int // hours that are provided for together, so that the request does not change with each
+	Recent int // hours whose maximum is always provided for
+	Ahead  int // length of the blocks of hours that share one request
 }
 
 type timeOfDay struct{ p SeasonParams }
 
-// Seasons is what TimeOfDay remembers of a container.
+// Seasons is the model state of TimeOfDay.
 type Seasons struct {
 	Window
 	days    int
-	cpu     int8 // the period in days, as found today; 0: none
+	cpu     int8 // the period in days, as detected today; 0: none
 	memory  int8
-	checked int64 // the day it was looked for
+	checked int64 // the day of the last detection
 }
 
-// Extend returns what TimeOfDay needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (e *timeOfDay) Extend() usage.Extension {
 	n := 24 * e.p.Days
 	return &Seasons{Window: Window{CPU: series.NewPeaks(n), Memory: series.NewPeaks(n)}, days: e.p.Days}
@@ -70,7 +70,7 @@ func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.
 	return out
 }
 
-// peak returns the most that is to be expected in the hours that belong together with an hour.
+// peak returns the expected maximum of the block of hours that contains hour.
 func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
 	all := x.Last(24*p.Days, hour)
 	if period == 0 {
@@ -82,53 +82,30 @@ func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
 		m = max(m, x.Max(from-back-p.Jitter, from-back+p.Ahead+p.Jitter))
 	}
 	if m == 0 {
-		return all // nothing is known of these hours
+		return all // no samples of these hours
 	}
 	return m
 }
 
-// Observe keeps the peaks, and looks for periods once a day.
+// Observe adds a sample, and detects periods once a day.
 func (m *Seasons) Observe(s usage.Sample, taken cluster.Set) {
 	m.Window.Observe(s, taken)
 	if day := s.At.Unix() / daySeconds; day > m.checked {
 		m.checked = day
 		hour := int(s.At.Unix() / 3600)
-		m.cpu, m.memory = int8(Period(&m.CPU, hour)/24), int8(Period(&m.Memory, hour)/24)
+		m.cpu = int8(Period(&m.CPU, hour) / 24)
+		m.memory = int8(Period(&m.Memory, hour) / 24)
 	}
 }
 
-// AppendBinary appends all that is remembered.
-func (m *Seasons) AppendBinary(b []byte) ([]byte, error) {
-	return m.Window.AppendBinary(appendNumbers(b, []int64{m.checked, int64(m.cpu), int64(m.memory)}))
-}
-
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Seasons) UnmarshalBinary(data []byte) error {
-	var checked, cpu, memory int64
-	rest, err := readNumbers(data, []*int64{&checked, &cpu, &memory})
-	if err != nil {
-		return err
-	}
-	if cpu < 0 || cpu > 7 || memory < 0 || memory > 7 {
-		return errMemo
-	}
-	n := *m
-	if err := n.Window.UnmarshalBinary(rest); err != nil {
-		return err
-	}
-	n.checked, n.cpu, n.memory = checked, int8(cpu), int8(memory)
-	*m = n
-	return nil
-}
-
-// What it takes to be called periodic.
+// Conditions for a period.
 const (
-	peakShare   = 4.0 // a spectral line that carries so many times the mean power is a candidate
-	correlation = 0.3 // the autocorrelation at the period at least
+	peakShare   = 4.0 // power of a spectral line relative to the mean that makes it a candidate
+	correlation = 0.3 // minimum autocorrelation at the period
 )
 
-// Period returns the period of usage in hours: 24, 168, or 0 when it does not repeat. The hours before an hour are
-// looked at, as whole weeks or, when there is less than two, as whole days.
+// Period returns the period of usage in hours: 24, 168, or 0 for none. It uses the history before an hour: whole weeks, or whole days
+// if there are less than two weeks.
 //
 // A period P is a candidate when its line, or one of its first harmonics, stands out of the spectrum of the n hourly peaks
 // (FFT; x are their logarithms), and confirmed when the circular autocorrelation r has a maximum there: higher than a
@@ -136,66 +113,68 @@ const (
 //
 //	power(n/P) > 4 · mean power        r(k) = Σ_t (x_t − x̄)·(x_{t+k mod n} − x̄) / Σ_t (x_t − x̄)²
 //
-// A week is only accepted when it explains more than a day does. Candidates by spectrum and confirmation by
-// autocorrelation are those of Crane's predictor (after Vlachos et al., SDM 2005).
-func Period(p *series.Peaks, hour int) int {
-	have := hour - max(p.Since(), hour-p.Room())
-	n := have / (7 * 24) * 7 * 24
-	if n < 2*7*24 {
-		n = have / 24 * 24
+// A week is accepted only if its autocorrelation is higher than that of a day. Candidates from the spectrum and confirmation by
+// autocorrelation are as in Crane's predictor (after Vlachos et al., SDM 2005).
+func Period(peaks *series.Peaks, hour int) int {
+	have := hour - max(peaks.Since(), hour-peaks.Room())
+	count := have / (7 * 24) * 7 * 24
+	if count < 2*7*24 {
+		count = have / 24 * 24
 	}
-	if n < 3*24 {
+	if count < 3*24 {
 		return 0
 	}
-	x := make([]float64, n)
-	mean, seen := 0.0, 0
-	for i := range x {
-		if l := p.At(hour - n + i); l > 0 {
-			x[i] = float64(l)
-			mean += x[i]
+	levels := make([]float64, count)
+	mean := 0.0
+	seen := 0
+	for i := range levels {
+		if l := peaks.At(hour - count + i); l > 0 {
+			levels[i] = float64(l)
+			mean += levels[i]
 			seen++
 		}
 	}
-	if seen < n*3/4 {
-		return 0 // too many gaps to tell
+	if seen < count*3/4 {
+		return 0 // too many gaps
 	}
 	mean /= float64(seen)
-	for i := range x {
-		if x[i] > 0 {
-			x[i] -= mean // gaps stay at the mean
+	for i := range levels {
+		if levels[i] > 0 {
+			levels[i] -= mean // gaps stay at the mean
 		}
 	}
-	t := fourier.NewFFT(n)
-	lines := t.Coefficients(nil, x)
+	transform := fourier.NewFFT(count)
+	lines := transform.Coefficients(nil, levels)
 	power := make([]float64, len(lines))
 	total := 0.0
 	for i := 1; i < len(lines); i++ {
 		power[i] = real(lines[i] * cmplx.Conj(lines[i]))
 		total += power[i]
 	}
-	if total < 1e-9*float64(n) {
+	if total < 1e-9*float64(count) {
 		return 0 // constant
 	}
 	spectrum := make([]complex128, len(lines))
 	for i := range lines {
 		spectrum[i] = complex(power[i], 0)
 	}
-	auto := t.Sequence(nil, spectrum) // Wiener and Khinchin: the autocorrelation is the transform of the power
+	auto := transform.Sequence(nil, spectrum) // Wiener and Khinchin: the autocorrelation is the transform of the power
 	confirmed := func(period int) float64 {
-		if n < 2*period {
+		if count < 2*period {
 			return 0
 		}
 		stands := false
 		for harmonic := 1; harmonic <= 4; harmonic++ { // a narrow peak has its power in the harmonics
-			stands = stands || power[harmonic*n/period] > peakShare*total/float64(len(lines)-1)
+			stands = stands || power[harmonic*count/period] > peakShare*total/float64(len(lines)-1)
 		}
 		r := auto[period] / auto[0]
-		if !stands || r < correlation || r <= auto[period-period/4]/auto[0] || r <= auto[(period+period/4)%n]/auto[0] {
+		if !stands || r < correlation || r <= auto[period-period/4]/auto[0] || r <= auto[(period+period/4)%count]/auto[0] {
 			return 0
 		}
 		return r
 	}
-	day, week := confirmed(24), confirmed(7*24)
+	day := confirmed(24)
+	week := confirmed(7 * 24)
 	switch {
 	case week > day+0.1:
 		return 7 * 24

@@ -4,34 +4,86 @@
 package recommend
 
 import (
+	"fmt"
+	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
-// What is stored of each extension has a name of its own, and says of what time it is (usage.Former, usage.Dated): what
-// another algorithm wrote, or one that remembers other things, is not read; nor what lies in the future, in which
-// nothing that is measured now would count.
+// The model state of each algorithm has a form of its own and tells its newest time (usage.Extension): state of another
+// form is not read, nor state from the future, because samples of the present would not count beside it.
 
-// Form names what AppendBinary writes.
+// Form implements usage.Extension.
 func (m *Memo) Form() string { return "adaptive/1" }
 
-// Form names what AppendBinary writes.
+// Form implements usage.Extension.
 func (m *Busy) Form() string { return "busy-hours/2" }
 
-// Form names what AppendBinary writes.
+// Form implements usage.Extension.
 func (m *Models) Form() string { return "autopilot/1" }
 
-// Form names what AppendBinary writes.
-func (m *Load) Form() string { return "load/1" }
+// Limits of stored values. They are above any real value: more bytes than a machine has, and a time in 36,000 years.
+const (
+	maxStored      = 1e15
+	maxStoredTime  = 1 << 40
+	maxStoredInt32 = math.MaxInt32 / 2
+)
 
-// Form names what AppendBinary writes.
-func (m *Window) Form() string { return "window/1" }
+// state is the model state that an estimator stores.
+type state interface {
+	encode(e *codec.Encoder)
+	decode(d *codec.Decoder)
+}
 
-// Form names what AppendBinary writes.
-func (m *Seasons) Form() string { return "seasons/1" }
+func appendState(b []byte, s state) ([]byte, error) {
+	e := codec.NewEncoder(b)
+	s.encode(e)
+	return e.Data(), nil
+}
 
-// ahead is how far a plan may reach, such as to hold a size until a time.
+// readState decodes model state. When it fails, the state does not change.
+func readState[T any, S interface {
+	*T
+	state
+}](data []byte, s S) error {
+	decoded := *s
+	d := codec.NewDecoder(data)
+	S(&decoded).decode(d)
+	if err := d.Finish("model state"); err != nil {
+		return fmt.Errorf("decode model state: %w", err)
+	}
+	*s = decoded
+	return nil
+}
+
+// unstored has the methods of an Extension whose model state is not stored: that of a comparison profile, which ends with the
+// backtest, or none at all.
+type unstored struct{}
+
+// CPUWeight implements usage.Extension.
+func (unstored) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// AppendBinary implements usage.Extension.
+func (unstored) AppendBinary(b []byte) ([]byte, error) { return b, nil }
+
+// UnmarshalBinary implements usage.Extension.
+func (unstored) UnmarshalBinary(data []byte) error {
+	return codec.NewDecoder(data).Finish("empty model state")
+}
+
+// Form implements usage.Extension.
+func (unstored) Form() string { return "" }
+
+// Since implements usage.Extension.
+func (unstored) Since() time.Time { return time.Time{} }
+
+// Latest implements usage.Extension.
+func (unstored) Latest() time.Time { return time.Time{} }
+
+// ahead is how far planned times may be in the future, in seconds.
 const ahead = 60 * 24 * 3600
 
 func unix(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
@@ -46,7 +98,7 @@ func latestPeak(ps ...*series.Peaks) int64 {
 	return latest
 }
 
-// Latest returns the time of the newest that is remembered.
+// Latest implements usage.Extension.
 func (m *Memo) Latest() time.Time {
 	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.latest(), m.regime.latest())
 	for _, h := range [...]*held{&m.cpu, &m.memory} {
@@ -55,43 +107,30 @@ func (m *Memo) Latest() time.Time {
 	return unix(latest)
 }
 
-// Latest returns the time of the newest that is remembered.
+// Latest implements usage.Extension.
 func (m *Busy) Latest() time.Time {
 	return unix(max(m.Memo.Latest().Unix(), m.day*daySeconds, int64(m.cpu.Newest())*3600))
 }
 
-// Latest returns the time of the newest that is remembered.
+// Latest implements usage.Extension.
 func (m *Models) Latest() time.Time {
 	return unix(max(m.since*3600, m.cpu.hour*3600, m.memory.hour*3600, m.cpu.until-ahead, m.memory.until-ahead))
-}
-
-// Latest returns the time of the newest that is remembered.
-func (m *Load) Latest() time.Time {
-	return unix(max(latestPeak(&m.memory), m.hour*3600, int64(m.cpu.Newest())*3600, m.leak.latest()))
-}
-
-// Latest returns the time of the newest that is remembered.
-func (m *Window) Latest() time.Time { return unix(max(latestPeak(&m.CPU, &m.Memory), m.leak.latest())) }
-
-// Latest returns the time of the newest that is remembered.
-func (m *Seasons) Latest() time.Time {
-	return unix(max(m.Window.Latest().Unix(), m.checked*daySeconds))
 }
 
 func (g *regime) latest() int64 { return max(int64(g.since)*3600, int64(g.until)*3600-ahead) }
 
 func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
 
-// Since returns since when anything is remembered; the zero time when nothing is.
+// CPUWeight implements usage.Extension.
+func (m *Memo) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// CPUWeight implements usage.Extension.
+func (m *Models) CPUWeight(float64) float64 { return usage.SampleWeight }
+
+// Since implements usage.Extension.
 func (m *Memo) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
 
-// Since returns since when anything is remembered; the zero time when nothing is.
-func (m *Load) Since() time.Time { return earliestPeak(&m.memory) }
-
-// Since returns since when anything is remembered; the zero time when nothing is.
-func (m *Window) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
-
-// Since returns since when anything is remembered; the zero time when nothing is, or that is not known any more.
+// Since implements usage.Extension.
 func (m *Models) Since() (at time.Time) {
 	if m.since > 0 {
 		at = unix(m.since * 3600)

@@ -8,19 +8,19 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// byRequest makes a CPU sample weigh as many as the cores that the container requested when it was taken:
+// byRequest weights a CPU sample by the CPU request, in cores, at the time of the sample:
 //
 //	w = max(request, 0.1)
 //
-// as upstream did until February 2025. What was measured with a small request soon counts little beside what is measured
-// with a larger one, so that a container that was starved, and then given more, is sized by what it used afterwards.
-// Memory, whose peaks always weigh the same, is not concerned. It remembers nothing besides the histogram.
-type byRequest struct{}
+// as upstream did until February 2025. Samples at a small request soon have little weight compared to those at a larger one, so a
+// container whose request was too small is sized by its usage after the request was raised. Memory peaks are not weighted. There is
+// no model state.
+type byRequest struct{ unstored }
 
-// leastWeight is what a sample weighs whose container requested less, or nothing.
+// leastWeight is the minimum weight of a sample.
 const leastWeight = 0.1
 
-// CPUWeight implements usage.Weigher.
+// CPUWeight implements usage.Extension.
 func (byRequest) CPUWeight(request float64) float64 { return max(request, leastWeight) }
 
 // Observe implements usage.Extension.
@@ -28,14 +28,3 @@ func (byRequest) Observe(usage.Sample, cluster.Set) {}
 
 // ObserveOOM implements usage.Extension.
 func (byRequest) ObserveOOM(usage.OOM, int64) {}
-
-// AppendBinary has nothing to store.
-func (byRequest) AppendBinary(b []byte) ([]byte, error) { return b, nil }
-
-// UnmarshalBinary takes nothing: what there is, another profile remembered.
-func (byRequest) UnmarshalBinary(data []byte) error {
-	if len(data) > 0 {
-		return errMemo
-	}
-	return nil
-}

@@ -12,22 +12,22 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// weighted returns the default profile with either weight.
+// weighted returns the default profile with weights by request or constant ones.
 func weighted(byRequest bool) Profile {
 	p := DefaultParams()
 	p.FloorMillicores, p.WeightByRequest = 1, byRequest
 	return DefaultProfile("weighted", "", p)
 }
 
-// run gives the container of a bench other requests.
+// run sets the requests of the container.
 func (b *bench) run(millicores int64) {
 	p := podOf(cart, "cart-1", "app")
 	p.Containers[0].Requests = cluster.Amounts(millicores, 256*mib)
 	b.book.Track(p)
 }
 
-// The example in docs/algorithm.md: ten hours starved at 100m, then 45 minutes with a core of which 0.8 are used.
-func TestASampleWeighsWhatWasRequestedWhenItWasTaken(t *testing.T) {
+// The example in docs/algorithm.md: ten hours at a request of 100m, then 45 minutes at 1 core, of which 0.8 are used.
+func TestByRequest_sample_weighsTheRequestOfItsTime(t *testing.T) {
 	target := func(byRequest bool) int64 {
 		b := newBench(weighted(byRequest))
 		every := func(d time.Duration, cores float64) {
@@ -52,7 +52,7 @@ func TestASampleWeighsWhatWasRequestedWhenItWasTaken(t *testing.T) {
 	example(t, fmt.Sprintf("110m + 15 %% = %dm", target(false)), fmt.Sprintf("800m + 15 %% = %dm", target(true)))
 }
 
-func TestWeightsOfSamplesAddUpByHand(t *testing.T) {
+func TestByRequest_weights_equalAHandCalculation(t *testing.T) {
 	b := newBench(weighted(true))
 	for i, s := range []struct {
 		requested int64
@@ -70,7 +70,7 @@ func TestWeightsOfSamplesAddUpByHand(t *testing.T) {
 	}
 }
 
-func TestWeightsByRequestSurviveARestartInTheHistogram(t *testing.T) {
+func TestByRequest_restart_keepsTheHistogram(t *testing.T) {
 	b := newBench(weighted(true))
 	b.run(2000)
 	b.use(day, always(0.7, 300*mib))
@@ -89,12 +89,12 @@ func TestWeightsByRequestSurviveARestartInTheHistogram(t *testing.T) {
 	}
 	again.run(2000)
 	again.use(time.Hour, always(3, 300*mib))
-	if w, ok := again.book.Series(cart, "app").Extension().(usage.Weigher); !ok || w.CPUWeight(2) != 2 {
+	if e := again.book.Series(cart, "app").Extension(); e == nil || e.CPUWeight(2) != 2 {
 		t.Error("after a restart samples weigh what they did not before")
 	}
 }
 
-func TestWithoutTheOptionRequestsDoNotMatter(t *testing.T) {
+func TestDefault_constantWeight_ignoresRequests(t *testing.T) {
 	one, two := newBench(weighted(false)), newBench(weighted(false))
 	two.run(5000)
 	for _, b := range []*bench{one, two} {

@@ -12,12 +12,12 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// WindowMax gives what was the most in the last days, and a margin: Autopilot's S_max (3.2.2), what KRR does for memory
-// and Kruize for both. It is the plain rule that every better one has to beat.
+// WindowMax recommends the maximum of the last days and a margin: Autopilot's S_max (3.2.2). KRR sizes memory like this,
+// Kruize both resources. It is the simple rule that other algorithms are compared with.
 //
 //	target = max over the window × (1 + margin)
 //
-// The bounds are where a running pod is left alone: 5 % below the target and 8 % above.
+// The bounds are 5 % below and 8 % above the target.
 func WindowMax(days int, margin float64) Estimator { return &windowMax{days, margin} }
 
 type windowMax struct {
@@ -25,22 +25,22 @@ type windowMax struct {
 	margin float64
 }
 
-// Window is what WindowMax remembers of a container.
+// Window is the model state of WindowMax.
 type Window struct {
+	unstored
 	CPU, Memory series.Peaks
-	leak        leak // of memory
 }
 
-// Extend returns what WindowMax needs to remember of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Book.Extend).
 func (w *windowMax) Extend() usage.Extension {
 	return &Window{CPU: series.NewPeaks(24 * w.days), Memory: series.NewPeaks(24 * w.days)}
 }
 
 func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
-	var e cluster.Estimate
-	m, ok := s.Extension().(*Window)
+	var estimate cluster.Estimate
+	state, ok := s.Extension().(*Window)
 	if !ok {
-		return e
+		return estimate
 	}
 	hour := int(now.Unix() / 3600)
 	set := func(r cluster.Resource, p *series.Peaks, unit float64) {
@@ -50,58 +50,25 @@ func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.
 		}
 		least := floor.Amount(r)
 		target := max(amount(math.Ceil(peak.Amount()*(1+w.margin)*unit)), least)
-		e = withBand(e, r, target, least)
+		estimate = withBand(estimate, r, target, least)
 	}
-	set(cluster.CPU, &m.CPU, 1000)
-	set(cluster.Memory, &m.Memory, 1)
-	return e
+	set(cluster.CPU, &state.CPU, 1000)
+	set(cluster.Memory, &state.Memory, 1)
+	return estimate
 }
 
-// Observe keeps the peaks.
+// Observe adds a sample.
 func (m *Window) Observe(s usage.Sample, taken cluster.Set) {
 	hour := int(s.At.Unix() / 3600)
 	if taken.Has(cluster.CPU) {
 		m.CPU.Observe(hour, s.CPU)
 	}
 	if taken.Has(cluster.Memory) {
-		m.leak.watch(&m.Memory, s.At.Unix())
 		m.Memory.Observe(hour, s.Memory)
 	}
 }
 
-// ObserveOOM takes what a kill showed to be needed as a peak.
+// ObserveOOM adds the memory that an OOM kill showed to be needed as a peak.
 func (m *Window) ObserveOOM(o usage.OOM, needed int64) {
 	m.Memory.Observe(int(o.At.Unix()/3600), float64(needed))
-}
-
-// AppendBinary appends the peaks.
-func (m *Window) AppendBinary(b []byte) ([]byte, error) {
-	b, err := m.CPU.AppendBinary(b)
-	if err != nil {
-		return nil, err
-	}
-	if b, err = m.Memory.AppendBinary(b); err != nil {
-		return nil, err
-	}
-	return m.leak.appendBinary(b), nil
-}
-
-// UnmarshalBinary reads what AppendBinary wrote.
-func (m *Window) UnmarshalBinary(data []byte) error {
-	n := *m
-	rest, err := n.CPU.Unmarshal(data)
-	if err != nil {
-		return err
-	}
-	if rest, err = n.Memory.Unmarshal(rest); err != nil {
-		return err
-	}
-	if rest, err = n.leak.unmarshal(rest); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errMemo
-	}
-	*m = n
-	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 // The reader of the Metrics API rounds CPU up to millicores, so a replay must do the same.
 func TestRun_fractionOfAMillicore_isRoundedUp(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		var got [2][]Change
 		for i, cores := range []float64{0.0201, 0.021} {
 			w := steady(3, cores, 300*mib)

@@ -13,7 +13,7 @@ import (
 func TestDefaultTolerance_severalProfiles_isTheLargestBudget(t *testing.T) {
 	builtins := func(names ...string) (profiles []recommend.Profile) {
 		for _, name := range names {
-			p, _ := recommend.Builtin(name)
+			p, _ := recommend.BacktestProfile(name)
 			profiles = append(profiles, p)
 		}
 		return profiles

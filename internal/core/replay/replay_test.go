@@ -47,7 +47,7 @@ func draw(t *rapid.T) *Workload {
 }
 
 func TestRun_laterSamplesRemovedOrChanged_earlierChangesStay(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := draw(t)
 			cut := w.Samples[rapid.IntRange(0, len(w.Samples)-1).Draw(t, "cut")].At + rapid.Int64Range(-400, 90_000).Draw(t, "after")
@@ -117,7 +117,7 @@ func until(w *Workload, p recommend.Profile, cut int64) []named {
 
 // The minimum size of a pod is shared by its containers.
 func TestRun_containerAppearsLater_hasNoShareOfTheMinimumBefore(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		w := steady(4, 0.001, 1*mib)
 		alone := until(w, p, w.Samples[len(w.Samples)-1].At)
 		appears := w.Samples[2*288].At
@@ -155,7 +155,7 @@ func TestRun_randomUsage_requestsChangeOncePerMinuteAndOnlyIfTheyDiffer(t *testi
 		container int16
 		resource  cluster.Resource
 	}
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := draw(t)
 			last := map[id]Change{}
@@ -193,7 +193,7 @@ func steady(days int, cores, bytes float64) *Workload {
 }
 
 func TestRun_memoryAboveRequest_requestGrowsWithinAMinute(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		w := steady(10, 0.1, 500*mib)
 		k := len(w.Samples) - 10
 		w.Samples[k].Memory = 3000 * mib
@@ -215,7 +215,7 @@ func TestRun_defaultProfileSlowGrowth_changesAreTwelveHoursApart(t *testing.T) {
 	for i := range w.Samples {
 		w.Samples[i].CPU = 0.2 + 0.3*float64(i)/float64(len(w.Samples)) // slow growth
 	}
-	p, _ := recommend.Builtin("default")
+	p, _ := recommend.BacktestProfile("default")
 	var times []int64
 	for _, c := range Run(w, p, RulesFor(p)) {
 		if c.Resource == cluster.CPU {
@@ -305,7 +305,7 @@ func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resou
 }
 
 func TestMeasure_randomUsage_agreesWithTwin(t *testing.T) {
-	balanced, _ := recommend.Builtin("balanced")
+	balanced, _ := recommend.BacktestProfile("balanced")
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
 		changes := Run(w, balanced, RulesFor(balanced))
@@ -326,7 +326,7 @@ func TestMeasure_randomUsage_agreesWithTwin(t *testing.T) {
 }
 
 func TestRun_extremeUsage_requestsAreValidAndFiguresAreNumbers(t *testing.T) {
-	for _, p := range recommend.Builtins() {
+	for _, p := range recommend.BacktestProfiles() {
 		rapid.Check(t, func(t *rapid.T) {
 			w := &Workload{
 				Key:  cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"},
@@ -398,7 +398,7 @@ func BenchmarkReplay(b *testing.B) {
 			w.Samples[i].Memory = float64(200+100*(i*i%7)) * mib
 			w.Samples[i].CPU = 0.1 + 0.1*float64(i*i%11)
 		}
-		for _, p := range recommend.Builtins() {
+		for _, p := range recommend.BacktestProfiles() {
 			b.Run(fmt.Sprintf("%s/%dd", p.Name, days), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series keeps the recent past of a container in little room: the highest usage of every hour.
+// Package series stores the peak usage of a container for each of the last hours.
 //
-// A histogram knows how much was used but not when. What decides a request is when: whether a peak was yesterday's or
-// last month's, whether it comes every night. Two bytes an hour tell that for two weeks in 700 bytes.
+// A histogram tells how much was used, but not when. Sizing also needs the time: whether a peak is of yesterday or of last
+// month, and whether it repeats every night. Two weeks take 700 bytes, two bytes an hour.
 //
-// The package is pure; it never forgets by itself what it has room for, and it fails on nothing but a broken checkpoint.
+// The package is pure. Only decoding can fail.
 package series

@@ -28,15 +28,15 @@ func samePeaks(t *rapid.T, what string, p, q *Peaks) {
 	}
 }
 
-// clonePeaks returns Peaks that share nothing.
+// clonePeaks returns an independent copy.
 func clonePeaks(p *Peaks) Peaks {
 	q := *p
 	q.ring = append([]Level(nil), p.ring...)
 	return q
 }
 
-// In whatever order, and however often, peaks are merged.
-func TestTheOrderOfMergingPeaksDoesNotMatter(t *testing.T) {
+// Merging is commutative, associative and idempotent.
+func TestPeaksMerge_anyOrder_givesTheSameResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, _ := drawPeaks(t, 48)
 		b, _ := drawPeaks(t, 48)
@@ -95,7 +95,7 @@ func weightAt(w *Weights, bucket int) float64 {
 	return 0
 }
 
-func TestMergedWeightsAreThoseOfAllSamples(t *testing.T) {
+func TestWeightsMerge_twoParts_equalsOneOfAllSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, as := drawWeights(t)
 		b, bs := drawWeights(t)

@@ -4,22 +4,22 @@
 package series
 
 import (
-	"encoding/binary"
-	"errors"
 	"math"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
-// A Level is an amount on a logarithmic scale: 0 is nothing known, and every Step levels are a factor of two. Levels
-// are rounded up, so that what a Level stands for is never less than what was seen, and at most 0.07 % more.
+// A Level is an amount on a logarithmic scale: 0 is no sample, and Step levels are a factor of two. Levels are rounded
+// up: a Level is never less than the amount, and at most 0.07 % more.
 type Level uint16
 
-// Step is how many levels make a factor of two.
+// Step is the number of levels in a factor of two.
 const Step = 1024
 
-// unit is the smallest amount that is told from none; 64 factors of two above it is the largest, 1.8e14.
+// unit is the smallest amount that has a Level of its own. The largest is 2^64 times that, 1.8e14.
 const unit = 1e-5
 
-// PerNat is how many levels make a factor of e.
+// PerNat is the number of levels in a factor of e.
 const PerNat = Step / math.Ln2
 
 // LevelOf returns the level of an amount.
@@ -31,10 +31,10 @@ func LevelOf(v float64) Level {
 	return Level(math.Min(1+l, math.MaxUint16))
 }
 
-// Amount returns what a position on the scale of levels stands for; it may lie between two of them.
+// Amount converts a position on the scale of levels, which may be between two levels, to an amount.
 func Amount(position float64) float64 { return unit * math.Exp2((position-1)/Step) }
 
-// Amount returns what a level stands for, 0 for no level.
+// Amount converts a level to an amount; 0 is 0.
 func (l Level) Amount() float64 {
 	if l == 0 {
 		return 0
@@ -42,8 +42,8 @@ func (l Level) Amount() float64 {
 	return Amount(float64(l))
 }
 
-// Peaks are the highest amounts of the last hours, one Level for each. Hours are those since 1970, UTC. An hour
-// without samples is 0. The zero value is empty; Room says how many hours are kept.
+// Peaks are the highest amounts of the last hours, one Level for each. Hours are numbered from 1970, UTC. An hour
+// without samples is 0. Room is the number of hours that are kept. The zero value is empty and has no room.
 //
 //	ring:  [ 17h 18h 19h | 12h 13h 14h 15h 16h ]     end = 20h: the newest hour is the one before
 type Peaks struct {
@@ -53,45 +53,46 @@ type Peaks struct {
 	from int32 // the first hour there was a sample in
 }
 
-// NewPeaks returns Peaks that keep a number of hours. They take memory as history grows.
+// NewPeaks returns Peaks that keep a number of hours. Memory is allocated as history grows.
 func NewPeaks(hours int) Peaks { return Peaks{room: int32(hours)} }
 
-// Empty reports whether nothing has been seen.
+// Empty reports whether there are no samples.
 func (p *Peaks) Empty() bool { return p.end == 0 }
 
 // Newest returns the hour of the newest sample.
 func (p *Peaks) Newest() int { return int(p.end) - 1 }
 
-// Since returns the first hour there was a sample in, which may have been forgotten since.
+// Since returns the hour of the first sample, even if that hour is no longer kept.
 func (p *Peaks) Since() int { return int(p.from) }
 
-// Room returns how many hours are kept.
+// Room returns the number of hours that are kept.
 func (p *Peaks) Room() int { return int(p.room) }
 
-// Observe takes an amount seen in an hour, and returns whether it raised that hour's peak. Hours that are no longer
+// Observe adds an amount of an hour, and returns whether it raised the peak of that hour. Hours that are no longer
 // kept are ignored.
 func (p *Peaks) Observe(hour int, v float64) bool { return p.raise(int32(hour), LevelOf(v)) }
 
-func (p *Peaks) raise(h int32, l Level) bool {
+func (p *Peaks) raise(hour int32, level Level) bool {
 	switch {
-	case h < 0 || p.room <= 0:
+	case hour < 0 || p.room <= 0:
 		return false
 	case p.end == 0:
-		p.from, p.end = h, h
-	case h < p.end-p.room:
+		p.from = hour
+		p.end = hour
+	case hour < p.end-p.room:
 		return false
 	}
-	p.from = min(p.from, h)
-	p.fit(max(p.end, h+1))
-	p.advance(h + 1)
-	if s := p.slot(h); *s < l {
-		*s = l
+	p.from = min(p.from, hour)
+	p.fit(max(p.end, hour+1))
+	p.advance(hour + 1)
+	if s := p.slot(hour); *s < level {
+		*s = level
 		return true
 	}
 	return false
 }
 
-// advance makes room up to an hour.
+// advance moves the end of the ring to an hour.
 func (p *Peaks) advance(end int32) {
 	if end <= p.end {
 		return
@@ -107,7 +108,7 @@ func (p *Peaks) advance(end int32) {
 	p.end = end
 }
 
-// fit grows the ring, a day at a time, as long as that is needed to hold all since the first sample.
+// fit grows the ring by whole days, until it holds all hours since the first sample or the room is used up.
 func (p *Peaks) fit(end int32) {
 	need := min(end-p.from, p.room)
 	if need <= int32(len(p.ring)) {
@@ -125,7 +126,7 @@ func (p *Peaks) fit(end int32) {
 
 func (p *Peaks) slot(h int32) *Level { return &p.ring[int(h)%len(p.ring)] }
 
-// At returns the peak of an hour, 0 when there is none or it is no longer kept.
+// At returns the peak of an hour, 0 if there is none or it is no longer kept.
 func (p *Peaks) At(hour int) Level {
 	h := int32(hour)
 	if h < 0 || h >= p.end || h < p.end-int32(len(p.ring)) {
@@ -134,14 +135,16 @@ func (p *Peaks) At(hour int) Level {
 	return *p.slot(h)
 }
 
-// Max returns the highest peak from an hour on and before another.
+// Max returns the highest peak of the hours in [from, before).
 func (p *Peaks) Max(from, before int) Level {
-	lo, hi := max(from, int(p.end)-len(p.ring), 0), min(before, int(p.end))
+	lo := max(from, int(p.end)-len(p.ring), 0)
+	hi := min(before, int(p.end))
 	if lo >= hi {
 		return 0
 	}
 	// The hours lie in at most two runs of the ring.
-	i, n := lo%len(p.ring), hi-lo
+	i := lo % len(p.ring)
+	n := hi - lo
 	var m Level
 	for _, l := range p.ring[i:min(i+n, len(p.ring))] {
 		m = max(m, l)
@@ -154,8 +157,8 @@ func (p *Peaks) Max(from, before int) Level {
 	return m
 }
 
-// Last returns the highest peak of so many hours that end with one; or, when there was nothing in them, of as many that
-// end with the newest sample: who has not been heard of is still known.
+// Last returns the highest peak of a number of hours that end with an hour. If these have no samples, it returns that of the same
+// number of hours that end with the newest sample.
 func (p *Peaks) Last(hours, hour int) Level {
 	if m := p.Max(hour+1-hours, hour+1); m > 0 {
 		return m
@@ -163,7 +166,7 @@ func (p *Peaks) Last(hours, hour int) Level {
 	return p.Max(int(p.end)-hours, int(p.end))
 }
 
-// AppendHours appends the peaks of hours from one on and before another, leaving out those without.
+// AppendHours appends the peaks of the hours in [from, before), without hours that have no samples.
 func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
 	for h := max(from, int(p.end)-len(p.ring), 0); h < min(before, int(p.end)); h++ {
 		if l := *p.slot(int32(h)); l > 0 {
@@ -173,7 +176,7 @@ func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
 	return dst
 }
 
-// Merge adds what other Peaks have seen: of every hour, the higher peak counts.
+// Merge adds other Peaks: of each hour, the higher peak is kept.
 func (p *Peaks) Merge(o *Peaks) {
 	if o.end == 0 {
 		return
@@ -187,67 +190,62 @@ func (p *Peaks) Merge(o *Peaks) {
 	p.from = min(p.from, o.from)
 }
 
-// AppendBinary appends the Peaks in a form that UnmarshalBinary of the same room reads back.
-func (p *Peaks) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendUvarint(b, uint64(p.end))
+// Encode appends the Peaks in the form that Decode reads.
+func (p *Peaks) Encode(e *codec.Encoder) {
+	e.Uvarint(uint64(p.end))
 	if p.end == 0 {
-		return b, nil
+		return
 	}
-	b = binary.AppendUvarint(b, uint64(p.from))
+	e.Uvarint(uint64(p.from))
 	first := max(p.end-int32(len(p.ring)), p.from)
 	for first < p.end-1 && *p.slot(first) == 0 {
 		first++
 	}
-	b = binary.AppendUvarint(b, uint64(p.end-first))
-	last := int64(0)
+	e.Uvarint(uint64(p.end - first))
+	previous := int64(0)
 	for h := first; h < p.end; h++ {
-		l := int64(*p.slot(h))
-		b = binary.AppendVarint(b, l-last)
-		last = l
+		level := int64(*p.slot(h))
+		e.Varint(level - previous)
+		previous = level
 	}
-	return b, nil
 }
 
-var errBroken = errors.New("stored peaks are broken")
+// Limits of stored peaks.
+const (
+	maxHour   = math.MaxInt32 / 2
+	maxStored = 1 << 15 // hours of one Peaks
+)
 
-// Unmarshal reads what AppendBinary wrote into Peaks made with NewPeaks, and returns the rest of the data. When it
-// fails, the Peaks are as they were.
-func (p *Peaks) Unmarshal(data []byte) ([]byte, error) {
-	next := func() uint64 {
-		v, n := binary.Uvarint(data)
-		if n <= 0 {
-			data = nil
-			return math.MaxUint64
-		}
-		data = data[n:]
-		return v
-	}
-	end := next()
-	if end == 0 {
+// Decode reads what Encode wrote into Peaks made with NewPeaks. When it fails (d.Err), the Peaks do not change.
+func (p *Peaks) Decode(d *codec.Decoder) {
+	end := int64(d.Uvarint("end of peaks", maxHour))
+	if d.Err() == nil && end == 0 {
 		*p = Peaks{room: p.room}
-		return data, nil
+		return
 	}
-	from, n := next(), next()
-	if end > math.MaxInt32/2 || from >= end || n == 0 || n > 1<<15 || n > end || uint64(len(data)) < n {
-		return nil, errBroken
+	from := int64(d.Uvarint("start of peaks", maxHour))
+	count := int64(d.Count("number of peaks", maxStored))
+	if from >= end || count == 0 || count > end {
+		d.Fail("peaks from hour %d to %d cannot have %d levels", from, end, count)
 	}
-	q := Peaks{room: p.room}
-	last := int64(0)
-	for h := end - n; h < end; h++ {
-		d, k := binary.Varint(data)
-		if last += d; k <= 0 || last < 0 || last > math.MaxUint16 {
-			return nil, errBroken
+	decoded := Peaks{room: p.room}
+	level := int64(0)
+	for hour := end - count; hour < end && d.Err() == nil; hour++ {
+		level += d.Varint("difference of levels", -math.MaxUint16, math.MaxUint16)
+		if level < 0 || level > math.MaxUint16 {
+			d.Fail("level of a peak must be between 0 and %d, got %d", math.MaxUint16, level)
 		}
-		data = data[k:]
-		if last > 0 {
-			q.raise(int32(h), Level(last))
+		if level > 0 && d.Err() == nil {
+			decoded.raise(int32(hour), Level(level))
 		}
 	}
-	if q.end == 0 {
-		return nil, errBroken
+	if decoded.end == 0 {
+		d.Fail("peaks have no level above 0")
 	}
-	q.advance(int32(end))
-	q.from = min(q.from, int32(from))
-	*p = q
-	return data, nil
+	if d.Err() != nil {
+		return
+	}
+	decoded.advance(int32(end))
+	decoded.from = min(decoded.from, int32(from))
+	*p = decoded
 }

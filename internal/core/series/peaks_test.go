@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
-func TestALevelIsNeverLessThanWhatWasSeen(t *testing.T) {
+func TestLevelOf_anyAmount_isRoundedUp(t *testing.T) {
 	for _, v := range []float64{2e-5, 0.001, 0.25, 1, 3.7, 1024, 1 << 30, 5e11, 1.7e14} {
 		got := LevelOf(v).Amount()
 		if got < v*(1-1e-12) || got > v*1.0008 {
@@ -28,7 +30,7 @@ func TestALevelIsNeverLessThanWhatWasSeen(t *testing.T) {
 	}
 }
 
-// peaksTwin is the obvious version.
+// peaksTwin is a simple reference implementation.
 type peaksTwin struct {
 	room, newest, since int
 	hours               map[int]Level
@@ -72,7 +74,7 @@ func drawPeaks(t *rapid.T, room int) (Peaks, peaksTwin) {
 	return p, twin
 }
 
-func TestPeaksAgreeWithTheirTwin(t *testing.T) {
+func TestPeaks_randomUse_equalsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		room := rapid.SampledFrom([]int{1, 2, 24, 26, 48, 336}).Draw(t, "room")
 		p, twin := drawPeaks(t, room)
@@ -100,14 +102,13 @@ func TestPeaksAgreeWithTheirTwin(t *testing.T) {
 }
 
 func checkRoundTrip(t *rapid.T, p *Peaks) {
-	b, err := p.AppendBinary([]byte{7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := codec.NewEncoder([]byte{7})
+	p.Encode(e)
 	q := NewPeaks(p.Room())
-	rest, err := q.Unmarshal(append(b[1:], 1, 2))
-	if err != nil || len(rest) != 2 {
-		t.Fatalf("read back: %v, %d left", err, len(rest))
+	d := codec.NewDecoder(append(e.Data()[1:], 1, 2))
+	q.Decode(d)
+	if d.Err() != nil || d.Len() != 2 {
+		t.Fatalf("read back: %v, %d left", d.Err(), d.Len())
 	}
 	if q.Newest() != p.Newest() || q.Since() != p.Since() {
 		t.Fatalf("read back from %d to %d, want %d to %d", q.Since(), q.Newest(), p.Since(), p.Newest())
@@ -119,7 +120,7 @@ func checkRoundTrip(t *rapid.T, p *Peaks) {
 	}
 }
 
-func TestMergedPeaksAreTheHigherOfEachHour(t *testing.T) {
+func TestPeaksMerge_sameHours_keepsTheHigherPeak(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, a := drawPeaks(t, 48)
 		q, b := drawPeaks(t, 48)
@@ -137,7 +138,7 @@ func TestMergedPeaksAreTheHigherOfEachHour(t *testing.T) {
 	})
 }
 
-func TestTheLastPeakIsKnownAfterAGap(t *testing.T) {
+func TestPeaksLast_afterAGap_returnsTheNewestKnownPeak(t *testing.T) {
 	p := NewPeaks(48)
 	p.Observe(100, 5)
 	p.Observe(110, 3)
@@ -148,7 +149,7 @@ func TestTheLastPeakIsKnownAfterAGap(t *testing.T) {
 	}
 }
 
-func TestPeaksTakeLittleRoomAndNoGarbage(t *testing.T) {
+func TestPeaks_twoWeeks_takeFewBytesAndDoNotAllocate(t *testing.T) {
 	p := NewPeaks(14 * 24)
 	hour := 0
 	for ; hour < 1000; hour++ {
@@ -162,29 +163,32 @@ func TestPeaksTakeLittleRoomAndNoGarbage(t *testing.T) {
 	}
 }
 
-func FuzzPeaksFromAnyBytes(f *testing.F) {
+func FuzzPeaksDecode(f *testing.F) {
 	p := NewPeaks(48)
 	for h := range 60 {
 		p.Observe(1000+h, float64(h))
 	}
-	good, _ := p.AppendBinary(nil)
-	f.Add(good)
+	good := codec.NewEncoder(nil)
+	p.Encode(good)
+	f.Add(good.Data())
 	f.Add([]byte{})
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		q := NewPeaks(48)
-		if _, err := q.Unmarshal(data); err != nil {
+		d := codec.NewDecoder(data)
+		q.Decode(d)
+		if d.Err() != nil {
 			if !q.Empty() {
 				t.Fatal("a refused checkpoint left something behind")
 			}
 			return
 		}
-		b, err := q.AppendBinary(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := codec.NewEncoder(nil)
+		q.Encode(e)
 		again := NewPeaks(48)
-		if _, err := again.Unmarshal(b); err != nil {
+		d = codec.NewDecoder(e.Data())
+		again.Decode(d)
+		if err := d.Finish("peaks"); err != nil {
 			t.Fatalf("what was accepted does not round-trip: %v", err)
 		}
 	})

@@ -4,9 +4,10 @@
 package series
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
 // The buckets of Weights: bucket 0 ends at the first bound, each later one is wider by the ratio.
@@ -16,16 +17,15 @@ const (
 	weightRatio   = 1.12 // the last bucket ends at 1,780 times a thousand times the first: 1,780 cores
 )
 
-// Weights are how often a container used how much CPU, in cores, with what is older weighing less: a small decaying
-// histogram that is stored without loss. It takes room for the buckets between the lowest and the highest that was used.
-// The zero value is empty.
+// Weights are a decaying histogram of CPU usage, in cores, that is stored without loss. It allocates the buckets between the lowest
+// and the highest one in use. The zero value is empty.
 type Weights struct {
 	weight []float32
 	first  uint8 // bucket of the first weight
 	hour   int32 // of the newest sample
 }
 
-// Observe takes a sample. What is older by a half-life, in hours, weighs half as much.
+// Observe adds a sample of v cores. A sample that is older by halfLife, in hours, weighs half as much.
 func (w *Weights) Observe(hour int, v, halfLife float64) {
 	w.age(int32(hour), halfLife)
 	b := 0
@@ -35,21 +35,24 @@ func (w *Weights) Observe(hour int, v, halfLife float64) {
 	*w.at(b)++
 }
 
-// at returns a bucket, with room made for it.
-func (w *Weights) at(b int) *float32 {
-	first, end := int(w.first), int(w.first)+len(w.weight)
-	if b < first || b >= end {
+// at returns a bucket. It allocates it if necessary.
+func (w *Weights) at(bucket int) *float32 {
+	first := int(w.first)
+	end := int(w.first) + len(w.weight)
+	if bucket < first || bucket >= end {
 		if len(w.weight) == 0 {
-			first, end = b, b
+			first = bucket
+			end = bucket
 		}
-		grown := make([]float32, max(end, b+1)-min(first, b))
-		copy(grown[first-min(first, b):], w.weight)
-		w.weight, w.first = grown, uint8(min(first, b))
+		grown := make([]float32, max(end, bucket+1)-min(first, bucket))
+		copy(grown[first-min(first, bucket):], w.weight)
+		w.weight = grown
+		w.first = uint8(min(first, bucket))
 	}
-	return &w.weight[b-int(w.first)]
+	return &w.weight[bucket-int(w.first)]
 }
 
-// age lets what there is weigh as much as it does in a later hour.
+// age decays all weights to a later hour.
 func (w *Weights) age(hour int32, halfLife float64) {
 	if hour <= w.hour {
 		return
@@ -57,7 +60,8 @@ func (w *Weights) age(hour int32, halfLife float64) {
 	if w.hour > 0 {
 		f := float32(math.Exp2(-float64(hour-w.hour) / halfLife))
 		for i := range w.weight {
-			if w.weight[i] *= f; w.weight[i] < 1e-9 {
+			w.weight[i] *= f
+			if w.weight[i] < 1e-9 {
 				w.weight[i] = 0
 			}
 		}
@@ -65,10 +69,11 @@ func (w *Weights) age(hour int32, halfLife float64) {
 	w.hour = hour
 }
 
-// Merge adds what other Weights have seen, as if these had seen both. It does not matter which of two is added to which.
+// Merge adds the samples of other Weights. The order of merging does not matter.
 func (w *Weights) Merge(o *Weights, halfLife float64) {
 	other := *o
-	w.weight, other.weight = slices.Clone(w.weight), slices.Clone(o.weight)
+	w.weight = slices.Clone(w.weight)
+	other.weight = slices.Clone(o.weight)
 	w.age(other.hour, halfLife)
 	other.age(w.hour, halfLife)
 	for i, v := range other.weight {
@@ -78,14 +83,14 @@ func (w *Weights) Merge(o *Weights, halfLife float64) {
 	}
 }
 
-// Newest returns the hour of the newest sample, 0 when there is none.
+// Newest returns the hour of the newest sample, 0 if there is none.
 func (w *Weights) Newest() int { return int(w.hour) }
 
-// Percentile returns the bound that a share of the samples did not exceed, 0 when there are none.
+// Percentile returns the bound that a share of the samples does not exceed, 0 if there are none.
 func (w *Weights) Percentile(share float64) float64 { return w.percentile(share, false) }
 
-// LoadPercentile returns the bound below which a share of the load was, not of the time: Autopilot's S_pj, equation 3
-// of the paper. A container that idles most of the day is sized by when it works.
+// LoadPercentile returns the bound that a share of the load (core-seconds), not of the time, does not exceed: Autopilot's S_pj,
+// equation 3 of the paper. It is not lowered by the time in which a container is idle.
 func (w *Weights) LoadPercentile(share float64) float64 { return w.percentile(share, true) }
 
 func (w *Weights) percentile(share float64, load bool) float64 {
@@ -109,12 +114,14 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 	if total == 0 {
 		return 0
 	}
-	sum, last := 0.0, 0.0
+	sum := 0.0
+	last := 0.0
 	bound = start
 	for i := range w.weight {
 		if v := weigh(i); v > 0 {
 			last = bound
-			if sum += v; sum >= share*total*(1-1e-12) {
+			sum += v
+			if sum >= share*total*(1-1e-12) {
 				return bound
 			}
 		}
@@ -123,38 +130,38 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 	return last
 }
 
-// AppendBinary appends the Weights in a form that Unmarshal reads back.
-func (w *Weights) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendUvarint(b, uint64(w.hour))
-	for i, v := range w.weight {
-		if v != 0 {
-			b = append(b, w.first+byte(i))
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+// Encode appends the Weights in the form that Decode reads: the hour, then the number and the weight of each bucket that is
+// not empty, then the number of buckets as the end mark.
+func (w *Weights) Encode(e *codec.Encoder) {
+	e.Uvarint(uint64(w.hour))
+	for i, weight := range w.weight {
+		if weight != 0 {
+			e.Byte(w.first + byte(i))
+			e.Float32(weight)
 		}
 	}
-	return append(b, weightBuckets), nil
+	e.Byte(weightBuckets)
 }
 
-// Unmarshal reads what AppendBinary wrote and returns the rest of the data. When it fails, the Weights are as they were.
-func (w *Weights) Unmarshal(data []byte) ([]byte, error) {
-	var n Weights
-	hour, k := binary.Uvarint(data)
-	if k <= 0 || hour > math.MaxInt32/2 {
-		return nil, errBroken
-	}
-	n.hour = int32(hour)
-	for data = data[k:]; ; data = data[5:] {
-		switch {
-		case len(data) > 0 && data[0] == weightBuckets:
-			*w = n
-			return data[1:], nil
-		case len(data) < 5 || data[0] > weightBuckets:
-			return nil, errBroken
+// Decode reads what Encode wrote. When it fails (d.Err), the Weights do not change.
+func (w *Weights) Decode(d *codec.Decoder) {
+	decoded := Weights{hour: int32(d.Uvarint("hour of weights", maxHour))}
+	for {
+		bucket := d.Byte("bucket of weights", weightBuckets)
+		if d.Err() != nil {
+			return
 		}
-		v := math.Float32frombits(binary.LittleEndian.Uint32(data[1:]))
-		if !(v > 0 && v < 1e30) {
-			return nil, errBroken
+		if bucket == weightBuckets {
+			*w = decoded
+			return
 		}
-		*n.at(int(data[0])) = v
+		weight := d.Float32("weight of a bucket", math.SmallestNonzeroFloat32, maxWeight)
+		if d.Err() != nil {
+			return
+		}
+		*decoded.at(int(bucket)) = weight
 	}
 }
+
+// maxWeight is above any weight that a bucket can have.
+const maxWeight = 1e30

@@ -5,36 +5,38 @@ package usage
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// Fork returns a Book that keeps the samples of some workloads by the same rules, and that another goroutine may own: it shares
-// nothing that changes with this one. Its Series are empty; its extensions begin with what these remember. What it has learnt
-// comes back with Absorb.
+// Fork returns a Book for some of the workloads, with the same rules. Another goroutine may own it, because the two Books share
+// no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
 func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
-	f := NewBook(b.cfg)
-	f.now, f.latest = b.now, b.latest
+	fork := NewBook(b.cfg)
+	fork.now = b.now
+	fork.latest = b.latest
 	for key, wl := range b.workloads {
 		if !of(key) {
 			continue
 		}
-		fork := f.workload(key)
-		fork.governed, fork.policies, fork.extend, fork.edition = wl.governed, wl.policies, wl.extend, wl.edition
+		forked := fork.workload(key)
+		forked.governed = wl.governed
+		forked.policies = wl.policies
+		forked.extend = wl.extend
+		forked.edition = wl.edition
 		for _, s := range wl.series {
 			if s.extension == nil {
 				continue
 			}
 			if data, err := s.extension.AppendBinary(nil); err == nil && len(data) > 0 {
-				_ = f.series(fork, s.container).extension.UnmarshalBinary(data) // where it cannot be read, it begins anew
+				_ = fork.series(forked, s.container).extension.UnmarshalBinary(data) // if it cannot be decoded, it starts empty
 			}
 		}
 	}
-	return f
+	return fork
 }
 
-// Absorb adds what a Book has learnt that was forked from this one, as if this one had been told those samples. They must be
-// others than it has been told itself; whether they are earlier or later does not matter. The other Book must not be used
-// afterwards.
+// Absorb merges a Book that was forked from this one, as if this Book had observed those samples itself. The two must not have
+// observed the same samples; their order does not matter. The other Book must not be used after that.
 //
-// An extension is replaced by the other's, which began as a copy of it: what it was told meanwhile is lost to it, but for the
-// latest OOM kill.
+// Extensions are replaced by those of the other Book, which started as copies. Samples that the replaced extensions have observed
+// since the fork are lost, except the latest OOM kill.
 func (b *Book) Absorb(o *Book) {
 	for key, wl := range o.workloads {
 		for _, from := range wl.series {
@@ -45,8 +47,8 @@ func (b *Book) Absorb(o *Book) {
 	}
 }
 
-// absorb adds one Series of a Book that was forked at a time.
-func (b *Book) absorb(s, from *Series, forked int64) {
+// absorb merges one Series of a Book. forked is the time of the fork, in Unix nanoseconds.
+func (b *Book) absorb(into, from *Series, forked int64) {
 	last := from.lastSeen()
 	windows := from.windows(last)
 	memory := from.Memory.Clone()
@@ -55,23 +57,24 @@ func (b *Book) absorb(s, from *Series, forked int64) {
 			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
 		}
 	}
-	join(&s.CPU, &from.CPU)
-	join(&s.Memory, &memory)
-	s.cpu.merge(from.cpu)
-	s.memory.merge(from.memory)
-	s.adopt(b, extra{windows: sortedWindows(windows)}, last)
-	s.absorbExtension(from, forked)
-	if from.oomAt > s.oomAt {
-		s.oomAt, s.oomBytes = from.oomAt, from.oomBytes
+	join(&into.CPU, &from.CPU)
+	join(&into.Memory, &memory)
+	into.cpu.merge(from.cpu)
+	into.memory.merge(from.memory)
+	into.adopt(b, extra{windows: sortedWindows(windows)}, last)
+	into.absorbExtension(from, forked)
+	if from.oomAt > into.oomAt {
+		into.oomAt = from.oomAt
+		into.oomBytes = from.oomBytes
 	}
-	s.version++
+	into.version++
 }
 
 func (s *Series) absorbExtension(from *Series, forked int64) {
-	if s.load.extend == nil || from.extension == nil || formOf(s.load.extend()) != formOf(from.extension) {
-		return // its profile has changed meanwhile
+	if s.load.extend == nil || from.extension == nil || s.load.extend().Form() != from.extension.Form() {
+		return // the profile has changed since the fork
 	}
-	if s.load.edition != from.load.edition { // the parameters of its profile have
+	if s.load.edition != from.load.edition { // the parameters of the profile have changed since the fork
 		e := s.load.extend()
 		data, err := from.extension.AppendBinary(nil)
 		if err != nil || e.UnmarshalBinary(data) != nil {

@@ -15,9 +15,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Book that is told the present while another is told the past, and that absorbs it, knows what one knows that was told both
-// in their order.
-func TestAbsorb_HistoryBesideThePresent_IsAsOneAfterTheOther(t *testing.T) {
+// A Book that observes the present and absorbs a fork that observed the past equals one that observed both in order.
+func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		pods := make([]*cluster.Pod, rapid.IntRange(1, 3).Draw(t, "pods"))
@@ -81,8 +80,8 @@ func TestAbsorb_HistoryBesideThePresent_IsAsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// The process learnt, lost the lease, and leads again: what it missed is absorbed.
-func TestAbsorb_AGapInThePast_IsFilled(t *testing.T) {
+// The process had the lease, lost it, and has it again: it absorbs the samples of the gap.
+func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 	for _, gap := range []time.Duration{3 * time.Hour, 30 * time.Hour, 5 * day} {
 		t.Run(gap.String(), func(t *testing.T) {
 			p := podOf(cart, "cart-1", "app")
@@ -117,7 +116,7 @@ func TestAbsorb_AGapInThePast_IsFilled(t *testing.T) {
 	}
 }
 
-func TestAbsorb_Extension_IsTheOneThatKnowsThePast(t *testing.T) {
+func TestAbsorb_extension_keepsThatOfTheFork(t *testing.T) {
 	b := newBook()
 	b.Tick(noon)
 	b.Extend(cart, newDiary)
@@ -142,14 +141,14 @@ func TestAbsorb_Extension_IsTheOneThatKnowsThePast(t *testing.T) {
 	}
 }
 
-// tagged is a diary of a profile with a parameter.
+// tagged is a diary with a parameter.
 type tagged struct {
 	diary
 	parameter int
 }
 
-// The parameters of a profile change while the past is read.
-func TestAbsorb_extensionAskedForAnew_hasTheNewParameters(t *testing.T) {
+// The parameters of a profile change while history is read.
+func TestAbsorb_extensionReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
 	b := newBook()
 	b.Tick(noon)
 	with := func(parameter int) func() Extension {
@@ -170,8 +169,8 @@ func TestAbsorb_extensionAskedForAnew_hasTheNewParameters(t *testing.T) {
 	}
 }
 
-// The memory interval of a workload changes while the past is read: each peak stays in the histogram once.
-func TestAbsorb_memoryIntervalChangesMeanwhile_keepsEachPeakOnce(t *testing.T) {
+// The memory interval of a workload changes while history is read. Each peak is in the histogram once.
+func TestAbsorb_memoryIntervalChangedMeanwhile_keepsEachPeakOnce(t *testing.T) {
 	for _, after := range []time.Duration{time.Hour, 6 * time.Hour, 48 * time.Hour} {
 		b := newBook()
 		b.Tick(noon)

@@ -1,14 +1,14 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage keeps what containers have used: samples go in, a Series per container of a workload comes out.
+// Package usage aggregates the usage samples of containers into one Series per container of a workload.
 //
 // History belongs to the workload, the topmost controller, and not to a pod or a set of labels: rollouts,
-// StatefulSet ordinals and Jobs add to one Series. What a Series holds is upstream's to the last bit where
-// upstream is right; docs/migrate.md lists where it is not.
+// StatefulSet ordinals and Jobs add to one Series. Histograms equal upstream's bit for bit, except for the
+// differences that docs/migrate.md lists.
 //
-// A Book is not safe for concurrent use: one goroutine owns it. It knows no clock, and never fails because of
-// a sample: what makes no sense is rejected and counted.
+// A Book is not safe for concurrent use: one goroutine owns it. It has no clock. A sample never makes it fail:
+// invalid samples are rejected and counted.
 package usage
 
 import (
@@ -21,7 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
-// A Sample is what one container used at one time.
+// A Sample is the usage of one container at one time.
 type Sample struct {
 	Pod       cluster.Key
 	Container string
@@ -30,53 +30,50 @@ type Sample struct {
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
 
-	Ran Ran // what the container ran with; the Book fills it in when it passes the sample on
+	Ran Ran // requests and limits at that time; the Book sets it for extensions
 }
 
-// Ran is what a container ran with when it was measured; 0 for none.
+// Ran has the requests and limits of a container when it was measured; 0 for none.
 type Ran struct {
 	CPURequest, CPULimit int32 // millicores
 	MemoryLimit          int64 // bytes
 }
 
-// What no machine has, a hundred times the highest bucket: nothing but a broken source reports more.
+// Samples above these limits are rejected. They are 100 times the highest bucket of the histograms.
 const (
 	maxCores = 1e5
 	maxBytes = 1e14
 )
 
-// sampleWeight is what a CPU sample weighs. Upstream once weighed it by the request, as a Weigher does, and no longer does.
-const sampleWeight = 0.1
-
-// A Weigher is an Extension that says what a CPU sample weighs in the histogram, by the cores that the container
-// requested when it was taken. Without one, all samples weigh the same.
-type Weigher interface{ CPUWeight(request float64) float64 }
+// SampleWeight is the weight of a CPU sample, unless an Extension sets another one (CPUWeight). Upstream weighed samples by the
+// request until 1.3.
+const SampleWeight = 0.1
 
 // A Book keeps the Series of every workload.
 type Book struct {
 	cfg       Config
-	rules     rules // of containers whose autoscaler sets none
+	rules     rules // of containers without rules of their own
 	pods      map[cluster.Key]*pod
 	workloads map[cluster.Workload]*workload
 	now       int64 // Unix nanoseconds; 0 until the first Tick
-	latest    int64 // the latest of what now has been since times were last drawn to it
+	latest    int64 // the highest value of now since the last rewind
 	rejected  [rejections]uint64
-	steps     uint64 // how many series and instances were looked at, ever: a test holds that it grows linearly
+	steps     uint64 // number of series and instances visited; a test checks that it grows linearly
 }
 
-// A workload is one that has tracked pods, history or an autoscaler.
+// A workload has tracked pods, history or an autoscaler.
 type workload struct {
 	key      cluster.Workload
 	series   []*Series // sorted by container
 	policies []cluster.ContainerPolicy
-	extend   func() Extension // nil unless asked for
-	edition  uint32           // how often it was asked for
+	extend   func() Extension // nil without an extension
+	edition  uint32           // incremented each time extend is set
 	pods     int32            // tracked
 	live     int32            // of these, live
 	governed bool             // an autoscaler sizes it
 }
 
-// A pod is one whose samples are taken.
+// A pod is tracked: its samples are accepted.
 type pod struct {
 	workload  *workload
 	instances []instance // never appended to: series point into it
@@ -84,7 +81,7 @@ type pod struct {
 	live      bool
 }
 
-// newPod returns a pod with room for n instances. Most pods have one: it stands beside its pod in memory.
+// newPod returns a pod with capacity for n instances. The single instance of most pods is allocated together with the pod.
 func newPod(n int) *pod {
 	if n == 1 {
 		one := new(struct {
@@ -107,43 +104,44 @@ func NewBook(c Config) *Book {
 	}
 }
 
-// Tick says what time it is. Samples from the future are refused from then on; without it nothing is. Where the clock has been
-// set back, what was learnt is drawn to the present.
+// Tick sets the current time. Samples from the future are rejected from the first Tick on. If the clock has been set back, stored
+// times in the future are moved to the present.
 func (b *Book) Tick(now time.Time) {
 	at, ok := nanos(now)
 	if !ok {
 		return
 	}
-	b.now, b.latest = at, max(b.latest, at)
+	b.now = at
+	b.latest = max(b.latest, at)
 	if b.latest-at > int64(b.cfg.MaxAhead) { // in one step or several
 		b.latest = at
 		b.rewind()
 	}
 }
 
-// Track says that a pod exists, and as what. Call it for every new and changed pod; nothing happens when nothing
-// changed. It returns whether the pod is tracked: a pod whose topmost owner is not known yet is not, one whose
-// owner cannot be found any more stays with the owner it had.
-func (b *Book) Track(p *cluster.Pod) bool {
-	t, uid := b.pods[p.Key], hash(p.UID)
-	if t != nil && (t.uid != uid || !p.Top.IsZero() && t.workload.key != p.Top || !b.sameContainers(t, p)) {
-		b.drop(t)
-		delete(b.pods, p.Key)
-		t = nil
+// Track adds or updates a pod. Call it for every new and changed pod; it is idempotent. It returns whether the pod is tracked:
+// a pod whose topmost owner is not known yet is not tracked, and a pod whose owner is no longer found keeps the owner it had.
+func (b *Book) Track(observed *cluster.Pod) bool {
+	tracked := b.pods[observed.Key]
+	uid := hash(observed.UID)
+	if tracked != nil && (tracked.uid != uid || !observed.Top.IsZero() && tracked.workload.key != observed.Top || !b.sameContainers(tracked, observed)) {
+		b.drop(tracked)
+		delete(b.pods, observed.Key)
+		tracked = nil
 	}
-	if t == nil {
-		if p.Top.IsZero() {
+	if tracked == nil {
+		if observed.Top.IsZero() {
 			return false
 		}
-		t = b.enter(p, uid)
-		b.pods[p.Key] = t
+		tracked = b.enter(observed, uid)
+		b.pods[observed.Key] = tracked
 	}
-	b.note(t, p)
-	t.setLive(p.Live())
+	b.note(tracked, observed)
+	tracked.setLive(observed.Live())
 	return true
 }
 
-// Forget says that a pod is gone. What it used stays in its workload's history.
+// Forget removes a pod. Its usage stays in the history of the workload.
 func (b *Book) Forget(key cluster.Key) {
 	if t := b.pods[key]; t != nil {
 		b.drop(t)
@@ -151,75 +149,75 @@ func (b *Book) Forget(key cluster.Key) {
 	}
 }
 
-// Tracked reports whether samples of a pod are taken.
+// Tracked reports whether a pod is tracked, so that its samples are accepted.
 func (b *Book) Tracked(key cluster.Key) bool { return b.pods[key] != nil }
 
-// Observe takes a sample and returns which of its resources were accepted. It does not allocate.
-func (b *Book) Observe(s Sample) cluster.Set {
-	in, at := b.find(s.Pod, s.Container, s.At)
-	if in == nil {
+// Observe adds a sample and returns which of its resources were accepted. It does not allocate.
+func (b *Book) Observe(sample Sample) cluster.Set {
+	instance, at := b.find(sample.Pod, sample.Container, sample.At)
+	if instance == nil {
 		return 0
 	}
 	var taken cluster.Set
-	if s.Has.Has(cluster.CPU) && b.observeCPU(in, s.CPU, at) {
+	if sample.Has.Has(cluster.CPU) && b.observeCPU(instance, sample.CPU, at) {
 		taken = taken.With(cluster.CPU)
 	}
-	if s.Has.Has(cluster.Memory) && b.observeMemory(in, s.Memory, at) {
+	if sample.Has.Has(cluster.Memory) && b.observeMemory(instance, sample.Memory, at) {
 		taken = taken.With(cluster.Memory)
 	}
 	if taken != 0 {
-		in.series.version++
-		if e := in.series.extension; e != nil && !in.series.told(s.At) {
-			s.Ran = in.ran
-			e.Observe(s, taken)
+		instance.series.version++
+		if e := instance.series.extension; e != nil && !instance.series.told(sample.At) {
+			sample.Ran = instance.ran
+			e.Observe(sample, taken)
 		}
 	}
 	return taken
 }
 
-func (b *Book) observeCPU(in *instance, cores float64, at int64) bool {
+func (b *Book) observeCPU(instance *instance, cores float64, at int64) bool {
 	switch {
 	case !b.plausible(cores, maxCores):
 		return false
-	case at == in.lastCPU:
+	case at == instance.lastCPU:
 		return b.reject(Repeated)
-	case at < in.lastCPU:
+	case at < instance.lastCPU:
 		return b.reject(OutOfOrder)
 	}
-	s := in.series
+	s := instance.series
 	if s.alignCPU {
 		s.alignCPU = false
 		s.CPU.Align(stamp(at))
 	}
-	weight := sampleWeight
-	if w, ok := s.extension.(Weigher); ok {
-		weight = w.CPUWeight(float64(in.ran.CPURequest) / 1000)
+	weight := SampleWeight
+	if s.extension != nil {
+		weight = s.extension.CPUWeight(float64(instance.ran.CPURequest) / 1000)
 	}
 	s.CPU.AddNanos(cores, weight, at)
 	s.cpu.add(at)
-	in.lastCPU = at
+	instance.lastCPU = at
 	return true
 }
 
-func (b *Book) observeMemory(in *instance, bytes float64, at int64) bool {
+func (b *Book) observeMemory(instance *instance, bytes float64, at int64) bool {
 	switch {
 	case !b.plausible(bytes, maxBytes):
 		return false
 	case bytes < 1:
 		return b.reject(NoMemory)
-	case at < in.lastMemory:
+	case at < instance.lastMemory:
 		return b.reject(OutOfOrder)
 	}
-	repeated := at == in.lastMemory
-	in.addMemory(int64(bytes), at, false)
-	if repeated { // it may have raised the peak, but is not one more sample
+	repeated := at == instance.lastMemory
+	instance.addMemory(int64(bytes), at, false)
+	if repeated { // the peak may be raised, but the sample is not counted
 		return b.reject(Repeated)
 	}
-	in.series.memory.add(at)
+	instance.series.memory.add(at)
 	return true
 }
 
-// plausible reports whether a container can use so much, and counts it when not.
+// plausible reports whether a container can use an amount, and counts a rejection if not.
 func (b *Book) plausible(v, limit float64) bool {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -232,15 +230,15 @@ func (b *Book) plausible(v, limit float64) bool {
 	return true
 }
 
-// find returns the instance a sample is from and the sample's time, or counts why there is none.
+// find returns the instance and the time of a sample, or counts a rejection and returns nil.
 func (b *Book) find(key cluster.Key, container string, when time.Time) (*instance, int64) {
 	p := b.pods[key]
 	if p == nil {
 		b.reject(UnknownPod)
 		return nil, 0
 	}
-	in := p.instance(container)
-	if in == nil {
+	instance := p.instance(container)
+	if instance == nil {
 		b.reject(UnknownContainer)
 		return nil, 0
 	}
@@ -253,20 +251,21 @@ func (b *Book) find(key cluster.Key, container string, when time.Time) (*instanc
 		b.reject(Ahead)
 		return nil, 0
 	}
-	return in, at
+	return instance, at
 }
 
-// reject counts a rejection. It returns false, so that a check can end with it.
+// reject counts a rejection. It always returns false, for use in a return statement.
 func (b *Book) reject(r Rejection) bool {
 	b.rejected[r]++
 	return false
 }
 
-// Configure says that an autoscaler sizes a workload, and with which policies. What policies set of the rules by
-// which samples are kept holds from now on; what they no longer set is as in the Config again.
+// Configure records that an autoscaler sizes a workload, and its policies. Aggregation rules in the policies apply from now on;
+// rules that are no longer set return to those of the Config.
 func (b *Book) Configure(w cluster.Workload, policies []cluster.ContainerPolicy) {
 	wl := b.workload(w)
-	wl.governed, wl.policies = true, nil
+	wl.governed = true
+	wl.policies = nil
 	for i := range policies {
 		if overrides(&policies[i]) {
 			wl.policies = policies
@@ -276,15 +275,16 @@ func (b *Book) Configure(w cluster.Workload, policies []cluster.ContainerPolicy)
 	b.rule(wl)
 }
 
-// Release says that no autoscaler sizes a workload any more.
+// Release records that no autoscaler sizes a workload.
 func (b *Book) Release(w cluster.Workload) {
 	if wl := b.workloads[w]; wl != nil {
-		wl.governed, wl.policies = false, nil
+		wl.governed = false
+		wl.policies = nil
 		b.rule(wl)
 	}
 }
 
-// Extend asks for an extension of every Series of a workload, now and later. A nil function ends that.
+// Extend sets how extensions are created for the current and later Series of a workload. Nil removes the extensions.
 func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
 	wl := b.workload(w)
 	wl.extend = extension
@@ -293,12 +293,12 @@ func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
 		if extension == nil {
 			s.extension = nil
 		} else if s.extension == nil {
-			_ = s.extend(extension) // what cannot be read begins anew
+			_ = s.extend(extension) // if stored state cannot be decoded, the extension starts empty
 		}
 	}
 }
 
-// Series returns what is known of a container of a workload, or nil.
+// Series returns the Series of a container, or nil.
 func (b *Book) Series(w cluster.Workload, container string) *Series {
 	if wl := b.workloads[w]; wl != nil {
 		if i, ok := wl.find(container); ok {
@@ -308,8 +308,8 @@ func (b *Book) Series(w cluster.Workload, container string) *Series {
 	return nil
 }
 
-// All returns every Series of a workload, sorted by container, stale ones included. The slice is the Book's own:
-// it must not be changed, nor be kept over the next call.
+// All returns every Series of a workload, sorted by container, including stale ones. The slice belongs to the Book: do not change
+// it, and do not keep it until the next call.
 func (b *Book) All(w cluster.Workload) []*Series {
 	if wl := b.workloads[w]; wl != nil {
 		return wl.series
@@ -317,8 +317,8 @@ func (b *Book) All(w cluster.Workload) []*Series {
 	return nil
 }
 
-// Containers returns the names of a workload's containers, sorted: those its live pods have, or, when it has no
-// live pod, those it last had.
+// Containers returns the names of the containers of a workload's live pods, sorted. If there is no live pod, it returns those of
+// the last live pods.
 func (b *Book) Containers(w cluster.Workload) []string {
 	var names []string
 	for _, s := range b.All(w) {
@@ -360,14 +360,14 @@ func (wl *workload) find(container string) (int, bool) {
 	})
 }
 
-// series returns the Series of a container, made if there is none.
+// series returns the Series of a container. It creates it if necessary.
 func (b *Book) series(wl *workload, container string) *Series {
 	i, ok := wl.find(container)
 	b.steps += uint64(1 + len(wl.series)/4)
 	if ok {
 		return wl.series[i]
 	}
-	s := &Series{
+	created := &Series{
 		CPU:       histogram.New(histogram.CPU, b.cfg.CPUHalfLife),
 		Memory:    histogram.New(histogram.Memory, b.cfg.MemoryHalfLife),
 		container: container,
@@ -376,14 +376,14 @@ func (b *Book) series(wl *workload, container string) *Series {
 		stale:     wl.live > 0,
 	}
 	if wl.extend != nil {
-		s.extension = wl.extend()
+		created.extension = wl.extend()
 	}
-	wl.series = slices.Insert(wl.series, i, s)
-	b.ruleSeries(wl, s)
-	return s
+	wl.series = slices.Insert(wl.series, i, created)
+	b.ruleSeries(wl, created)
+	return created
 }
 
-// rule makes the policies of a workload hold for its Series.
+// rule applies the policies of a workload to its Series.
 func (b *Book) rule(wl *workload) {
 	for _, s := range wl.series {
 		b.ruleSeries(wl, s)
@@ -391,7 +391,8 @@ func (b *Book) rule(wl *workload) {
 }
 
 func (b *Book) ruleSeries(wl *workload, s *Series) {
-	before, after := s.rules, b.rules.with(policyFor(wl.policies, s.container))
+	before := s.rules
+	after := b.rules.with(policyFor(wl.policies, s.container))
 	switch after {
 	case *before:
 		return
@@ -406,69 +407,70 @@ func (b *Book) ruleSeries(wl *workload, s *Series) {
 	}
 }
 
-// sized reports whether usage of a container is kept.
+// sized reports whether samples of a container are aggregated.
 func (b *Book) sized(c *cluster.Container) bool {
 	return c.Role == cluster.Regular || c.Role == cluster.Sidecar && b.cfg.Sidecars
 }
 
-func (b *Book) sameContainers(t *pod, p *cluster.Pod) bool {
+func (b *Book) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
 		if !b.sized(&p.Containers[c]) {
 			continue
 		}
-		if i == len(t.instances) || t.instances[i].series.container != p.Containers[c].Name {
+		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
 			return false
 		}
 		i++
 	}
 	b.steps += uint64(i)
-	return i == len(t.instances)
+	return i == len(tracked.instances)
 }
 
-// enter makes a new tracked pod, not live yet.
-func (b *Book) enter(p *cluster.Pod, uid uint64) *pod {
+// enter creates a tracked pod that is not live yet.
+func (b *Book) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
-	for i := range p.Containers {
-		if b.sized(&p.Containers[i]) {
+	for i := range observed.Containers {
+		if b.sized(&observed.Containers[i]) {
 			n++
 		}
 	}
-	t := newPod(n)
-	t.workload, t.uid = b.workload(p.Top), uid
-	t.workload.pods++
-	for i := range p.Containers {
-		if c := &p.Containers[i]; b.sized(c) {
-			t.instances = append(t.instances, instance{pod: t})
-			in := &t.instances[len(t.instances)-1]
-			s := b.series(t.workload, c.Name)
+	tracked := newPod(n)
+	tracked.workload = b.workload(observed.Top)
+	tracked.uid = uid
+	tracked.workload.pods++
+	for i := range observed.Containers {
+		if c := &observed.Containers[i]; b.sized(c) {
+			tracked.instances = append(tracked.instances, instance{pod: tracked})
+			in := &tracked.instances[len(tracked.instances)-1]
+			s := b.series(tracked.workload, c.Name)
 			s.link(in)
 			s.resume(in)
 			b.steps++
 		}
 	}
-	return t
+	return tracked
 }
 
-// note keeps what the containers of a tracked pod run with.
+// note records requests and limits of the containers of a tracked pod.
 func (b *Book) note(t *pod, p *cluster.Pod) {
-	n := 0
+	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if !b.sized(c) {
 			continue
 		}
 		requests, limits := c.Running()
-		t.instances[n].ran = Ran{
+		t.instances[next].ran = Ran{
 			CPURequest:  int32(min(requests.CPU, math.MaxInt32)),
 			CPULimit:    int32(min(limits.CPU, math.MaxInt32)),
 			MemoryLimit: limits.Memory,
 		}
-		n++
+		next++
 	}
 }
 
-// drop ends the links of a pod.
+// drop unlinks a pod from its workload and Series.
 func (b *Book) drop(t *pod) {
 	t.setLive(false)
 	for i := range t.instances {
@@ -488,7 +490,7 @@ func (p *pod) instance(container string) *instance {
 	return nil
 }
 
-// setLive keeps the counts of live pods and what follows from them: which Series are stale.
+// setLive updates the counts of live pods, and which Series are stale.
 func (p *pod) setLive(live bool) {
 	if p.live == live {
 		return
@@ -499,13 +501,15 @@ func (p *pod) setLive(live bool) {
 		wl.live--
 		for i := range p.instances {
 			s := p.instances[i].series
-			if s.live--; s.live == 0 {
+			s.live--
+			if s.live == 0 {
 				s.stale = wl.live > 0
 			}
 		}
 		return
 	}
-	if wl.live++; wl.live == 1 {
+	wl.live++
+	if wl.live == 1 {
 		for _, s := range wl.series {
 			s.stale = true
 		}
@@ -517,7 +521,7 @@ func (p *pod) setLive(live bool) {
 	}
 }
 
-// hash is FNV-1a: short and stable, because hashes of UIDs stand in checkpoints.
+// hash is FNV-1a. It must not change, because checkpoints contain hashes of UIDs.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {

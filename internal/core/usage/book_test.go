@@ -25,7 +25,7 @@ var (
 	cart = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 )
 
-// podOf returns a running pod of a workload with containers that ask for 100m and 256 MiB.
+// podOf returns a running pod of a workload. Its containers request 100m and 256 MiB.
 func podOf(w cluster.Workload, name string, containers ...string) *cluster.Pod {
 	p := &cluster.Pod{
 		Key:   cluster.Key{Namespace: w.Namespace, Name: name},
@@ -45,7 +45,7 @@ func sample(p *cluster.Pod, container string, at time.Time, cores, bytes float64
 
 func newBook() *Book { return NewBook(DefaultConfig()) }
 
-// weightAt returns how many peaks of a time the bucket of so many bytes weighs.
+// weightAt returns the weight of the bucket of an amount of memory, in peaks of a time.
 func weightAt(h *histogram.Histogram, bytes float64, at time.Time) float64 {
 	one := math.Exp2(float64(at.Sub(h.Checkpoint().Reference)) / float64(h.HalfLife()))
 	for b, w := range h.All() {
@@ -74,7 +74,7 @@ func wantPeaks(t *testing.T, s *Series, at time.Time, peaks map[float64]float64)
 	}
 }
 
-func TestSamplesOfAllPodsMeetInTheSeriesOfTheWorkload(t *testing.T) {
+func TestObserve_podsOfOneWorkload_shareOneSeries(t *testing.T) {
 	b := newBook()
 	one, two := podOf(cart, "cart-1", "app", "proxy"), podOf(cart, "cart-2", "app", "proxy")
 	b.Track(one)
@@ -103,7 +103,7 @@ func TestSamplesOfAllPodsMeetInTheSeriesOfTheWorkload(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoSenseIsRejectedAndCounted(t *testing.T) {
+func TestObserve_invalidSamples_areRejectedAndCounted(t *testing.T) {
 	good := func() Sample {
 		return Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-1"}, Container: "app", At: noon, CPU: 0.3, Memory: 200 * mib, Has: cluster.Both}
 	}
@@ -162,7 +162,7 @@ func TestWhatMakesNoSenseIsRejectedAndCounted(t *testing.T) {
 	}
 }
 
-func TestAContainerAddsOnePeakPerWindow(t *testing.T) {
+func TestObserve_memorySamplesOfOneWindow_addOnePeak(t *testing.T) {
 	type use struct {
 		after time.Duration
 		bytes float64
@@ -191,9 +191,9 @@ func TestAContainerAddsOnePeakPerWindow(t *testing.T) {
 	}
 }
 
-// W-05, kubernetes/autoscaler#8982: a first value of zero, which is how a gap in the metrics shows, kept all of the
-// window's later values out.
-func TestAFirstValueOfZeroDoesNotFreezeTheWindow(t *testing.T) {
+// W-05, kubernetes/autoscaler#8982: upstream ignores all later values of a window whose first value is zero, as after a gap in
+// the metrics.
+func TestObserve_firstMemorySampleIsZero_windowFollowsLaterSamples(t *testing.T) {
 	for name, first := range map[string]Sample{
 		"zero":    {CPU: 0.1, Memory: 0, Has: cluster.Both},
 		"missing": {CPU: 0.1, Has: cluster.Of(cluster.CPU)},
@@ -214,7 +214,7 @@ func TestAFirstValueOfZeroDoesNotFreezeTheWindow(t *testing.T) {
 }
 
 // W-06, kubernetes/autoscaler#10211.
-func TestEachResourceIsCountedByItself(t *testing.T) {
+func TestSeen_cpuAndMemory_areCountedSeparately(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -232,7 +232,7 @@ func TestEachResourceIsCountedByItself(t *testing.T) {
 	}
 }
 
-func TestAPodIsTrackedOnlyWhenItsOwnerIsKnown(t *testing.T) {
+func TestTrack_unknownOwner_isNotTracked(t *testing.T) {
 	b := newBook()
 	p := podOf(cluster.Workload{}, "cart-1", "app")
 	p.Namespace = "shop"
@@ -246,7 +246,7 @@ func TestAPodIsTrackedOnlyWhenItsOwnerIsKnown(t *testing.T) {
 }
 
 // W-03, kubernetes/autoscaler#9891.
-func TestHistoryStaysWhenTheOwnerCannotBeFoundForAWhile(t *testing.T) {
+func TestTrack_ownerTemporarilyUnknown_keepsHistory(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -269,7 +269,7 @@ func TestHistoryStaysWhenTheOwnerCannotBeFoundForAWhile(t *testing.T) {
 }
 
 // W-04: upstream starts a new history with every set of labels.
-func TestHistoryOutlivesRollouts(t *testing.T) {
+func TestSeries_rollout_keepsHistory(t *testing.T) {
 	b := newBook()
 	b.Configure(cart, nil)
 	for generation := range 50 {
@@ -287,7 +287,7 @@ func TestHistoryOutlivesRollouts(t *testing.T) {
 	}
 }
 
-func TestAPodThatCameBackUnderItsNameIsANewOne(t *testing.T) {
+func TestTrack_sameNameOtherUID_isANewPod(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-0", "app")
 	b.Track(p)
@@ -304,7 +304,7 @@ func TestAPodThatCameBackUnderItsNameIsANewOne(t *testing.T) {
 	}
 }
 
-func TestAPodThatChangesItsOwnerMoves(t *testing.T) {
+func TestTrack_ownerChanges_movesThePod(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-0", "app")
 	b.Track(p)
@@ -323,7 +323,7 @@ func TestAPodThatChangesItsOwnerMoves(t *testing.T) {
 	}
 }
 
-func TestInitContainersAreNotKeptAndSidecarsOnlyWhenAsked(t *testing.T) {
+func TestTrack_initContainersAndSidecars_areSkippedUnlessConfigured(t *testing.T) {
 	for _, sidecars := range []bool{false, true} {
 		c := DefaultConfig()
 		c.Sidecars = sidecars
@@ -342,7 +342,7 @@ func TestInitContainersAreNotKeptAndSidecarsOnlyWhenAsked(t *testing.T) {
 }
 
 // W-10, kubernetes/autoscaler#6744.
-func TestContainersAreThoseOfLivePods(t *testing.T) {
+func TestContainers_withLivePods_returnsTheirContainers(t *testing.T) {
 	b := newBook()
 	check := func(when string, want ...string) {
 		t.Helper()
@@ -371,7 +371,7 @@ func TestContainersAreThoseOfLivePods(t *testing.T) {
 	check("a pod that has ended does not count", "app")
 }
 
-func TestRestoredContainersCountUntilAPodShowsOtherwise(t *testing.T) {
+func TestContainers_restoredWithoutPods_returnsRestoredContainers(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app", "gone")
 	old.Track(p)
@@ -400,8 +400,8 @@ func TestRestoredContainersCountUntilAPodShowsOtherwise(t *testing.T) {
 	}
 }
 
-// W-09: what an autoscaler sets for a container ends when it is no longer set.
-func TestPerVPAConfigurationHoldsAndEnds(t *testing.T) {
+// W-09: a rule that a policy no longer sets is reset.
+func TestConfigure_policyOfAnAutoscaler_appliesUntilRelease(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app", "proxy")
 	b.Track(p)
@@ -433,7 +433,7 @@ func TestPerVPAConfigurationHoldsAndEnds(t *testing.T) {
 	}
 }
 
-func TestAnotherIntervalTakesEffectInTheWindowUnderWay(t *testing.T) {
+func TestConfigure_otherInterval_changesTheCurrentWindow(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -448,7 +448,7 @@ func TestAnotherIntervalTakesEffectInTheWindowUnderWay(t *testing.T) {
 	wantPeaks(t, s, noon.Add(26*time.Hour), map[float64]float64{300 * mib: math.Exp2(-1), 200 * mib: 1})
 }
 
-func TestPruneForgetsWhatIsNotNeeded(t *testing.T) {
+func TestPrune_unusedHistory_isRemoved(t *testing.T) {
 	newPod := func(b *Book, name string, containers ...string) *cluster.Pod {
 		p := podOf(cart, name, containers...)
 		b.Track(p)
@@ -517,7 +517,7 @@ func TestPruneForgetsWhatIsNotNeeded(t *testing.T) {
 	}
 }
 
-func TestAWorkloadWithNothingLeftIsForgotten(t *testing.T) {
+func TestPrune_workloadWithoutSeries_isRemoved(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Configure(cart, nil)
@@ -530,8 +530,19 @@ func TestAWorkloadWithNothingLeftIsForgotten(t *testing.T) {
 	}
 }
 
-// recorder is an extension that remembers what it was told.
-type recorder struct{ told []string }
+// recorder is an extension that records its calls.
+type recorder struct {
+	stateless
+	told []string
+}
+
+// stateless are the methods of an Extension without a form and times.
+type stateless struct{}
+
+func (stateless) CPUWeight(float64) float64 { return SampleWeight }
+func (stateless) Form() string              { return "" }
+func (stateless) Since() time.Time          { return time.Time{} }
+func (stateless) Latest() time.Time         { return time.Time{} }
 
 func (r *recorder) Observe(s Sample, taken cluster.Set) {
 	r.told = append(r.told, fmt.Sprintf("%s %v %v", s.Container, s.CPU, taken))
@@ -547,7 +558,7 @@ func (r *recorder) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-func TestAnExtensionSeesWhatWasAcceptedAndSurvivesARestart(t *testing.T) {
+func TestExtension_acceptedSamples_areObservedAndRestored(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app", "proxy")
 	b.Track(p)

@@ -25,8 +25,8 @@ func fleet(n int) []*cluster.Pod {
 	return pods
 }
 
-// use gives every pod a sample of each of some minutes, spread as that of real containers: CPU over some twenty
-// buckets, memory over a few.
+// use adds a sample of every minute for each pod. The values are spread like those of real containers: CPU over 20 buckets, memory
+// over a few.
 func use(b *Book, pods []*cluster.Pod, minutes int) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for m := range minutes {
@@ -44,9 +44,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// Budget: 500 bytes per container with 5 pods per workload; measured 355. Names are not counted: they belong to
-// whoever keeps the pods.
-func TestAContainerTakesFewBytes(t *testing.T) {
+// Budget: 500 bytes per container with 5 pods per workload; measured 355. Names are not counted, because the owner of the pods
+// holds them.
+func TestSeries_perContainer_takesFewBytes(t *testing.T) {
 	const budget = 500
 	pods := fleet(20_000)
 	before := heap()
@@ -64,7 +64,7 @@ func TestAContainerTakesFewBytes(t *testing.T) {
 	runtime.KeepAlive(pods)
 }
 
-func TestObserveDoesNotAllocate(t *testing.T) {
+func TestObserve_steadyState_doesNotAllocate(t *testing.T) {
 	b := newBook()
 	pods := fleet(1)
 	for _, p := range pods {
@@ -85,8 +85,8 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Ten times as many workloads are ten times as much work: nothing is looked for among all others.
-func TestLoadingIsLinear(t *testing.T) {
+// Ten times as many workloads take ten times as many steps.
+func TestTrack_manyPods_takesLinearTime(t *testing.T) {
 	perPod := func(n int) float64 {
 		b := newBook()
 		pods := fleet(n)

@@ -17,13 +17,13 @@ import (
 // CheckpointVersion is the format of checkpoints that upstream and podfit share.
 const CheckpointVersion = "v3"
 
-// A Checkpoint is a Series as it is stored: the status of a VerticalPodAutoscalerCheckpoint, and beside it what
-// that has no room for. Upstream reads and writes the status, so one may go there and back.
+// A Checkpoint is the stored form of a Series: the status of a VerticalPodAutoscalerCheckpoint, and data that the
+// status has no field for. Upstream reads and writes the same status, so users can switch back and forth.
 //
-// As upstream has it, first and last sample and their number are those of CPU, and the peaks of windows still
-// under way are left out of the memory histogram. Extra has the memory's own counts and those windows.
+// As in upstream, the times and number of samples are those of CPU, and the memory histogram does not contain the
+// peaks of current windows. Extra has the counts of memory and these windows.
 type Checkpoint struct {
-	Workload    cluster.Workload // whose history it is; zero where that is not known, as of upstream's checkpoints
+	Workload    cluster.Workload // zero if unknown, as in checkpoints that upstream wrote
 	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint
@@ -33,11 +33,10 @@ type Checkpoint struct {
 	Samples     int
 	Extra       []byte // valid only together with a status of the same Updated
 
-	// What the extension of the Series remembers, if there is one. It stands by itself and is stored elsewhere, or with
-	// Carry in Extra.
+	// Model state of the extension, if there is one. It is stored in another object, or in Extra (Carry).
 	History History
 
-	version uint32 // what of the Series it holds, for Saved
+	version uint32 // of the Series, for Saved
 }
 
 // A Ref names a container of a workload.
@@ -51,60 +50,61 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(r.Workload.Compare(o.Workload), cmp.Compare(r.Container, o.Container))
 }
 
-// ErrExtra is returned when a checkpoint was restored, but for its Extra, which makes no sense.
-var ErrExtra = errors.New("extra part of the checkpoint is unusable")
+// ErrExtra is returned if a checkpoint was restored without its Extra, which is invalid.
+var ErrExtra = errors.New("invalid extra data of the checkpoint")
 
-// Checkpoint returns what to store of a container. It is not ok when nothing is known of it.
-func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (c Checkpoint, ok bool) {
-	s := b.Series(w, container)
-	if s == nil || s.lastSeen() == 0 {
+// Checkpoint returns the checkpoint of a container. It is not ok if the container has no samples.
+func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
+	series := b.Series(w, container)
+	if series == nil || series.lastSeen() == 0 {
 		return Checkpoint{}, false
 	}
 	now = now.UTC().Truncate(time.Second)
-	memory := s.Memory.Clone()
-	windows := s.windows(now.UnixNano())
+	memory := series.Memory.Clone()
+	windows := series.windows(now.UnixNano())
 	for _, r := range windows {
 		if p := r.peak(); p > 0 && now.UnixNano() < r.windowEnd {
 			memory.SubtractNanos(float64(p), 1, r.windowEnd)
 		}
 	}
-	c = Checkpoint{
+	checkpoint = Checkpoint{
 		Workload:    w,
 		Updated:     now,
 		Version:     CheckpointVersion,
-		CPU:         s.CPU.Checkpoint(),
+		CPU:         series.CPU.Checkpoint(),
 		Memory:      memory.Checkpoint(),
-		FirstSample: stamp(s.cpu.first),
-		LastSample:  stamp(s.cpu.last),
-		Samples:     int(s.cpu.count),
-		version:     s.version,
+		FirstSample: stamp(series.cpu.first),
+		LastSample:  stamp(series.cpu.last),
+		Samples:     int(series.cpu.count),
+		version:     series.version,
 	}
-	c.Extra = extra{
+	checkpoint.Extra = extra{
 		updated:  now.Unix(),
-		memory:   s.memory,
-		oomAt:    s.oomAt,
-		oomBytes: s.oomBytes,
+		memory:   series.memory,
+		oomAt:    series.oomAt,
+		oomBytes: series.oomBytes,
 		windows:  windows,
 	}.encode()
-	c.History, _ = s.history(now)
-	return c, true
+	checkpoint.History, _ = series.history(now)
+	return checkpoint, true
 }
 
-// Saved says that a checkpoint has been stored.
+// Saved records that a checkpoint has been stored.
 func (b *Book) Saved(w cluster.Workload, container string, c Checkpoint) {
 	if s := b.Series(w, container); s != nil {
-		s.saved, s.savedAt = c.version, c.Updated.UnixNano()
+		s.saved = c.version
+		s.savedAt = c.Updated.UnixNano()
 	}
 }
 
-// Pending returns the containers of workloads under an autoscaler that have changed since they were last saved,
-// if that was at or before a time. The one saved longest ago comes first.
+// Pending returns the containers of workloads with an autoscaler that were last saved at or before a time and have
+// changed since. The one saved longest ago comes first.
 func (b *Book) Pending(savedBy time.Time) []Ref {
 	type due struct {
 		Ref
 		at int64
 	}
-	var ds []due
+	var pending []due
 	by := savedBy.UnixNano()
 	for key, wl := range b.workloads {
 		if !wl.governed {
@@ -112,121 +112,126 @@ func (b *Book) Pending(savedBy time.Time) []Ref {
 		}
 		for _, s := range wl.series {
 			if s.version != s.saved && s.savedAt <= by {
-				ds = append(ds, due{Ref{key, s.container}, s.savedAt})
+				pending = append(pending, due{Ref{key, s.container}, s.savedAt})
 			}
 		}
 	}
-	slices.SortFunc(ds, func(x, y due) int { return cmp.Or(cmp.Compare(x.at, y.at), x.Compare(y.Ref)) })
-	refs := make([]Ref, len(ds))
-	for i := range ds {
-		refs[i] = ds[i].Ref
+	slices.SortFunc(pending, func(x, y due) int { return cmp.Or(cmp.Compare(x.at, y.at), x.Compare(y.Ref)) })
+	refs := make([]Ref, len(pending))
+	for i := range pending {
+		refs[i] = pending[i].Ref
 	}
 	return refs
 }
 
-// Restore adds what a checkpoint holds to the history of a container. Do it once for each: after Tick, after
-// Configure and Extend, and before the first sample where that is possible. What the extension remembered is the newer of
-// what the checkpoint carries and its History. On an error nothing was restored, except with ErrExtra and ErrHistory.
-func (b *Book) Restore(w cluster.Workload, container string, c Checkpoint) error {
-	cpu, memory, counts, err := b.load(w, container, c)
+// Restore merges a checkpoint into the Series of a container. Call it once per container, after Tick, Configure and Extend, and if
+// possible before the first sample. Of the model state in Extra and in History, the newer one is restored. On an error nothing is
+// restored, unless it is ErrExtra or ErrHistory: then the rest is.
+func (b *Book) Restore(w cluster.Workload, container string, checkpoint Checkpoint) error {
+	cpu, memory, counts, err := b.load(w, container, checkpoint)
 	if err != nil {
 		return fmt.Errorf("restore %s of %s: %w", container, w, err)
 	}
-	s := b.series(b.workload(w), container)
-	x, err := decodeExtra(c.Extra)
+	series := b.series(b.workload(w), container)
+	rest, err := decodeExtra(checkpoint.Extra)
 	if err != nil {
 		err = fmt.Errorf("restore %s of %s: %w: %w", container, w, ErrExtra, err)
 	}
-	carried := x.history()
-	if err != nil || x.updated != c.Updated.Unix() {
-		// Upstream has written the checkpoint since, or there never was an Extra: memory is as old as CPU. That holds for
-		// an empty histogram, too: peaks of windows under way are left out, and on the first day there are no others.
-		x = extra{memory: counts}
+	carried := rest.history()
+	if err != nil || rest.updated != checkpoint.Updated.Unix() {
+		// Upstream has written the checkpoint since, or there is no Extra: use the counts of CPU for memory. Do so for an
+		// empty memory histogram, too: on the first day all peaks belong to current windows, which it does not contain.
+		rest = extra{memory: counts}
 	}
-	x.memory.present(b)
-	x.oomAt = b.present(x.oomAt)
-	join(&s.CPU, &cpu)
-	join(&s.Memory, &memory)
-	s.alignCPU, s.alignMemory = s.cpu.count == 0, s.memory.count == 0 && s.oomAt == 0
-	s.cpu.merge(counts)
-	s.memory.merge(x.memory)
-	if x.oomAt > s.oomAt {
-		s.oomAt, s.oomBytes = x.oomAt, x.oomBytes
+	rest.memory.present(b)
+	rest.oomAt = b.present(rest.oomAt)
+	join(&series.CPU, &cpu)
+	join(&series.Memory, &memory)
+	series.alignCPU = series.cpu.count == 0
+	series.alignMemory = series.memory.count == 0 && series.oomAt == 0
+	series.cpu.merge(counts)
+	series.memory.merge(rest.memory)
+	if rest.oomAt > series.oomAt {
+		series.oomAt = rest.oomAt
+		series.oomBytes = rest.oomBytes
 	}
-	s.adopt(b, x, c.Updated.UnixNano())
-	s.loaded, s.savedAt = true, b.present(c.Updated.UnixNano())
-	return errors.Join(err, b.recall(s, c.History), b.recall(s, carried))
+	series.adopt(b, rest, checkpoint.Updated.UnixNano())
+	series.loaded = true
+	series.savedAt = b.present(checkpoint.Updated.UnixNano())
+	return errors.Join(err, b.recall(series, checkpoint.History), b.recall(series, carried))
 }
 
-// join adds a histogram that has just been loaded to that of a Series.
+// join merges a loaded histogram into that of a Series.
 func join(to, loaded *histogram.Histogram) {
 	if to.Total() == 0 {
 		*to = *loaded
 	} else if err := to.Merge(loaded); err != nil {
-		panic(err) // both were made with the Book's options
+		panic(err) // cannot happen: both have the options of the Book
 	}
 }
 
-// anyLead says of a time that it may lie in the future: it is drawn to the present.
+// anyLead marks a time that may be in the future without limit. It is moved to the present.
 const anyLead = time.Duration(-1)
 
-// load checks a checkpoint and returns its parts.
-func (b *Book) load(w cluster.Workload, container string, c Checkpoint) (cpu, memory histogram.Histogram, n seen, err error) {
-	r := &b.rules
+// load validates a checkpoint and returns its parts.
+func (b *Book) load(w cluster.Workload, container string, checkpoint Checkpoint) (cpu, memory histogram.Histogram, samples seen, err error) {
+	rules := &b.rules
 	if s := b.Series(w, container); s != nil {
 		if s.loaded {
-			return cpu, memory, n, errors.New("a checkpoint has been restored already")
+			return cpu, memory, samples, errors.New("a checkpoint of this container was already restored")
 		}
-		r = s.rules
+		rules = s.rules
 	}
-	if c.Version != CheckpointVersion {
-		return cpu, memory, n, fmt.Errorf("unsupported checkpoint version %q", c.Version)
+	if checkpoint.Version != CheckpointVersion {
+		return cpu, memory, samples, fmt.Errorf("unsupported checkpoint version %q", checkpoint.Version)
 	}
-	if last, ok := nanos(c.LastSample); ok {
+	if last, ok := nanos(checkpoint.LastSample); ok {
 		lead := b.lead(last)
-		c.CPU.Reference = older(c.CPU.Reference, lead, b.cfg.CPUHalfLife)
-		c.Memory.Reference = older(c.Memory.Reference, lead, b.cfg.MemoryHalfLife)
+		checkpoint.CPU.Reference = older(checkpoint.CPU.Reference, lead, b.cfg.CPUHalfLife)
+		checkpoint.Memory.Reference = older(checkpoint.Memory.Reference, lead, b.cfg.MemoryHalfLife)
 	}
-	if cpu, err = histogram.Load(histogram.CPU, b.cfg.CPUHalfLife, c.CPU); err != nil {
-		return cpu, memory, n, fmt.Errorf("cpu histogram: %w", err)
+	cpu, err = histogram.Load(histogram.CPU, b.cfg.CPUHalfLife, checkpoint.CPU)
+	if err != nil {
+		return cpu, memory, samples, fmt.Errorf("cpu histogram: %w", err)
 	}
-	if memory, err = histogram.Load(histogram.Memory, b.cfg.MemoryHalfLife, c.Memory); err != nil {
-		return cpu, memory, n, fmt.Errorf("memory histogram: %w", err)
+	memory, err = histogram.Load(histogram.Memory, b.cfg.MemoryHalfLife, checkpoint.Memory)
+	if err != nil {
+		return cpu, memory, samples, fmt.Errorf("memory histogram: %w", err)
 	}
-	if c.Samples < 0 {
-		return cpu, memory, n, fmt.Errorf("number of samples %d is negative", c.Samples)
+	if checkpoint.Samples < 0 {
+		return cpu, memory, samples, fmt.Errorf("number of samples must not be negative, got %d", checkpoint.Samples)
 	}
-	if c.Samples > maxCount {
-		return cpu, memory, n, fmt.Errorf("number of samples %d is more than there can be", c.Samples)
+	if checkpoint.Samples > maxCount {
+		return cpu, memory, samples, fmt.Errorf("number of samples must be at most %d, got %d", int64(maxCount), checkpoint.Samples)
 	}
-	n.count = int64(c.Samples)
-	for _, t := range []struct {
+	samples.count = int64(checkpoint.Samples)
+	for _, stored := range []struct {
 		name  string
 		value time.Time
 		to    *int64
-		ahead time.Duration // how far it may lie ahead of the present without distorting weights
+		ahead time.Duration // the most it may be in the future without distorting weights
 	}{
-		{"last update", c.Updated, new(int64), anyLead},
-		{"first sample", c.FirstSample, &n.first, anyLead},
-		{"last sample", c.LastSample, &n.last, anyLead},
-		{"reference of the cpu histogram", c.CPU.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.CPUHalfLife},
-		{"reference of the memory histogram", c.Memory.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.MemoryHalfLife + 2*r.interval},
+		{"last update", checkpoint.Updated, new(int64), anyLead},
+		{"first sample", checkpoint.FirstSample, &samples.first, anyLead},
+		{"last sample", checkpoint.LastSample, &samples.last, anyLead},
+		{"reference of the cpu histogram", checkpoint.CPU.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.CPUHalfLife},
+		{"reference of the memory histogram", checkpoint.Memory.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.MemoryHalfLife + 2*rules.interval},
 	} {
-		if t.value.IsZero() {
+		if stored.value.IsZero() {
 			continue
 		}
-		at, ok := nanos(t.value)
+		at, ok := nanos(stored.value)
 		if !ok {
-			return cpu, memory, n, fmt.Errorf("time of the %s %v is out of range", t.name, t.value)
+			return cpu, memory, samples, fmt.Errorf("time of the %s must be between 1970 and 2200, got %v", stored.name, stored.value)
 		}
-		if t.ahead != anyLead && b.now != 0 && at > b.now+int64(t.ahead) {
-			return cpu, memory, n, fmt.Errorf("time of the %s %v lies in the future", t.name, t.value)
+		if stored.ahead != anyLead && b.now != 0 && at > b.now+int64(stored.ahead) {
+			return cpu, memory, samples, fmt.Errorf("time of the %s is in the future: %v", stored.name, stored.value)
 		}
-		*t.to = at
+		*stored.to = at
 	}
-	if n.first > n.last {
-		return cpu, memory, n, fmt.Errorf("first sample %v is later than last sample %v", c.FirstSample, c.LastSample)
+	if samples.first > samples.last {
+		return cpu, memory, samples, fmt.Errorf("first sample %v is later than last sample %v", checkpoint.FirstSample, checkpoint.LastSample)
 	}
-	n.present(b)
-	return cpu, memory, n, nil
+	samples.present(b)
+	return cpu, memory, samples, nil
 }

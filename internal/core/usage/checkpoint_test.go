@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
-// restart returns the Book after a restart at a time, given that all its checkpoints had been saved by then.
+// restart returns the Book after a restart at a time at which all checkpoints had been saved.
 func restart(t rapid.TB, old *Book, now time.Time) *Book {
 	t.Helper()
 	b := newBook()
@@ -39,7 +39,7 @@ func restart(t rapid.TB, old *Book, now time.Time) *Book {
 	return b
 }
 
-func TestACheckpointLeavesOutWindowsUnderWay(t *testing.T) {
+func TestCheckpoint_currentWindows_areLeftOut(t *testing.T) {
 	b := newBook()
 	one, two := podOf(cart, "cart-1", "app"), podOf(cart, "cart-2", "app")
 	b.Track(one)
@@ -68,8 +68,8 @@ func TestACheckpointLeavesOutWindowsUnderWay(t *testing.T) {
 	}
 }
 
-// W-08: what a restart must not lose.
-func TestWindowsAndOOMKillsSurviveARestart(t *testing.T) {
+// W-08: upstream loses these at a restart.
+func TestRestore_windowsAndOOMKills_areKept(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -100,7 +100,7 @@ func TestWindowsAndOOMKillsSurviveARestart(t *testing.T) {
 	wantPeaks(t, s, noon.Add(2*day), map[float64]float64{700 * mib: 0.5, 200 * mib: 1})
 }
 
-func TestTheLastPeakOfAPodThatDidNotSurviveTheRestartStays(t *testing.T) {
+func TestRestore_podGoneMeanwhile_keepsItsLastPeak(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -114,7 +114,7 @@ func TestTheLastPeakOfAPodThatDidNotSurviveTheRestartStays(t *testing.T) {
 	}
 }
 
-func TestAWindowThatOpenedBeforeTheCheckpointWasReadIsTheSame(t *testing.T) {
+func TestRestore_samplesBeforeTheCheckpointIsRead_shareTheWindow(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
 	old.Track(p)
@@ -134,8 +134,8 @@ func TestAWindowThatOpenedBeforeTheCheckpointWasReadIsTheSame(t *testing.T) {
 	}
 }
 
-// Going back to upstream and coming again: what upstream wrote last holds, and the Extra from before does not.
-func TestAnExtraFromBeforeUpstreamsLastWriteIsIgnored(t *testing.T) {
+// After a switch to upstream and back, the status that upstream wrote is used, and the older Extra is not.
+func TestRestore_extraOlderThanTheStatus_isIgnored(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
 	old.Track(p)
@@ -154,7 +154,7 @@ func TestAnExtraFromBeforeUpstreamsLastWriteIsIgnored(t *testing.T) {
 	}
 }
 
-func TestABrokenExtraLosesOnlyItself(t *testing.T) {
+func TestRestore_brokenExtra_restoresTheRest(t *testing.T) {
 	old := newBook()
 	p := podOf(cart, "cart-1", "app")
 	old.Track(p)
@@ -168,7 +168,7 @@ func TestABrokenExtraLosesOnlyItself(t *testing.T) {
 	wantPeaks(t, b.Series(cart, "app"), noon.Add(day), map[float64]float64{300 * mib: 1})
 }
 
-func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
+func TestRestore_invalidCheckpoint_restoresNothing(t *testing.T) {
 	good := func() Checkpoint {
 		b := newBook()
 		p := podOf(cart, "cart-1", "app")
@@ -186,7 +186,7 @@ func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
 		"negative CPU total":   {func(c *Checkpoint) { c.CPU.Total = -1 }, "cpu histogram: total weight"},
 		"memory total is NaN":  {func(c *Checkpoint) { c.Memory.Total = math.NaN() }, "memory histogram: total weight"},
 		"negative samples":     {func(c *Checkpoint) { c.Samples = -1 }, "number of samples"},
-		"too many samples":     {func(c *Checkpoint) { c.Samples = math.MaxInt64 }, "more than there can be"},
+		"too many samples":     {func(c *Checkpoint) { c.Samples = math.MaxInt64 }, "number of samples must be at most"},
 		"first after last":     {func(c *Checkpoint) { c.FirstSample = c.LastSample.Add(1) }, "later than last sample"},
 		"last long past":       {func(c *Checkpoint) { c.LastSample = time.Date(1950, 1, 1, 0, 0, 0, 0, time.UTC) }, "last sample"},
 		"CPU in the future":    {func(c *Checkpoint) { c.CPU.Reference = noon.Add(9 * day) }, "reference of the cpu histogram"},
@@ -215,7 +215,7 @@ func TestHostileCheckpointsAreRefusedWhole(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatChangedIsPending(t *testing.T) {
+func TestPending_unchangedSeries_isNotPending(t *testing.T) {
 	b := newBook()
 	p, q := podOf(cart, "cart-1", "app", "proxy"), podOf(cluster.Workload{Kind: "Job", Namespace: "shop", Name: "free"}, "free-1", "app")
 	for _, pod := range []*cluster.Pod{p, q} {
@@ -250,7 +250,7 @@ func TestOnlyWhatChangedIsPending(t *testing.T) {
 	}
 }
 
-func TestNothingIsStoredOfAContainerNeverSeen(t *testing.T) {
+func TestCheckpoint_containerWithoutSamples_isNotStored(t *testing.T) {
 	b := newBook()
 	b.Track(podOf(cart, "cart-1", "app"))
 	if _, ok := b.Checkpoint(cart, "app", noon); ok {
@@ -261,8 +261,8 @@ func TestNothingIsStoredOfAContainerNeverSeen(t *testing.T) {
 	}
 }
 
-// A restart at any time changes nothing but the rounding of weights to one in ten thousand.
-func TestARestartIsInvisible(t *testing.T) {
+// A restart at any time changes weights by rounding only, by 1/10,000.
+func TestRestore_restartAtAnyTime_equalsNoRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -318,7 +318,7 @@ func TestARestartIsInvisible(t *testing.T) {
 	})
 }
 
-// alike checks that two histograms have the same distribution, up to what so many checkpoints can round away.
+// alike checks that two histograms have the same distribution, up to the rounding of a number of checkpoints.
 func alike(t *rapid.T, got, want *histogram.Histogram, checkpoints int) {
 	t.Helper()
 	share := func(h *histogram.Histogram) []float64 {
@@ -337,7 +337,7 @@ func alike(t *rapid.T, got, want *histogram.Histogram, checkpoints int) {
 	}
 }
 
-func TestExtraStaysSmall(t *testing.T) {
+func TestExtra_manyPods_staysSmall(t *testing.T) {
 	b := newBook()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 3000 {
@@ -355,7 +355,7 @@ func TestExtraStaysSmall(t *testing.T) {
 	}
 }
 
-// Whatever stands in the annotation, reading it does not panic, and what is accepted is written the same way.
+// Decoding any bytes does not panic, and accepted data is encoded to the same value.
 func FuzzExtra(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(extra{}.encode())

@@ -5,21 +5,21 @@ package usage
 
 import "time"
 
-// A clock can be wrong: a checkpoint was written while it was ahead, or it is set back while the process runs. Then
-// history has times that lie in the future. They are drawn to the present, and what was learnt is kept:
+// A clock can be wrong: a checkpoint was written while the clock was ahead, or the clock is set back while the process runs.
+// Then history has times in the future. They are moved to the present, and history is kept:
 //
-//   - times that only say how recent something is (last sample, last update, end of a memory window) become the present,
-//     so that new samples are not taken for older ones;
-//   - a histogram of which the last sample is n half-lives ahead counts as n half-lives older, so that new samples do
-//     not weigh 2^n times less than the old ones;
-//   - an extension that knows of a time more than maxLead ahead begins anew, because it cannot be shifted.
+//   - times of the latest event (last sample, last update, end of a memory window) become the present, so that new samples
+//     are not rejected as older;
+//   - a histogram whose last sample is n half-lives ahead is aged by n half-lives, so that new samples do not weigh 2^n times
+//     less than the old ones;
+//   - an extension with a time more than maxLead ahead is reset, because its times cannot be shifted.
 
-// maxLead is how far ahead of the present the newest time may be that an extension knows of. Extensions keep some weeks by the
-// hour or the day, and take samples that are by so much older than the newest.
+// maxLead is how far the newest time of an extension may be in the future. Extensions keep weeks of history by the hour or the day,
+// and accept samples that are older than the newest by maxLead.
 const maxLead = 48 * time.Hour
 
-// present returns a time in Unix nanoseconds, or the present where that time lies in the future. Before the first Tick the
-// present is not known.
+// present returns a time in Unix nanoseconds, or the present if that time is in the future. Before the first Tick it returns the
+// time unchanged.
 func (b *Book) present(at int64) int64 {
 	if b.lead(at) > 0 {
 		return b.now
@@ -27,7 +27,7 @@ func (b *Book) present(at int64) int64 {
 	return at
 }
 
-// lead returns how far a time lies in the future, 0 when it does not: when it is less ahead than a sample may be.
+// lead returns how far a time is in the future, 0 if it is not more than MaxAhead.
 func (b *Book) lead(at int64) time.Duration {
 	if b.now == 0 || at <= b.now+int64(b.cfg.MaxAhead) {
 		return 0
@@ -35,18 +35,23 @@ func (b *Book) lead(at int64) time.Duration {
 	return time.Duration(at - b.now)
 }
 
-// present draws the times of a count to the present.
-func (n *seen) present(b *Book) { n.first, n.last = b.present(n.first), b.present(n.last) }
+// present moves times in the future to the present.
+func (n *seen) present(b *Book) {
+	n.first = b.present(n.first)
+	n.last = b.present(n.last)
+}
 
-// present draws the times of a restored window to the present, but for its end, which may lie ahead by a whole window.
+// present moves times of a restored window to the present. Its end may be in the future by one interval.
 func (r *window) present(b *Book, interval time.Duration) {
-	r.lastMemory, r.lastCPU, r.lastOOM = b.present(r.lastMemory), b.present(r.lastCPU), b.present(r.lastOOM)
+	r.lastMemory = b.present(r.lastMemory)
+	r.lastCPU = b.present(r.lastCPU)
+	r.lastOOM = b.present(r.lastOOM)
 	if limit := b.now + int64(interval); b.now != 0 && r.windowEnd > limit {
 		r.windowEnd = limit
 	}
 }
 
-// older returns the reference of a stored histogram of which the last sample is ahead of the present by lead.
+// older returns the reference time of a stored histogram whose last sample is in the future by lead, aged accordingly.
 func older(reference time.Time, lead, halfLife time.Duration) time.Time {
 	if reference.IsZero() || halfLife <= 0 {
 		return reference
@@ -54,7 +59,7 @@ func older(reference time.Time, lead, halfLife time.Duration) time.Time {
 	return reference.Add(-(lead / halfLife) * halfLife)
 }
 
-// rewind is called when the clock has been set back: no time that is known may lie ahead of the present.
+// rewind moves all times in the future to the present, after the clock has been set back.
 func (b *Book) rewind() {
 	for _, wl := range b.workloads {
 		for _, s := range wl.series {
@@ -63,40 +68,44 @@ func (b *Book) rewind() {
 	}
 }
 
-func (b *Book) rewindSeries(s *Series) {
-	interval := s.rules.interval
-	lead := b.lead(max(s.cpu.last, s.memory.last))
-	s.CPU.Age(int(lead / s.CPU.HalfLife()))
-	ages := int(lead / s.Memory.HalfLife())
-	s.Memory.Age(ages)
-	shift := int64(ages) * int64(s.Memory.HalfLife())
-	// The peak of a window under way stands in the histogram at the window's end, wherever that is now.
+func (b *Book) rewindSeries(series *Series) {
+	interval := series.rules.interval
+	lead := b.lead(max(series.cpu.last, series.memory.last))
+	series.CPU.Age(int(lead / series.CPU.HalfLife()))
+	ages := int(lead / series.Memory.HalfLife())
+	series.Memory.Age(ages)
+	shift := int64(ages) * int64(series.Memory.HalfLife())
+	// The histogram has the peak of the current window at the end of the window: move it together with the end.
 	move := func(peak int64, end *int64) {
 		to := min(*end, b.now+int64(interval))
 		if peak > 0 && (shift > 0 || to != *end) {
-			s.Memory.SubtractNanos(float64(peak), 1, *end-shift)
-			s.Memory.AddNanos(float64(peak), 1, to)
+			series.Memory.SubtractNanos(float64(peak), 1, *end-shift)
+			series.Memory.AddNanos(float64(peak), 1, to)
 		}
 		*end = to
 	}
-	for in := s.instances; in != nil; in = in.next {
-		in.lastCPU, in.lastMemory, in.lastOOM = b.present(in.lastCPU), b.present(in.lastMemory), b.present(in.lastOOM)
+	for in := series.instances; in != nil; in = in.next {
+		in.lastCPU = b.present(in.lastCPU)
+		in.lastMemory = b.present(in.lastMemory)
+		in.lastOOM = b.present(in.lastOOM)
 		move(in.peak(), &in.windowEnd)
 	}
-	if r := s.restored; r != nil {
+	if r := series.restored; r != nil {
 		for i := range r.windows {
 			if w := &r.windows[i]; !w.used {
 				move(w.peak(), &w.windowEnd)
 				w.present(b, interval)
 			}
 		}
-		r.told, r.known = b.present(r.told), b.present(r.known)
+		r.told = b.present(r.told)
+		r.known = b.present(r.known)
 	}
-	if d, ok := s.extension.(Dated); ok && s.load.extend != nil && d.Latest().UnixNano() > b.now+int64(maxLead) {
-		s.extension = s.load.extend()
+	if series.extension != nil && series.load.extend != nil && series.extension.Latest().After(stamp(b.now+int64(maxLead))) {
+		series.extension = series.load.extend()
 	}
-	s.cpu.present(b)
-	s.memory.present(b)
-	s.oomAt, s.savedAt = b.present(s.oomAt), b.present(s.savedAt)
-	s.version++
+	series.cpu.present(b)
+	series.memory.present(b)
+	series.oomAt = b.present(series.oomAt)
+	series.savedAt = b.present(series.savedAt)
+	series.version++
 }

@@ -14,10 +14,10 @@ import (
 
 const year = 365 * day
 
-// leads are how far a clock was ahead.
+// leads are times by which the clock was ahead.
 var leads = map[string]time.Duration{"1 h": time.Hour, "1 day": day, "3 days": 3 * day, "10 years": 10 * year}
 
-// during observes a sample every minute of a time, by a clock that is ahead.
+// during observes a sample a minute, with a clock that is ahead.
 func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cores, bytes float64) (taken int) {
 	for at := from; at.Before(from.Add(d)); at = at.Add(time.Minute) {
 		b.Tick(at.Add(ahead))
@@ -29,14 +29,14 @@ func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cor
 	return taken
 }
 
-// percentiles returns what a series says of CPU and memory.
+// percentiles returns percentiles of CPU and memory.
 func percentiles(s *Series) (cpu, memory float64) {
 	return s.CPU.Percentile(0.9), s.Memory.Percentile(0.9)
 }
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 0.11*want }
 
-func TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn(t *testing.T) {
+func TestRestore_checkpointFromTheFuture_keepsHistoryAndTakesSamples(t *testing.T) {
 	for name, lead := range leads {
 		for _, whole := range []bool{true, false} { // all the time, or for the last ten minutes before the checkpoint
 			for _, extra := range []bool{true, false} {
@@ -84,7 +84,7 @@ func TestRestore_CheckpointOfAClockThatWasAhead_KeepsHistoryAndGoesOn(t *testing
 	}
 }
 
-func TestTick_ClockSetBack_SamplesGoOn(t *testing.T) {
+func TestTick_clockSetBack_takesSamples(t *testing.T) {
 	for name, lead := range leads {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(cart, "cart-1", "app")
@@ -116,8 +116,8 @@ func TestTick_ClockSetBack_SamplesGoOn(t *testing.T) {
 	}
 }
 
-// A skew that a sample may have is no reason to touch anything.
-func TestTick_ClockSetBackByMinutes_ChangesNothing(t *testing.T) {
+// A skew of less than MaxAhead changes nothing.
+func TestTick_clockSetBackByMinutes_changesNothing(t *testing.T) {
 	p := podOf(cart, "cart-1", "app")
 	b := newBook()
 	during(b, p, noon.Add(time.Second), time.Hour, 0, 0.3, 300*mib)
@@ -128,7 +128,7 @@ func TestTick_ClockSetBackByMinutes_ChangesNothing(t *testing.T) {
 	}
 }
 
-func TestRestore_HistoryOfAClockThatWasAhead_IsKept(t *testing.T) {
+func TestRestore_modelStateFromTheNearFuture_isKept(t *testing.T) {
 	for name, lead := range leads {
 		t.Run(name, func(t *testing.T) {
 			c := stored(t, lived(t, 10, 20), 25)
@@ -148,8 +148,8 @@ func TestRestore_HistoryOfAClockThatWasAhead_IsKept(t *testing.T) {
 	}
 }
 
-// The clock is set back again and again, each time by less than a sample may be ahead.
-func TestTick_setBackInSmallSteps_newSamplesAreTaken(t *testing.T) {
+// The clock is set back several times, each time by less than MaxAhead.
+func TestTick_clockSetBackInSmallSteps_takesSamples(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Tick(noon)

@@ -9,7 +9,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Config says how samples are kept. DefaultConfig has upstream's values.
+// Config has the parameters of aggregation. DefaultConfig returns upstream's values.
 type Config struct {
 	CPUHalfLife    time.Duration // --cpu-histogram-decay-half-life
 	MemoryHalfLife time.Duration // --memory-histogram-decay-half-life
@@ -18,9 +18,9 @@ type Config struct {
 	OOMBumpRatio   float64       // --oom-bump-up-ratio
 	OOMMinBump     int64         // --oom-min-bump-up-bytes
 
-	OOMFromLimit bool          // bump from the memory limit, where the kill happened, rather than from the request
-	Sidecars     bool          // keep native sidecars too; upstream does not
-	MaxAhead     time.Duration // samples further ahead of the present (Tick) are refused
+	OOMFromLimit bool          // bump from the memory limit instead of the request
+	Sidecars     bool          // aggregate native sidecars, too; upstream does not
+	MaxAhead     time.Duration // samples further in the future (Tick) are rejected
 }
 
 // DefaultConfig returns upstream's defaults.
@@ -36,7 +36,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// rules is the part of the configuration that an autoscaler may set for a container.
+// rules are the parameters that an autoscaler may set for a container.
 type rules struct {
 	interval time.Duration
 	count    int64
@@ -48,35 +48,35 @@ func (c Config) rules() rules {
 	return rules{interval: c.MemoryInterval, count: c.MemoryCount, ratio: c.OOMBumpRatio, minBump: c.OOMMinBump}
 }
 
-// keep returns how long history lasts after its last sample.
+// keep returns how long history is kept after its last sample.
 func (r *rules) keep() time.Duration { return r.interval * time.Duration(r.count) }
 
-// overrides reports whether a policy sets any of the rules.
+// overrides reports whether a policy sets a rule.
 func overrides(p *cluster.ContainerPolicy) bool {
 	return p != nil && (p.MemoryInterval > 0 || p.MemoryCount > 0 || p.OOMBumpRatio > 0 || p.OOMMinBumpSet)
 }
 
-// with returns the rules with those a policy sets replaced.
-func (r rules) with(p *cluster.ContainerPolicy) rules {
-	if p == nil {
+// with returns the rules after applying a policy.
+func (r rules) with(policy *cluster.ContainerPolicy) rules {
+	if policy == nil {
 		return r
 	}
-	if p.MemoryInterval > 0 {
-		r.interval = p.MemoryInterval
+	if policy.MemoryInterval > 0 {
+		r.interval = policy.MemoryInterval
 	}
-	if p.MemoryCount > 0 {
-		r.count = p.MemoryCount
+	if policy.MemoryCount > 0 {
+		r.count = policy.MemoryCount
 	}
-	if p.OOMBumpRatio > 0 {
-		r.ratio = p.OOMBumpRatio
+	if policy.OOMBumpRatio > 0 {
+		r.ratio = policy.OOMBumpRatio
 	}
-	if p.OOMMinBumpSet {
-		r.minBump = p.OOMMinBump
+	if policy.OOMMinBumpSet {
+		r.minBump = policy.OOMMinBump
 	}
 	return r
 }
 
-// policyFor returns the policy for a container: the first with its name, else the first for "*", else nil.
+// policyFor returns the first policy with the name of the container, else the first for "*", else nil.
 func policyFor(ps []cluster.ContainerPolicy, container string) *cluster.ContainerPolicy {
 	a := cluster.Autoscaler{Policies: ps}
 	return a.Policy(container)

@@ -5,77 +5,76 @@ package usage
 
 import (
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"podfit.dev/podfit/internal/core/codec"
 )
 
-// extra is what a checkpoint of format v3 has no room for. It is stored beside one and holds only together with it.
+// extra is data that checkpoint format v3 has no field for. It is valid only with the status of the same time.
 type extra struct {
 	updated         int64 // Unix seconds of the status it belongs to
 	memory          seen
 	oomAt, oomBytes int64
 	windows         []window // sorted by pod
-	form            string   // of the extension
-	extension       []byte   // only where it cannot be stored elsewhere
+	form            string   // of the model state
+	extension       []byte   // model state, if it cannot be stored in another object
 }
 
-// A window is what is stored of an instance. Times are Unix nanoseconds, in whole seconds once stored.
+// A window is the stored form of an instance. Times are Unix nanoseconds; they are stored in whole seconds.
 type window struct {
 	uid                                     uint64 // hash of the pod's UID
 	windowEnd, lastMemory, lastCPU, lastOOM int64
 	memoryPeak, oomPeak                     int64
-	used                                    bool // its pod has come; not stored
+	used                                    bool // given to the instance of its pod; not stored
 }
 
 func (r *window) peak() int64 { return max(r.memoryPeak, r.oomPeak) }
 
-// restored is what a Series got from storage for pods that have not come up again yet, and for an extension that has not
-// been asked for yet.
+// restored is restored data that waits for pods that have not been observed yet, and for an extension that does not exist yet.
 type restored struct {
 	windows []window // sorted by pod
-	history History  // without Data once the extension has it
-	known   int64    // when history was stored, or the present if that lies ahead; Unix nanoseconds
-	told    int64    // what was measured until then the extension has seen already; Unix nanoseconds
-	latest  int64    // no later time can be remembered; Unix seconds, 0 when it is not known
+	history History  // without Data after the extension has decoded it
+	known   int64    // when history was stored, but not in the future; Unix nanoseconds
+	told    int64    // the extension has already observed samples until this time; Unix nanoseconds
+	latest  int64    // newest time that is accepted in model state; Unix seconds, 0 for any
 }
 
-// Of a workload with more pods than this, only the windows with the highest peaks are stored. Where a checkpoint
-// is an annotation, they take some 15 of the 256 KiB there is room for.
+// maxWindows is the most windows that are stored of a container: those with the highest peaks. They take 15 KiB of the 256 KiB
+// that annotations may have.
 const maxWindows = 512
 
-// windows returns what to store of the instances at a time: those tracked, and those restored that still wait for
-// their pods. Sorted by pod.
+// windows returns the windows to store: those of tracked instances, and restored ones that still wait for their pods. If there are
+// more than maxWindows, those with the highest peaks come first.
 func (s *Series) windows(now int64) []window {
-	var ws []window
+	var windows []window
 	for in := s.instances; in != nil; in = in.next {
 		w := window{
 			uid: in.pod.uid, windowEnd: in.windowEnd, memoryPeak: in.memoryPeak, oomPeak: in.oomPeak,
 			lastMemory: in.lastMemory, lastCPU: in.lastCPU, lastOOM: in.lastOOM,
 		}
 		if w != (window{uid: w.uid}) {
-			ws = append(ws, w)
+			windows = append(windows, w)
 		}
 	}
 	if s.restored != nil {
 		for _, w := range s.restored.windows {
 			if !w.used && now < s.awaits(&w) {
-				ws = append(ws, w)
+				windows = append(windows, w)
 			}
 		}
 	}
-	if len(ws) > maxWindows {
-		slices.SortFunc(ws, func(x, y window) int {
+	if len(windows) > maxWindows {
+		slices.SortFunc(windows, func(x, y window) int {
 			return cmp.Or(cmp.Compare(y.peak(), x.peak()), cmp.Compare(y.lastOOM, x.lastOOM), cmp.Compare(x.uid, y.uid))
 		})
 	}
-	return ws
+	return windows
 }
 
-// awaits returns until when a restored window waits for its pod. After that, it no longer tells anything that the
-// histogram does not hold or that would not be rejected as old.
+// awaits returns until when a restored window waits for its pod. After that it has no effect: its peak is in the histogram, and an
+// OOM kill of that time is rejected as old.
 func (s *Series) awaits(w *window) int64 {
 	if w.lastOOM == 0 {
 		return w.windowEnd
@@ -83,8 +82,8 @@ func (s *Series) awaits(w *window) int64 {
 	return max(w.windowEnd, w.lastOOM+int64(s.rules.interval))
 }
 
-// adopt puts the windows of a checkpoint back: to their instances as these come, and into the histogram at once.
-// Windows that had ended when the checkpoint was made are in its histogram already.
+// adopt restores the windows of a checkpoint: into the histogram now, and into instances as their pods are observed. The histogram
+// already has the peaks of windows that ended before the checkpoint was made.
 func (s *Series) adopt(b *Book, x extra, updated int64) {
 	if len(x.windows) == 0 {
 		return
@@ -92,7 +91,7 @@ func (s *Series) adopt(b *Book, x extra, updated int64) {
 	s.waiting().windows = x.windows
 	for i := range x.windows {
 		w := &x.windows[i]
-		// However a window came by its end, it cannot last longer than a whole one.
+		// A window is never longer than the interval, whatever is stored.
 		w.windowEnd = min(w.windowEnd, updated+int64(s.rules.interval))
 		underWay := updated < w.windowEnd
 		w.present(b, s.rules.interval)
@@ -112,162 +111,181 @@ func (s *Series) waiting() *restored {
 	return s.restored
 }
 
-// resume gives an instance the window that was stored of it.
-func (s *Series) resume(in *instance) {
+// resume restores the window of an instance.
+func (s *Series) resume(instance *instance) {
 	if s.restored == nil {
 		return
 	}
-	i, ok := slices.BinarySearchFunc(s.restored.windows, in.pod.uid, func(w window, uid uint64) int {
+	i, ok := slices.BinarySearchFunc(s.restored.windows, instance.pod.uid, func(w window, uid uint64) int {
 		return cmp.Compare(w.uid, uid)
 	})
 	if !ok {
 		return
 	}
-	w := &s.restored.windows[i]
-	if w.used {
+	stored := &s.restored.windows[i]
+	if stored.used {
 		return
 	}
-	w.used = true
-	own := *in
-	in.lastOOM = max(own.lastOOM, w.lastOOM)
-	in.lastCPU = max(own.lastCPU, w.lastCPU)
-	in.lastMemory, in.windowEnd = w.lastMemory, w.windowEnd
-	in.memoryPeak, in.oomPeak = w.memoryPeak, w.oomPeak
-	// Samples that came before the checkpoint opened a window of their own: the two are one, unless that had ended before.
-	if p := own.peak(); p > 0 && own.windowEnd > w.windowEnd-int64(s.rules.interval) {
+	stored.used = true
+	own := *instance
+	instance.lastOOM = max(own.lastOOM, stored.lastOOM)
+	instance.lastCPU = max(own.lastCPU, stored.lastCPU)
+	instance.lastMemory = stored.lastMemory
+	instance.windowEnd = stored.windowEnd
+	instance.memoryPeak = stored.memoryPeak
+	instance.oomPeak = stored.oomPeak
+	// Samples observed before the checkpoint was restored have opened another window: merge the two, unless they do not overlap.
+	if p := own.peak(); p > 0 && own.windowEnd > stored.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
-		in.addMemory(p, max(own.lastMemory, in.lastMemory), own.oomPeak == p)
+		instance.addMemory(p, max(own.lastMemory, instance.lastMemory), own.oomPeak == p)
 	}
 }
 
-// The encoding is a version byte, then varints; times are in seconds. Of a window only what is set is written. An
-// extension comes last: since version 2 with its form before it.
+// The encoding of an extra is a version byte, then varints; times are in seconds. Version 2 has the form of the model state
+// before the model state, which comes last in both.
 const (
 	extraVersion = 1
 	extraForm    = 2
 )
 
+// The flags of a window tell which of its fields are stored: the others are zero. Bits 0 to 3 are for times, bits 4 and 5
+// for peaks.
 const (
-	hasEnd = 1 << iota
-	hasMemory
-	hasCPU
-	hasOOM
-	hasPeak
-	hasOOMPeak
-	windowBits
+	firstPeakBit = 4
+	maxFlags     = 1<<6 - 1
 )
 
-func (x extra) encode() []byte {
-	b := make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension))
-	b = append(b, extraVersion)
-	if x.form != "" {
-		b[0] = extraForm
-	}
-	b = binary.AppendUvarint(b, uint64(x.updated))
-	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
-		b = binary.AppendUvarint(b, uint64(v))
-	}
-	ws := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
-	b = binary.AppendUvarint(b, uint64(len(ws)))
-	for i := range ws {
-		w := &ws[i]
-		b = binary.LittleEndian.AppendUint64(b, w.uid)
-		at := len(b)
-		b = append(b, 0)
-		for _, t := range []struct {
-			bit byte
-			v   int64
-		}{{hasEnd, w.windowEnd}, {hasMemory, w.lastMemory}, {hasCPU, w.lastCPU}, {hasOOM, w.lastOOM}} {
-			if t.v != 0 {
-				b[at] |= t.bit
-				b = binary.AppendVarint(b, seconds(t.v)-x.updated)
-			}
-		}
-		for _, p := range []struct {
-			bit byte
-			v   int64
-		}{{hasPeak, w.memoryPeak}, {hasOOMPeak, w.oomPeak}} {
-			if p.v != 0 {
-				b[at] |= p.bit
-				b = binary.AppendUvarint(b, uint64(p.v))
-			}
-		}
-	}
-	if x.form != "" {
-		b = binary.AppendUvarint(b, uint64(len(x.form)))
-		b = append(b, x.form...)
-	}
-	b = binary.AppendUvarint(b, uint64(len(x.extension)))
-	return append(b, x.extension...)
+func (w *window) times() [4]*int64 {
+	return [...]*int64{&w.windowEnd, &w.lastMemory, &w.lastCPU, &w.lastOOM}
 }
 
-// sortedWindows sorts windows by pod, in place, and leaves one of each.
+func (w *window) peaks() [2]*int64 { return [...]*int64{&w.memoryPeak, &w.oomPeak} }
+
+func (w *window) flags() byte {
+	flags := byte(0)
+	for bit, at := range w.times() {
+		if *at != 0 {
+			flags |= 1 << bit
+		}
+	}
+	for bit, peak := range w.peaks() {
+		if *peak != 0 {
+			flags |= 1 << (firstPeakBit + bit)
+		}
+	}
+	return flags
+}
+
+// encode appends a window. Its times are stored as distances from updated, in Unix seconds.
+func (w *window) encode(e *codec.Encoder, updated int64) {
+	e.Uint64(w.uid)
+	e.Byte(w.flags())
+	for _, at := range w.times() {
+		if *at != 0 {
+			e.Varint(seconds(*at) - updated)
+		}
+	}
+	for _, peak := range w.peaks() {
+		if *peak != 0 {
+			e.Uvarint(uint64(*peak))
+		}
+	}
+}
+
+func decodeWindow(d *codec.Decoder, updated int64) window {
+	w := window{uid: d.Uint64("pod of a window")}
+	flags := d.Byte("flags of a window", maxFlags)
+	if flags == 0 {
+		d.Fail("window without a value")
+	}
+	for bit, at := range w.times() {
+		if flags&(1<<bit) != 0 {
+			distance := d.Varint("time of a window", 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
+			*at = (updated + distance) * int64(time.Second)
+		}
+	}
+	for bit, peak := range w.peaks() {
+		if flags&(1<<(firstPeakBit+bit)) == 0 {
+			continue
+		}
+		*peak = int64(d.Uvarint("peak of a window", maxBytes))
+		if *peak == 0 {
+			d.Fail("peak of a window is zero")
+		}
+	}
+	if w.peak() > 0 && w.windowEnd == 0 {
+		d.Fail("window with a peak has no end")
+	}
+	return w
+}
+
+func (x extra) encode() []byte {
+	e := codec.NewEncoder(make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension)))
+	if x.form == "" {
+		e.Byte(extraVersion)
+	} else {
+		e.Byte(extraForm)
+	}
+	e.Uvarint(uint64(x.updated))
+	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
+		e.Uvarint(uint64(v))
+	}
+	windows := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
+	e.Uvarint(uint64(len(windows)))
+	for i := range windows {
+		windows[i].encode(e, x.updated)
+	}
+	if x.form != "" {
+		e.String(x.form)
+	}
+	e.Bytes(x.extension)
+	return e.Data()
+}
+
+// sortedWindows sorts windows by pod, in place, and removes duplicates.
 func sortedWindows(ws []window) []window {
 	slices.SortFunc(ws, func(x, y window) int { return cmp.Compare(x.uid, y.uid) })
 	return slices.CompactFunc(ws, func(x, y window) bool { return x.uid == y.uid })
 }
 
-// decodeExtra returns what encode has written. Nothing at all is an empty extra.
+// decodeExtra decodes what encode has written. No data is an empty extra.
 func decodeExtra(data []byte) (extra, error) {
 	if len(data) == 0 {
 		return extra{}, nil
 	}
-	if data[0] != extraVersion && data[0] != extraForm {
-		return extra{}, fmt.Errorf("version %d is not known", data[0])
+	d := codec.NewDecoder(data)
+	version := d.Byte("version", 255)
+	if version != extraVersion && version != extraForm {
+		return extra{}, fmt.Errorf("unsupported version %d of extra data", version)
 	}
-	r := reader{data: data[1:]}
-	x := extra{updated: r.uvarint(maxSecond)}
-	x.memory = seen{first: r.uvarint(maxSecond) * 1e9, last: r.uvarint(maxSecond) * 1e9, count: r.uvarint(maxCount)}
-	x.oomAt, x.oomBytes = r.uvarint(maxSecond)*1e9, r.uvarint(maxBytes)
+	second := func(name string) int64 { return int64(d.Uvarint(name, maxSecond)) }
+	nanosecond := func(name string) int64 { return second(name) * int64(time.Second) }
+	x := extra{updated: second("time of the checkpoint")}
+	x.memory.first = nanosecond("time of the first memory sample")
+	x.memory.last = nanosecond("time of the last memory sample")
+	x.memory.count = int64(d.Uvarint("number of memory samples", maxCount))
+	x.oomAt = nanosecond("time of the last OOM kill")
+	x.oomBytes = int64(d.Uvarint("memory of the last OOM kill", maxBytes))
 	if x.memory.first > x.memory.last {
-		r.fail("the first sample of memory is later than the last")
+		d.Fail("first memory sample is later than the last")
 	}
-	n := r.uvarint(maxWindows)
-	for range n {
-		if r.err != nil {
+	for range d.Count("number of windows", maxWindows) {
+		w := decodeWindow(d, x.updated)
+		if n := len(x.windows); n > 0 && x.windows[n-1].uid >= w.uid {
+			d.Fail("windows are not sorted by pod")
+		}
+		if d.Err() != nil {
 			break
-		}
-		w := window{uid: r.uint64()}
-		flags := r.byte()
-		if flags == 0 || flags >= windowBits {
-			r.fail("a window's flags are not known")
-		}
-		for _, t := range []struct {
-			bit byte
-			to  *int64
-		}{{hasEnd, &w.windowEnd}, {hasMemory, &w.lastMemory}, {hasCPU, &w.lastCPU}, {hasOOM, &w.lastOOM}} {
-			if flags&t.bit != 0 {
-				*t.to = r.second(x.updated) * 1e9
-			}
-		}
-		for _, p := range []struct {
-			bit byte
-			to  *int64
-		}{{hasPeak, &w.memoryPeak}, {hasOOMPeak, &w.oomPeak}} {
-			if flags&p.bit != 0 {
-				if *p.to = r.uvarint(maxBytes); *p.to == 0 {
-					r.fail("a peak is zero")
-				}
-			}
-		}
-		if w.peak() > 0 && w.windowEnd == 0 {
-			r.fail("a peak has no window")
-		}
-		if k := len(x.windows); k > 0 && x.windows[k-1].uid >= w.uid {
-			r.fail("windows are not sorted")
 		}
 		x.windows = append(x.windows, w)
 	}
-	if data[0] == extraForm {
-		x.form = r.text(maxForm)
+	if version == extraForm {
+		x.form = d.String("form of the model state", maxForm)
 	}
-	if n := r.uvarint(maxHistory); r.err == nil && n != int64(len(r.data)) {
-		r.fail("it does not end where it should")
+	x.extension = d.Bytes("model state", maxHistory)
+	if err := d.Finish("extension data"); err != nil {
+		return extra{}, err
 	}
-	if r.err != nil {
-		return extra{}, r.err
-	}
-	x.extension = slices.Clone(r.data)
 	return x, nil
 }
 
@@ -278,68 +296,3 @@ const (
 
 // seconds returns Unix nanoseconds in whole seconds.
 func seconds(at int64) int64 { return at / int64(time.Second) }
-
-// A reader takes an encoding apart. After the first error everything it reads is zero.
-type reader struct {
-	data []byte
-	err  error
-}
-
-func (r *reader) fail(why string) {
-	if r.err == nil {
-		r.err = errors.New(why)
-	}
-	r.data = nil
-}
-
-func (r *reader) uvarint(limit uint64) int64 {
-	v, n := binary.Uvarint(r.data)
-	if n <= 0 || v > limit {
-		r.fail("a number is cut off or too large")
-		return 0
-	}
-	r.data = r.data[n:]
-	return int64(v)
-}
-
-// second reads a time that is stored as its distance from another, in seconds. It is never zero.
-func (r *reader) second(from int64) int64 {
-	v, n := binary.Varint(r.data)
-	if n <= 0 || v > maxSecond || v < -maxSecond || from+v <= 0 || from+v > maxSecond {
-		r.fail("a time is cut off or out of range")
-		return 0
-	}
-	r.data = r.data[n:]
-	return from + v
-}
-
-func (r *reader) uint64() uint64 {
-	if len(r.data) < 8 {
-		r.fail("a pod is cut off")
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(r.data)
-	r.data = r.data[8:]
-	return v
-}
-
-func (r *reader) text(limit uint64) string {
-	n := r.uvarint(limit)
-	if int64(len(r.data)) < n {
-		r.fail("a text is cut off")
-		return ""
-	}
-	s := string(r.data[:n])
-	r.data = r.data[n:]
-	return s
-}
-
-func (r *reader) byte() byte {
-	if len(r.data) == 0 {
-		r.fail("flags are cut off")
-		return 0
-	}
-	v := r.data[0]
-	r.data = r.data[1:]
-	return v
-}

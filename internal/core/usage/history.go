@@ -13,28 +13,31 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A History is what the extension of a container's Series remembers, as it is stored. It stands by itself: the
-// checkpoint of the same container may be older, newer or missing. No two are ever added up: of several the newest holds,
-// because each tells all that was remembered by then.
+// A History is the stored model state of a container. It is independent of the checkpoint of the container, which may be older,
+// newer or missing. Histories are never merged: each is complete, so the newest is used.
 type History struct {
 	Container  string
 	Updated    time.Time // whole seconds
-	LastSample time.Time // of what it has seen; whole seconds
-	Form       string    // of Data; empty where that was not stored
+	LastSample time.Time // whole seconds
+	Form       string    // of Data; empty if not stored
 	Data       []byte
 }
 
-// Longer data is not read. The CRD of UsageHistories has the same bound, on the base64 text; no extension takes half of it.
+// Limits of stored model state. Longer data is not read. The CRD of UsageHistories has the same limit, on the base64 text; every
+// extension needs less than half of it.
 const (
 	maxHistory = 12 << 10
 	maxForm    = 64
 )
 
-// ErrHistory is returned when the rest was restored, but what the extension remembered makes no sense to it.
-var ErrHistory = errors.New("what is remembered for the profile is unusable")
+// ignoredForms are the forms of model state that former versions stored for the comparison profiles, which only a backtest has
+// now. Such state is not read, and is no error.
+var ignoredForms = []string{"load/1", "seasons/1", "window/1"}
 
-// Newer reports whether one of two histories of a container is to be kept before the other. Of two of the same second
-// it is always the same one.
+// ErrHistory is returned if the model state is invalid, so that only the rest was restored.
+var ErrHistory = errors.New("invalid model state")
+
+// Newer reports whether a history of a container is newer than another. Ties are broken by the data, so the order is total.
 func (h *History) Newer(o *History) bool {
 	if c := h.Updated.Compare(o.Updated); c != 0 {
 		return c > 0
@@ -42,13 +45,13 @@ func (h *History) Newer(o *History) bool {
 	return bytes.Compare(h.Data, o.Data) > 0
 }
 
-// Extended reports whether the Series of a workload have extensions.
+// Extended reports whether a workload has extensions.
 func (b *Book) Extended(w cluster.Workload) bool {
 	wl := b.workloads[w]
 	return wl != nil && wl.extend != nil
 }
 
-// Histories returns what the extensions of a workload's Series remember, sorted by container.
+// Histories returns the model states of a workload, sorted by container.
 func (b *Book) Histories(w cluster.Workload, now time.Time) []History {
 	var hs []History
 	for _, s := range b.All(w) {
@@ -69,22 +72,23 @@ func (s *Series) history(now time.Time) (History, bool) {
 	}
 	return History{
 		Container: s.container, Updated: now, LastSample: stamp(s.lastKnown()).Truncate(time.Second),
-		Form: formOf(s.extension), Data: data,
+		Form: s.extension.Form(), Data: data,
 	}, true
 }
 
-// Carry returns the checkpoint with its History inside Extra, for where that cannot be stored by itself.
+// Carry returns the checkpoint with its History inside Extra, for clusters without UsageHistory objects.
 func (c Checkpoint) Carry() Checkpoint {
 	x, err := decodeExtra(c.Extra)
 	if err == nil && len(c.History.Data) > 0 {
-		x.form, x.extension = c.History.Form, c.History.Data
+		x.form = c.History.Form
+		x.extension = c.History.Data
 		c.Extra = x.encode()
 	}
 	c.History = History{}
 	return c
 }
 
-// history returns what was carried.
+// history returns the model state in an extra.
 func (x *extra) history() History {
 	if len(x.extension) == 0 {
 		return History{}
@@ -93,8 +97,7 @@ func (x *extra) history() History {
 	return History{Updated: at, LastSample: at, Form: x.form, Data: x.extension}
 }
 
-// Recall gives the Series of a container back what its extension remembered, where there is no checkpoint to restore.
-// What is newer stays.
+// Recall restores the model state of a container without a checkpoint. Newer model state is kept.
 func (b *Book) Recall(w cluster.Workload, h History) error {
 	if len(h.Data) == 0 {
 		return nil
@@ -105,58 +108,61 @@ func (b *Book) Recall(w cluster.Workload, h History) error {
 	return nil
 }
 
-func (b *Book) recall(s *Series, h History) error {
-	if len(h.Data) == 0 {
+func (b *Book) recall(series *Series, history History) error {
+	if len(history.Data) == 0 || slices.Contains(ignoredForms, history.Form) {
 		return nil
 	}
-	at, ok := nanos(h.Updated)
+	at, ok := nanos(history.Updated)
 	switch {
-	case len(h.Data) > maxHistory || len(h.Form) > maxForm:
-		return fmt.Errorf("%w: it is too long", ErrHistory)
+	case len(history.Data) > maxHistory || len(history.Form) > maxForm:
+		return fmt.Errorf("%w: data must have at most %d bytes and its form %d, got %d and %d", ErrHistory, maxHistory, maxForm, len(history.Data), len(history.Form))
 	case !ok:
-		return fmt.Errorf("%w: time %v is out of range", ErrHistory, h.Updated)
+		return fmt.Errorf("%w: time must be between 1970 and 2200, got %v", ErrHistory, history.Updated)
 	}
-	r := s.waiting()
-	if !h.Newer(&r.history) {
+	waiting := series.waiting()
+	if !history.Newer(&waiting.history) {
 		return nil
 	}
 	at = b.present(at)
-	before := *r
-	r.history, r.known, r.told, r.latest = h, at, 0, 0
+	before := *waiting
+	waiting.history = history
+	waiting.known = at
+	waiting.told = 0
+	waiting.latest = 0
 	if b.now != 0 {
-		r.latest = (b.now + int64(maxLead)) / int64(time.Second)
+		waiting.latest = (b.now + int64(maxLead)) / int64(time.Second)
 	}
-	if last, ok := nanos(h.LastSample); ok && at > s.savedAt {
-		r.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would let some samples in again
+	if last, ok := nanos(history.LastSample); ok && at > series.savedAt {
+		waiting.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would accept some samples again
 	}
-	if s.load.extend == nil {
+	if series.load.extend == nil {
 		return nil
 	}
-	if err := s.extend(s.load.extend); err != nil {
-		*r = before
+	if err := series.extend(series.load.extend); err != nil {
+		*waiting = before
 		return err
 	}
 	return nil
 }
 
-// extend makes an extension, with what it remembered if that waits for it. If that cannot be read, the extension is as
-// it was or begins anew.
+// extend creates an extension and decodes waiting model state into it. If decoding fails, the former extension stays, or an empty
+// one is created.
 func (s *Series) extend(create func() Extension) error {
-	e := create()
+	extension := create()
 	if s.restored == nil || len(s.restored.history.Data) == 0 {
-		s.extension = e
+		s.extension = extension
 		return nil
 	}
 	h := &s.restored.history
 	data := h.Data
 	h.Data = nil
-	form := formOf(e)
-	err := fmt.Errorf("it is of form %q and not %q", h.Form, form)
+	form := extension.Form()
+	err := fmt.Errorf("form must be %q, got %q", form, h.Form)
 	if h.Form == "" || form == "" || h.Form == form {
-		err = e.UnmarshalBinary(slices.Clone(data))
+		err = extension.UnmarshalBinary(slices.Clone(data))
 	}
-	if d, ok := e.(Dated); ok && err == nil && s.restored.latest != 0 && d.Latest().Unix() > s.restored.latest {
-		err = fmt.Errorf("it remembers %v, which lies too far in the future", d.Latest())
+	if err == nil && s.restored.latest != 0 && extension.Latest().Unix() > s.restored.latest {
+		err = fmt.Errorf("model state has time %v, which is too far in the future", extension.Latest())
 	}
 	if err != nil {
 		s.restored.told = 0
@@ -165,11 +171,11 @@ func (s *Series) extend(create func() Extension) error {
 		}
 		return fmt.Errorf("%w: %w", ErrHistory, err)
 	}
-	s.extension = e
+	s.extension = extension
 	return nil
 }
 
-// told reports whether the extension has been told a sample before it was stored.
+// told reports whether the extension already observed a sample of a time before its state was stored.
 func (s *Series) told(at time.Time) bool {
 	return s.restored != nil && s.restored.told != 0 && at.UnixNano() <= s.restored.told
 }

@@ -16,8 +16,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// diary is an extension that remembers the seconds after noon at which it was told samples.
-type diary struct{ seconds []int }
+// diary is an extension that records the times of its samples, in seconds after noon.
+type diary struct {
+	stateless
+	seconds []int
+}
 
 func (d *diary) Observe(s Sample, _ cluster.Set) {
 	d.seconds = append(d.seconds, int(s.At.Sub(noon)/time.Second))
@@ -52,7 +55,7 @@ func diaryOf(t *testing.T, b *Book) []int {
 	return d.seconds
 }
 
-// lived returns a Book that took samples at so many seconds after noon.
+// lived returns a Book with samples at the given seconds after noon.
 func lived(t *testing.T, seconds ...int) *Book {
 	t.Helper()
 	b := newBook()
@@ -78,9 +81,9 @@ func stored(t *testing.T, b *Book, second int) Checkpoint {
 	return c
 }
 
-// A process may die between storing a container's checkpoint and storing its history: each is right by itself, and no
-// sample counts twice in either.
-func TestCheckpointAndHistoryMayBeOfDifferentTimes(t *testing.T) {
+// A process may end between storing the checkpoint and the model state of a container. Both are restored, and neither counts a sample
+// twice.
+func TestRestore_checkpointAndModelStateOfDifferentTimes_countEachSampleOnce(t *testing.T) {
 	b := lived(t, 10, 20)
 	early := stored(t, b, 25)
 	live(b, 30, 40)
@@ -117,7 +120,7 @@ func TestCheckpointAndHistoryMayBeOfDifferentTimes(t *testing.T) {
 	}
 }
 
-func TestAHistoryWithoutACheckpointIsRecalled(t *testing.T) {
+func TestRecall_withoutACheckpoint_restoresModelState(t *testing.T) {
 	h := stored(t, lived(t, 10, 20), 25).History
 	for name, extendFirst := range map[string]bool{"extended, then recalled": true, "recalled, then extended": false} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +144,7 @@ func TestAHistoryWithoutACheckpointIsRecalled(t *testing.T) {
 	}
 }
 
-func TestTheNewerOfTwoHistoriesHolds(t *testing.T) {
+func TestRestore_twoModelStates_keepsTheNewer(t *testing.T) {
 	b := lived(t, 10)
 	early := stored(t, b, 15)
 	live(b, 20)
@@ -166,8 +169,8 @@ func TestTheNewerOfTwoHistoriesHolds(t *testing.T) {
 	}
 }
 
-// What an earlier version wrote into the annotation: without a form.
-func TestAnExtensionInAnExtraOfVersionOneIsRead(t *testing.T) {
+// A former version stored model state without its form.
+func TestRestore_extraVersion1WithModelState_isRead(t *testing.T) {
 	c := stored(t, lived(t, 10, 20), 25)
 	x, err := decodeExtra(c.Carry().Extra)
 	if err != nil || x.form != "diary" {
@@ -188,8 +191,8 @@ func TestAnExtensionInAnExtraOfVersionOneIsRead(t *testing.T) {
 	}
 }
 
-// Upstream has written the checkpoint since: its status holds, but what podfit's profile remembered is still true.
-func TestWhatAProfileRemembersOutlivesAnEpisodeWithUpstream(t *testing.T) {
+// Upstream has rewritten the checkpoint: its status is used, and the model state is still restored.
+func TestRestore_statusRewrittenByUpstream_keepsModelState(t *testing.T) {
 	c := stored(t, lived(t, 10, 20), 25).Carry()
 	c.Updated = c.Updated.Add(time.Minute)
 	b := newBook()
@@ -202,18 +205,18 @@ func TestWhatAProfileRemembersOutlivesAnEpisodeWithUpstream(t *testing.T) {
 	}
 }
 
-func TestAnUnusableHistoryLosesOnlyItself(t *testing.T) {
+func TestRestore_unusableModelState_restoresTheRest(t *testing.T) {
 	good := stored(t, lived(t, 10, 20), 25)
 	tests := map[string]struct {
 		change func(*History)
 		want   string
 	}{
-		"another form":   {func(h *History) { h.Form = "novel" }, `of form "novel" and not "diary"`},
+		"another form":   {func(h *History) { h.Form = "novel" }, `form must be "diary", got "novel"`},
 		"broken":         {func(h *History) { h.Data = h.Data[1:] }, "a second is cut off"},
-		"too long":       {func(h *History) { h.Data = make([]byte, maxHistory+1) }, "too long"},
-		"no time":        {func(h *History) { h.Updated = time.Time{} }, "out of range"},
-		"another age":    {func(h *History) { h.Updated = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, "out of range"},
-		"a form of 1 KB": {func(h *History) { h.Form = strings.Repeat("x", 1000) }, "too long"},
+		"too long":       {func(h *History) { h.Data = make([]byte, maxHistory+1) }, "data must have at most"},
+		"no time":        {func(h *History) { h.Updated = time.Time{} }, "must be between 1970 and 2200"},
+		"another age":    {func(h *History) { h.Updated = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, "must be between 1970 and 2200"},
+		"a form of 1 KB": {func(h *History) { h.Form = strings.Repeat("x", 1000) }, "data must have at most"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +241,7 @@ func TestAnUnusableHistoryLosesOnlyItself(t *testing.T) {
 	}
 }
 
-func TestHistoriesAreThoseOfAWorkloadsExtendedContainers(t *testing.T) {
+func TestHistories_extendedContainers_areReturnedSorted(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "proxy", "app", "idle")
 	b.Track(p)
@@ -260,13 +263,40 @@ func TestHistoriesAreThoseOfAWorkloadsExtendedContainers(t *testing.T) {
 	}
 }
 
-func TestOneOfTwoHistoriesIsNewerWhicheverIsAsked(t *testing.T) {
+func TestNewer_anyTwoHistories_isAsymmetric(t *testing.T) {
 	at := func(second int, data string) *History {
 		return &History{Updated: noon.Add(time.Duration(second) * time.Second), Data: []byte(data)}
 	}
 	for i, pair := range [][2]*History{{at(2, "a"), at(1, "b")}, {at(1, "b"), at(1, "a")}, {at(1, "a"), {}}} {
 		if !pair[0].Newer(pair[1]) || pair[1].Newer(pair[0]) {
 			t.Errorf("%d: %v", i, fmt.Sprint(pair))
+		}
+	}
+}
+
+// Former versions stored model state of the comparison profiles.
+func TestRestore_modelStateOfAComparisonProfile_isIgnored(t *testing.T) {
+	for _, form := range []string{"load/1", "seasons/1", "window/1"} {
+		for _, carried := range []bool{false, true} {
+			c := stored(t, lived(t, 10, 20), 25)
+			c.History.Form = form
+			if carried {
+				c = c.Carry()
+			}
+			b := newBook()
+			b.Extend(cart, newDiary)
+			if err := b.Restore(cart, "app", c); err != nil {
+				t.Errorf("%s, carried %v: %v", form, carried, err)
+			}
+			if err := b.Recall(cart, c.History); err != nil {
+				t.Errorf("%s, carried %v: %v", form, carried, err)
+			}
+			if got := diaryOf(t, b); len(got) != 0 {
+				t.Errorf("%s, carried %v: the extension has state %v", form, carried, got)
+			}
+			if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 2 {
+				t.Errorf("%s, carried %v: %d samples restored, want 2", form, carried, got)
+			}
 		}
 	}
 }

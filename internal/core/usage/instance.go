@@ -5,9 +5,9 @@ package usage
 
 // An instance is one container of one tracked pod. Times are Unix nanoseconds, 0 for never.
 //
-// Memory counts by its peak in a window as long as the memory interval, which starts with the instance's first
-// sample. The peak of the window under way is in the series' histogram already, dated at the window's end, and
-// replaced when a higher one comes:
+// Memory is aggregated by the peak of each window. Windows have the length of the memory interval; the first starts with the first
+// sample of the instance. The histogram already contains the peak of the current window, with the time of the window's end. It is
+// replaced when a higher one is observed:
 //
 //	      first sample         windowEnd                 windowEnd'
 //	-----------|- - - - - - - - - -|- - - - - - - - - - - - - |
@@ -18,20 +18,21 @@ type instance struct {
 	pod        *pod
 
 	lastCPU    int64
-	lastMemory int64 // an OOM kill sets it back to its own time
+	lastMemory int64 // an OOM kill sets it to the time of the kill
 	windowEnd  int64 // exclusive
-	memoryPeak int64 // bytes, of the window under way
-	oomPeak    int64 // bytes that an OOM kill in the window under way showed to be needed
-	lastOOM    int64 // no OOM kill up to this time counts (again)
+	memoryPeak int64 // bytes, of the current window
+	oomPeak    int64 // bytes that an OOM kill in the current window showed to be needed
+	lastOOM    int64 // OOM kills up to this time are ignored
 	ran        Ran
 }
 
-// peak returns the bytes that the window under way has put into the histogram, 0 for none.
+// peak returns the peak of the current window that is in the histogram, in bytes; 0 for none.
 func (in *instance) peak() int64 { return max(in.memoryPeak, in.oomPeak) }
 
-// addMemory puts a use of memory, or a need that an OOM kill showed, into the window it belongs to.
+// addMemory adds used memory, or memory that an OOM kill showed to be needed, to the window of its time.
 func (in *instance) addMemory(bytes, at int64, oom bool) {
-	s, interval := in.series, int64(in.series.rules.interval)
+	series := in.series
+	interval := int64(in.series.rules.interval)
 	in.lastMemory = at
 	if in.windowEnd == 0 {
 		in.windowEnd = at
@@ -43,13 +44,14 @@ func (in *instance) addMemory(bytes, at int64, oom bool) {
 		}
 		// Upstream adds nothing here when there is no peak yet, which freezes the window (W-05).
 		if old > 0 {
-			s.Memory.SubtractNanos(float64(old), 1, in.windowEnd)
+			series.Memory.SubtractNanos(float64(old), 1, in.windowEnd)
 		}
 	} else {
 		in.windowEnd += (at-in.windowEnd)/interval*interval + interval
-		in.memoryPeak, in.oomPeak = 0, 0
+		in.memoryPeak = 0
+		in.oomPeak = 0
 	}
-	s.addPeak(bytes, in.windowEnd)
+	series.addPeak(bytes, in.windowEnd)
 	if oom {
 		in.oomPeak = bytes
 	} else {
@@ -57,7 +59,7 @@ func (in *instance) addMemory(bytes, at int64, oom bool) {
 	}
 }
 
-// rewindow adapts the window under way to another interval. It starts where it started.
+// rewindow changes the length of the current window. Its start stays.
 func (in *instance) rewindow(before, after int64) {
 	peak := in.peak()
 	if peak == 0 || before == after {

@@ -9,55 +9,54 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// An OOM is a container that was killed for want of memory.
+// An OOM is an out-of-memory kill of a container.
 type OOM struct {
 	Pod       cluster.Key
 	Container string
 	At        time.Time // when it was killed
-	Memory    int64     // bytes it is known to have been given, or to have used
+	Memory    int64     // request, limit or usage at that time, in bytes
 }
 
-// ObserveOOM takes an OOM kill: as a peak of memory that is higher than what was not enough. It returns whether
-// that was news. One may be told any number of times, and after a restart: what counts is that no later kill of
-// the container is known yet.
-func (b *Book) ObserveOOM(o OOM) bool {
-	in, at := b.find(o.Pod, o.Container, o.At)
-	if in == nil || at <= in.lastOOM {
+// ObserveOOM adds an OOM kill as a memory peak above the memory that was not enough. It returns whether the kill is new. It may
+// be called any number of times for one kill, also after a restart: kills not later than the last known one are ignored.
+func (b *Book) ObserveOOM(kill OOM) bool {
+	instance, at := b.find(kill.Pod, kill.Container, kill.At)
+	if instance == nil || at <= instance.lastOOM {
 		return false
 	}
-	in.lastOOM = at
-	s := in.series
-	// What happened long before the last sample is in the past already. Of a container without samples only the
-	// present can say that.
-	reference := in.lastMemory
+	instance.lastOOM = at
+	series := instance.series
+	// Ignore kills long before the last sample. Without samples, compare with the present.
+	reference := instance.lastMemory
 	if reference == 0 {
 		reference = b.now
 	}
-	if reference != 0 && at < reference-int64(s.rules.interval) {
+	if reference != 0 && at < reference-int64(series.rules.interval) {
 		return b.reject(OldOOM)
 	}
-	used := min(max(o.Memory, in.memoryPeak), maxBytes)
-	needed := max(used+min(s.rules.minBump, maxBytes), scale(used, s.rules.ratio))
+	used := min(max(kill.Memory, instance.memoryPeak), maxBytes)
+	needed := max(used+min(series.rules.minBump, maxBytes), scale(used, series.rules.ratio))
 	if needed <= 0 {
 		return false
 	}
-	in.addMemory(needed, at, true)
-	if at >= s.oomAt {
-		s.oomAt, s.oomBytes = at, needed
+	instance.addMemory(needed, at, true)
+	if at >= series.oomAt {
+		series.oomAt = at
+		series.oomBytes = needed
 	}
-	s.version++
-	if s.extension != nil {
-		s.extension.ObserveOOM(o, needed)
+	series.version++
+	if series.extension != nil {
+		series.extension.ObserveOOM(kill, needed)
 	}
 	return true
 }
 
-// ObserveExits takes the OOM kills that a pod's status shows and returns how many were news. It needs no earlier
-// status to compare with, so it may be called at any time and any number of times.
-func (b *Book) ObserveExits(p *cluster.Pod) int {
+// ObserveExits adds the OOM kills in the status of a pod and returns how many are new. It may be called any number of times with
+// the same status.
+func (b *Book) ObserveExits(observed *cluster.Pod) int {
 	n := 0
-	for i := range p.Containers {
-		c := &p.Containers[i]
+	for i := range observed.Containers {
+		c := &observed.Containers[i]
 		if c.Exit == nil || !c.Exit.OOM || !b.sized(c) {
 			continue
 		}
@@ -66,14 +65,14 @@ func (b *Book) ObserveExits(p *cluster.Pod) int {
 		if b.cfg.OOMFromLimit {
 			memory = max(memory, limits.Memory)
 		}
-		if b.ObserveOOM(OOM{Pod: p.Key, Container: c.Name, At: c.Exit.Finished, Memory: memory}) {
+		if b.ObserveOOM(OOM{Pod: observed.Key, Container: c.Name, At: c.Exit.Finished, Memory: memory}) {
 			n++
 		}
 	}
 	return n
 }
 
-// scale returns an amount times a factor, cut to a whole number that can be an amount.
+// scale multiplies an amount by a factor, truncates it, and limits it to valid amounts.
 func scale(amount int64, factor float64) int64 {
 	switch v := float64(amount) * factor; {
 	case v > maxBytes:

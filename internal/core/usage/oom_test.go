@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestAnOOMKillCountsAsAHigherPeak(t *testing.T) {
+func TestObserveOOM_anyKill_raisesThePeak(t *testing.T) {
 	type oom struct {
 		after  time.Duration
 		memory int64
@@ -69,7 +69,7 @@ func TestAnOOMKillCountsAsAHigherPeak(t *testing.T) {
 	}
 }
 
-func TestAfterAnOOMKillASmallerUseDoesNotLowerThePeak(t *testing.T) {
+func TestObserve_smallerUsageAfterAnOOMKill_keepsThePeak(t *testing.T) {
 	b := newBook()
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
@@ -79,7 +79,7 @@ func TestAfterAnOOMKillASmallerUseDoesNotLowerThePeak(t *testing.T) {
 	wantPeaks(t, b.Series(cart, "app"), noon.Add(day), map[float64]float64{356 * mib: 1})
 }
 
-func TestAnOldOOMKillOfANewContainerIsHistory(t *testing.T) {
+func TestObserveOOM_beforeTheFirstSample_isAddedToHistory(t *testing.T) {
 	b := newBook()
 	b.Tick(noon)
 	p := podOf(cart, "cart-1", "app")
@@ -92,8 +92,8 @@ func TestAnOldOOMKillOfANewContainerIsHistory(t *testing.T) {
 	}
 }
 
-// W-07: an OOM kill is read off the pod's status, so none is missed while nobody looks.
-func TestOOMKillsAreReadOffThePodOnce(t *testing.T) {
+// W-07: OOM kills are read from the status of the pod, so none is missed between two passes.
+func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 	fresh := func() *cluster.Pod {
 		p := podOf(cart, "cart-1", "app", "proxy", "fine", "migrate")
 		exit := &cluster.Exit{OOM: true, Finished: noon}

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Prune forgets what is not needed any more and returns it, sorted, so that what is stored of it can be removed.
-// A Series goes when no tracked pod has the container, and
+// Prune removes expired Series and returns them, sorted, so that their checkpoints can be deleted. A Series expires if no tracked
+// pod has the container, and
 //
-//   - nothing has ever been seen of it, or
-//   - it was last heard of a whole history ago (8 days by default).
+//   - it has no samples, or
+//   - its last sample is older than the length of history (8 days by default).
 //
-// But what a workload under an autoscaler last ran with stays as long as the workload is under it: a monthly job
-// starts its next run with what it learnt in the last.
+// The containers of the last pods of a workload with an autoscaler do not expire: a monthly job starts its next run with the
+// history of the last one.
 func (b *Book) Prune(now time.Time) []Ref {
 	var gone []Ref
 	for key, wl := range b.workloads {
@@ -25,7 +25,7 @@ func (b *Book) Prune(now time.Time) []Ref {
 			switch {
 			case s.instances != nil:
 				return false
-			case last == 0: // nothing to lose
+			case last == 0: // no samples
 			case wl.governed && !s.stale:
 				return false
 			case now.UnixNano()-last < int64(s.rules.keep()):
@@ -45,8 +45,8 @@ func (b *Book) Prune(now time.Time) []Ref {
 	return gone
 }
 
-// forgetWindows drops restored windows that have ended: their pods did not come again. And what nobody measures any more
-// the extension need not be kept from seeing twice.
+// forgetWindows removes restored windows that have ended, and the protection against observing samples twice when it is no longer
+// needed.
 func (s *Series) forgetWindows(now int64) {
 	if s.restored == nil {
 		return

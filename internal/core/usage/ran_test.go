@@ -10,8 +10,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// lastRan is an Extension that notes what the last sample's container ran with.
-type lastRan struct{ ran Ran }
+// lastRan is an Extension that records Ran of the last sample.
+type lastRan struct {
+	stateless
+	ran Ran
+}
 
 func (l *lastRan) Observe(s Sample, _ cluster.Set)            { l.ran = s.Ran }
 func (l *lastRan) ObserveOOM(OOM, int64)                      {}
@@ -25,7 +28,7 @@ func (l *lastRan) want(t *testing.T, what string, expected Ran) {
 	}
 }
 
-func TestASampleIsPassedOnWithWhatItsContainerRanWith(t *testing.T) {
+func TestObserve_extension_receivesRequestsAndLimitsOfTheContainer(t *testing.T) {
 	b, got := newBook(), &lastRan{}
 	b.Extend(cart, func() Extension { return got })
 	p := podOf(cart, "cart-1", "app", "sidecar")
@@ -43,7 +46,7 @@ func TestASampleIsPassedOnWithWhatItsContainerRanWith(t *testing.T) {
 	observe()
 	got.want(t, "a new pod", Ran{CPURequest: 100, CPULimit: 2000, MemoryLimit: 512 * mib})
 
-	// A resize that is wanted, and not done yet, has changed nothing.
+	// A resize that is not actuated yet changes nothing.
 	p.Containers[0].Applied = &cluster.Applied{Requests: p.Containers[0].Requests, Limits: p.Containers[0].Limits}
 	p.Containers[0].Requests, p.Containers[0].Limits = cluster.Amounts(400, 256*mib), cluster.Resources{}
 	b.Track(p)
@@ -54,7 +57,7 @@ func TestASampleIsPassedOnWithWhatItsContainerRanWith(t *testing.T) {
 	observe()
 	got.want(t, "a resized pod without limits", Ran{CPURequest: 400})
 
-	// Weighed by the request: 0.1 + 0.1 + 0.4. All alike they weigh three times 0.1.
+	// Weights by request: 0.1 + 0.1 + 0.4. Constant weights: 3 · 0.1.
 	plain := newBook()
 	plain.Track(p)
 	for i := range 3 {

@@ -3,19 +3,19 @@
 
 package usage
 
-// A Rejection is why a sample, or one resource of it, was not taken.
+// A Rejection is the reason why a sample, or one resource of it, was rejected.
 type Rejection uint8
 
-// The reasons. They are counted, never logged one by one.
+// The reasons. Rejections are counted, not logged individually.
 const (
 	UnknownPod       Rejection = iota // the pod is not tracked, for example because its owner is not known yet
-	UnknownContainer                  // the pod has no such container, or it is not one that is sized
+	UnknownContainer                  // the pod has no such container, or it is not sized
 	BadTime                           // no time, or one outside the years 1970 to 2200
 	Ahead                             // taken later than now
 	NotANumber                        // not a number, or infinite
 	Negative
-	TooLarge   // more than any machine has
-	NoMemory   // a container that uses no memory has not been measured
+	TooLarge   // above the limits maxCores and maxBytes
+	NoMemory   // 0 bytes of memory: the container was not measured
 	Repeated   // taken at the same time as the one before
 	OutOfOrder // taken before the one before
 	OldOOM     // an OOM kill more than one interval ago
@@ -27,7 +27,7 @@ var rejectionNames = [rejections]string{
 	"no memory", "repeated", "out of order", "old OOM kill",
 }
 
-// String says it in words.
+// String returns the name of the reason.
 func (r Rejection) String() string {
 	if r < rejections {
 		return rejectionNames[r]
@@ -35,7 +35,7 @@ func (r Rejection) String() string {
 	return "unknown"
 }
 
-// Rejections returns all reasons, for whoever shows their counts.
+// Rejections returns all reasons.
 func Rejections() []Rejection {
 	rs := make([]Rejection, rejections)
 	for i := range rs {
@@ -44,5 +44,5 @@ func Rejections() []Rejection {
 	return rs
 }
 
-// Rejected returns how often something was rejected for a reason.
+// Rejected returns the number of rejections for a reason.
 func (b *Book) Rejected(r Rejection) uint64 { return b.rejected[r] }

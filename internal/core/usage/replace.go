@@ -5,8 +5,8 @@ package usage
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// Replace asks for another extension of every Series of a workload, now and later. What one remembers carries over where
-// the other can read it; the containers where it begins anew are returned.
+// Replace changes how extensions are created for a workload. Model state is carried over if the new extension has the same form. It
+// returns the containers whose extensions start empty.
 func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []string) {
 	wl := b.workload(w)
 	wl.extend = create
@@ -19,8 +19,8 @@ func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []stri
 	return anew
 }
 
-// Recalled reports whether the extension has got back what it remembered, and not begun anew; one that never stores anything
-// has. It tells that until the next Prune.
+// Recalled reports whether the model state of the extension was restored, or the extension never stores any. It is valid until the
+// next Prune.
 func (s *Series) Recalled() bool {
 	return s.extension != nil && (storesNothing(s.extension) ||
 		s.restored != nil && !s.restored.history.Updated.IsZero() && len(s.restored.history.Data) == 0)
@@ -31,7 +31,7 @@ func storesNothing(e Extension) bool {
 	return err == nil && len(data) == 0
 }
 
-// replace reports whether anything carried over.
+// replace reports whether model state was carried over, or none is needed.
 func (s *Series) replace(create func() Extension) bool {
 	before := s.extension
 	s.extension = nil
@@ -43,7 +43,7 @@ func (s *Series) replace(create func() Extension) bool {
 	if storesNothing(s.extension) {
 		return true
 	}
-	if formOf(before) != formOf(s.extension) {
+	if before.Form() != s.extension.Form() {
 		return false
 	}
 	data, err := before.AppendBinary(nil)

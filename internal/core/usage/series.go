@@ -10,8 +10,8 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
-// A Series is what is known of one container of one workload: of all its pods together, over rollouts and
-// restarts. Read it between two calls to its Book; only the Book changes it.
+// A Series is the usage history of one container of a workload: of all its pods together, over rollouts and restarts. Only the Book
+// changes it; read it between two calls to the Book.
 type Series struct {
 	CPU    histogram.Histogram // all samples, in cores
 	Memory histogram.Histogram // one peak per pod and interval, in bytes; an OOM kill counts as a higher peak
@@ -20,11 +20,11 @@ type Series struct {
 	load        *workload
 	cpu, memory seen
 	rules       *rules    // the Book's, or the container's own
-	extension   Extension // nil unless asked for
+	extension   Extension // nil without Book.Extend
 	instances   *instance // the tracked pods that have this container
-	restored    *restored // what a checkpoint said that still waits for its pod; else nil
+	restored    *restored // restored data that waits for pods or an extension; nil for none
 
-	oomAt, oomBytes int64 // the latest OOM kill, and what it showed to be needed
+	oomAt, oomBytes int64 // the latest OOM kill, and the memory that it showed to be needed
 	savedAt         int64 // when it was last written to a checkpoint
 	version, saved  uint32
 	live            int32 // live pods that have this container
@@ -37,20 +37,20 @@ type Series struct {
 // Container returns the container's name.
 func (s *Series) Container() string { return s.container }
 
-// Workload returns the workload whose container it is.
+// Workload returns the workload of the container.
 func (s *Series) Workload() cluster.Workload { return s.load.key }
 
-// Stale reports whether the container has left the workload: its live pods do without it. When the workload
-// has no live pod at all, the containers it last had are not stale.
+// Stale reports whether live pods exist and none of them has the container. If a workload has no live pod, the containers of its last
+// pods are not stale.
 func (s *Series) Stale() bool { return s.stale }
 
-// A Span is how much has been seen of a resource.
+// A Span tells how many samples of a resource there are, and of which time.
 type Span struct {
 	First, Last time.Time // when the first and last sample were taken; zero when there was none
 	Count       int
 }
 
-// Seen returns how much has been seen of a resource. Memory counts its samples, not its peaks.
+// Seen returns the span of the samples of a resource. For memory these are samples, not peaks.
 func (s *Series) Seen(r cluster.Resource) Span {
 	n := &s.memory
 	if r == cluster.CPU {
@@ -59,37 +59,34 @@ func (s *Series) Seen(r cluster.Resource) Span {
 	return Span{First: stamp(n.first), Last: stamp(n.last), Count: int(n.count)}
 }
 
-// LastOOM returns when a pod was last killed for want of memory and how many bytes that showed to be needed.
-// The time is zero when it never happened.
+// LastOOM returns the time of the last OOM kill and the memory, in bytes, that it showed to be needed. The time is zero if there was
+// none.
 func (s *Series) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt), s.oomBytes }
 
-// Extension returns what was asked for with Book.Extend, or nil.
+// Extension returns the extension of the Series, or nil (Book.Extend).
 func (s *Series) Extension() Extension { return s.extension }
 
-// An Extension remembers what an algorithm needs beyond the two histograms. A Series has one only when it was
-// asked for (Book.Extend); it sees every accepted sample and every OOM kill once, in the order in which they came.
+// An Extension is the model state that an algorithm keeps of a container beside the two histograms. A Series has one only
+// after Book.Extend. It receives every accepted sample and every OOM kill once, in the order in which they arrive.
 type Extension interface {
-	// Observe is told a sample and which of its resources were accepted. It must not allocate in the long run.
+	// Observe adds a sample, of which the resources in taken were accepted. It must not allocate in the long run.
 	Observe(s Sample, taken cluster.Set)
-	// ObserveOOM is told an OOM kill and the bytes that it showed to be needed.
+	// ObserveOOM adds an OOM kill and the memory, in bytes, that it showed to be needed.
 	ObserveOOM(o OOM, needed int64)
-	// AppendBinary and UnmarshalBinary carry it over a restart, as History.Data: keep it small. When it fails,
-	// UnmarshalBinary leaves the extension as it was.
+	// CPUWeight returns the weight of a CPU sample in the histogram, by the cores that the container requested when the
+	// sample was taken. It returns SampleWeight where all samples weigh the same.
+	CPUWeight(request float64) float64
+
+	// AppendBinary and UnmarshalBinary store the model state over a restart, as History.Data: keep it small. When
+	// UnmarshalBinary fails, the extension does not change.
 	AppendBinary(b []byte) ([]byte, error)
 	UnmarshalBinary(data []byte) error
-}
-
-// A Former names what its AppendBinary writes, so that nothing else is taken for it: another Form is not read.
-type Former interface{ Form() string }
-
-// A Dated says of what time the newest is that it remembers. What is stored with a later time than the present is not read.
-type Dated interface{ Latest() time.Time }
-
-func formOf(e Extension) string {
-	if f, ok := e.(Former); ok {
-		return f.Form()
-	}
-	return ""
+	// Form names the format of the stored data. Data of another form is not read. If either form is empty, the data is read.
+	Form() string
+	// Since returns the time of the oldest observation in the model state; the zero time if it is empty or not known.
+	Since() time.Time
+	// Latest returns the newest time in the model state. Stored model state from the future is not read.
+	Latest() time.Time
 }
 
 // seen counts samples. Times are Unix nanoseconds, 0 before the first.
@@ -120,21 +117,23 @@ func (s *Series) unlink(in *instance) {
 	if in.next != nil {
 		in.next.prev = in.prev
 	}
-	in.prev, in.next = nil, nil
+	in.prev = nil
+	in.next = nil
 }
 
 func (s *Series) link(in *instance) {
-	in.series, in.next = s, s.instances
+	in.series = s
+	in.next = s.instances
 	if s.instances != nil {
 		s.instances.prev = in
 	}
 	s.instances = in
 }
 
-// lastSeen returns when anything was last heard of the container, or 0.
+// lastSeen returns the time of the last sample or OOM kill, or 0.
 func (s *Series) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.oomAt) }
 
-// lastKnown is lastSeen, or of what time that is which the extension got back where nothing else is known.
+// lastKnown returns lastSeen, or the time of the restored model state if there are no samples.
 func (s *Series) lastKnown() int64 {
 	if last := s.lastSeen(); last != 0 || s.restored == nil {
 		return last
@@ -142,7 +141,7 @@ func (s *Series) lastKnown() int64 {
 	return s.restored.known
 }
 
-// stamp returns the time of Unix nanoseconds, with 0 as the zero time.
+// stamp converts Unix nanoseconds to a time; 0 is the zero time.
 func stamp(at int64) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -150,10 +149,9 @@ func stamp(at int64) time.Time {
 	return time.Unix(0, at).UTC()
 }
 
-// nanos returns a time in Unix nanoseconds, and whether it is one that a cluster can have today.
+// nanos converts a time to Unix nanoseconds. It is not ok for times before 1970 or after 2200.
 func nanos(t time.Time) (int64, bool) {
-	const from, to = 0, 7_258_118_400 // 1970 to 2200
-	if s := t.Unix(); s <= from || s >= to {
+	if second := t.Unix(); second <= 0 || second >= maxSecond {
 		return 0, false
 	}
 	return t.UnixNano(), true

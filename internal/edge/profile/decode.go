@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // decode returns the SizingProfile in a text, which may have other objects. Unknown fields are errors.
@@ -41,6 +42,11 @@ func decode(data []byte) (v1alpha1.SizingProfile, error) {
 		return o, nil
 	}
 	var problems []string
+	base := string(o.Spec.Base)
+	_, known := recommend.Builtin(base)
+	if !known && base != "" {
+		problems = append(problems, unknownBase(base)) // the unknown fields may belong to this base
+	}
 	for _, e := range unknownFields {
 		path := e.Error()
 		var field kjson.FieldError

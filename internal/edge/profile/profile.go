@@ -62,23 +62,25 @@ func (c *checker) problem(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// number sets *to to *v if v is set and within bounds.
-func (c *checker) number(path string, v *float64, least, most float64, to *float64) {
+// number sets *to to *v if v is set and within the bounds of the field at path.
+func (c *checker) number(path string, v *float64, to *float64) {
+	bounds := boundsOf(numberBounds, path)
 	switch {
 	case v == nil:
-	case math.IsNaN(*v) || *v < least || *v > most:
-		c.problem("spec.%s must be between %g and %g, got %g%s", path, least, most, *v, percentHint(*v, least, most))
+	case math.IsNaN(*v) || *v < bounds.least || *v > bounds.most:
+		c.problem("spec.%s must be between %g and %g, got %g%s", path, bounds.least, bounds.most, *v, percentHint(*v, bounds.least, bounds.most))
 	default:
 		*to = *v
 	}
 }
 
 // whole is like number, for whole numbers.
-func (c *checker) whole(path string, v *int32, least, most int, to *int) {
+func (c *checker) whole(path string, v *int32, to *int) {
+	bounds := boundsOf(numberBounds, path)
 	switch {
 	case v == nil:
-	case int(*v) < least || int(*v) > most:
-		c.problem("spec.%s must be between %d and %d, got %d", path, least, most, *v)
+	case float64(*v) < bounds.least || float64(*v) > bounds.most:
+		c.problem("spec.%s must be between %g and %g, got %d", path, bounds.least, bounds.most, *v)
 	default:
 		*to = int(*v)
 	}
@@ -87,16 +89,17 @@ func (c *checker) whole(path string, v *int32, least, most int, to *int) {
 var durations = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s))+$`)
 
 // duration is like number, for durations in hours, minutes and seconds.
-func (c *checker) duration(path string, v *v1alpha1.Duration, least, most time.Duration, to *time.Duration) {
+func (c *checker) duration(path string, v *v1alpha1.Duration, to *time.Duration) {
 	if v == nil {
 		return
 	}
+	bounds := boundsOf(durationBounds, path)
 	d, err := time.ParseDuration(string(*v))
 	switch {
-	case err != nil || !durations.MatchString(string(*v)) || len(*v) > 24:
+	case err != nil || !durations.MatchString(string(*v)) || len(*v) > boundsOf(lengthBounds, path):
 		c.problem("spec.%s must be a duration such as 12h or 90m, got %q", path, *v)
-	case d < least || d > most:
-		c.problem("spec.%s must be between %s and %s, got %s", path, wholeHours(least), wholeHours(most), d)
+	case d < bounds.least || d > bounds.most:
+		c.problem("spec.%s must be between %s and %s, got %s", path, wholeHours(bounds.least), wholeHours(bounds.most), d)
 	default:
 		*to = d
 	}
@@ -110,8 +113,6 @@ func wholeHours(d time.Duration) string {
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-const day = 24 * time.Hour
-
 // profileOf converts a spec.
 func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
 	base := string(s.Base)
@@ -120,23 +121,17 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	}
 	builtin, known := recommend.Builtin(base)
 	if !known {
-		var names []string
-		for _, b := range recommend.Builtins() {
-			names = append(names, b.Name)
-		}
-		meant := ""
-		if near := Nearest(base, names); near != "" {
-			meant = " (did you mean " + near + "?)"
-		}
-		c.problem("spec.base must be one of %s, got %q%s", strings.Join(names, ", "), base, meant)
+		c.problem("%s", unknownBase(base))
 		return recommend.Profile{}
 	}
 	about := s.About
 	if about == "" {
 		about = "based on " + base
 	}
-	if n := utf8.RuneCountInString(about); n > 200 {
-		c.problem("spec.about must have at most 200 characters, got %d", n)
+	n := utf8.RuneCountInString(about)
+	most := boundsOf(lengthBounds, "about")
+	if n > most {
+		c.problem("spec.about must have at most %d characters, got %d", most, n)
 	}
 	for _, part := range []struct {
 		name  string
@@ -147,9 +142,6 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		{"memory", s.Memory != nil, "balanced, cost, critical, busy-hours"},
 		{"cpu", s.CPU != nil, "balanced, cost, critical"},
 		{"busyHours", s.BusyHours != nil, "busy-hours"},
-		{"window", s.Window != nil, "window-max"},
-		{"load", s.Load != nil, "autopilot-window"},
-		{"season", s.Season != nil, "time-of-day"},
 		{"ensemble", s.Ensemble != nil, "autopilot"},
 	} {
 		if part.given && !strings.Contains(", "+part.bases+", ", ", "+base+", ") {
@@ -164,16 +156,28 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		return histogram(name, about, s.Histogram, c)
 	case "busy-hours":
 		return busyHours(name, about, s.Memory, s.BusyHours, c)
-	case "window-max":
-		return window(name, about, s.Window, c)
-	case "autopilot-window":
-		return load(name, about, s.Load, c)
-	case "time-of-day":
-		return season(name, about, s.Season, c)
 	case "autopilot":
 		return ensemble(name, about, s.Ensemble, c)
 	}
 	return adaptive(name, about, builtin.Name, s, c)
+}
+
+// unknownBase returns the problem of a base that is not a built-in profile, with the allowed bases.
+func unknownBase(base string) string {
+	var names []string
+	for _, b := range recommend.Builtins() {
+		names = append(names, b.Name)
+	}
+	hint := ""
+	_, comparison := recommend.BacktestProfile(base)
+	nearest := Nearest(base, names)
+	switch {
+	case comparison:
+		hint = "; " + base + " is a comparison profile, which only podfit backtest has"
+	case nearest != "":
+		hint = " (did you mean " + nearest + "?)"
+	}
+	return fmt.Sprintf("spec.base must be one of %s, got %q%s", strings.Join(names, ", "), base, hint)
 }
 
 // adaptive returns a profile based on balanced, cost or critical.
@@ -185,18 +189,18 @@ func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checke
 	cpu(s.CPU, &params.CPU, c)
 	p := recommend.AdaptiveProfile(name, about, params)
 	if s.Memory != nil {
-		c.number("memory.floorMiB", s.Memory.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+		c.number("memory.floorMiB", s.Memory.FloorMiB, &p.FloorMegabytes)
 	}
 	if s.CPU != nil {
-		c.number("cpu.floorMillicores", s.CPU.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+		c.number("cpu.floorMillicores", s.CPU.FloorMillicores, &p.FloorMillicores)
 	}
 	return p
 }
 
 // floors sets the minimum recommendations.
 func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
-	c.number(part+".floorMillicores", f.FloorMillicores, 1, 1e6, &p.FloorMillicores)
-	c.number(part+".floorMiB", f.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+	c.number(part+".floorMillicores", f.FloorMillicores, &p.FloorMillicores)
+	c.number(part+".floorMiB", f.FloorMiB, &p.FloorMegabytes)
 }
 
 // histogram returns a profile based on default.
@@ -205,7 +209,7 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 	if h == nil {
 		return recommend.DefaultProfile(name, about, p)
 	}
-	c.number("histogram.margin", h.Margin, 0, 10, &p.Margin)
+	c.number("histogram.margin", h.Margin, &p.Margin)
 	switch h.Weight {
 	case "", "constant":
 	case "request":
@@ -223,9 +227,9 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 // and a target that is not set is moved to the bounds.
 func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, target, upper *float64) {
 	path := "histogram." + resource
-	c.number(path+"LowerPercentile", lower, 0.01, 1, &p.Lower)
-	c.number(path+"Percentile", target, 0.01, 1, &p.Target)
-	c.number(path+"UpperPercentile", upper, 0.01, 1, &p.Upper)
+	c.number(path+"LowerPercentile", lower, &p.Lower)
+	c.number(path+"Percentile", target, &p.Target)
+	c.number(path+"UpperPercentile", upper, &p.Upper)
 	if lower != nil && target != nil && *lower > *target {
 		c.problem("spec.%sLowerPercentile must be at most spec.%[1]sPercentile (%[3]g), got %[2]g", path, *lower, *target)
 	}
@@ -247,24 +251,21 @@ func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, t
 	p.Upper = max(p.Upper, p.Target)
 }
 
-// mostDays is the maximum look-back window of a profile. It keeps the model state of a container within 1.5 KiB.
-const mostDays = 14
-
 // memory sets the parameters of memory.
 func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m == nil {
 		return
 	}
 	if m.OOMBudget != nil {
-		c.number("memory.oomBudget", m.OOMBudget, 0.001, 0.5, &r.Budget)
+		c.number("memory.oomBudget", m.OOMBudget, &r.Budget)
 		r.Margin = MarginFor(r.Budget)
 	}
-	c.number("memory.margin", m.Margin, -0.5, 3, &r.Margin)
-	c.whole("memory.days", m.Days, 1, mostDays, &r.Days)
+	c.number("memory.margin", m.Margin, &r.Margin)
+	c.whole("memory.days", m.Days, &r.Days)
 	if m.LongDays == nil {
 		r.Long = max(r.Long, r.Days)
 	} else {
-		c.whole("memory.longDays", m.LongDays, 1, mostDays, &r.Long)
+		c.whole("memory.longDays", m.LongDays, &r.Long)
 		if m.Days == nil {
 			r.Days = min(r.Days, r.Long)
 		} else if r.Long < r.Days {
@@ -277,10 +278,10 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m.LowHours != nil && !*m.LowHours {
 		r.Plan.Gain = 0
 	}
-	c.number("memory.growBy", m.GrowBy, 0.06, 1, &r.Grow)
-	c.number("memory.shrinkBy", m.ShrinkBy, 0.08, 0.95, &r.Shrink)
-	c.number("memory.leakBound", m.LeakBound, 1.1, 100, &r.LeakBound)
-	c.duration("memory.shrinkAfter", m.ShrinkAfter, 0, 30*day, &r.Wait)
+	c.number("memory.growBy", m.GrowBy, &r.Grow)
+	c.number("memory.shrinkBy", m.ShrinkBy, &r.Shrink)
+	c.number("memory.leakBound", m.LeakBound, &r.LeakBound)
+	c.duration("memory.shrinkAfter", m.ShrinkAfter, &r.Wait)
 }
 
 // cpu sets the parameters of CPU.
@@ -288,25 +289,25 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	if x == nil {
 		return
 	}
-	c.duration("cpu.window", x.Window, time.Hour, 3*day, &r.Window)
+	c.duration("cpu.window", x.Window, &r.Window)
 	if x.Shortfall != nil {
-		c.number("cpu.shortfall", x.Shortfall, 0.0001, 0.5, &r.Shortfall)
+		c.number("cpu.shortfall", x.Shortfall, &r.Shortfall)
 		r.Factor = FactorFor(r.Shortfall)
 		r.Overrun = OverrunFor(r.Shortfall)
 	}
 	if x.Choose != nil && !*x.Choose {
 		r.Overrun = 0
 	}
-	c.number("cpu.factor", x.Factor, 0.1, 10, &r.Factor)
+	c.number("cpu.factor", x.Factor, &r.Factor)
 	add := r.Add * 1000
-	c.number("cpu.addMillicores", x.AddMillicores, 0, 1e6, &add)
+	c.number("cpu.addMillicores", x.AddMillicores, &add)
 	r.Add = add / 1000
 	if x.LowHours != nil && !*x.LowHours {
 		r.Plan.Gain = 0
 	}
-	c.number("cpu.growBy", x.GrowBy, 0, 1, &r.Grow)
-	c.number("cpu.shrinkBy", x.ShrinkBy, 0.08, 0.95, &r.Shrink)
-	c.duration("cpu.shrinkAfter", x.ShrinkAfter, 0, 30*day, &r.Wait)
+	c.number("cpu.growBy", x.GrowBy, &r.Grow)
+	c.number("cpu.shrinkBy", x.ShrinkBy, &r.Shrink)
+	c.duration("cpu.shrinkAfter", x.ShrinkAfter, &r.Wait)
 }
 
 // busyHours returns a profile based on busy-hours.
@@ -314,20 +315,20 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 	r := recommend.Busiest()
 	memory(m, &r.Memory, c)
 	if b != nil {
-		c.number("busyHours.percentile", b.Percentile, 0.5, 1, &r.Percentile)
-		c.number("busyHours.criticality", b.Criticality, 1, 3, &r.Factor)
+		c.number("busyHours.percentile", b.Percentile, &r.Percentile)
+		c.number("busyHours.criticality", b.Criticality, &r.Factor)
 		most := float64(r.Most)
-		c.number("busyHours.mostMillicores", b.MostMillicores, 1, 1e6, &most)
+		c.number("busyHours.mostMillicores", b.MostMillicores, &most)
 		r.Most = int64(most)
-		c.number("busyHours.mostOfNode", b.MostOfNode, 0.05, 1, &r.MostOfNode)
+		c.number("busyHours.mostOfNode", b.MostOfNode, &r.MostOfNode)
 		hours(b, &r, c)
 	}
 	p := recommend.BusyHoursProfile(name, about, r)
 	if m != nil {
-		c.number("memory.floorMiB", m.FloorMiB, 1, 1<<20, &p.FloorMegabytes)
+		c.number("memory.floorMiB", m.FloorMiB, &p.FloorMegabytes)
 	}
 	if b != nil {
-		c.number("busyHours.floorMillicores", b.FloorMillicores, 1, 1e6, &p.FloorMillicores)
+		c.number("busyHours.floorMillicores", b.FloorMillicores, &p.FloorMillicores)
 	}
 	return p
 }
@@ -338,9 +339,9 @@ func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	to := 0
 	offset := 0
 	before := len(c.problems)
-	c.whole("busyHours.from", b.From, 0, 23, &from)
-	c.whole("busyHours.to", b.To, 0, 24, &to)
-	c.whole("busyHours.utcOffset", b.UTCOffset, -12, 14, &offset)
+	c.whole("busyHours.from", b.From, &from)
+	c.whole("busyHours.to", b.To, &to)
+	c.whole("busyHours.utcOffset", b.UTCOffset, &offset)
 	switch {
 	case (b.From == nil) != (b.To == nil):
 		c.problem("spec.busyHours must have both from and to, or neither")
@@ -369,50 +370,6 @@ func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	}
 }
 
-// window returns a profile based on window-max.
-func window(name, about string, w *v1alpha1.Window, c *checker) recommend.Profile {
-	days, margin := recommend.PlainWindow()
-	if w != nil {
-		c.whole("window.days", w.Days, 1, 14, &days)
-		c.number("window.margin", w.Margin, 0, 10, &margin)
-	}
-	p := recommend.WindowProfile(name, about, days, margin)
-	if w != nil {
-		floors("window", &w.Floors, &p.Params, c)
-	}
-	return p
-}
-
-// load returns a profile based on autopilot-window.
-func load(name, about string, l *v1alpha1.Load, c *checker) recommend.Profile {
-	r := recommend.MovingWindow()
-	if l != nil {
-		c.number("load.percentile", l.Percentile, 0.5, 1, &r.Percentile)
-		c.duration("load.halfLife", l.HalfLife, time.Hour, 30*day, &r.HalfLife)
-		c.number("load.margin", l.Margin, 0, 10, &r.Margin)
-		c.whole("load.days", l.Days, 1, 21, &r.Days)
-	}
-	p := recommend.LoadProfile(name, about, r)
-	if l != nil {
-		floors("load", &l.Floors, &p.Params, c)
-	}
-	return p
-}
-
-// season returns a profile based on time-of-day.
-func season(name, about string, s *v1alpha1.Season, c *checker) recommend.Profile {
-	r := recommend.Season()
-	if s != nil {
-		c.whole("season.days", s.Days, 3, 14, &r.Days)
-		c.number("season.margin", s.Margin, 0, 10, &r.Margin)
-	}
-	p := recommend.TimeOfDayProfile(name, about, r)
-	if s != nil {
-		floors("season", &s.Floors, &p.Params, c)
-	}
-	return p
-}
-
 // ensemble returns a profile based on autopilot.
 func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Profile {
 	r := recommend.Autopilot()
@@ -432,10 +389,10 @@ func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *
 	if w == nil {
 		return
 	}
-	c.number(path+".overrun", w.Overrun, 0.1, 1e4, &r.Overrun)
-	c.number(path+".change", w.Change, 0, 100, &r.Change)
-	c.number(path+".switch", w.Switch, 0, 100, &r.Switch)
-	c.duration(path+".forget", w.Forget, time.Hour, 90*day, &r.Forget)
+	c.number(path+".overrun", w.Overrun, &r.Overrun)
+	c.number(path+".change", w.Change, &r.Change)
+	c.number(path+".switch", w.Switch, &r.Switch)
+	c.duration(path+".forget", w.Forget, &r.Forget)
 }
 
 // interpolate returns the value of a parameter for a budget, interpolated linearly over the logarithm of the budget between

@@ -62,31 +62,30 @@ func TestParse_emptyParts_profileEqualsItsBase(t *testing.T) {
 // partsOf has the allowed parts of each base, as empty objects.
 var partsOf = map[string]string{
 	"default": ", histogram: {}", "balanced": ", memory: {}, cpu: {}", "cost": ", memory: {}, cpu: {}", "critical": ", memory: {}, cpu: {}",
-	"busy-hours": ", memory: {}, busyHours: {}", "window-max": ", window: {}", "autopilot-window": ", load: {}",
-	"time-of-day": ", season: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}",
+	"busy-hours": ", memory: {}, busyHours: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}",
 }
 
 func TestParse_invalidProfile_errorHasPathAndAllowedValues(t *testing.T) {
 	for want, text := range map[string]string{
-		"expected a SizingProfile with apiVersion: podfit.dev/v1alpha1":                             "just a text",
-		`unknown field "memoryy" in spec (did you mean memory?)`:                                    head + "spec: {memoryy: {}}",
-		`unknown field "oombudget" in spec.memory (did you mean oomBudget?)`:                        head + "spec: {memory: {oombudget: 0.04}}",
-		`unknown field "oomBudget" in spec (did you mean spec.memory.oomBudget?)`:                   head + "spec: {oomBudget: 0.04}",
-		`unknown field "halfLife" in spec.memory (did you mean spec.load.halfLife?)`:                head + "spec: {memory: {halfLife: 24h}}",
-		`unknown field "metadate" (did you mean metadata?); unknown field "x" in spec.ensemble.cpu`: head + "metadate: {}\nspec: {base: autopilot, ensemble: {cpu: {x: 1}}}",
-		"the profile is empty; expected a SizingProfile with apiVersion: podfit.dev/v1alpha1":       "# nothing\n---\n",
-		"expected one SizingProfile, got 2 in 2 objects":                                            head + "---\n" + head,
-		`parse YAML: line 1: did not find expected`:                                                 "a: [",
-		`parse YAML: unmarshal errors: line 5: key "spec" already set in map`:                       head + "spec: {}\nspec: {}",
-		"spec.memory.oomBudget must be a number, got a string":                                      head + "spec: {memory: {oomBudget: 4%}}",
-		"spec.memory.oomBudget must be between 0.001 and 0.5, got 7; 7 % is 0.07":                   head + "spec: {memory: {oomBudget: 7}}",
-		"spec.cpu.shortfall must be between 0.0001 and 0.5, got 0.6":                                head + "spec: {cpu: {shortfall: 0.6}}",
-		"spec.cpu must be an object, got a number":                                                  head + "spec: {cpu: 3}",
-		`spec.base must be one of default, balanced`:                                                head + "spec: {base: balance}",
-		`got "kritical" (did you mean critical?)`:                                                   head + "spec: {base: kritical}",
-		`must be podfit.dev/v1alpha1 and SizingProfile, got "v1"`:                                   "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
-		"metadata.name is required":                                                                 "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
-		"must not be the name of a built-in profile, got cost":                                      "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
+		"expected a SizingProfile with apiVersion: podfit.dev/v1alpha1":                                                             "just a text",
+		`unknown field "memoryy" in spec (did you mean memory?)`:                                                                    head + "spec: {memoryy: {}}",
+		`unknown field "oombudget" in spec.memory (did you mean oomBudget?)`:                                                        head + "spec: {memory: {oombudget: 0.04}}",
+		`unknown field "oomBudget" in spec (did you mean spec.memory.oomBudget?)`:                                                   head + "spec: {oomBudget: 0.04}",
+		`unknown field "criticality" in spec.memory (did you mean spec.busyHours.criticality?)`:                                     head + "spec: {memory: {criticality: 2}}",
+		`unknown field "metadate" (did you mean metadata?); unknown field "x" in spec.ensemble.cpu`:                                 head + "metadate: {}\nspec: {base: autopilot, ensemble: {cpu: {x: 1}}}",
+		"the profile is empty; expected a SizingProfile with apiVersion: podfit.dev/v1alpha1":                                       "# nothing\n---\n",
+		"expected one SizingProfile, got 2 in 2 objects":                                                                            head + "---\n" + head,
+		`parse YAML: line 1: did not find expected`:                                                                                 "a: [",
+		`parse YAML: unmarshal errors: line 5: key "spec" already set in map`:                                                       head + "spec: {}\nspec: {}",
+		"spec.memory.oomBudget must be a number, got a string":                                                                      head + "spec: {memory: {oomBudget: 4%}}",
+		"spec.memory.oomBudget must be between 0.001 and 0.5, got 7; 7 % is 0.07":                                                   head + "spec: {memory: {oomBudget: 7}}",
+		"spec.cpu.shortfall must be between 0.0001 and 0.5, got 0.6":                                                                head + "spec: {cpu: {shortfall: 0.6}}",
+		"spec.cpu must be an object, got a number":                                                                                  head + "spec: {cpu: 3}",
+		`spec.base must be one of default, balanced, cost, critical, busy-hours, autopilot, got "balance" (did you mean balanced?)`: head + "spec: {base: balance}",
+		`got "kritical" (did you mean critical?)`:                                                                                   head + "spec: {base: kritical}",
+		`must be podfit.dev/v1alpha1 and SizingProfile, got "v1"`:                                                                   "apiVersion: v1\nkind: SizingProfile\nmetadata: {name: x}\n",
+		"metadata.name is required":                                                                                                 "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\n",
+		"must not be the name of a built-in profile, got cost":                                                                      "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: cost}\n",
 		`, got "magic"`: head + "spec: {base: magic}",
 		"spec.memory.oomBudget must be between 0.001 and 0.5, got 3":                                              head + "spec: {memory: {oomBudget: 3}}",
 		`spec.histogram.weight must be constant or request, got "usage"`:                                          head + "spec: {base: default, histogram: {weight: usage}}",
@@ -95,7 +94,7 @@ func TestParse_invalidProfile_errorHasPathAndAllowedValues(t *testing.T) {
 		`must be a name of the IANA database such as Europe/Berlin, got "Local"`:                                  head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
 		"timeZone and spec.busyHours.utcOffset must not both be set":                                              head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
 		"spec.busyHours.timeZone is only allowed with from and to":                                                head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
-		"spec.load.halfLife must be between 1h and 720h, got 0s":                                                  head + "spec: {base: autopilot-window, load: {halfLife: 0s}}",
+		"spec.ensemble.cpu.forget must be between 1h and 2160h, got 0s":                                           head + "spec: {base: autopilot, ensemble: {cpu: {forget: 0s}}}",
 		"spec.memory.days must be a whole number, got a string":                                                   head + "spec: {memory: {days: soon}}",
 		"spec.memory.days must be a whole number, got 2.5":                                                        head + "spec: {memory: {days: 2.5}}",
 		"spec.memory.longDays must be at least spec.memory.days (7), got 3":                                       head + "spec: {memory: {days: 7, longDays: 3}}",
@@ -253,18 +252,6 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 			a.Memory.Choose = false
 			return a
 		}()),
-		"{base: window-max, window: {days: 3}}": recommend.WindowProfile("mine", "based on window-max", 3, 0.15),
-		"{base: autopilot-window, load: {percentile: 0.99, halfLife: 24h}}": recommend.LoadProfile("mine", "based on autopilot-window", func() recommend.LoadParams {
-			l := recommend.MovingWindow()
-			l.Percentile = 0.99
-			l.HalfLife = 24 * time.Hour
-			return l
-		}()),
-		"{base: time-of-day, season: {margin: 0.3}}": recommend.TimeOfDayProfile("mine", "based on time-of-day", func() recommend.SeasonParams {
-			s := recommend.Season()
-			s.Margin = 0.3
-			return s
-		}()),
 		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() recommend.EnsembleParams {
 			e := recommend.Autopilot()
 			e.CPU.Overrun = 5
@@ -310,5 +297,26 @@ func TestParse_leakBound_isSetOnlyIfGiven(t *testing.T) {
 		if got := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("Memory").FieldByName("LeakBound").Float(); got != want {
 			t.Errorf("%s: got leak bound %g, want %g", text, got, want)
 		}
+	}
+}
+
+// Earlier versions accepted comparison profiles as bases, with fields of their own.
+func TestParse_baseIsAComparisonProfile_namesTheAllowedBases(t *testing.T) {
+	for _, spec := range []string{
+		"{base: window-max}", "{base: window-max, window: {days: 3, margin: 0.5}}", "{base: autopilot-window, load: {percentile: 0.99}}",
+		"{base: time-of-day, season: {margin: 0.3}}",
+	} {
+		_, err := Parse([]byte(head + "spec: " + spec))
+		const want = "spec.base must be one of default, balanced, cost, critical, busy-hours, autopilot, got "
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "is a comparison profile, which only podfit backtest has") {
+			t.Errorf("%s: got error %v, want %q and a hint", spec, err, want)
+		}
+	}
+}
+
+func TestParse_nameOfAComparisonProfile_isAccepted(t *testing.T) {
+	p, err := Parse([]byte(strings.Replace(head, "mine", "window-max", 1) + "spec: {base: cost}"))
+	if err != nil || p.Name != "window-max" {
+		t.Errorf("got profile %q, error %v", p.Name, err)
 	}
 }

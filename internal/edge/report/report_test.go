@@ -42,7 +42,7 @@ func replayed(t *testing.T, days int) *replay.Comparison {
 	}
 	var profiles []recommend.Profile
 	for _, name := range []string{"default", "balanced"} {
-		p, _ := recommend.Builtin(name)
+		p, _ := recommend.BacktestProfile(name)
 		profiles = append(profiles, p)
 		c.Recommenders = append(c.Recommenders, replay.Recommender{Name: p.Name, About: p.About, OOMBudget: p.OOMBudget})
 	}
