@@ -150,17 +150,17 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 		c := &resizeCase{t: t, view: view, api: api, pod: running(stored), actor: actor, sent: sent, freed: before}
 
 		decision := decide(view, c.pod)
-		reason := decision.Do.String() + " " + decision.Reason.Why.String()
+		reason := decision.Do.String() + " " + decision.Reason.Code.String()
 		switch {
 		case decision.Do == plan.Resize:
 			reason = c.resized(decision)
 		case decision.Do == plan.Evict:
 			reason = c.evicted(template, client)
-		case decision.Reason.Why == plan.OverQuota && view.autoscaler.Mode.Resizes() && !neverResized(c.pod) && len(api.quotas) > 0:
+		case decision.Reason.Code == plan.OverQuota && view.autoscaler.Mode.Resizes() && !neverResized(c.pod) && len(api.quotas) > 0:
 			if _, err := c.resize(decision); err == nil && !c.scoped() && !decision.Pod.Fractions {
 				t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())
 			}
-		case decision.Reason.Why == plan.ReplacementRefused && !neverResized(c.pod):
+		case decision.Reason.Code == plan.ReplacementRefused && !neverResized(c.pod):
 			if _, err := c.resize(decision); err == nil {
 				if !strings.Contains(decision.Reason.Text, "rounded") {
 					t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())

@@ -51,7 +51,7 @@ func (f fleet) podfitPods(rollout int) []*cluster.Pod {
 
 // podfit is podfit's model with the default estimator.
 type podfit struct {
-	book      *usage.Book
+	book      *usage.Store
 	params    recommend.Params
 	estimator recommend.Estimator
 	pods      []*cluster.Pod
@@ -60,7 +60,7 @@ type podfit struct {
 }
 
 func (in *podfitInput) load() *podfit {
-	p := &podfit{book: usage.NewBook(usage.DefaultConfig()), params: recommend.DefaultParams(), pods: in.rollouts[0], first: in.autoscalers[0]}
+	p := &podfit{book: usage.NewStore(usage.DefaultConfig()), params: recommend.DefaultParams(), pods: in.rollouts[0], first: in.autoscalers[0]}
 	p.estimator = recommend.Default(p.params)
 	for _, a := range in.autoscalers {
 		p.book.Configure(a.Target, a.Policies)

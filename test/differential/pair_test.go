@@ -47,7 +47,7 @@ type pair struct {
 	object      *vpa.VerticalPodAutoscaler
 	recommender logic.PodResourceRecommender
 
-	book       *usage.Book
+	book       *usage.Store
 	autoscaler *cluster.Autoscaler
 
 	pods     []*cluster.Pod
@@ -72,7 +72,7 @@ func newPair(params recommend.Params, config usage.Config, policies ...cluster.C
 func (p *pair) start() {
 	aggregateBy(p.config)
 	p.upstream = model.NewClusterState(time.Hour)
-	p.book = usage.NewBook(p.config)
+	p.book = usage.NewStore(p.config)
 	p.configure(p.autoscaler.Policies...)
 	for _, pod := range p.pods {
 		p.track(pod)

@@ -107,7 +107,7 @@ func (p *pair) restartPodfit(t rapid.TB, now time.Time) {
 	t.Helper()
 	now = now.Truncate(time.Second)
 	old := p.book
-	p.book = usage.NewBook(p.config)
+	p.book = usage.NewStore(p.config)
 	p.book.Configure(cart, p.autoscaler.Policies)
 	for _, s := range old.All(cart) {
 		c, ok := old.Checkpoint(cart, s.Container(), now)
@@ -256,7 +256,7 @@ func TestCheckpoint_impossibleContent_isRefused(t *testing.T) {
 		s := good()
 		change(&s)
 		err := model.NewAggregateContainerState().LoadFromCheckpoint(&s)
-		differ(t, name, usage.NewBook(usage.DefaultConfig()).Restore(cart, "app", checkpoint(s, nil)) == nil, false, err == nil, true)
+		differ(t, name, usage.NewStore(usage.DefaultConfig()).Restore(cart, "app", checkpoint(s, nil)) == nil, false, err == nil, true)
 	}
 	for name, change := range map[string]func(*vpa.VerticalPodAutoscalerCheckpointStatus){ // both refuse
 		"a negative total": func(s *vpa.VerticalPodAutoscalerCheckpointStatus) { s.MemoryHistogram.TotalWeight = -1 },
@@ -267,7 +267,7 @@ func TestCheckpoint_impossibleContent_isRefused(t *testing.T) {
 		s := good()
 		change(&s)
 		err := model.NewAggregateContainerState().LoadFromCheckpoint(&s)
-		differ(t, name, usage.NewBook(usage.DefaultConfig()).Restore(cart, "app", checkpoint(s, nil)) == nil, false, err == nil, false)
+		differ(t, name, usage.NewStore(usage.DefaultConfig()).Restore(cart, "app", checkpoint(s, nil)) == nil, false, err == nil, false)
 	}
 }
 

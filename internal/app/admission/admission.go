@@ -74,7 +74,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	if err != nil {
 		return nil, err
 	}
-	typed := &slips{source: profiles}
+	typed := &typos{source: profiles}
 	options := webhook.Options{
 		Gates: webhook.Gates{
 			InPlace: c.Gates.On(process.InPlaceGate), CPUStartupBoost: c.Gates.On(process.CPUStartupBoost), PerVPAConfig: c.Gates.On(process.PerVPAConfig),

@@ -96,7 +96,7 @@ func (r *recommender) advice(now time.Time, s *cluster.Snapshot, a *cluster.Auto
 	case instead != nil: // nothing that it could go by is remembered
 	case len(a.Advice) == 0 && r.backfill.of(a, now) == backfillPending: // the first recommendation knows the history
 	case profile.usable && !waits:
-		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.book, a, a.Target, now)
+		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.usageStore, a, a.Target, now)
 		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
 	default:
 		adv.containers = a.Advice // until the profile can be read, or it is known what it is bound by
@@ -224,10 +224,10 @@ func (r *recommender) pretend(adv advice) {
 	for _, c := range adv.containers {
 		ref := usage.Ref{Workload: adv.to.Target, Container: c.Container}
 		r.mu.Lock()
-		before, said := r.would[ref]
+		before, said := r.dryRunTargets[ref]
 		news := !said || moved(before.CPU, c.Target.CPU) || moved(before.Memory, c.Target.Memory)
 		if news {
-			r.would[ref] = c.Target
+			r.dryRunTargets[ref] = c.Target
 		}
 		r.mu.Unlock()
 		if news {

@@ -92,8 +92,8 @@ func (s backfillState) String() string { return [...]string{"pending", "incomple
 // An arrival is what was read of a namespace: all of it, or what came before an error.
 type arrival struct {
 	namespace string
-	learnt    *usage.Book // nil where nothing was tried
-	missing   []span      // what is still not known
+	learnt    *usage.Store // nil where nothing was tried
+	missing   []span       // what is still not known
 	err       error
 }
 
@@ -112,7 +112,7 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
 	ours := r.served(snapshot)
-	r.book.Tick(now)
+	r.usageStore.Tick(now)
 	r.configure(now, snapshot, ours)
 	r.profiles.begun = nil // they learn from what was measured
 	r.track(snapshot)
@@ -127,7 +127,7 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		j.book = r.book.Fork(func(w cluster.Workload) bool { return w.Namespace == j.namespace })
+		j.book = r.usageStore.Fork(func(w cluster.Workload) bool { return w.Namespace == j.namespace })
 		j.sized = func(w cluster.Workload) bool { return r.backfill.asked[w] }
 	}
 	go func() {
@@ -151,7 +151,7 @@ func targetsOf(as []*cluster.Autoscaler) []*cluster.Autoscaler {
 type job struct {
 	namespace string
 	missing   []span
-	book      *usage.Book
+	book      *usage.Store
 	sized     func(cluster.Workload) bool
 }
 
@@ -428,7 +428,7 @@ func (r *recommender) mergeHistory(now time.Time) {
 	f.mu.Unlock()
 	for _, a := range arrived {
 		if a.learnt != nil {
-			r.book.Absorb(a.learnt)
+			r.usageStore.Absorb(a.learnt)
 		}
 		f.missing[a.namespace], f.state[a.namespace] = a.missing, backfillDone
 		if a.err != nil {
@@ -492,7 +492,7 @@ func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
 // holds reports whether a recommendation must not decrease because history is missing.
 func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
 	s := f.of(a, now)
-	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < startAnew
+	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < resetHold
 }
 
 // sayHistory says whether history is missing that a recommendation should be based on.

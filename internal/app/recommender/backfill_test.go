@@ -158,11 +158,11 @@ func TestBackfill_ArrivesWhileItLearns_CountsEverySampleOnce(t *testing.T) {
 							t.Errorf("after %v it recommends %v, which is not of the history", since, got[0].Target)
 						}
 					})
-					if got, want := r.book.Series(web, "app").Seen(cluster.CPU).Count, 2*8*24+3*passes; got != want {
+					if got, want := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count, 2*8*24+3*passes; got != want {
 						t.Errorf("%d samples were learnt, want %d", got, want)
 					}
 					b.advice("web", "app")
-					if pods, _ := r.book.Size(); pods != 3 {
+					if pods, _ := r.usageStore.Size(); pods != 3 {
 						t.Errorf("%d pods are tracked in the end", pods)
 					}
 					if b.storeWrites > 0 {
@@ -183,7 +183,7 @@ func TestBackfill_NextTerm_ReadsOnlyWhatIsMissing(t *testing.T) {
 		a := &archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}}}
 		r := b.from(a)
 		none := func(time.Duration) {}
-		count := func() int { return r.book.Series(web, "app").Seen(cluster.CPU).Count }
+		count := func() int { return r.usageStore.Series(web, "app").Seen(cluster.CPU).Count }
 		b.term(r, 10*time.Minute, none)
 		for range 20 { // the lease flaps
 			time.Sleep(15 * time.Second)

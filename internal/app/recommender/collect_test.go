@@ -97,7 +97,7 @@ func TestKeeper_workloadsComeAndGoAndNothingCanBeDeleted_memoryIsBounded(t *test
 	for _, dryRun := range []bool{false, true} {
 		b := newBench(t)
 		b.config.ReadOnly = dryRun
-		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{refusing{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), storage{refusing{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		for i := range 1000 {
 			k.forget([]usage.Ref{{Workload: cluster.Workload{Kind: "Job", Namespace: "shop", Name: fmt.Sprint(i)}, Container: "app"}})
@@ -131,7 +131,7 @@ func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), storage{checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{}), histories},
+		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), storage{checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{}), histories},
 			NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()

@@ -32,11 +32,11 @@ func crowd(t testing.TB, n int) (*bench, *recommender) {
 	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	now := time.Now()
 	s := b.Snapshot()
-	r.book.Tick(now)
+	r.usageStore.Tick(now)
 	r.configure(now, s, r.served(s))
 	r.track(s)
 	for i := range 10 {
-		r.book.Tick(now.Add(time.Duration(i) * time.Minute))
+		r.usageStore.Tick(now.Add(time.Duration(i) * time.Minute))
 		r.observe(t.Context(), s)
 	}
 	return b, r

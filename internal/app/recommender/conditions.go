@@ -80,7 +80,7 @@ func (r *recommender) hold(a *cluster.Autoscaler, c *choice, raw []cluster.Advic
 	if !(c.remember && now.Before(r.profiles.held[a.Target])) && !r.backfill.holds(a, now) {
 		return raw
 	}
-	for _, name := range r.book.Containers(a.Target) {
+	for _, name := range r.usageStore.Containers(a.Target) {
 		old, policy := a.AdviceFor(name), a.Policy(name)
 		if old == nil || policy.Controls().Empty() {
 			continue
@@ -120,7 +120,7 @@ func (r *recommender) sayLeaks(adv *advice, profile *choice, now time.Time, snap
 		return
 	}
 	var found []string
-	for _, s := range r.book.All(adv.to.Target) {
+	for _, s := range r.usageStore.All(adv.to.Target) {
 		policy := adv.to.Policy(s.Container())
 		if s.Extension() == nil || s.Stale() || !policy.Controls().Has(cluster.Memory) {
 			continue

@@ -36,7 +36,7 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 		defer cancel()
 		process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 			r.pass(ctx, now)
-			if _, n := r.book.Size(); now.Sub(began) < 4*time.Hour && n != workloads {
+			if _, n := r.usageStore.Size(); now.Sub(began) < 4*time.Hour && n != workloads {
 				t.Errorf("%d histories of %d workloads", n, workloads)
 			}
 			if now.Sub(began) == 4*time.Hour {
@@ -44,13 +44,13 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 				b.autoscalers, b.pods = b.autoscalers[:1], b.pods[:1]
 			}
 		})
-		if pods, n := r.book.Size(); pods != 1 || n != 1 {
+		if pods, n := r.usageStore.Size(); pods != 1 || n != 1 {
 			t.Errorf("%d pods and %d histories are left", pods, n)
 		}
 		if _, after := seriesOf(t, reg); after > before {
 			t.Errorf("%d series, before the deletion %d", after, before)
 		}
-		k, p := r.keeper, r.profiles
+		k, p := r.checkpointer, r.profiles
 		for what, n := range map[string]int{
 			"stored times": len(k.saved), "checkpoints that wait": len(k.waiting), "histories that wait": len(k.remembered),
 			"targets of checkpoints": len(k.storedOf), "forgotten": len(k.gone), "chosen profiles": len(p.chosen), "left": len(p.left), "held": len(p.held), "bounds": len(p.most),

@@ -165,7 +165,7 @@ func TestMemoryIsForgottenAfterTheIntervalsThatAreCounted(t *testing.T) {
 	for flag, kept := range map[string]bool{"--memory-aggregation-interval-count=8": true, "--memory-aggregation-interval-count=1": false} {
 		rc := given(t, flag)
 		c := rc.Sizing.usage()
-		b := usage.NewBook(c)
+		b := usage.NewStore(c)
 		start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		w := cluster.Workload{Kind: "Deployment", Name: "web"}
 		pod := &cluster.Pod{Key: cluster.Key{Name: "web-0"}, UID: "1", Top: w, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}
@@ -188,7 +188,7 @@ func TestMemorySaverKeepsOnlyPodsThatAreGoverned(t *testing.T) {
 			b.use["app"] = cluster.Amounts(300, 200<<20)
 			b.autoscale("web", b.deployment("web", 3, "app"))
 			b.deployment("other", 2, "app")
-			if pods, _ := b.run(5 * time.Minute).book.Size(); pods != want {
+			if pods, _ := b.run(5 * time.Minute).usageStore.Size(); pods != want {
 				t.Errorf("%s: %d pods are kept, want %d", flag, pods, want)
 			}
 		})
@@ -404,7 +404,7 @@ func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 		r.pass(t.Context(), now)
 		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: now.Add(-time.Hour), Finished: now.Add(time.Second)}
 		r.pass(t.Context(), now.Add(time.Minute))
-		if _, got := r.book.Series(a.Target, "app").LastOOM(); float64(got) != want*50*(1<<20) {
+		if _, got := r.usageStore.Series(a.Target, "app").LastOOM(); float64(got) != want*50*(1<<20) {
 			t.Errorf("with %q: needed %d, want %v times what was requested", set, got, want)
 		}
 	}

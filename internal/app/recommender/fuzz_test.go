@@ -73,13 +73,13 @@ func FuzzUsage(f *testing.F) {
 				t.Errorf("%s: a sample of %v at %v moved the target from %v to %v", res, used, at, before.Target, after.Target)
 			}
 		}
-		if !possibleAt(latest, r.book.Series(b.autoscalers[0].Target, "app")) {
+		if !possibleAt(latest, r.usageStore.Series(b.autoscalers[0].Target, "app")) {
 			t.Error("history reaches far into the future")
 		}
 	})
 }
 
 // possibleAt reports whether a series could have been observed by a time.
-func possibleAt(now time.Time, s *usage.Series) bool {
+func possibleAt(now time.Time, s *usage.ContainerHistory) bool {
 	return s != nil && !s.Seen(cluster.CPU).Last.After(now) && !s.Seen(cluster.Memory).Last.After(now)
 }

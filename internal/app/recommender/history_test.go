@@ -117,7 +117,7 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				<-r.startBackfill(t.Context(), time.Now())
 				r.pass(t.Context(), time.Now())
 				got := 0
-				if s := r.book.Series(w, "app"); s != nil {
+				if s := r.usageStore.Series(w, "app"); s != nil {
 					got = s.Seen(cluster.CPU).Count
 				}
 				if want := 8 * 24; tt.want && got != want || !tt.want && got != 0 {
@@ -126,7 +126,7 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				if tt.want && b.advice("web", "app").Target != cluster.Amounts(350, 262144000) {
 					t.Errorf("recommends %v", b.advice("web", "app").Target)
 				}
-				if pods, _ := r.book.Size(); pods != 3 {
+				if pods, _ := r.usageStore.Size(); pods != 3 {
 					t.Errorf("%d pods are tracked in the end", pods)
 				}
 			})

@@ -144,7 +144,7 @@ func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
 					b := lives[i]
 					rs[i] = newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 					rs[i].profiles.source, rs[i].profiles.nodes = b, b
-					if err := rs[i].keeper.load(t.Context()); err != nil {
+					if err := rs[i].checkpointer.load(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -114,7 +114,7 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 				create = p.Extend
 			}
 		}
-		r.book.Extend(bad, func() usage.Extension { return brokenExtension{create()} })
+		r.usageStore.Extend(bad, func() usage.Extension { return brokenExtension{create()} })
 		p := process.New(r.log, prometheus.NewRegistry())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

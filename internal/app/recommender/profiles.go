@@ -203,7 +203,7 @@ func (p *profiles) forget(now time.Time, all []*cluster.Autoscaler) {
 			d.named = now
 		}
 	}
-	maps.DeleteFunc(p.own, func(_ string, d *definition) bool { return d.gone && now.Sub(d.named) >= afterwards })
+	maps.DeleteFunc(p.own, func(_ string, d *definition) bool { return d.gone && now.Sub(d.named) >= modelStateTTL })
 }
 
 // of returns the profile that sizes an autoscaler's workload.
@@ -267,10 +267,10 @@ func (p *profiles) sizable(as []*cluster.Autoscaler) []*cluster.Autoscaler {
 
 // afterwards is how long what a profile remembers of a workload is kept that no autoscaler names any more. Who deletes one to
 // create it again, as tools do, finds it.
-const afterwards = 24 * time.Hour
+const modelStateTTL = 24 * time.Hour
 
 // startAnew is how long nothing shrinks after what was remembered was of no use to another profile.
-const startAnew = 24 * time.Hour
+const resetHold = 24 * time.Hour
 
 // remembering returns the profile that says what is remembered of a workload, and the autoscaler that names it. Of several
 // autoscalers the one that governs it decides; the others are sized by what is remembered for it. Where its profile needs
@@ -316,7 +316,7 @@ func (c *choice) form() string {
 }
 
 // extend makes the history of the workloads remember what their profiles need.
-func (p *profiles) extend(book *usage.Book, s *cluster.Snapshot, now time.Time, governed map[cluster.Workload]bool, elect func(*cluster.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+func (p *profiles) extend(book *usage.Store, s *cluster.Snapshot, now time.Time, governed map[cluster.Workload]bool, elect func(*cluster.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	var nodes *recommend.Nodes
 	for w := range governed {
 		delete(p.left, w)
@@ -346,7 +346,7 @@ func (p *profiles) extend(book *usage.Book, s *cluster.Snapshot, now time.Time, 
 			p.begun = append(p.begun, w)
 		case c.remember:
 			if anew := book.Replace(w, c.Extend); len(anew) > 0 {
-				p.held[w] = now.Add(startAnew)
+				p.held[w] = now.Add(resetHold)
 			}
 		}
 		p.chosen[w] = c.edition
@@ -355,7 +355,7 @@ func (p *profiles) extend(book *usage.Book, s *cluster.Snapshot, now time.Time, 
 }
 
 // release forgets the workloads that no autoscaler names any more: what is remembered of them a while later.
-func (p *profiles) release(book *usage.Book, now time.Time, governed map[cluster.Workload]bool) {
+func (p *profiles) release(book *usage.Store, now time.Time, governed map[cluster.Workload]bool) {
 	for w, e := range p.chosen {
 		if governed[w] {
 			continue
@@ -364,7 +364,7 @@ func (p *profiles) release(book *usage.Book, now time.Time, governed map[cluster
 		switch {
 		case !left:
 			p.left[w] = now
-		case now.Sub(since) >= afterwards:
+		case now.Sub(since) >= modelStateTTL:
 			if e.remember {
 				book.Extend(w, nil)
 			}
@@ -387,7 +387,7 @@ func (p *profiles) release(book *usage.Book, now time.Time, governed map[cluster
 // restored is told that what is stored has been given back. What was recommended before for a container of which nothing is
 // remembered does not shrink for a day: its profile is another than when it was stored, or is now of another version. Nor does
 // that of which less than a day is remembered, unless nothing was known before.
-func (p *profiles) restored(book *usage.Book, s *cluster.Snapshot, now time.Time, elect func(*cluster.Snapshot, cluster.Workload) *cluster.Autoscaler) {
+func (p *profiles) restored(book *usage.Store, s *cluster.Snapshot, now time.Time, elect func(*cluster.Snapshot, cluster.Workload) *cluster.Autoscaler) {
 	for _, w := range p.begun {
 		a := elect(s, w)
 		if a == nil {
@@ -401,7 +401,7 @@ func (p *profiles) restored(book *usage.Book, s *cluster.Snapshot, now time.Time
 					continue
 				}
 			}
-			if until := since.Add(startAnew); until.After(now) && until.After(p.held[w]) {
+			if until := since.Add(resetHold); until.After(now) && until.After(p.held[w]) {
 				p.held[w] = until
 			}
 		}
@@ -411,7 +411,7 @@ func (p *profiles) restored(book *usage.Book, s *cluster.Snapshot, now time.Time
 
 // rememberedSince returns since when a container's profile remembers anything, as far as it tells. It may have begun anew
 // less than a day before the process did.
-func rememberedSince(s *usage.Series) time.Time {
+func rememberedSince(s *usage.ContainerHistory) time.Time {
 	if e := s.Extension(); e != nil {
 		return e.Since()
 	}
@@ -425,7 +425,7 @@ func (p *profiles) boundless(c *choice, w cluster.Workload) bool {
 
 // knownBefore reports whether something was known of a container before its profile began to remember it, by which it was sized.
 // What was remembered from the first sample on did not begin anew.
-func knownBefore(a *cluster.Autoscaler, s *usage.Series, since time.Time) bool {
+func knownBefore(a *cluster.Autoscaler, s *usage.ContainerHistory, since time.Time) bool {
 	first := a.Created
 	for _, r := range cluster.All {
 		if seen := s.Seen(r); seen.Count > 0 && seen.First.Before(first) {

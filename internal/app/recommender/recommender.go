@@ -40,16 +40,16 @@ type sampler interface {
 
 // recommender turns usage into recommendations, one pass per tick. One goroutine owns it.
 type recommender struct {
-	config   Config
-	profiles *profiles
-	book     *usage.Book
-	world    world
-	usage    sampler
-	keeper   *keeper
-	backfill *backfill // nil: history comes from checkpoints
-	metrics  *Metrics
-	health   *process.Health
-	log      *slog.Logger
+	config       Config
+	profiles     *profiles
+	usageStore   *usage.Store
+	world        world
+	usage        sampler
+	checkpointer *checkpointer
+	backfill     *backfill // nil: history comes from checkpoints
+	metrics      *Metrics
+	health       *process.Health
+	log          *slog.Logger
 
 	electing  memo[cluster.Workload, *cluster.Autoscaler] // elected
 	governing memo[cluster.Workload, *cluster.Autoscaler] // which of all autoscalers applies its recommendation
@@ -62,9 +62,9 @@ type recommender struct {
 	outage   error // why the Metrics API could not be read in the last pass
 	rejected []uint64
 
-	mu         sync.Mutex                      // guards what follows, while several writers work
-	would      map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
-	advisedFor map[cluster.Key]advised         // by autoscaler
+	mu            sync.Mutex                      // guards what follows, while several writers work
+	dryRunTargets map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
+	advisedFor    map[cluster.Key]advised         // by autoscaler
 }
 
 // NewCommand returns "podfit recommender".
@@ -138,7 +138,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		if past != nil {
 			r.backfill, kept = past, r
-		} else if err := r.keeper.load(ctx); err != nil {
+		} else if err := r.checkpointer.load(ctx); err != nil {
 			return process.Ended(ctx, err)
 		}
 		r.term(ctx, p)
@@ -200,19 +200,19 @@ func (r *recommender) end(ctx context.Context) {
 	}
 	ctx, cancel := process.WindUp(ctx, 10*time.Second)
 	defer cancel()
-	r.keeper.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
+	r.checkpointer.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
 
 // newRecommender returns a recommender that knows nothing yet.
 func newRecommender(c Config, w world, s sampler, k storage, m *Metrics, h *process.Health, log *slog.Logger) *recommender {
-	book := usage.NewBook(c.Sizing.usage())
+	book := usage.NewStore(c.Sizing.usage())
 	return &recommender{
-		config: c, profiles: newProfiles(&c, log), book: book,
+		config: c, profiles: newProfiles(&c, log), usageStore: book,
 		world: w, usage: s, metrics: m, health: h, log: log,
-		keeper:  newKeeper(c, book, k, m, h, log),
-		tracked: map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
-		rejected: make([]uint64, len(usage.Rejections())),
-		would:    map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
+		checkpointer: newCheckpointer(c, book, k, m, h, log),
+		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
+		rejected:      make([]uint64, len(usage.Rejections())),
+		dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
 	}
 }
 
@@ -248,7 +248,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch.Health = r.health
 	defer watch.Total()
 	defer r.dropMemos()
-	r.book.Tick(now)
+	r.usageStore.Tick(now)
 
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
@@ -256,8 +256,8 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.profiles.noteUnusable(snapshot.Autoscalers)
 	ours := r.served(snapshot)
 	r.configure(now, snapshot, ours)
-	r.keeper.restore(now, ours)
-	r.profiles.restored(r.book, snapshot, now, func(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
+	r.checkpointer.restore(now, ours)
+	r.profiles.restored(r.usageStore, snapshot, now, func(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
 	watch.Step("LoadVPAs")
 
 	r.track(snapshot)
@@ -270,8 +270,8 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 
 	if now.Sub(r.prunedAt) >= time.Hour {
 		r.prunedAt = now
-		if gone := r.book.Prune(now); len(gone) > 0 {
-			r.keeper.forget(gone)
+		if gone := r.usageStore.Prune(now); len(gone) > 0 {
+			r.checkpointer.forget(gone)
 			r.log.Info("Forgot usage history that is too old", slog.Int("containers", len(gone)))
 		}
 	}
@@ -280,18 +280,18 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.advise(ctx, now, snapshot, ours)
 	watch.Step("UpdateVPAs")
 
-	r.keeper.save(ctx, now, ours)
+	r.checkpointer.save(ctx, now, ours)
 	watch.Step("MaintainCheckpoints")
 
 	if !slices.Contains(r.world.Stale(now), watcher.AutoscalersFeed) { // else an autoscaler may exist that is not known
-		r.keeper.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
+		r.checkpointer.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
 	}
 	watch.Step("GarbageCollect")
 
-	_, series := r.book.Size()
+	_, series := r.usageStore.Size()
 	r.metrics.aggregates.Set(float64(series))
 	for i, reason := range usage.Rejections() {
-		n := r.book.Rejected(reason)
+		n := r.usageStore.Rejected(reason)
 		r.metrics.rejected.WithLabelValues(reason.String()).Add(float64(n - r.rejected[i]))
 		r.rejected[i] = n
 	}
@@ -340,15 +340,15 @@ func (r *recommender) configure(at time.Time, s *cluster.Snapshot, ours []*clust
 		if r.config.Gates.On(process.PerVPAConfig) {
 			policies = r.elected(s, a.Target).Policies
 		}
-		r.book.Configure(a.Target, policies)
+		r.usageStore.Configure(a.Target, policies)
 	}
 	for w := range r.governed {
 		if !now[w] {
-			r.book.Release(w)
+			r.usageStore.Release(w)
 		}
 	}
 	r.governed = now
-	r.profiles.extend(r.book, s, at, now, r.elected)
+	r.profiles.extend(r.usageStore, s, at, now, r.elected)
 }
 
 // elected returns the autoscaler of ours that governs a workload; where none applies its recommendation, the one that would.
@@ -373,24 +373,24 @@ func (r *recommender) track(s *cluster.Snapshot) {
 		if r.config.MemorySaver && !r.governed[p.Top] {
 			continue
 		}
-		if !r.book.Track(p) {
+		if !r.usageStore.Track(p) {
 			continue
 		}
 		seen[p.Key] = true
 		r.metrics.read(p)
-		if n := r.book.ObserveExits(p); n > 0 {
+		if n := r.usageStore.ObserveExits(p); n > 0 {
 			r.log.Info("Learnt of an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
 			r.qualityOfOOM(s, p)
 		}
 	}
 	for key := range r.tracked {
 		if !seen[key] {
-			r.book.Forget(key)
+			r.usageStore.Forget(key)
 		}
 	}
 	r.tracked = seen
 	for _, e := range r.world.MemoryEvictions() {
-		if r.book.ObserveOOM(e) {
+		if r.usageStore.ObserveOOM(e) {
 			r.log.Info("Learnt of a pod evicted by its node for want of memory", slog.String("pod", e.Pod.String()), slog.String("container", e.Container))
 		}
 	}
@@ -428,7 +428,7 @@ func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 		}
 	}
 	for i := range samples {
-		taken := r.book.Observe(samples[i])
+		taken := r.usageStore.Observe(samples[i])
 		if p := pods[samples[i].Pod]; p != nil && !taken.Empty() {
 			r.quality(s, p, &samples[i], taken)
 		}

@@ -187,7 +187,7 @@ func (b *bench) during(d time.Duration, between func(time.Duration)) *recommende
 	defer cancel()
 	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	r.profiles.source, r.profiles.nodes = b, b
-	if err := r.keeper.load(ctx); err != nil {
+	if err := r.checkpointer.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
 	began := time.Now()
@@ -294,9 +294,9 @@ func TestAKilledRecommenderGoesOnWhereItWas(t *testing.T) {
 				w := b.deployment("web", 3, "app")
 				b.autoscale("web", w)
 				first := b.run(life)
-				had, before := first.book.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
+				had, before := first.usageStore.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
 				second := b.run(2 * time.Second) // one pass
-				has, after := second.book.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
+				has, after := second.usageStore.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
 				lost := float64(had.Count-has.Count) / float64(had.Count)
 				if lost > 0.07 || had.First != has.First {
 					t.Errorf("had %+v, has %+v", had, has)
@@ -377,7 +377,7 @@ func TestStoredHistoryIsReadBeforeAnythingIsRecommended(t *testing.T) {
 		b.autoscale("web", w)
 		b.run(2 * time.Hour)
 		b.loadErrs = 4
-		had := b.run(time.Minute).book.Series(w, "app").Seen(cluster.CPU).Count
+		had := b.run(time.Minute).usageStore.Series(w, "app").Seen(cluster.CPU).Count
 		if had < 300 {
 			t.Errorf("%d samples", had)
 		}

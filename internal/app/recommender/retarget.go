@@ -27,7 +27,7 @@ func (r *recommender) own(a *cluster.Autoscaler) *cluster.Autoscaler {
 	r.mu.Unlock()
 	target := of.target
 	if !known || of.uid != a.UID {
-		target = r.keeper.storedOf[a.Key]
+		target = r.checkpointer.storedOf[a.Key]
 	}
 	if target.IsZero() || target == a.Target {
 		return a
@@ -56,5 +56,5 @@ func (r *recommender) forgetAdvised(all []*cluster.Autoscaler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.advisedFor, func(key cluster.Key, _ advised) bool { return !exists[key] })
-	maps.DeleteFunc(r.would, func(ref usage.Ref, _ cluster.Resources) bool { return !r.governed[ref.Workload] })
+	maps.DeleteFunc(r.dryRunTargets, func(ref usage.Ref, _ cluster.Resources) bool { return !r.governed[ref.Workload] })
 }

@@ -57,7 +57,7 @@ func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
 						}
 						return
 					}
-					if got := r.book.Series(small, "app").Seen(cluster.CPU).Count; got > 25 {
+					if got := r.usageStore.Series(small, "app").Seen(cluster.CPU).Count; got > 25 {
 						t.Errorf("the new workload has %d samples after ten minutes", got)
 					}
 					if got := b.advice("web", "app").Target; got.CPU > 500 || got.Memory > 1<<30 {
@@ -67,7 +67,7 @@ func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
 					if got := b.stored[key].Workload; got != small {
 						t.Errorf("the checkpoint is of %v", got)
 					}
-					if b.run(2*time.Second).book.Series(large, "app") != nil {
+					if b.run(2*time.Second).usageStore.Series(large, "app") != nil {
 						t.Error("the old workload has history again")
 					}
 				})
@@ -124,12 +124,12 @@ func TestRetarget_CheckpointOfUpstream_IsAccepted(t *testing.T) {
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web)
-		had := b.run(3*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
+		had := b.run(3*time.Hour).usageStore.Series(web, "app").Seen(cluster.CPU).Count
 		for key, c := range b.stored {
 			c.Workload = cluster.Workload{}
 			b.stored[key] = c
 		}
-		if has := b.run(2*time.Second).book.Series(web, "app").Seen(cluster.CPU).Count; has < had*9/10 {
+		if has := b.run(2*time.Second).usageStore.Series(web, "app").Seen(cluster.CPU).Count; has < had*9/10 {
 			t.Errorf("%d samples, before %d", has, had)
 		}
 	})

@@ -81,10 +81,10 @@ func TestBackfillPlan_metricsAPIAwayAllTerm_nextTermReadsThatTime(t *testing.T) 
 		b.term(r, 10*time.Minute, none)
 		b.usageErr = errors.New("away")
 		b.term(r, 5*time.Hour, none)
-		had := r.book.Series(web, "app").Seen(cluster.CPU).Count
+		had := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count
 		b.usageErr = nil
 		b.term(r, 2*time.Minute, none)
-		if got := r.book.Series(web, "app").Seen(cluster.CPU).Count - had; a.queries != 2 || got < 5 {
+		if got := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count - had; a.queries != 2 || got < 5 {
 			t.Errorf("%d samples more after %d queries; 5 hours are missing", got, a.queries)
 		}
 	})

@@ -128,7 +128,7 @@ func TestUpdater_clientRateLimitEndsPass_unsentIsNoFailedAttempt(t *testing.T) {
 		if n := s.count("resize "); n < 100 || n > 310 {
 			t.Errorf("%d resizes in the first pass", n)
 		}
-		wrong := map[plan.Why]int{}
+		wrong := map[plan.ReasonCode]int{}
 		for _, p := range s.pods {
 			if why := u.left[p.UID].why; s.attempts["resize "+p.Name] == 0 && why != plan.OutOfTime {
 				wrong[why]++

@@ -380,7 +380,7 @@ func TestUpdater_dayOfRefusals_remembersOnlyLivePods(t *testing.T) {
 		u := s.work(t, 3*time.Hour)
 		s.pods, s.autoscalers = nil, nil
 		u.pass(t.Context(), time.Now())
-		if n := len(u.left) + len(u.would) + len(u.short) + len(u.held) + len(u.fallback); n != 0 {
+		if n := len(u.left) + len(u.dryRunLogged) + len(u.short) + len(u.held) + len(u.fallback); n != 0 {
 			t.Errorf("%d things are remembered of pods that are gone", n)
 		}
 	})

@@ -91,7 +91,7 @@ type podChanger interface {
 }
 
 // teller tells users what was done, and what was not.
-type teller interface {
+type eventRecorder interface {
 	Evicted(*cluster.Pod, *cluster.Autoscaler)
 	Resized(*cluster.Pod)
 	ResizeSkipped(*cluster.Pod)
@@ -100,58 +100,58 @@ type teller interface {
 }
 
 // silence tells nobody anything.
-type silence struct{}
+type noEvents struct{}
 
-func (silence) Evicted(*cluster.Pod, *cluster.Autoscaler)      {}
-func (silence) Resized(*cluster.Pod)                           {}
-func (silence) ResizeSkipped(*cluster.Pod)                     {}
-func (silence) Pod(*cluster.Pod, string, string)               {}
-func (silence) Autoscaler(*cluster.Autoscaler, string, string) {}
+func (noEvents) Evicted(*cluster.Pod, *cluster.Autoscaler)      {}
+func (noEvents) Resized(*cluster.Pod)                           {}
+func (noEvents) ResizeSkipped(*cluster.Pod)                     {}
+func (noEvents) Pod(*cluster.Pod, string, string)               {}
+func (noEvents) Autoscaler(*cluster.Autoscaler, string, string) {}
 
 // signOfLife says whether the admission controller works.
-type signOfLife interface {
+type statusLease interface {
 	IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error)
 }
 
 // updater applies recommendations to running pods, one pass per tick. One goroutine owns it.
 type updater struct {
-	config   Config
-	decided  func([]plan.Decision) // is called with the decisions of each pass; nil in production
-	budget   plan.Budget
-	world    world
-	pods     podChanger
-	tell     teller
-	life     signOfLife
-	ledger   *plan.Ledger
-	evicts   *rate.Limiter
-	resizes  *rate.Limiter
-	metrics  *Metrics
-	health   *process.Health
-	log      *slog.Logger
-	would    map[string]intent                 // what a dry run would have done last with each pod, by UID
-	paused   bool                              // the last pass was left out because the admission controller does not work
-	left     map[string]remark                 // why each pod that should change was left in the last pass, by UID
-	held     map[cluster.Key]map[plan.Why]bool // what each autoscaler was told about pods that are left, since one was changed
-	fallback map[cluster.Key]bool              // autoscalers whose users were told that pods are evicted because they cannot be resized
-	short    map[cluster.Workload]bool         // controllers without replacements of evicted pods that users were told of
-	orphans  map[string]bool                   // pods without an owner that have been told so, by UID
+	config       Config
+	decided      func([]plan.Decision) // is called with the decisions of each pass; nil in production
+	budget       plan.Budget
+	world        world
+	pods         podChanger
+	events       eventRecorder
+	lease        statusLease
+	ledger       *plan.Ledger
+	evicts       *rate.Limiter
+	resizes      *rate.Limiter
+	metrics      *Metrics
+	health       *process.Health
+	log          *slog.Logger
+	dryRunLogged map[string]intent                        // what a dry run would have done last with each pod, by UID
+	paused       bool                                     // the last pass was left out because the admission controller does not work
+	left         map[string]remark                        // why each pod that should change was left in the last pass, by UID
+	held         map[cluster.Key]map[plan.ReasonCode]bool // what each autoscaler was told about pods that are left, since one was changed
+	fallback     map[cluster.Key]bool                     // autoscalers whose users were told that pods are evicted because they cannot be resized
+	short        map[cluster.Workload]bool                // controllers without replacements of evicted pods that users were told of
+	orphans      map[string]bool                          // pods without an owner that have been told so, by UID
 
 	stale    func(now time.Time) []string // the watched resources that are not up to date; nil: all are
 	outdated bool                         // the last pass was left out because some were not
 }
 
-func newUpdater(c Config, w world, pods podChanger, tell teller, life signOfLife, m *Metrics, h *process.Health, log *slog.Logger) *updater {
+func newUpdater(c Config, w world, pods podChanger, tell eventRecorder, life statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
 	limit, burst := rate.Inf, 0
 	if c.RateLimit > 0 {
 		limit, burst = rate.Limit(c.RateLimit), c.RateBurst
 	}
 	if c.DryRun {
-		tell = silence{}
+		tell = noEvents{}
 	}
 	return &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, tell: tell, life: life, ledger: plan.NewLedger(),
+		config: c, budget: c.budget(), world: w, pods: pods, events: tell, lease: life, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, would: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]map[plan.Why]bool{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
+		metrics: m, health: h, log: log, dryRunLogged: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]map[plan.ReasonCode]bool{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
 	}
 }
 
@@ -160,7 +160,7 @@ type Updater struct{ u *updater }
 
 // New returns an updater that reads the cluster from w, changes pods through pods, tells users through tell and
 // asks life whether the admission controller works. Its metrics go to reg.
-func New(c Config, w world, pods podChanger, tell teller, life signOfLife, reg *prometheus.Registry, log *slog.Logger) *Updater {
+func New(c Config, w world, pods podChanger, tell eventRecorder, life statusLease, reg *prometheus.Registry, log *slog.Logger) *Updater {
 	return &Updater{newUpdater(c, w, pods, tell, life, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
 }
 
@@ -234,7 +234,7 @@ func (u *updater) tellOrphans(pods []*cluster.Pod, served []*cluster.Autoscaler)
 		}
 		seen[p.UID] = true
 		if !u.orphans[p.UID] {
-			u.tell.Pod(p, "NotAutoscaled", "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
+			u.events.Pod(p, "NotAutoscaled", "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
 		}
 	}
 	u.orphans = seen
@@ -263,7 +263,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
 	watch.Step("FilterPods")
-	r := round{updater: u, now: now, pass: pass, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
+	r := execution{updater: u, now: now, pass: pass, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {
 		r.exists[decisions[i].Pod.UID] = true
 	}
@@ -298,7 +298,7 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 	if !u.config.UseStatus {
 		return true
 	}
-	fresh, err := u.life.IsFresh(ctx, u.config.StatusTimeout, now)
+	fresh, err := u.lease.IsFresh(ctx, u.config.StatusTimeout, now)
 	if fresh {
 		if u.paused {
 			u.log.Info("The admission controller works again; updating pods")

@@ -162,7 +162,7 @@ func (g *group) canSpare() bool {
 // whyNot returns why a pod may not be changed.
 func (g *group) whyNot(h health) Reason {
 	if h == serving && g.spent == 0 && g.ready < g.wanted {
-		return Reason{Why: NotReady, Have: g.ready, Want: g.wanted}
+		return Reason{Code: NotReady, Have: g.ready, Want: g.wanted}
 	}
-	return Reason{Why: BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
+	return Reason{Code: BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
 }

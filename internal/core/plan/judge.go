@@ -35,32 +35,32 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 	t.largest.Container = name(t.largest.Container)
 
 	quick, dead := quickOOM(now, b, a, p)
-	outside := t.worst.Why != Fits
+	outside := t.worst.Code != Fits
 	switch same := sameSize(p, fits); {
 	case quick && (v.priority.Diff == 0 || same), outside && same:
-		v.instead = Reason{Why: SameSize}
+		v.instead = Reason{Code: SameSize}
 	case quick:
 		v.wanted = t.largest
 		if t.memory.Resource != 0 {
 			v.wanted = t.memory
 		}
-		v.wanted.Why, v.wanted.For = OutOfMemory, dead.lived
+		v.wanted.Code, v.wanted.For = OutOfMemory, dead.lived
 		v.wanted.Container = name(dead.container)
 	case outside:
 		v.wanted = t.worst
 	case same:
-		v.instead = Reason{Why: Fits}
+		v.instead = Reason{Code: Fits}
 	case p.Started.IsZero():
-		v.instead = Reason{Why: Young}
+		v.instead = Reason{Code: PodTooYoung}
 	case now.Before(p.Started.Add(b.Lifetime)):
-		v.instead = Reason{Why: Young, Until: p.Started.Add(b.Lifetime)}
+		v.instead = Reason{Code: PodTooYoung, Until: p.Started.Add(b.Lifetime)}
 	case now.Before(a.Created.Add(b.Lifetime)):
-		v.instead = Reason{Why: Fresh, Until: a.Created.Add(b.Lifetime)}
+		v.instead = Reason{Code: AutoscalerTooYoung, Until: a.Created.Add(b.Lifetime)}
 	case v.priority.Diff < b.Threshold:
-		v.instead = Reason{Why: SmallChange, Have: percent(v.priority.Diff), Want: percent(b.Threshold)}
+		v.instead = Reason{Code: SmallChange, Have: percent(v.priority.Diff), Want: percent(b.Threshold)}
 	default:
 		v.wanted = t.largest
-		v.wanted.Why, v.wanted.For, v.wanted.Have = Drifted, now.Sub(p.Started), percent(v.priority.Diff)
+		v.wanted.Code, v.wanted.For, v.wanted.Have = Drifted, now.Sub(p.Started), percent(v.priority.Diff)
 	}
 	return v
 }
@@ -94,7 +94,7 @@ type tally struct {
 }
 
 // ranks order what may be wrong with a request; the worst is what a reason names.
-var ranks = map[Why]int{AboveRange: 1, MissingRequest: 2, BelowRange: 3}
+var ranks = map[ReasonCode]int{AboveRange: 1, MissingRequest: 2, BelowRange: 3}
 
 func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
 	var t tally
@@ -127,9 +127,9 @@ func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
 			case hasUpper && from > upper:
 				why = AboveRange
 			}
-			r := Reason{Why: why, Container: f.Container, Resource: res, From: from, To: to}
+			r := Reason{Code: why, Container: f.Container, Resource: res, From: from, To: to}
 			change := math.Abs(float64(to)-float64(from)) / math.Max(float64(from), 1)
-			if why != Fits && (ranks[why] > ranks[t.worst.Why] || ranks[why] == ranks[t.worst.Why] && change > worst) {
+			if why != Fits && (ranks[why] > ranks[t.worst.Code] || ranks[why] == ranks[t.worst.Code] && change > worst) {
 				t.worst, worst = r, change
 			}
 			if t.largest.Resource == 0 || change > largest {

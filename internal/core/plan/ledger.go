@@ -132,7 +132,7 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 		}
 		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if
 		// that is much different.
-		help := d.Wanted.Why == Fits || given(d.Pod, e.with) && !given(d.Pod, d.With)
+		help := d.Wanted.Code == Fits || given(d.Pod, e.with) && !given(d.Pod, d.With)
 		if d.Pod.Node == "" {
 			// That nothing is wanted of a pod that waits for a node does not mean that it has its size.
 			help = given(d.Pod, e.with) || given(d.Pod, d.With)

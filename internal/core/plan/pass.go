@@ -71,21 +71,21 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	p.w.Ledger.Refused(p.now, d, r, ready)
 	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
 	if d.Fallback && last.isLasting() && p.hasProbe(own) {
-		p.leave(own, Reason{Why: Probing})
+		p.leave(own, Reason{Code: Probing})
 		return p.giveBack(own)
 	}
 	if d.Fallback && last.isLasting() {
 		g := p.group(own)
 		trial := r.Kind.saysNothing()
 		if trial && p.isAwaited(d.Pod.Controller, g) {
-			p.leave(own, Reason{Why: AwaitingReplacement, Text: last.Text})
+			p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
 			return p.giveBack(own)
 		}
 		g.trial = g.trial || trial
 		own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
-		own.Reason.Because = ResizeRefused
+		own.Reason.Fallback = ResizeRefused
 		if r.Kind == DeniedByNode {
-			own.Reason.Because = ResizeImpossible
+			own.Reason.Fallback = ResizeImpossible
 		}
 		p.probe(own)
 		return []Decision{*own}
@@ -93,12 +93,12 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	if !r.Kind.keepsBudget() {
 		p.endProbe(own)
 	}
-	if own.Do == Evict && own.Reason.Because == ResizeRefused && r.Kind != OutcomeIsUnknown {
+	if own.Do == Evict && own.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
 		p.group(own).trial = false
 	}
 	p.leave(own, last.reason(p.b, d.Do))
 	if r.Kind == DeniedByNode {
-		own.Reason = Reason{Why: NotSmallerThanRefused}
+		own.Reason = Reason{Code: NotSmallerThanRefused}
 	}
 	if r.Kind.keepsBudget() {
 		if own.taken {
@@ -113,17 +113,17 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 // the pod is down.
 func (p *Pass) Gone(d Decision) {
 	p.w.Ledger.serve(p.now, d)
-	p.leave(&p.ds[p.at(d)], Reason{Why: AlreadyGone})
+	p.leave(&p.ds[p.at(d)], Reason{Code: AlreadyGone})
 }
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns what can be done instead.
-func (p *Pass) Skipped(d Decision, why Why) []Decision {
+func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 	own := &p.ds[p.at(d)]
-	if own.Do == Evict && own.Reason.Because == ResizeRefused {
+	if own.Do == Evict && own.Reason.Fallback == ResizeRefused {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
-	p.leave(own, Reason{Why: why})
+	p.leave(own, Reason{Code: why})
 	return p.giveBack(own)
 }
 
@@ -169,7 +169,7 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 		switch {
 		case waiting.Do != Leave:
 			next = append(next, *waiting)
-		case waiting.Reason.Why == Probing:
+		case waiting.Reason.Code == Probing:
 			still = append(still, at)
 		}
 	}
@@ -185,7 +185,7 @@ func (p *Pass) enqueue() {
 	p.queued = true
 	var waiting []int
 	for i := range p.ds {
-		if d := &p.ds[i]; d.Do == Leave && (d.Reason.Why == BudgetSpent || d.Reason.Why == Probing) {
+		if d := &p.ds[i]; d.Do == Leave && (d.Reason.Code == BudgetSpent || d.Reason.Code == Probing) {
 			waiting = append(waiting, i)
 		}
 	}

@@ -59,7 +59,7 @@ func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
 
 // takeTurns decides on the pods of one autoscaler that should change, the most pressing first.
 func (s *pass) takeTurns(g Governed, ds []Decision) {
-	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Why != Fits }) {
+	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Code != Fits }) {
 		return
 	}
 	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), helped: s.w.Ledger.helped(ds)}
@@ -69,13 +69,13 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 		}
 	}
 	for i := range ds {
-		if d := &ds[i]; d.Wanted.Why != Fits {
+		if d := &ds[i]; d.Wanted.Code != Fits {
 			d.scope = sc
 		}
 	}
 	s.order(ds)
 	for i := range ds {
-		if d := &ds[i]; d.Wanted.Why != Fits {
+		if d := &ds[i]; d.Wanted.Code != Fits {
 			s.turn(d).take()
 		}
 	}
@@ -148,10 +148,10 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	boosted := s.b.StartupBoost && isBoosted(p)
 	switch {
 	case !a.Mode.Updates() && !boosted:
-		d.Reason = Reason{Why: ModeOff, Text: a.Mode.String()}
+		d.Reason = Reason{Code: ModeOff, Text: a.Mode.String()}
 		return d
 	case a.Mode == cluster.InPlace && !s.b.InPlace && !boosted:
-		d.Reason = Reason{Why: GateOff, Text: a.Mode.String()}
+		d.Reason = Reason{Code: GateOff, Text: a.Mode.String()}
 		return d
 	}
 	d.With = policy.Fit(a, s.w.Limits[p.Namespace], p)
@@ -159,11 +159,11 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	case boosted:
 		s.judgeBoosted(&d)
 	case len(d.With) == 0:
-		d.Reason = Reason{Why: NoAdvice}
+		d.Reason = Reason{Code: NoAdvice}
 	case p.Controller.IsZero():
-		d.Reason = Reason{Why: Unowned}
+		d.Reason = Reason{Code: NoController}
 	case s.w.Ledger.isEvicted(s.now, p):
-		d.Reason = Reason{Why: AlreadyEvicted}
+		d.Reason = Reason{Code: AlreadyEvicted}
 	case p.Node == "":
 		s.judgeUnscheduled(&d)
 	default:
@@ -184,14 +184,14 @@ func (s *pass) judgeUnscheduled(d *Decision) {
 	smaller := shrinks(p, d.With)
 	switch {
 	case s.now.Before(p.Created.Add(s.b.PendingFor)):
-		d.Reason = Reason{Why: Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
+		d.Reason = Reason{Code: Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
 	case smaller && s.places.take(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
 		d.Wanted = t.largest
-		d.Wanted.Why, d.Wanted.Container = TooBigToPlace, soleName(p)(t.largest.Container)
+		d.Wanted.Code, d.Wanted.Container = TooBigToPlace, soleName(p)(t.largest.Container)
 	case !placeable:
-		d.Reason = Reason{Why: Unplaceable, Text: total(p, nil).String()}
+		d.Reason = Reason{Code: NoNodeFits, Text: total(p, nil).String()}
 	default:
-		d.Reason = Reason{Why: Unscheduled}
+		d.Reason = Reason{Code: Unscheduled}
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *pass) judgeBoosted(d *Decision) {
 	policy.Admissible(s.w.Limits[d.Pod.Namespace], d.Pod, over)
 	d.With = over
 	if len(over) == 0 {
-		d.Reason = Reason{Why: Boosted, Until: until}
+		d.Reason = Reason{Code: Boosted, Until: until}
 		return
 	}
 	d.Priority = tallyOf(d.Pod, over).priority()
@@ -223,7 +223,7 @@ func (s *pass) judgeBoosted(d *Decision) {
 	}
 	had, _ := d.Pod.Container(over[0].Container).Running()
 	d.Wanted = Reason{
-		Why: BoostOver, Container: soleName(d.Pod)(over[0].Container),
+		Code: BoostOver, Container: soleName(d.Pod)(over[0].Container),
 		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
 	}
 }

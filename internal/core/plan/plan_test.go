@@ -139,7 +139,7 @@ func TestEveryLivingPodGetsOneDecision(t *testing.T) {
 			if !d.Pod.Live() {
 				t.Fatalf("%s is decided on though it is going", d.Pod.Key)
 			}
-			if d.Reason.String() == "" || d.Reason.Why.String() == "" {
+			if d.Reason.String() == "" || d.Reason.Code.String() == "" {
 				t.Fatalf("%s has no reason", d.Pod.Key)
 			}
 			decided[d.Pod] = d
@@ -287,20 +287,20 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 
 // Names of reasons are labels of metrics and logs: each reason has one, and no two share it.
 func TestReasonsHaveNamesAndSentences(t *testing.T) {
-	seen := map[string]Why{}
-	for w := range whyNames {
-		for _, s := range []string{w.String(), Reason{Why: w, Resource: cluster.CPU, Text: "x"}.String()} {
+	seen := map[string]ReasonCode{}
+	for w := range codeNames {
+		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
 			if other, ok := seen[s]; ok && other != w {
 				t.Errorf("%d and %d are both %q", w, other, s)
 			}
 			seen[s] = w
 		}
-		if s := (Reason{Why: w, Text: "x"}).String(); s == w.String() {
+		if s := (Reason{Code: w, Text: "x"}).String(); s == w.String() {
 			t.Errorf("%s has no sentence", w)
 		}
 	}
-	for w := ModeOff; w <= lastWhy; w++ {
-		if whyNames[w] == "" {
+	for w := ModeOff; w <= lastCode; w++ {
+		if codeNames[w] == "" {
 			t.Errorf("reason %d has no name", w)
 		}
 	}

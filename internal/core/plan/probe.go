@@ -46,7 +46,7 @@ func (s *pass) hasProbe(d *Decision) bool {
 
 // probing stands in the way of an eviction while another pod of the workload is the probe.
 func (t *turn) probing() (Reason, bool) {
-	return Reason{Why: Probing}, t.hasProbe(t.d)
+	return Reason{Code: Probing}, t.hasProbe(t.d)
 }
 
 // order puts the pods of one autoscaler in the order in which they get their turns: the most pressing first, or, while

@@ -63,7 +63,7 @@ func (t *turn) replacementOverQuota() (Reason, bool) {
 	if !r.Refused() || t.asTemplate() && v.fitsAfterwards() || !v.grows() && v.fitsAfterwards() {
 		return Reason{}, false
 	}
-	return Reason{Why: OverQuota, Text: r.String()}, true
+	return Reason{Code: OverQuota, Text: r.String()}, true
 }
 
 // resizeOverQuota stands in the way of a resize that a ResourceQuota would refuse.
@@ -77,7 +77,7 @@ func (t *turn) resizeOverQuota() (Reason, bool) {
 	if !r.Refused() {
 		r = v.inPlace()
 	}
-	return Reason{Why: OverQuota, Text: r.String()}, r.Refused()
+	return Reason{Code: OverQuota, Text: r.String()}, r.Refused()
 }
 
 // whileResized returns what quotas count of the pod until a resize is done: of each container the higher of what it has and what it

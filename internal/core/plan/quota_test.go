@@ -119,7 +119,7 @@ func TestPlan_newSizeOverQuota_leavesThePod(t *testing.T) {
 			p.Sized = c.sized
 			y.pods = []*cluster.Pod{p}
 			d := Plan(noon, y.world(1, nil), y.budget())[0]
-			if d.Do.String() != c.do || d.Do == Leave && d.Reason.Why != OverQuota {
+			if d.Do.String() != c.do || d.Do == Leave && d.Reason.Code != OverQuota {
 				t.Errorf("%s because %s", d.Do, d.Reason)
 			}
 		})
@@ -136,7 +136,7 @@ func TestPlan_overQuota_saysWhich(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	w.Limits["shop"] = policy.Limits{Quotas: &cluster.Quotas{TooMany: true}}
-	if d := Plan(noon, w, y.budget())[0]; d.Reason.Why != OverQuota {
+	if d := Plan(noon, w, y.budget())[0]; d.Reason.Code != OverQuota {
 		t.Errorf("too many quotas: %s because %s", d.Do, d.Reason)
 	}
 	w.Limits["shop"] = policy.Limits{}
@@ -162,7 +162,7 @@ func TestPlan_severalPodsAndRoomForOne_changesOne(t *testing.T) {
 			switch {
 			case d.Do != Leave:
 				done++
-			case d.Reason.Why != OverQuota:
+			case d.Reason.Code != OverQuota:
 				t.Errorf("%s: left because %s", mode, d.Reason)
 			}
 		}

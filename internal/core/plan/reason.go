@@ -11,75 +11,75 @@ import (
 )
 
 // Why names the reason of a decision. Its text is a stable name for metrics and logs; Reason.String is for people.
-type Why uint8
+type ReasonCode uint8
 
 // The reasons for a pod to change.
 const (
-	Fits           Why = iota // none: the pod is as it should be
-	BelowRange                // a request is below the lower bound
-	AboveRange                // a request is above the upper bound
-	MissingRequest            // a recommended resource is not requested at all
-	OutOfMemory               // killed for memory soon after its start
-	Drifted                   // within range, but old enough and far enough from the target
-	BoostOver                 // the CPU startup boost has served
-	TooBigToPlace             // cannot be scheduled, and is recommended to be smaller
+	Fits           ReasonCode = iota // none: the pod is as it should be
+	BelowRange                       // a request is below the lower bound
+	AboveRange                       // a request is above the upper bound
+	MissingRequest                   // a recommended resource is not requested at all
+	OutOfMemory                      // killed for memory soon after its start
+	Drifted                          // within range, but old enough and far enough from the target
+	BoostOver                        // the CPU startup boost has served
+	TooBigToPlace                    // cannot be scheduled, and is recommended to be smaller
 )
 
 // The reasons to leave a pod alone.
 const (
-	ModeOff               Why = iota + 32 // the autoscaler's mode changes no running pods
-	GateOff                               // the mode needs a feature gate that is off
-	NoAdvice                              // nothing is recommended for any of its containers
-	Young                                 // within range, and not old enough for less
-	Fresh                                 // within range, and the autoscaler is not old enough for less
-	SmallChange                           // within range, and close to the target
-	SameSize                              // a replacement would get what the pod has
-	Boosted                               // its startup boost lasts
-	Unowned                               // no controller would replace it
-	Starting                              // Pending: a resize must wait until it runs
-	NothingRuns                           // all containers wait for their next start: a resize must wait too
-	Unscheduled                           // waits for a node
-	TooFewReplicas                        // its group has fewer pods than the minimum
-	ReplicasUnknown                       // its controller wants none, or it cannot be said how many
-	BudgetSpent                           // as many pods as may be missing are missing after this pass
-	NotReady                              // as many pods as may be missing are not ready yet
-	RequirementsUnmet                     // the user's eviction requirements do not hold
-	QoSChange                             // a resize may not change the quality-of-service class
-	BackingOff                            // changes made before did not help
-	Unplaceable                           // a replacement of the new size would fit no node
-	ResizeWaiting                         // the kubelet waits for room on the node
-	ResizeRunning                         // the kubelet is at it
-	ResizeFailed                          // the kubelet reports an error
-	ResizeImpossible                      // the node can never give it
-	ResizeUnclear                         // the kubelet reports something this version does not know
-	MemoryInUse                           // the kubelet does not lower a memory limit below what is used
-	NotSmallerThanRefused                 // the node refused this much before
-	EvictionRefused                       // the API server refused to evict it
-	DisruptionBudget                      // a PodDisruptionBudget did not allow to evict it
-	ResizeRefused                         // the API server refused to resize it
-	ResizeOverQuota                       // a quota or LimitRange refused to resize it, and would refuse a replacement
-	Unanswered                            // the outcome of an eviction or resize is unknown
-	AwaitingReplacement                   // its resize was refused, and it is not known whether a replacement would be, too
-	Probing                               // evictions did not help; another pod is evicted first, to find out whether one helps now
-	ReplacementMissing                    // pods evicted before have no replacement
-	ReplacementRefused                    // the API server would refuse the pod with the new size
-	OverQuota                             // the pod with the new size would exceed a ResourceQuota
-	RateLimited                           // its turn did not come in this pass: rate limit
-	OutOfTime                             // its turn did not come in this pass: the pass ended
-	AlreadyEvicted                        // evicted, and the watch still shows it
-	AlreadyGone                           // deleted or replaced before its turn came
+	ModeOff               ReasonCode = iota + 32 // the autoscaler's mode changes no running pods
+	GateOff                                      // the mode needs a feature gate that is off
+	NoAdvice                                     // nothing is recommended for any of its containers
+	PodTooYoung                                  // within range, and not old enough for less
+	AutoscalerTooYoung                           // within range, and the autoscaler is not old enough for less
+	SmallChange                                  // within range, and close to the target
+	SameSize                                     // a replacement would get what the pod has
+	Boosted                                      // its startup boost lasts
+	NoController                                 // no controller would replace it
+	Starting                                     // Pending: a resize must wait until it runs
+	NoContainerRunning                           // all containers wait for their next start: a resize must wait too
+	Unscheduled                                  // waits for a node
+	TooFewReplicas                               // its group has fewer pods than the minimum
+	ReplicasUnknown                              // its controller wants none, or it cannot be said how many
+	BudgetSpent                                  // as many pods as may be missing are missing after this pass
+	NotReady                                     // as many pods as may be missing are not ready yet
+	RequirementsUnmet                            // the user's eviction requirements do not hold
+	QoSChange                                    // a resize may not change the quality-of-service class
+	BackingOff                                   // changes made before did not help
+	NoNodeFits                                   // a replacement of the new size would fit no node
+	ResizeWaiting                                // the kubelet waits for room on the node
+	ResizeRunning                                // the kubelet is at it
+	ResizeFailed                                 // the kubelet reports an error
+	ResizeImpossible                             // the node can never give it
+	ResizeUnclear                                // the kubelet reports something this version does not know
+	MemoryInUse                                  // the kubelet does not lower a memory limit below what is used
+	NotSmallerThanRefused                        // the node refused this much before
+	EvictionRefused                              // the API server refused to evict it
+	DisruptionBudget                             // a PodDisruptionBudget did not allow to evict it
+	ResizeRefused                                // the API server refused to resize it
+	ResizeOverQuota                              // a quota or LimitRange refused to resize it, and would refuse a replacement
+	Unanswered                                   // the outcome of an eviction or resize is unknown
+	AwaitingReplacement                          // its resize was refused, and it is not known whether a replacement would be, too
+	Probing                                      // evictions did not help; another pod is evicted first, to find out whether one helps now
+	ReplacementMissing                           // pods evicted before have no replacement
+	ReplacementRefused                           // the API server would refuse the pod with the new size
+	OverQuota                                    // the pod with the new size would exceed a ResourceQuota
+	RateLimited                                  // its turn did not come in this pass: rate limit
+	OutOfTime                                    // its turn did not come in this pass: the pass ended
+	AlreadyEvicted                               // evicted, and the watch still shows it
+	AlreadyGone                                  // deleted or replaced before its turn came
 
-	lastWhy = AlreadyGone
+	lastCode = AlreadyGone
 )
 
-var whyNames = map[Why]string{
+var codeNames = map[ReasonCode]string{
 	Fits: "Fits", BelowRange: "BelowRange", AboveRange: "AboveRange", MissingRequest: "MissingRequest",
 	OutOfMemory: "OutOfMemory", Drifted: "Drifted", BoostOver: "BoostOver", TooBigToPlace: "TooBigToPlace",
-	ModeOff: "ModeOff", GateOff: "GateOff", NoAdvice: "NoAdvice", Young: "Young", Fresh: "Fresh", SmallChange: "SmallChange",
-	SameSize: "SameSize", Boosted: "Boosted", Unowned: "Unowned", Starting: "Starting", NothingRuns: "NothingRuns", Unscheduled: "Unscheduled",
+	ModeOff: "ModeOff", GateOff: "GateOff", NoAdvice: "NoAdvice", PodTooYoung: "Young", AutoscalerTooYoung: "Fresh", SmallChange: "SmallChange",
+	SameSize: "SameSize", Boosted: "Boosted", NoController: "Unowned", Starting: "Starting", NoContainerRunning: "NothingRuns", Unscheduled: "Unscheduled",
 	TooFewReplicas: "TooFewReplicas", ReplicasUnknown: "ReplicasUnknown", BudgetSpent: "BudgetSpent",
 	NotReady: "NotReady", RequirementsUnmet: "RequirementsUnmet", QoSChange: "QoSChange", BackingOff: "BackingOff",
-	Unplaceable: "Unplaceable", ResizeWaiting: "ResizeWaiting", ResizeRunning: "ResizeRunning",
+	NoNodeFits: "Unplaceable", ResizeWaiting: "ResizeWaiting", ResizeRunning: "ResizeRunning",
 	ResizeFailed: "ResizeFailed", ResizeImpossible: "ResizeImpossible", ResizeUnclear: "ResizeUnclear",
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
 	EvictionRefused: "EvictionRefused", DisruptionBudget: "DisruptionBudget", ResizeRefused: "ResizeRefused",
@@ -90,8 +90,8 @@ var whyNames = map[Why]string{
 }
 
 // String returns the name of the reason.
-func (w Why) String() string {
-	if n, ok := whyNames[w]; ok {
+func (w ReasonCode) String() string {
+	if n, ok := codeNames[w]; ok {
 		return n
 	}
 	return fmt.Sprintf("Why(%d)", uint8(w))
@@ -100,8 +100,8 @@ func (w Why) String() string {
 // A Reason says why a decision was taken. Which fields mean something depends on Why. The text is made when it is asked
 // for, so that a pass over many pods makes none.
 type Reason struct {
-	Why       Why
-	Because   Why // why an eviction, and not a resize
+	Code      ReasonCode
+	Fallback  ReasonCode // why an eviction, and not a resize
 	Resource  cluster.Resource
 	Container string        // "" when the pod has only one
 	From, To  int64         // of the resource: the request, and what it should be
@@ -115,22 +115,22 @@ type Reason struct {
 // String returns the reason as a sentence without its full stop.
 func (r Reason) String() string {
 	s := r.sentence()
-	if b := becauses[r.Because]; b != "" {
+	if b := fallbackTexts[r.Fallback]; b != "" {
 		s += "; " + b
 	}
 	return s
 }
 
 // What an eviction says of the resize that was not possible.
-var becauses = map[Why]string{
-	NothingRuns:      "evicted because a resize is refused while no container runs",
-	QoSChange:        "evicted because a resize would change the quality-of-service class",
-	ResizeWaiting:    "evicted because the node had no room for a resize",
-	ResizeRunning:    "evicted because the resize did not end",
-	ResizeFailed:     "evicted because the resize failed",
-	ResizeImpossible: "evicted because the node can never give as much",
-	ResizeUnclear:    "evicted because the state of the resize is unclear",
-	ResizeRefused:    "evicted because the API server refused the resize",
+var fallbackTexts = map[ReasonCode]string{
+	NoContainerRunning: "evicted because a resize is refused while no container runs",
+	QoSChange:          "evicted because a resize would change the quality-of-service class",
+	ResizeWaiting:      "evicted because the node had no room for a resize",
+	ResizeRunning:      "evicted because the resize did not end",
+	ResizeFailed:       "evicted because the resize failed",
+	ResizeImpossible:   "evicted because the node can never give as much",
+	ResizeUnclear:      "evicted because the state of the resize is unclear",
+	ResizeRefused:      "evicted because the API server refused the resize",
 }
 
 func (r Reason) sentence() string {
@@ -139,7 +139,7 @@ func (r Reason) sentence() string {
 		what = r.Container + ": " + what
 	}
 	change := cluster.Format(r.Resource, r.From) + " → " + cluster.Format(r.Resource, r.To)
-	switch r.Why {
+	switch r.Code {
 	case Fits:
 		return "has the recommended size"
 	case BelowRange:
@@ -169,12 +169,12 @@ func (r Reason) sentence() string {
 		return "update mode " + r.Text + " needs its feature gate"
 	case NoAdvice:
 		return "nothing is recommended yet"
-	case Young:
+	case PodTooYoung:
 		if r.Until.IsZero() {
 			return "within range, and not started yet"
 		}
 		return "within range until " + clock(r.Until) + ", when it is old enough for less"
-	case Fresh:
+	case AutoscalerTooYoung:
 		return "within range until " + clock(r.Until) + ", when the autoscaler is old enough for less"
 	case SmallChange:
 		return fmt.Sprintf("within range, and only %d%% off (%d%% would be enough)", r.Have, r.Want)
@@ -185,11 +185,11 @@ func (r Reason) sentence() string {
 			return "startup boost lasts until it is ready"
 		}
 		return "startup boost lasts until " + clock(r.Until)
-	case Unowned:
+	case NoController:
 		return "no controller would replace it"
 	case Starting:
 		return "is starting; a resize waits until it runs"
-	case NothingRuns:
+	case NoContainerRunning:
 		return "waits for its next start; a resize is refused while no container runs"
 	case Unscheduled:
 		return "waits for a node"
@@ -207,7 +207,7 @@ func (r Reason) sentence() string {
 		return "a resize would change the quality-of-service class"
 	case BackingOff:
 		return fmt.Sprintf("backing off until %s after %s did not help", clock(r.Until), count(r.Have, r.Text))
-	case Unplaceable:
+	case NoNodeFits:
 		return "fits no node: " + r.Text
 	case ResizeWaiting:
 		return said("resize waits for room on the node", r.Text)
@@ -233,7 +233,7 @@ func (r Reason) sentence() string {
 
 // outcome says what became of a change that was tried, or why it was not tried.
 func (r Reason) outcome() string {
-	switch r.Why {
+	switch r.Code {
 	case EvictionRefused:
 		return again(said("the API server refused the eviction", r.Text), r.Until)
 	case DisruptionBudget:
@@ -263,7 +263,7 @@ func (r Reason) outcome() string {
 	case AlreadyGone:
 		return "was deleted or replaced before its turn"
 	}
-	return r.Why.String()
+	return r.Code.String()
 }
 
 // again adds to a text when the next attempt may be made.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAKillIsSaidToBeSoLongAfterTheStart(t *testing.T) {
-	r := Reason{Why: OutOfMemory, Resource: cluster.Memory, From: 256 << 20, To: 400 << 20}
+	r := Reason{Code: OutOfMemory, Resource: cluster.Memory, From: 256 << 20, To: 400 << 20}
 	for after, want := range map[time.Duration]string{
 		0:                      "out of memory right after its start: memory 256Mi → 400Mi",
 		900 * time.Millisecond: "out of memory right after its start: memory 256Mi → 400Mi",

@@ -180,7 +180,7 @@ func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 	if longest.since.IsZero() || p.now.Before(longest.since.Add(answerDue)) {
 		return Reason{}, false
 	}
-	r := Reason{Why: Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
+	r := Reason{Code: Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
 	if until := longest.until(p.b); p.now.Before(until) {
 		r.Until = until
 	}
@@ -198,16 +198,16 @@ func (r refused) until(b Budget) time.Time {
 
 // reason returns the refusal as the reason to leave a pod.
 func (r refused) reason(b Budget, do Act) Reason {
-	out := Reason{Why: EvictionRefused, Text: r.Text, Until: r.until(b), Have: r.n}
+	out := Reason{Code: EvictionRefused, Text: r.Text, Until: r.until(b), Have: r.n}
 	switch {
 	case r.Kind == OutcomeIsUnknown:
-		out.Why = Unanswered
+		out.Code = Unanswered
 	case r.Kind == DeniedByBudget:
-		out.Why = DisruptionBudget
+		out.Code = DisruptionBudget
 	case r.Kind == DeniedByQuota && do == Resize:
-		out.Why = ResizeOverQuota
+		out.Code = ResizeOverQuota
 	case do == Resize:
-		out.Why = ResizeRefused
+		out.Code = ResizeRefused
 	}
 	return out
 }

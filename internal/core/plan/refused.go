@@ -12,5 +12,5 @@ func (t *turn) replacementRefused() (Reason, bool) {
 	if !r.Refused() {
 		return Reason{}, false
 	}
-	return Reason{Why: ReplacementRefused, Text: r.String()}, true
+	return Reason{Code: ReplacementRefused, Text: r.String()}, true
 }

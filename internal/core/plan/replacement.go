@@ -184,7 +184,7 @@ func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
 // replacementMissing stands in the way of evictions while the pods that were evicted before have no replacement.
 func (t *turn) replacementMissing() (Reason, bool) {
 	if s, short := t.short[t.d.Pod.Controller]; short {
-		return Reason{Why: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
+		return Reason{Code: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
 	}
 	return Reason{}, false
 }

@@ -211,7 +211,7 @@ func (s *transcript) print(ds []Decision, only []string, out *strings.Builder) {
 			act += "/evict"
 		}
 		fmt.Fprintf(out, "%-*s  %-12s  %s", width, d.Pod.Key, act, d.Reason)
-		if d.Do == Leave && d.Wanted.Why != Fits {
+		if d.Do == Leave && d.Wanted.Code != Fits {
 			fmt.Fprintf(out, " (%s)", d.Wanted)
 		}
 		if len(d.Unboost) > 0 {

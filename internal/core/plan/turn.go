@@ -79,11 +79,11 @@ var againstUnboost = []obstacle{
 func (t *turn) take() {
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	switch {
-	case t.d.Wanted.Why == BoostOver:
+	case t.d.Wanted.Code == BoostOver:
 		t.try(Resize, againstUnboost, Fits)
-	case t.d.Wanted.Why == TooBigToPlace && !mode.Evicts():
-		t.leave(Reason{Why: Unscheduled})
-	case t.d.Wanted.Why == TooBigToPlace:
+	case t.d.Wanted.Code == TooBigToPlace && !mode.Evicts():
+		t.leave(Reason{Code: Unscheduled})
+	case t.d.Wanted.Code == TooBigToPlace:
 		t.try(Evict, againstReplacing, Fits)
 	case p.Phase != cluster.Pending && isResizing(p):
 		t.whileResizing()
@@ -95,7 +95,7 @@ func (t *turn) take() {
 }
 
 // try does something to the pod if nothing stands in the way, and takes it from the group's budget.
-func (t *turn) try(do Act, against []obstacle, because Why) {
+func (t *turn) try(do Act, against []obstacle, because ReasonCode) {
 	for _, o := range against {
 		if r, stands := o(t); stands {
 			t.leave(r)
@@ -103,7 +103,7 @@ func (t *turn) try(do Act, against []obstacle, because Why) {
 		}
 	}
 	t.d.Do, t.d.Reason = do, t.d.Wanted
-	t.d.Reason.Because = because
+	t.d.Reason.Fallback = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
 	if do == Evict {
@@ -119,7 +119,7 @@ func (t *turn) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
 
 // mayFallBack reports whether the pod could be evicted as well.
 func (t *turn) mayFallBack() bool {
-	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Why == BoostOver {
+	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Code == BoostOver {
 		return false
 	}
 	for _, o := range againstEviction {
@@ -136,15 +136,15 @@ func (t *turn) inPlace() {
 	last, tried := t.w.Ledger.refusal(p, Resize)
 	switch {
 	case p.Phase == cluster.Pending:
-		t.leave(Reason{Why: Starting})
+		t.leave(Reason{Code: Starting})
 	case !anyRuns(p):
-		t.evictOr(NothingRuns, Reason{Why: NothingRuns})
+		t.evictOr(NoContainerRunning, Reason{Code: NoContainerRunning})
 	case alreadyAsked(p, with) && !sameSize(p, with):
-		t.leave(Reason{Why: ResizeRunning}) // the kubelet has not said anything yet
+		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not said anything yet
 	case changesQoS(t.w.Limits[p.Namespace], p, with):
-		t.evictOr(QoSChange, Reason{Why: QoSChange})
+		t.evictOr(QoSChange, Reason{Code: QoSChange})
 	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
-		t.evictOr(ResizeImpossible, Reason{Why: NotSmallerThanRefused})
+		t.evictOr(ResizeImpossible, Reason{Code: NotSmallerThanRefused})
 	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
 		t.evictInstead(last)
 	default:
@@ -160,7 +160,7 @@ func anyRuns(p *cluster.Pod) bool {
 }
 
 // evictOr evicts where the mode allows it, and leaves the pod elsewhere.
-func (t *turn) evictOr(because Why, r Reason) {
+func (t *turn) evictOr(because ReasonCode, r Reason) {
 	if t.d.Autoscaler.Mode.Evicts() {
 		t.try(Evict, againstEviction, because)
 		return
@@ -172,7 +172,7 @@ func (t *turn) evictOr(because Why, r Reason) {
 func (t *turn) evictInstead(last refused) {
 	trial := last.Kind.saysNothing() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
-		t.leave(Reason{Why: AwaitingReplacement, Text: last.Text})
+		t.leave(Reason{Code: AwaitingReplacement, Text: last.Text})
 		return
 	}
 	t.evictOr(ResizeRefused, last.reason(t.b, Resize))
@@ -191,29 +191,29 @@ func (t *turn) whileResizing() {
 	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
-		r.Why, failed = ResizeWaiting, takes > t.b.DeferredFor
+		r.Code, failed = ResizeWaiting, takes > t.b.DeferredFor
 		again = inPlaceOnly && asksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
-		r.Why, failed = ResizeRunning, takes > t.b.InProgressFor
+		r.Code, failed = ResizeRunning, takes > t.b.InProgressFor
 	case cluster.ResizeInfeasible:
-		r.Why, failed = ResizeImpossible, true
+		r.Code, failed = ResizeImpossible, true
 		again = inPlaceOnly && asksLess(p, with, 0)
 	case cluster.ResizeError:
-		r.Why, failed = ResizeFailed, true
+		r.Code, failed = ResizeFailed, true
 		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
 		if isMemoryInUse(p.Resize.Message) {
 			// Usage falls, or the limit rises: either ends this without an eviction (kubernetes/autoscaler#8434).
-			r.Why, failed = MemoryInUse, false
+			r.Code, failed = MemoryInUse, false
 			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
 		}
 	default:
-		r.Why, failed = ResizeUnclear, true
+		r.Code, failed = ResizeUnclear, true
 	}
 	switch {
 	case again:
 		t.try(Resize, againstResize, Fits)
 	case failed:
-		t.evictOr(r.Why, r)
+		t.evictOr(r.Code, r)
 	default:
 		t.leave(r)
 	}
@@ -225,17 +225,17 @@ func isMemoryInUse(message string) bool {
 }
 
 func (t *turn) resizing() (Reason, bool) {
-	return Reason{Why: ResizeRunning}, isResizing(t.d.Pod)
+	return Reason{Code: ResizeRunning}, isResizing(t.d.Pod)
 }
 
 func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State != cluster.NoResize }
 
 func (t *turn) starting() (Reason, bool) {
-	return Reason{Why: Starting}, t.d.Pod.Phase == cluster.Pending
+	return Reason{Code: Starting}, t.d.Pod.Phase == cluster.Pending
 }
 
 func (t *turn) sameSize() (Reason, bool) {
-	return Reason{Why: SameSize}, sameSize(t.d.Pod, t.d.With)
+	return Reason{Code: SameSize}, sameSize(t.d.Pod, t.d.With)
 }
 
 // unplaceable asks only of pods that grow: one that shrinks has a node that takes more.
@@ -247,11 +247,11 @@ func (t *turn) unplaceable() (Reason, bool) {
 	if t.places.take(t.d.Pod, size) {
 		return Reason{}, false
 	}
-	return Reason{Why: Unplaceable, Text: size.String()}, true
+	return Reason{Code: NoNodeFits, Text: size.String()}, true
 }
 
 func (t *turn) requirementsUnmet() (Reason, bool) {
-	return Reason{Why: RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+	return Reason{Code: RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 }
 
 func (t *turn) backingOff() (Reason, bool) {
@@ -269,11 +269,11 @@ func (t *turn) back(n int, last time.Time, what string) (Reason, bool) {
 		return Reason{}, false
 	}
 	until := last.Add(backoff(t.b, n))
-	return Reason{Why: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
+	return Reason{Code: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 
 func (t *turn) replicasUnknown() (Reason, bool) {
-	return Reason{Why: ReplicasUnknown}, t.g == nil || !t.g.known
+	return Reason{Code: ReplicasUnknown}, t.g == nil || !t.g.known
 }
 
 func (t *turn) tooFewReplicas() (Reason, bool) {
@@ -290,7 +290,7 @@ func (t *turn) tooFew() Reason {
 	if n := t.d.Autoscaler.MinReplicas; n > 0 {
 		required = int(n)
 	}
-	return Reason{Why: TooFewReplicas, Have: t.g.live, Want: required}
+	return Reason{Code: TooFewReplicas, Have: t.g.live, Want: required}
 }
 
 func (t *turn) overBudget() (Reason, bool) {
@@ -311,7 +311,7 @@ func (t *turn) overBudgetInPlace() (Reason, bool) {
 // isWaived reports whether a resize needs no budget because it restarts no container: when the user says so, and at the
 // end of a startup boost, which only takes CPU away that the pod was not meant to keep.
 func (t *turn) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Why == BoostOver) && !restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver) && !restarts(t.d.Pod, t.d.With)
 }
 
 func (t *turn) health() health { return healthOf(t.now, t.b, t.d.Pod) }

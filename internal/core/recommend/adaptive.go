@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -87,8 +87,8 @@ type adaptive struct{ p AdaptiveParams }
 func (a *adaptive) Extend() usage.Extension {
 	return &Memo{
 		p:      &a.p,
-		CPU:    series.NewPeaks(max(a.p.CPU.longest()+2, 24*a.p.CPU.Plan.Days)),
-		Memory: series.NewPeaks(a.p.Memory.Long * 24),
+		CPU:    hourly.NewPeaks(max(a.p.CPU.longest()+2, 24*a.p.CPU.Plan.Days)),
+		Memory: hourly.NewPeaks(a.p.Memory.Long * 24),
 	}
 }
 
@@ -111,7 +111,7 @@ func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64) clust
 }
 
 // Estimate returns the request that was decided at the last sample (Memo.Observe), for the time of day.
-func (a *adaptive) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+func (a *adaptive) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var estimate cluster.Estimate
 	memo, ok := s.Extension().(*Memo)
 	if !ok {
@@ -130,7 +130,7 @@ func (a *adaptive) Estimate(s *usage.Series, floor cluster.Resources, now time.T
 
 // Memo is the model state of Adaptive: the peaks of the last hours, and the current request.
 type Memo struct {
-	CPU, Memory series.Peaks
+	CPU, Memory hourly.Peaks
 
 	p           *AdaptiveParams
 	cpu, memory held
@@ -250,7 +250,7 @@ const (
 )
 
 // learns reports whether there is enough history to blame the margin for what happens.
-func (h *held) learns(p *series.Peaks, now int64) bool { return int(now/3600)-p.Since() >= 7*24 }
+func (h *held) learns(p *hourly.Peaks, now int64) bool { return int(now/3600)-p.Since() >= 7*24 }
 
 func (m *Memo) observeMemory(now int64, used, need float64) {
 	request := &m.memory
@@ -292,19 +292,19 @@ func (m *Memo) decideMemory(now int64, above bool) {
 		request.planned = now
 		request.hours = rule.plan(&m.Memory, since, hour, usual, base)
 	}
-	margin := (rule.Margin + request.adjust) * series.PerNat
-	today := float64(days[0]) + rule.Least*series.PerNat
+	margin := (rule.Margin + request.adjust) * hourly.PerNat
+	today := float64(days[0]) + rule.Least*hourly.PerNat
 	least := rule.Min
 	if now < request.bumped {
 		least = max(least, request.bump)
 	}
-	want := max(series.Amount(max(usual+margin, today)), m.leak.ahead(days.all(), now), least)
+	want := max(hourly.Amount(max(usual+margin, today)), m.leak.ahead(days.all(), now), least)
 	want = min(want, m.leak.most(), maxAmount)
 	wasLow := request.inLow
 	request.inLow = request.isLow(now)
 	if request.inLow {
-		recent := float64(m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)) + rule.Least*series.PerNat
-		low := min(want, max(series.Amount(max(float64(request.hours.base)+margin, recent)), least))
+		recent := float64(m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)) + rule.Least*hourly.PerNat
+		low := min(want, max(hourly.Amount(max(float64(request.hours.base)+margin, recent)), least))
 		if !wasLow {
 			request.low = min(low, request.level)
 			request.changed = now

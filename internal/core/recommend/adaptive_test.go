@@ -17,14 +17,14 @@ import (
 
 // A bench observes one container and estimates its size.
 type bench struct {
-	book *usage.Book
+	book *usage.Store
 	p    Profile
 	pod  cluster.Key
 	now  time.Time
 }
 
 func newBench(p Profile) *bench {
-	b := &bench{book: usage.NewBook(usage.DefaultConfig()), p: p, now: noon}
+	b := &bench{book: usage.NewStore(usage.DefaultConfig()), p: p, now: noon}
 	b.book.Extend(cart, p.Extend)
 	pod := podOf(cart, "cart-1", "app")
 	b.book.Track(pod)

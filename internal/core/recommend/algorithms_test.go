@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -63,20 +63,20 @@ func TestComparisons_outsideOfBacktest_areNotBuiltIn(t *testing.T) {
 // The formula's example in docs/algorithm.md.
 func TestAdaptive_levelExampleOfTheDocs_isCorrect(t *testing.T) {
 	r := Balanced().Memory
-	days := []series.Level{
-		series.LevelOf(500 * mib), series.LevelOf(1000 * mib), series.LevelOf(800 * mib), series.LevelOf(400 * mib),
-		series.LevelOf(400 * mib), series.LevelOf(400 * mib), series.LevelOf(400 * mib), series.LevelOf(1000 * mib),
+	days := []hourly.Level{
+		hourly.LevelOf(500 * mib), hourly.LevelOf(1000 * mib), hourly.LevelOf(800 * mib), hourly.LevelOf(400 * mib),
+		hourly.LevelOf(400 * mib), hourly.LevelOf(400 * mib), hourly.LevelOf(400 * mib), hourly.LevelOf(1000 * mib),
 	}
-	level := r.level(days, float64(series.LevelOf(300*mib)))
-	got := series.Amount(level+0.13*series.PerNat) / mib
+	level := r.level(days, float64(hourly.LevelOf(300*mib)))
+	got := hourly.Amount(level+0.13*hourly.PerNat) / mib
 	want := 1000 * math.Exp(0.3*math.Log(0.8)+0.15*math.Log(1000.0/300)+0.13)
 	if math.Abs(got-want) > 2 || math.Abs(want-1276) > 1 {
 		t.Errorf("%.1f MiB, want %.1f", got, want)
 	}
 	for i := range days {
-		days[i] = series.LevelOf(1000 * mib)
+		days[i] = hourly.LevelOf(1000 * mib)
 	}
-	steady := series.Amount(r.level(days, float64(days[0]))+0.13*series.PerNat) / mib
+	steady := hourly.Amount(r.level(days, float64(days[0]))+0.13*hourly.PerNat) / mib
 	if math.Abs(steady-1139) > 2 {
 		t.Errorf("%.1f MiB for steady usage, want 1139", steady)
 	}
@@ -101,7 +101,7 @@ func TestWindowMax_exampleOfTheDocs_isCorrect(t *testing.T) {
 }
 
 func TestLoadPercentile_exampleOfTheDocs_isCorrect(t *testing.T) {
-	var w series.Weights
+	var w hourly.Weights
 	for i := range 1000 {
 		v := 0.1
 		if i%10 == 0 {
@@ -212,8 +212,8 @@ func TestHoursBetween_midnightAndOffsets_areHandled(t *testing.T) {
 	}
 }
 
-func peaksOf(days int, amount func(hour int) float64) (*series.Peaks, time.Time) {
-	p := series.NewPeaks(days * 24)
+func peaksOf(days int, amount func(hour int) float64) (*hourly.Peaks, time.Time) {
+	p := hourly.NewPeaks(days * 24)
 	first := int(noon.Unix() / 3600)
 	for h := range days * 24 {
 		if v := amount(h); v > 0 {

@@ -11,7 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/codec"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -74,7 +74,7 @@ type busyHours struct {
 type Busy struct {
 	Memo
 	p    *BusyParams
-	cpu  series.Weights // samples within the busy hours
+	cpu  hourly.Weights // samples within the busy hours
 	load [24]float32    // decaying, of each hour of the day
 	day  int64          // on which load was last decayed
 	busy Hours          // detected for the current day, UTC
@@ -85,7 +85,7 @@ func (b *busyHours) Extend() usage.Extension {
 	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p}
 }
 
-func (b *busyHours) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+func (b *busyHours) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var estimate cluster.Estimate
 	state, ok := s.Extension().(*Busy)
 	if !ok {

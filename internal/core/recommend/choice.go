@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"podfit.dev/podfit/internal/core/codec"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 )
 
 // arms is the number of look-back windows to choose from: that of the rule, a longer and a shorter one.
@@ -118,7 +118,7 @@ const (
 const exceedCost = 0.06
 
 // levelOf is level for an arm: with 12 and 14, or 4 and 10 days, if the rule has 7 and 14.
-func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float64 {
+func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64) float64 {
 	short := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
 	margin := 0.0
 	all := days
@@ -131,14 +131,14 @@ func (r *MemoryRule) levelOf(arm uint8, days []series.Level, base float64) float
 		margin = shortMargin
 		days = days[:min(len(days), max(5*r.Long/7, short.Days))]
 	}
-	level := short.level(days, base) + margin*series.PerNat
+	level := short.level(days, base) + margin*hourly.PerNat
 	return max(level, float64(recurring(all)))
 }
 
 // recurring returns the highest peak that was reached on the same day of two weeks in a row (± a day), from the peaks of days (newest
 // first). A weekly peak is never the second highest of 7 days, so α would discount it as a single spike.
-func recurring(days []series.Level) series.Level {
-	top := series.Level(0)
+func recurring(days []hourly.Level) hourly.Level {
+	top := hourly.Level(0)
 	for i := 7; i < min(len(days), 14); i++ {
 		top = max(top, min(days[i], max(days[i-6], days[i-7])))
 	}
@@ -159,7 +159,7 @@ func (m *Memo) chooseMemory(day int) {
 	known := m.memory.learns(&m.Memory, int64(last)*3600)
 	if known && choice.period > 0 && peak > 0 {
 		for a, level := range choice.level {
-			cost := max(0, 1-series.Amount(base)/float64(level))
+			cost := max(0, 1-hourly.Amount(base)/float64(level))
 			if peak.Amount() > float64(level) {
 				cost += exceedCost / rule.aim()
 			}
@@ -171,7 +171,7 @@ func (m *Memo) chooseMemory(day int) {
 	days.read(&m.Memory, since, last, rule.Long)
 	var level [arms]float64
 	for a := range level {
-		level[a] = min(series.Amount(rule.levelOf(uint8(a), days.all(), base)+(rule.Margin+m.memory.adjust)*series.PerNat), maxAmount)
+		level[a] = min(hourly.Amount(rule.levelOf(uint8(a), days.all(), base)+(rule.Margin+m.memory.adjust)*hourly.PerNat), maxAmount)
 	}
 	choice.turn(day, level, known)
 }

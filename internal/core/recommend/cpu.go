@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 )
 
 // level returns the level for a peak: peak·m·peak^−η + a.
@@ -91,12 +91,12 @@ func (m *Memo) decideCPU(now int64, used float64) {
 	if rule.Plan.Gain > 0 && now-request.planned >= int64(rule.Plan.Every/time.Second) && hour-m.CPU.Since() >= rule.Plan.Days*24 {
 		request.planned = now
 		days := MemoryRule{Days: rule.Plan.Days, Long: rule.Plan.Days, Base: 0.5, Plan: rule.Plan}
-		request.hours = days.plan(&m.CPU, m.CPU.Since(), hour, float64(series.LevelOf(peak)), days.base(&m.CPU, m.CPU.Since(), hour))
+		request.hours = days.plan(&m.CPU, m.CPU.Since(), hour, float64(hourly.LevelOf(peak)), days.base(&m.CPU, m.CPU.Since(), hour))
 	}
 	wasLow := request.inLow
 	request.inLow = request.isLow(now)
 	if request.inLow {
-		low := min(want, max(rule.level(series.Amount(float64(request.hours.base)))*math.Exp(request.adjust), least))
+		low := min(want, max(rule.level(hourly.Amount(float64(request.hours.base)))*math.Exp(request.adjust), least))
 		if !wasLow {
 			request.low = min(low, request.level)
 			request.changed = now

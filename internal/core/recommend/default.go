@@ -29,7 +29,7 @@ func Default(p Params) Estimator { return &byPercentile{p} }
 
 type byPercentile struct{ p Params }
 
-func (d *byPercentile) Estimate(s *usage.Series, floor cluster.Resources, _ time.Time) cluster.Estimate {
+func (d *byPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, _ time.Time) cluster.Estimate {
 	var e cluster.Estimate
 	if !s.CPU.IsEmpty() {
 		conf := confidence(s.Seen(cluster.CPU), d.p.CPUConfidence)

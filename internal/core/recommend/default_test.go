@@ -32,8 +32,8 @@ func podOf(w cluster.Workload, name string, containers ...string) *cluster.Pod {
 }
 
 // steady returns the history of a container with constant usage for some minutes.
-func steady(minutes int, cores, bytes float64, has cluster.Set) *usage.Book {
-	b := usage.NewBook(usage.DefaultConfig())
+func steady(minutes int, cores, bytes float64, has cluster.Set) *usage.Store {
+	b := usage.NewStore(usage.DefaultConfig())
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
 	for m := range minutes {
@@ -170,7 +170,7 @@ func TestDefault_anyParameters_keepBoundsInOrder(t *testing.T) {
 			RoundMillicores:  rapid.Int64Range(-1, 1000).Draw(t, "round"),
 			RoundBytes:       rapid.Int64Range(-1, 1<<30).Draw(t, "round"),
 		}
-		b := usage.NewBook(usage.DefaultConfig())
+		b := usage.NewStore(usage.DefaultConfig())
 		pod := podOf(cart, "cart-1", "app", "proxy")
 		b.Track(pod)
 		at := noon
@@ -194,7 +194,7 @@ func TestDefault_anyParameters_keepBoundsInOrder(t *testing.T) {
 }
 
 func TestWorkload_policies_selectAndRoundTheAdvice(t *testing.T) {
-	on := func(b *usage.Book, pod *cluster.Pod, container string, cores, bytes float64) {
+	on := func(b *usage.Store, pod *cluster.Pod, container string, cores, bytes float64) {
 		for m := range 24*60 + 1 {
 			b.Observe(usage.Sample{Pod: pod.Key, Container: container, At: noon.Add(time.Duration(m) * time.Minute), CPU: cores, Memory: bytes, Has: cluster.Both})
 		}
@@ -232,7 +232,7 @@ func TestWorkload_policies_selectAndRoundTheAdvice(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := usage.NewBook(usage.DefaultConfig())
+			b := usage.NewStore(usage.DefaultConfig())
 			pod := podOf(cart, "cart-1", "proxy", "app", "log", "init")
 			pod.Containers[3].Role = cluster.Init
 			b.Track(pod)
@@ -266,7 +266,7 @@ func TestWorkload_policies_selectAndRoundTheAdvice(t *testing.T) {
 
 // W-01: upstream recommends the floor for containers without samples.
 func TestWorkload_withoutSamples_returnsNoAdvice(t *testing.T) {
-	b := usage.NewBook(usage.DefaultConfig())
+	b := usage.NewStore(usage.DefaultConfig())
 	p := DefaultParams()
 	if got := Workload(p, Default(p), b, vpa, cart, noon); got != nil {
 		t.Errorf("a workload never seen gets %v", got)
@@ -279,7 +279,7 @@ func TestWorkload_withoutSamples_returnsNoAdvice(t *testing.T) {
 
 // W-10: removed containers have no share of the floor.
 func TestWorkload_removedContainer_hasNoShareOfTheFloor(t *testing.T) {
-	b := usage.NewBook(usage.DefaultConfig())
+	b := usage.NewStore(usage.DefaultConfig())
 	before, after := podOf(cart, "cart-1", "app", "old"), podOf(cart, "cart-2", "app")
 	b.Track(before)
 	b.Track(after)
@@ -298,7 +298,7 @@ func TestWorkload_removedContainer_hasNoShareOfTheFloor(t *testing.T) {
 func BenchmarkWorkload(b *testing.B) {
 	for _, containers := range []int{1, 5} {
 		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
-			book := usage.NewBook(usage.DefaultConfig())
+			book := usage.NewStore(usage.DefaultConfig())
 			names := []string{"app", "log", "mesh", "proxy", "vault"}[:containers]
 			for i := range 5 {
 				pod := podOf(cart, fmt.Sprint("cart-", i), names...)

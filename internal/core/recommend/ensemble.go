@@ -69,7 +69,7 @@ type ensemble struct{ p EnsembleParams }
 // Extend creates the model state of a container (usage.Book.Extend).
 func (e *ensemble) Extend() usage.Extension { return &Models{p: &e.p} }
 
-func (e *ensemble) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+func (e *ensemble) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var out cluster.Estimate
 	m, ok := s.Extension().(*Models)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -117,7 +117,7 @@ func TestPlan_twoLevelsExampleOfTheDocs_isCorrect(t *testing.T) {
 	if low.from != 4 || low.length != 20 || !low.contain(22*3600) || low.contain(23*3600) {
 		t.Errorf("the low hours are %d from %d o'clock on, want 20 from 4, and that the request is raised at 23", low.length, low.from)
 	}
-	high, lowered := series.Amount(usual+r.Margin*series.PerNat)/mib, series.Amount(float64(low.base)+r.Margin*series.PerNat)/mib
+	high, lowered := hourly.Amount(usual+r.Margin*hourly.PerNat)/mib, hourly.Amount(float64(low.base)+r.Margin*hourly.PerNat)/mib
 	mean := (20*lowered + 4*high) / 24
 	if math.Abs(high-1556) > 3 || math.Abs(lowered-270) > 1 || math.Abs(mean-484) > 2 || math.Abs(200/mean-200/high-0.28) > 0.005 {
 		t.Errorf("%.0f MiB all day, or %.0f in the low hours, a mean of %.0f, a gain of %.3f", high, lowered, mean, 200/mean-200/high)

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/core/codec"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -22,8 +22,8 @@ var update = flag.Bool("update", false, "write the golden files of new formats")
 // sampleHour is the first hour of the model states below.
 const sampleHour = 490_000
 
-func samplePeaks(hours int) series.Peaks {
-	p := series.NewPeaks(hours)
+func samplePeaks(hours int) hourly.Peaks {
+	p := hourly.NewPeaks(hours)
 	for i := range 40 {
 		if i%7 != 3 {
 			p.Observe(sampleHour+i, 1e6*float64(1+i*i%13))
@@ -32,8 +32,8 @@ func samplePeaks(hours int) series.Peaks {
 	return p
 }
 
-func sampleWeights() series.Weights {
-	var w series.Weights
+func sampleWeights() hourly.Weights {
+	var w hourly.Weights
 	for i := range 30 {
 		w.Observe(sampleHour+i, 0.01*float64(1+i%9), 12)
 	}
@@ -104,7 +104,7 @@ func sampleStates() map[string]usage.Extension {
 
 // emptyStates are model states as they are before the first sample, of the same parameters as sampleStates.
 func emptyStates() map[string]usage.Extension {
-	memo := Memo{CPU: series.NewPeaks(96), Memory: series.NewPeaks(14 * 24)}
+	memo := Memo{CPU: hourly.NewPeaks(96), Memory: hourly.NewPeaks(14 * 24)}
 	return map[string]usage.Extension{
 		"adaptive-1": &memo, "busy-hours-2": &Busy{Memo: memo}, "autopilot-1": &Models{},
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/codec"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -37,7 +37,7 @@ const (
 //	full  = now + (bound − x_n)/slope
 //
 // The median of the slopes of all pairs (Theil 1950, Sen 1968) is robust against a restart or a spike.
-func Leak(p *series.Peaks, bound float64, now time.Time) (Growth, bool) {
+func Leak(p *hourly.Peaks, bound float64, now time.Time) (Growth, bool) {
 	const block = 6
 	hour := int(now.Unix() / 3600)
 	var at, value []float64 // days ago (negative), bytes
@@ -83,7 +83,7 @@ func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 
 // LeakOf reports whether the memory of a container looked like it leaks at the last check, which is once a day, and when it
 // will reach a bound in bytes (0: none). Only profiles that size memory by Adaptive check for leaks.
-func LeakOf(s *usage.Series, bound float64, now time.Time) (Suspicion, bool) {
+func LeakOf(s *usage.ContainerHistory, bound float64, now time.Time) (Suspicion, bool) {
 	switch m := s.Extension().(type) {
 	case *Memo:
 		return m.leak.suspicion(bound, now)
@@ -122,7 +122,7 @@ const (
 )
 
 // judge checks the peaks, once a day. A new suspicion gets a bound (0: none). It ends leakOver after it was last confirmed.
-func (l *leak) judge(peaks *series.Peaks, bound float64, now int64) {
+func (l *leak) judge(peaks *hourly.Peaks, bound float64, now int64) {
 	if bound == 0 { // the profile has no bound any more
 		l.bound = 0
 	}
@@ -156,7 +156,7 @@ func (l *leak) bounds() bool { return l.since != 0 && l.bound > 0 }
 
 // ahead returns the request for steady growth: the peak of the last 24 hours and the growth of the next days; 0 if memory does not
 // grow. The growth of a day is the slope, or that of the last day if it is more, at most three slopes.
-func (l *leak) ahead(days []series.Level, now int64) float64 {
+func (l *leak) ahead(days []hourly.Level, now int64) float64 {
 	if l.since == 0 || now-l.seen > 2*daySeconds || len(days) < 2 {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -36,8 +36,8 @@ type loadPercentile struct{ p LoadParams }
 type Load struct {
 	unstored
 	p      *LoadParams
-	cpu    series.Weights
-	memory series.Peaks
+	cpu    hourly.Weights
+	memory hourly.Peaks
 	hour   int64
 	now    float64 // the target of this hour, in cores
 	before float64 // of the hour before
@@ -45,10 +45,10 @@ type Load struct {
 
 // Extend creates the model state of a container (usage.Book.Extend).
 func (l *loadPercentile) Extend() usage.Extension {
-	return &Load{p: &l.p, memory: series.NewPeaks(24 * l.p.Days)}
+	return &Load{p: &l.p, memory: hourly.NewPeaks(24 * l.p.Days)}
 }
 
-func (l *loadPercentile) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+func (l *loadPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var estimate cluster.Estimate
 	m, ok := s.Extension().(*Load)
 	if !ok {

@@ -8,18 +8,18 @@ import (
 	"slices"
 	"time"
 
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 )
 
 // maxDays is the longest look-back window of a rule, in days.
 const maxDays = 28
 
 // peaksOfDays are the highest levels of the last days, about 24 hours each, the newest first. 0 ends them.
-type peaksOfDays [maxDays]series.Level
+type peaksOfDays [maxDays]hourly.Level
 
 // read sets up to n days that end with an hour. None starts before the hour since. Only the newest may be incomplete. Days without
 // samples are left out.
-func (d *peaksOfDays) read(peaks *series.Peaks, since, hour, n int) {
+func (d *peaksOfDays) read(peaks *hourly.Peaks, since, hour, n int) {
 	day := 0
 	end := hour + 1
 	for i := range min(n, maxDays) {
@@ -42,11 +42,11 @@ func (d *peaksOfDays) read(peaks *series.Peaks, since, hour, n int) {
 const cutWithin = 4
 
 // quiet is the difference of levels up to which an hour is as good a boundary as the lowest one.
-const quiet = series.Step / 8
+const quiet = hourly.Step / 8
 
 // quietest returns the nearest hour whose peak is close to the lowest one around an hour. It becomes the boundary between two days: with
 // a boundary in a peak, the peak would count for both days, and the request would rise and fall as the boundary moves.
-func quietest(p *series.Peaks, hour int) int {
+func quietest(p *hourly.Peaks, hour int) int {
 	least := p.At(hour)
 	for h := hour - cutWithin; h <= hour+cutWithin; h++ {
 		least = min(least, p.At(h))
@@ -61,7 +61,7 @@ func quietest(p *series.Peaks, hour int) int {
 	return hour
 }
 
-func (d *peaksOfDays) all() []series.Level {
+func (d *peaksOfDays) all() []hourly.Level {
 	n := slices.Index(d[:], 0)
 	if n < 0 {
 		n = maxDays
@@ -70,8 +70,8 @@ func (d *peaksOfDays) all() []series.Level {
 }
 
 // level is the formula of Adaptive without the margin, from peaks of days (newest first) and the base.
-func (r *MemoryRule) level(days []series.Level, base float64) float64 {
-	var x1, x2, y1, y2 series.Level // the highest and second of the short past, and of the long one
+func (r *MemoryRule) level(days []hourly.Level, base float64) float64 {
+	var x1, x2, y1, y2 hourly.Level // the highest and second of the short past, and of the long one
 	for i, peak := range days {
 		if i < r.Days {
 			if peak > x1 {
@@ -99,8 +99,8 @@ func (r *MemoryRule) level(days []series.Level, base float64) float64 {
 }
 
 // base returns the level that a share of the last week's hours, from the hour since on, stayed below.
-func (r *MemoryRule) base(p *series.Peaks, since, hour int) float64 {
-	var room [7 * 24]series.Level
+func (r *MemoryRule) base(p *hourly.Peaks, since, hour int) float64 {
+	var room [7 * 24]hourly.Level
 	hours := p.AppendHours(room[:0], max(hour+1-len(room), min(since, hour)), hour+1)
 	if len(hours) == 0 {
 		return 0
@@ -147,7 +147,7 @@ const shortest = 4
 //
 // is largest, where b, the base, is an estimate of usage. It returns none if the largest gain is less than Gain, or if the higher level is
 // needed on some weekdays only: with a weekly pattern, two changes on each day are not worth it.
-func (r *MemoryRule) plan(peaks *series.Peaks, since, hour int, usual, base float64) lowHours {
+func (r *MemoryRule) plan(peaks *hourly.Peaks, since, hour int, usual, base float64) lowHours {
 	var best lowHours
 	if r.Plan.Gain <= 0 {
 		return best
@@ -158,21 +158,21 @@ func (r *MemoryRule) plan(peaks *series.Peaks, since, hour int, usual, base floa
 		return best // not enough samples
 	}
 	// around[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
-	var around [maxDays][24]series.Level
+	var around [maxDays][24]hourly.Level
 	for d := range count {
 		for k := range 24 {
 			at := hour - 24*d - k
 			around[d][((at%24)+24)%24] = peaks.Max(at-r.Plan.Jitter, at+r.Plan.Jitter+1)
 		}
 	}
-	nats := func(position float64) float64 { return position / series.PerNat }
-	margin := r.Margin * series.PerNat
+	nats := func(position float64) float64 { return position / hourly.PerNat }
+	margin := r.Margin * hourly.PerNat
 	high := math.Exp(nats(base - usual - margin)) // what is used, relative to the usual level
 	gain := r.Plan.Gain
 	for from := range 24 {
 		var days peaksOfDays
 		for length := 1; length <= 22; length++ {
-			top := series.Level(0)
+			top := hourly.Level(0)
 			for d := range count {
 				days[d] = max(days[d], around[d][(from+length-1)%24])
 				top = max(top, days[d])
@@ -187,7 +187,7 @@ func (r *MemoryRule) plan(peaks *series.Peaks, since, hour int, usual, base floa
 			if len(seen) < r.Plan.Days {
 				continue
 			}
-			low := max(r.level(seen, base), float64(recurring(days[:count]))) + r.Plan.Extra*series.PerNat
+			low := max(r.level(seen, base), float64(recurring(days[:count]))) + r.Plan.Extra*hourly.PerNat
 			part := float64(length) / 24
 			mean := part*math.Exp(nats(low-usual)) + 1 - part // relative to the usual level
 			if g := high/mean - high; g > gain {
@@ -201,7 +201,7 @@ func (r *MemoryRule) plan(peaks *series.Peaks, since, hour int, usual, base floa
 	}
 	var needed [maxDays]bool
 	for d := range count {
-		high := series.Level(0)
+		high := hourly.Level(0)
 		for h := range 24 {
 			if !best.has(h) {
 				high = max(high, around[d][h])
@@ -240,7 +240,7 @@ func weekly(days []bool) bool {
 }
 
 // seen appends those of the first n days that have samples.
-func (d *peaksOfDays) seen(to []series.Level, n int) []series.Level {
+func (d *peaksOfDays) seen(to []hourly.Level, n int) []hourly.Level {
 	for _, l := range d[:n] {
 		if l > 0 {
 			to = append(to, l)
@@ -250,7 +250,7 @@ func (d *peaksOfDays) seen(to []series.Level, n int) []series.Level {
 }
 
 // wellKnown reports whether three quarters of the hours of the last days have samples.
-func wellKnown(p *series.Peaks, hour, days int) bool {
+func wellKnown(p *hourly.Peaks, hour, days int) bool {
 	known := 0
 	for h := hour + 1 - 24*days; h <= hour; h++ {
 		if p.At(h) > 0 {

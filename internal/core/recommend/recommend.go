@@ -26,7 +26,7 @@ const mostMillicores = 1e10
 // An Estimator computes the estimate of a container from its usage history. It sets only resources that have samples. For these,
 // lower ≤ target ≤ upper, and none is below the floor.
 type Estimator interface {
-	Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate
+	Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate
 }
 
 // Params are the parameters that all estimators share. DefaultParams returns upstream's values.
@@ -85,7 +85,7 @@ func (p Params) Round(r cluster.Resources) cluster.Resources {
 // Workload returns the recommendations for the containers of a workload, sorted by container, before constraints of the
 // user. Stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
 // a sized resource are left out.
-func Workload(params Params, est Estimator, book *usage.Book, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
+func Workload(params Params, est Estimator, book *usage.Store, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
 	all := book.All(w)
 	n := 0
 	for _, s := range all {
@@ -126,7 +126,7 @@ func (p Params) bounded(e cluster.Estimate, floor cluster.Resources) cluster.Est
 	return e
 }
 
-func sized(a *cluster.Autoscaler, s *usage.Series) bool {
+func sized(a *cluster.Autoscaler, s *usage.ContainerHistory) bool {
 	if s.Stale() {
 		return false
 	}

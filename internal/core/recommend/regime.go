@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/codec"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 )
 
 // regime is the state of a step down of memory: usage has moved to a lower level permanently. History from before the step is not
@@ -32,7 +32,7 @@ type regime struct {
 const (
 	newDays   = 3
 	oldDays   = 7
-	stepShare = -0.36 * series.PerNat // 0.7 of the lowest of the old peaks, in levels
+	stepShare = -0.36 * hourly.PerNat // 0.7 of the lowest of the old peaks, in levels
 	stepGap   = 5                     // standard deviations
 
 	// relapse is the share of the lowest old peak at which usage undoes the step.
@@ -42,7 +42,7 @@ const (
 )
 
 // observe detects a step. It returns whether there is a new one.
-func (g *regime) observe(peaks *series.Peaks, hour int) bool {
+func (g *regime) observe(peaks *hourly.Peaks, hour int) bool {
 	if hour < int(g.until) || hour+1-peaks.Since() < 24*(newDays+oldDays) {
 		return false
 	}
@@ -68,7 +68,7 @@ func (g *regime) observe(peaks *series.Peaks, hour int) bool {
 		return false
 	}
 	g.since = int32(first)
-	g.old = float32(series.Amount(least))
+	g.old = float32(hourly.Amount(least))
 	return true
 }
 
@@ -91,7 +91,7 @@ func (g *regime) used(v float64, hour int) {
 }
 
 // start returns the first hour of history that is used for sizing.
-func (g *regime) start(p *series.Peaks) int { return max(p.Since(), int(g.since)) }
+func (g *regime) start(p *hourly.Peaks) int { return max(p.Since(), int(g.since)) }
 
 func (g *regime) encode(e *codec.Encoder) {
 	e.Uvarint(uint64(g.since))

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -46,10 +46,10 @@ type Seasons struct {
 // Extend creates the model state of a container (usage.Book.Extend).
 func (e *timeOfDay) Extend() usage.Extension {
 	n := 24 * e.p.Days
-	return &Seasons{Window: Window{CPU: series.NewPeaks(n), Memory: series.NewPeaks(n)}, days: e.p.Days}
+	return &Seasons{Window: Window{CPU: hourly.NewPeaks(n), Memory: hourly.NewPeaks(n)}, days: e.p.Days}
 }
 
-func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+func (e *timeOfDay) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var out cluster.Estimate
 	m, ok := s.Extension().(*Seasons)
 	if !ok {
@@ -58,7 +58,7 @@ func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.
 	hour := int(now.Unix() / 3600)
 	for _, x := range []struct {
 		r      cluster.Resource
-		peaks  *series.Peaks
+		peaks  *hourly.Peaks
 		period int8
 		unit   float64
 	}{{cluster.CPU, &m.CPU, m.cpu, 1000}, {cluster.Memory, &m.Memory, m.memory, 1}} {
@@ -71,7 +71,7 @@ func (e *timeOfDay) Estimate(s *usage.Series, floor cluster.Resources, now time.
 }
 
 // peak returns the expected maximum of the block of hours that contains hour.
-func (p *SeasonParams) peak(x *series.Peaks, hour, period int) series.Level {
+func (p *SeasonParams) peak(x *hourly.Peaks, hour, period int) hourly.Level {
 	all := x.Last(24*p.Days, hour)
 	if period == 0 {
 		return all
@@ -115,7 +115,7 @@ const (
 //
 // A week is accepted only if its autocorrelation is higher than that of a day. Candidates from the spectrum and confirmation by
 // autocorrelation are as in Crane's predictor (after Vlachos et al., SDM 2005).
-func Period(peaks *series.Peaks, hour int) int {
+func Period(peaks *hourly.Peaks, hour int) int {
 	have := hour - max(peaks.Since(), hour-peaks.Room())
 	count := have / (7 * 24) * 7 * 24
 	if count < 2*7*24 {

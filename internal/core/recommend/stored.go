@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/codec"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -88,7 +88,7 @@ const ahead = 60 * 24 * 3600
 
 func unix(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
 
-func latestPeak(ps ...*series.Peaks) int64 {
+func latestPeak(ps ...*hourly.Peaks) int64 {
 	latest := int64(0)
 	for _, p := range ps {
 		if !p.Empty() {
@@ -138,7 +138,7 @@ func (m *Models) Since() (at time.Time) {
 	return at
 }
 
-func earliestPeak(ps ...*series.Peaks) (at time.Time) {
+func earliestPeak(ps ...*hourly.Peaks) (at time.Time) {
 	for _, p := range ps {
 		if p.Empty() {
 			continue

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/series"
+	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -28,22 +28,22 @@ type windowMax struct {
 // Window is the model state of WindowMax.
 type Window struct {
 	unstored
-	CPU, Memory series.Peaks
+	CPU, Memory hourly.Peaks
 }
 
 // Extend creates the model state of a container (usage.Book.Extend).
 func (w *windowMax) Extend() usage.Extension {
-	return &Window{CPU: series.NewPeaks(24 * w.days), Memory: series.NewPeaks(24 * w.days)}
+	return &Window{CPU: hourly.NewPeaks(24 * w.days), Memory: hourly.NewPeaks(24 * w.days)}
 }
 
-func (w *windowMax) Estimate(s *usage.Series, floor cluster.Resources, now time.Time) cluster.Estimate {
+func (w *windowMax) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
 	var estimate cluster.Estimate
 	state, ok := s.Extension().(*Window)
 	if !ok {
 		return estimate
 	}
 	hour := int(now.Unix() / 3600)
-	set := func(r cluster.Resource, p *series.Peaks, unit float64) {
+	set := func(r cluster.Resource, p *hourly.Peaks, unit float64) {
 		peak := p.Last(24*w.days, hour)
 		if peak == 0 {
 			return

@@ -75,7 +75,7 @@ type run struct {
 	w       *Workload
 	profile recommend.Profile
 	rules   Rules
-	book    *usage.Book
+	book    *usage.Store
 	a       *cluster.Autoscaler
 	pod     *cluster.Pod // represents all pods of the workload, which have equal requests; has only containers seen so far
 	seen    []bool       // containers with samples so far
@@ -89,7 +89,7 @@ type run struct {
 func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
 	r := &run{
 		w: w, profile: p, rules: rules,
-		book:    usage.NewBook(rules.Usage),
+		book:    usage.NewStore(rules.Usage),
 		seen:    make([]bool, len(w.Containers)),
 		tracked: make([]bool, len(w.Pods)),
 	}

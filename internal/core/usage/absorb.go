@@ -7,8 +7,8 @@ import "podfit.dev/podfit/internal/core/cluster"
 
 // Fork returns a Book for some of the workloads, with the same rules. Another goroutine may own it, because the two Books share
 // no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
-func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
-	fork := NewBook(b.cfg)
+func (b *Store) Fork(of func(cluster.Workload) bool) *Store {
+	fork := NewStore(b.cfg)
 	fork.now = b.now
 	fork.latest = b.latest
 	for key, wl := range b.workloads {
@@ -37,7 +37,7 @@ func (b *Book) Fork(of func(cluster.Workload) bool) *Book {
 //
 // Extensions are replaced by those of the other Book, which started as copies. Samples that the replaced extensions have observed
 // since the fork are lost, except the latest OOM kill.
-func (b *Book) Absorb(o *Book) {
+func (b *Store) Absorb(o *Store) {
 	for key, wl := range o.workloads {
 		for _, from := range wl.series {
 			if from.lastSeen() != 0 {
@@ -48,7 +48,7 @@ func (b *Book) Absorb(o *Book) {
 }
 
 // absorb merges one Series of a Book. forked is the time of the fork, in Unix nanoseconds.
-func (b *Book) absorb(into, from *Series, forked int64) {
+func (b *Store) absorb(into, from *ContainerHistory, forked int64) {
 	last := from.lastSeen()
 	windows := from.windows(last)
 	memory := from.Memory.Clone()
@@ -70,7 +70,7 @@ func (b *Book) absorb(into, from *Series, forked int64) {
 	into.version++
 }
 
-func (s *Series) absorbExtension(from *Series, forked int64) {
+func (s *ContainerHistory) absorbExtension(from *ContainerHistory, forked int64) {
 	if s.load.extend == nil || from.extension == nil || s.load.extend().Form() != from.extension.Form() {
 		return // the profile has changed since the fork
 	}

@@ -38,7 +38,7 @@ func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T
 		for m := range live {
 			present = append(present, draw(noon.Add(time.Duration(m+1)*time.Minute))...)
 		}
-		begin := func() *Book {
+		begin := func() *Store {
 			b := newBook()
 			b.Tick(noon)
 			b.Configure(cart, nil)
@@ -46,12 +46,12 @@ func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T
 		}
 		one, two := begin(), begin()
 		fork := two.Fork(func(cluster.Workload) bool { return true })
-		for _, b := range []*Book{one, two, fork} {
+		for _, b := range []*Store{one, two, fork} {
 			for _, p := range pods {
 				b.Track(p)
 			}
 		}
-		tell := func(b *Book, ss []Sample, tick bool) {
+		tell := func(b *Store, ss []Sample, tick bool) {
 			for _, s := range ss {
 				if tick {
 					b.Tick(s.At)
@@ -86,12 +86,12 @@ func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 		t.Run(gap.String(), func(t *testing.T) {
 			p := podOf(cart, "cart-1", "app")
 			one, two := newBook(), newBook()
-			for _, b := range []*Book{one, two} {
+			for _, b := range []*Store{one, two} {
 				b.Configure(cart, nil)
 				during(b, p, noon.Add(-2*day), 2*day, 0, 0.3, 400*mib)
 			}
 			again := noon.Add(gap)
-			for _, b := range []*Book{one, two} {
+			for _, b := range []*Store{one, two} {
 				b.Tick(again)
 			}
 			fork := two.Fork(func(cluster.Workload) bool { return true })
@@ -100,7 +100,7 @@ func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 				one.Observe(sample(p, "app", at, 0.5, 300*mib))
 				fork.Observe(sample(p, "app", at, 0.5, 300*mib))
 			}
-			for _, b := range []*Book{one, two} {
+			for _, b := range []*Store{one, two} {
 				during(b, p, again.Add(time.Second), 10*time.Minute, 0, 0.4, 350*mib)
 			}
 			two.Absorb(fork)

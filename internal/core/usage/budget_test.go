@@ -27,7 +27,7 @@ func fleet(n int) []*cluster.Pod {
 
 // use adds a sample of every minute for each pod. The values are spread like those of real containers: CPU over 20 buckets, memory
 // over a few.
-func use(b *Book, pods []*cluster.Pod, minutes int) {
+func use(b *Store, pods []*cluster.Pod, minutes int) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for m := range minutes {
 		for _, p := range pods {

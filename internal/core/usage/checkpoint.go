@@ -54,7 +54,7 @@ func (r Ref) Compare(o Ref) int {
 var ErrExtra = errors.New("invalid extra data of the checkpoint")
 
 // Checkpoint returns the checkpoint of a container. It is not ok if the container has no samples.
-func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
+func (b *Store) Checkpoint(w cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
 	series := b.Series(w, container)
 	if series == nil || series.lastSeen() == 0 {
 		return Checkpoint{}, false
@@ -90,7 +90,7 @@ func (b *Book) Checkpoint(w cluster.Workload, container string, now time.Time) (
 }
 
 // Saved records that a checkpoint has been stored.
-func (b *Book) Saved(w cluster.Workload, container string, c Checkpoint) {
+func (b *Store) Saved(w cluster.Workload, container string, c Checkpoint) {
 	if s := b.Series(w, container); s != nil {
 		s.saved = c.version
 		s.savedAt = c.Updated.UnixNano()
@@ -99,7 +99,7 @@ func (b *Book) Saved(w cluster.Workload, container string, c Checkpoint) {
 
 // Pending returns the containers of workloads with an autoscaler that were last saved at or before a time and have
 // changed since. The one saved longest ago comes first.
-func (b *Book) Pending(savedBy time.Time) []Ref {
+func (b *Store) Pending(savedBy time.Time) []Ref {
 	type due struct {
 		Ref
 		at int64
@@ -127,7 +127,7 @@ func (b *Book) Pending(savedBy time.Time) []Ref {
 // Restore merges a checkpoint into the Series of a container. Call it once per container, after Tick, Configure and Extend, and if
 // possible before the first sample. Of the model state in Extra and in History, the newer one is restored. On an error nothing is
 // restored, unless it is ErrExtra or ErrHistory: then the rest is.
-func (b *Book) Restore(w cluster.Workload, container string, checkpoint Checkpoint) error {
+func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpoint) error {
 	cpu, memory, counts, err := b.load(w, container, checkpoint)
 	if err != nil {
 		return fmt.Errorf("restore %s of %s: %w", container, w, err)
@@ -174,7 +174,7 @@ func join(to, loaded *histogram.Histogram) {
 const anyLead = time.Duration(-1)
 
 // load validates a checkpoint and returns its parts.
-func (b *Book) load(w cluster.Workload, container string, checkpoint Checkpoint) (cpu, memory histogram.Histogram, samples seen, err error) {
+func (b *Store) load(w cluster.Workload, container string, checkpoint Checkpoint) (cpu, memory histogram.Histogram, samples seen, err error) {
 	rules := &b.rules
 	if s := b.Series(w, container); s != nil {
 		if s.loaded {

@@ -20,7 +20,7 @@ import (
 )
 
 // restart returns the Book after a restart at a time at which all checkpoints had been saved.
-func restart(t rapid.TB, old *Book, now time.Time) *Book {
+func restart(t rapid.TB, old *Store, now time.Time) *Store {
 	t.Helper()
 	b := newBook()
 	b.Tick(now)
@@ -284,7 +284,7 @@ func TestRestore_restartAtAnyTime_equalsNoRestart(t *testing.T) {
 			o := OOM{Pod: pods[i].Key, Container: "app", At: now, Memory: int64(s.Memory)}
 			kill := rnd.IntN(20) == 0
 			replace := rnd.IntN(15) == 0
-			for _, b := range []*Book{always, restarted} {
+			for _, b := range []*Store{always, restarted} {
 				b.Tick(now)
 				for _, p := range pods {
 					b.Track(p)

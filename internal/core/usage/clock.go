@@ -20,7 +20,7 @@ const maxLead = 48 * time.Hour
 
 // present returns a time in Unix nanoseconds, or the present if that time is in the future. Before the first Tick it returns the
 // time unchanged.
-func (b *Book) present(at int64) int64 {
+func (b *Store) present(at int64) int64 {
 	if b.lead(at) > 0 {
 		return b.now
 	}
@@ -28,7 +28,7 @@ func (b *Book) present(at int64) int64 {
 }
 
 // lead returns how far a time is in the future, 0 if it is not more than MaxAhead.
-func (b *Book) lead(at int64) time.Duration {
+func (b *Store) lead(at int64) time.Duration {
 	if b.now == 0 || at <= b.now+int64(b.cfg.MaxAhead) {
 		return 0
 	}
@@ -36,13 +36,13 @@ func (b *Book) lead(at int64) time.Duration {
 }
 
 // present moves times in the future to the present.
-func (n *seen) present(b *Book) {
+func (n *seen) present(b *Store) {
 	n.first = b.present(n.first)
 	n.last = b.present(n.last)
 }
 
 // present moves times of a restored window to the present. Its end may be in the future by one interval.
-func (r *window) present(b *Book, interval time.Duration) {
+func (r *window) present(b *Store, interval time.Duration) {
 	r.lastMemory = b.present(r.lastMemory)
 	r.lastCPU = b.present(r.lastCPU)
 	r.lastOOM = b.present(r.lastOOM)
@@ -60,7 +60,7 @@ func older(reference time.Time, lead, halfLife time.Duration) time.Time {
 }
 
 // rewind moves all times in the future to the present, after the clock has been set back.
-func (b *Book) rewind() {
+func (b *Store) rewind() {
 	for _, wl := range b.workloads {
 		for _, s := range wl.series {
 			b.rewindSeries(s)
@@ -68,7 +68,7 @@ func (b *Book) rewind() {
 	}
 }
 
-func (b *Book) rewindSeries(series *Series) {
+func (b *Store) rewindSeries(series *ContainerHistory) {
 	interval := series.rules.interval
 	lead := b.lead(max(series.cpu.last, series.memory.last))
 	series.CPU.Age(int(lead / series.CPU.HalfLife()))

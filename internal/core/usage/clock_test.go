@@ -18,7 +18,7 @@ const year = 365 * day
 var leads = map[string]time.Duration{"1 h": time.Hour, "1 day": day, "3 days": 3 * day, "10 years": 10 * year}
 
 // during observes a sample a minute, with a clock that is ahead.
-func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cores, bytes float64) (taken int) {
+func during(b *Store, p *cluster.Pod, from time.Time, d, ahead time.Duration, cores, bytes float64) (taken int) {
 	for at := from; at.Before(from.Add(d)); at = at.Add(time.Minute) {
 		b.Tick(at.Add(ahead))
 		b.Track(p)
@@ -30,7 +30,7 @@ func during(b *Book, p *cluster.Pod, from time.Time, d, ahead time.Duration, cor
 }
 
 // percentiles returns percentiles of CPU and memory.
-func percentiles(s *Series) (cpu, memory float64) {
+func percentiles(s *ContainerHistory) (cpu, memory float64) {
 	return s.CPU.Percentile(0.9), s.Memory.Percentile(0.9)
 }
 

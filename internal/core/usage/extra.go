@@ -47,7 +47,7 @@ const maxWindows = 512
 
 // windows returns the windows to store: those of tracked instances, and restored ones that still wait for their pods. If there are
 // more than maxWindows, those with the highest peaks come first.
-func (s *Series) windows(now int64) []window {
+func (s *ContainerHistory) windows(now int64) []window {
 	var windows []window
 	for in := s.instances; in != nil; in = in.next {
 		w := window{
@@ -75,7 +75,7 @@ func (s *Series) windows(now int64) []window {
 
 // awaits returns until when a restored window waits for its pod. After that it has no effect: its peak is in the histogram, and an
 // OOM kill of that time is rejected as old.
-func (s *Series) awaits(w *window) int64 {
+func (s *ContainerHistory) awaits(w *window) int64 {
 	if w.lastOOM == 0 {
 		return w.windowEnd
 	}
@@ -84,7 +84,7 @@ func (s *Series) awaits(w *window) int64 {
 
 // adopt restores the windows of a checkpoint: into the histogram now, and into instances as their pods are observed. The histogram
 // already has the peaks of windows that ended before the checkpoint was made.
-func (s *Series) adopt(b *Book, x extra, updated int64) {
+func (s *ContainerHistory) adopt(b *Store, x extra, updated int64) {
 	if len(x.windows) == 0 {
 		return
 	}
@@ -104,7 +104,7 @@ func (s *Series) adopt(b *Book, x extra, updated int64) {
 	}
 }
 
-func (s *Series) waiting() *restored {
+func (s *ContainerHistory) waiting() *restored {
 	if s.restored == nil {
 		s.restored = new(restored)
 	}
@@ -112,7 +112,7 @@ func (s *Series) waiting() *restored {
 }
 
 // resume restores the window of an instance.
-func (s *Series) resume(instance *instance) {
+func (s *ContainerHistory) resume(instance *instance) {
 	if s.restored == nil {
 		return
 	}

@@ -46,13 +46,13 @@ func (h *History) Newer(o *History) bool {
 }
 
 // Extended reports whether a workload has extensions.
-func (b *Book) Extended(w cluster.Workload) bool {
+func (b *Store) Extended(w cluster.Workload) bool {
 	wl := b.workloads[w]
 	return wl != nil && wl.extend != nil
 }
 
 // Histories returns the model states of a workload, sorted by container.
-func (b *Book) Histories(w cluster.Workload, now time.Time) []History {
+func (b *Store) Histories(w cluster.Workload, now time.Time) []History {
 	var hs []History
 	for _, s := range b.All(w) {
 		if h, ok := s.history(now.UTC().Truncate(time.Second)); ok {
@@ -62,7 +62,7 @@ func (b *Book) Histories(w cluster.Workload, now time.Time) []History {
 	return hs
 }
 
-func (s *Series) history(now time.Time) (History, bool) {
+func (s *ContainerHistory) history(now time.Time) (History, bool) {
 	if s.extension == nil || s.lastKnown() == 0 {
 		return History{}, false
 	}
@@ -98,7 +98,7 @@ func (x *extra) history() History {
 }
 
 // Recall restores the model state of a container without a checkpoint. Newer model state is kept.
-func (b *Book) Recall(w cluster.Workload, h History) error {
+func (b *Store) Recall(w cluster.Workload, h History) error {
 	if len(h.Data) == 0 {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (b *Book) Recall(w cluster.Workload, h History) error {
 	return nil
 }
 
-func (b *Book) recall(series *Series, history History) error {
+func (b *Store) recall(series *ContainerHistory, history History) error {
 	if len(history.Data) == 0 || slices.Contains(ignoredForms, history.Form) {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (b *Book) recall(series *Series, history History) error {
 
 // extend creates an extension and decodes waiting model state into it. If decoding fails, the former extension stays, or an empty
 // one is created.
-func (s *Series) extend(create func() Extension) error {
+func (s *ContainerHistory) extend(create func() Extension) error {
 	extension := create()
 	if s.restored == nil || len(s.restored.history.Data) == 0 {
 		s.extension = extension
@@ -176,6 +176,6 @@ func (s *Series) extend(create func() Extension) error {
 }
 
 // told reports whether the extension already observed a sample of a time before its state was stored.
-func (s *Series) told(at time.Time) bool {
+func (s *ContainerHistory) told(at time.Time) bool {
 	return s.restored != nil && s.restored.told != 0 && at.UnixNano() <= s.restored.told
 }

@@ -46,7 +46,7 @@ func (d *diary) Form() string { return "diary" }
 
 func newDiary() Extension { return new(diary) }
 
-func diaryOf(t *testing.T, b *Book) []int {
+func diaryOf(t *testing.T, b *Store) []int {
 	t.Helper()
 	d, ok := b.Series(cart, "app").Extension().(*diary)
 	if !ok {
@@ -56,7 +56,7 @@ func diaryOf(t *testing.T, b *Book) []int {
 }
 
 // lived returns a Book with samples at the given seconds after noon.
-func lived(t *testing.T, seconds ...int) *Book {
+func lived(t *testing.T, seconds ...int) *Store {
 	t.Helper()
 	b := newBook()
 	b.Extend(cart, newDiary)
@@ -65,14 +65,14 @@ func lived(t *testing.T, seconds ...int) *Book {
 	return b
 }
 
-func live(b *Book, seconds ...int) {
+func live(b *Store, seconds ...int) {
 	p := podOf(cart, "cart-1", "app")
 	for _, s := range seconds {
 		b.Observe(sample(p, "app", noon.Add(time.Duration(s)*time.Second), 0.1, 200*mib))
 	}
 }
 
-func stored(t *testing.T, b *Book, second int) Checkpoint {
+func stored(t *testing.T, b *Store, second int) Checkpoint {
 	t.Helper()
 	c, ok := b.Checkpoint(cart, "app", noon.Add(time.Duration(second)*time.Second))
 	if !ok {

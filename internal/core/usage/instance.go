@@ -13,7 +13,7 @@ package usage
 //	-----------|- - - - - - - - - -|- - - - - - - - - - - - - |
 //	           peak in histogram ->^       next window's peak ^
 type instance struct {
-	series     *Series
+	series     *ContainerHistory
 	prev, next *instance // the series' other instances
 	pod        *pod
 
@@ -72,7 +72,7 @@ func (in *instance) rewindow(before, after int64) {
 	in.windowEnd = end
 }
 
-func (s *Series) addPeak(bytes, at int64) {
+func (s *ContainerHistory) addPeak(bytes, at int64) {
 	if s.alignMemory {
 		s.alignMemory = false
 		s.Memory.Align(stamp(at))

@@ -19,7 +19,7 @@ type OOM struct {
 
 // ObserveOOM adds an OOM kill as a memory peak above the memory that was not enough. It returns whether the kill is new. It may
 // be called any number of times for one kill, also after a restart: kills not later than the last known one are ignored.
-func (b *Book) ObserveOOM(kill OOM) bool {
+func (b *Store) ObserveOOM(kill OOM) bool {
 	instance, at := b.find(kill.Pod, kill.Container, kill.At)
 	if instance == nil || at <= instance.lastOOM {
 		return false
@@ -53,7 +53,7 @@ func (b *Book) ObserveOOM(kill OOM) bool {
 
 // ObserveExits adds the OOM kills in the status of a pod and returns how many are new. It may be called any number of times with
 // the same status.
-func (b *Book) ObserveExits(observed *cluster.Pod) int {
+func (b *Store) ObserveExits(observed *cluster.Pod) int {
 	n := 0
 	for i := range observed.Containers {
 		c := &observed.Containers[i]

@@ -116,7 +116,7 @@ func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := DefaultConfig()
 			c.OOMFromLimit = tt.fromLimit
-			b := NewBook(c)
+			b := NewStore(c)
 			p := fresh()
 			b.Track(p)
 			if got := b.ObserveExits(p); got != 2 {

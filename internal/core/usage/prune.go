@@ -16,10 +16,10 @@ import (
 //
 // The containers of the last pods of a workload with an autoscaler do not expire: a monthly job starts its next run with the
 // history of the last one.
-func (b *Book) Prune(now time.Time) []Ref {
+func (b *Store) Prune(now time.Time) []Ref {
 	var gone []Ref
 	for key, wl := range b.workloads {
-		wl.series = slices.DeleteFunc(wl.series, func(s *Series) bool {
+		wl.series = slices.DeleteFunc(wl.series, func(s *ContainerHistory) bool {
 			s.forgetWindows(now.UnixNano())
 			last := s.lastKnown()
 			switch {
@@ -47,7 +47,7 @@ func (b *Book) Prune(now time.Time) []Ref {
 
 // forgetWindows removes restored windows that have ended, and the protection against observing samples twice when it is no longer
 // needed.
-func (s *Series) forgetWindows(now int64) {
+func (s *ContainerHistory) forgetWindows(now int64) {
 	if s.restored == nil {
 		return
 	}

@@ -45,4 +45,4 @@ func Rejections() []Rejection {
 }
 
 // Rejected returns the number of rejections for a reason.
-func (b *Book) Rejected(r Rejection) uint64 { return b.rejected[r] }
+func (b *Store) Rejected(r Rejection) uint64 { return b.rejected[r] }

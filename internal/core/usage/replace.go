@@ -7,7 +7,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 
 // Replace changes how extensions are created for a workload. Model state is carried over if the new extension has the same form. It
 // returns the containers whose extensions start empty.
-func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []string) {
+func (b *Store) Replace(w cluster.Workload, create func() Extension) (anew []string) {
 	wl := b.workload(w)
 	wl.extend = create
 	wl.edition++
@@ -21,7 +21,7 @@ func (b *Book) Replace(w cluster.Workload, create func() Extension) (anew []stri
 
 // Recalled reports whether the model state of the extension was restored, or the extension never stores any. It is valid until the
 // next Prune.
-func (s *Series) Recalled() bool {
+func (s *ContainerHistory) Recalled() bool {
 	return s.extension != nil && (storesNothing(s.extension) ||
 		s.restored != nil && !s.restored.history.Updated.IsZero() && len(s.restored.history.Data) == 0)
 }
@@ -32,7 +32,7 @@ func storesNothing(e Extension) bool {
 }
 
 // replace reports whether model state was carried over, or none is needed.
-func (s *Series) replace(create func() Extension) bool {
+func (s *ContainerHistory) replace(create func() Extension) bool {
 	before := s.extension
 	s.extension = nil
 	if before == nil {

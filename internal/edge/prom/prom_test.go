@@ -254,7 +254,7 @@ func FuzzReply(f *testing.F) {
 		}
 		now := time.Unix(1e9, 0)
 		w := cluster.Workload{Name: "w"}
-		book := usage.NewBook(usage.DefaultConfig())
+		book := usage.NewStore(usage.DefaultConfig())
 		book.Tick(now)
 		book.Track(&cluster.Pod{Key: cluster.Key{Namespace: "n", Name: "p"}, Top: w, Containers: []cluster.Container{{Name: "c"}}})
 		good := usage.Sample{Pod: cluster.Key{Namespace: "n", Name: "p"}, Container: "c", At: now.Add(-time.Hour), CPU: 0.3, Memory: 2e8, Has: cluster.Both}

@@ -147,10 +147,10 @@ func TestPlan_podsToUpdate_equalUpstream(t *testing.T) {
 			switch {
 			case d.Do == plan.Evict:
 				return false
-			case d.Reason.Why == plan.SameSize || d.Reason.Why == plan.Fits:
+			case d.Reason.Code == plan.SameSize || d.Reason.Code == plan.Fits:
 				same++
 				return almost(d)
-			case d.Reason.Why == plan.RequirementsUnmet:
+			case d.Reason.Code == plan.RequirementsUnmet:
 				missing++
 				return lacksRequest(d)
 			}
@@ -217,13 +217,13 @@ func TestPlan_priorities_equalUpstream(t *testing.T) {
 		}
 		want := priority.NewProcessor().GetUpdatePriority(kubePod, v, capped)
 		d := plan.Plan(noon, worldOf(a, []*cluster.Pod{p}, 1), plan.DefaultBudget())[0]
-		if d.Reason.Why == plan.NoAdvice {
+		if d.Reason.Code == plan.NoAdvice {
 			return
 		}
 		if d.Priority.Up != want.ScaleUp || d.Priority.Diff != want.ResourceDiff {
 			t.Fatalf("got %+v, want %+v\n%s", d.Priority, want, cases.Show(v, kubePod))
 		}
-		outside := d.Wanted.Why == plan.BelowRange || d.Wanted.Why == plan.AboveRange || d.Wanted.Why == plan.MissingRequest
+		outside := d.Wanted.Code == plan.BelowRange || d.Wanted.Code == plan.AboveRange || d.Wanted.Code == plan.MissingRequest
 		if outside && !want.OutsideRecommendedRange {
 			t.Fatalf("%s, but upstream finds it within its range\n%s", d.Wanted, cases.Show(v, kubePod))
 		}

@@ -161,7 +161,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		delete(c.untrue, uid)
 	default:
 		if c.untrue[uid]++; c.untrue[uid] > falsely+c.sim.world.Lag {
-			c.fail(minute, "every reason is true", "%s is left because: %s (%v)", p.pod.Name, d.Reason, d.Reason.Why)
+			c.fail(minute, "every reason is true", "%s is left because: %s (%v)", p.pod.Name, d.Reason, d.Reason.Code)
 		}
 	}
 	for _, verb := range []string{"evict", "resize"} {
@@ -198,7 +198,7 @@ func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
 
 // isTrue reports whether the reason to leave a pod is true in the simulation.
 func (c *checker) isTrue(w *simulated, p *replica, d plan.Decision, minute int) bool {
-	check := truths[d.Reason.Why.String()]
+	check := truths[d.Reason.Code.String()]
 	return check != nil && check(observation{c, w, p.number, p, minute})
 }
 
@@ -213,7 +213,7 @@ var truths = map[string]func(observation) bool{
 	"Probing": func(o observation) bool {
 		// The probe was tried in this pass, or the rate limit let none be tried.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
-			why := o.podfit.decisions[string(p.pod.UID)].Reason.Why
+			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
 			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
 		})
 	},
@@ -475,26 +475,26 @@ var differences = []difference{
 	{
 		name: "W-14 who counts as running", reason: "podfit waits for evicted pods to be ready again; upstream counts pods that are not ready",
 		explains: func(o observation) bool {
-			why := o.why().Why
+			why := o.why().Code
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.count().ready < o.w.Replicas
 		},
 	},
 	{
 		name: "W-13 evictions that do not help", reason: "podfit leaves a workload alone whose replacements did not get their size",
 		explains: func(o observation) bool {
-			backs := o.why().Why == plan.BackingOff && o.why().Text == "eviction" || o.why().Why == plan.Probing
+			backs := o.why().Code == plan.BackingOff && o.why().Text == "eviction" || o.why().Code == plan.Probing
 			return backs && o.states[o.w.index].futile
 		},
 	},
 	{
 		name: "W-13 evictions that do not help", reason: "podfit leaves a pod alone for a while that somebody sets back after each resize",
 		explains: func(o observation) bool {
-			return o.why().Why == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
+			return o.why().Code == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
 		},
 	},
 	{
 		name: "room for the replacement", reason: "podfit does not evict a pod whose replacement fits no node",
-		explains: func(o observation) bool { return o.why().Why == plan.Unplaceable && o.sim.world.Nodes > 0 },
+		explains: func(o observation) bool { return o.why().Code == plan.NoNodeFits && o.sim.world.Nodes > 0 },
 	},
 	{
 		name: "full nodes", circumstance: true, reason: "a pod waits for room that other pods take; upstream lost pods, or moved them elsewhere",
@@ -503,9 +503,9 @@ var differences = []difference{
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// Whoever was resized first on this node took the room. Neither evicts a pod of a workload with too few replicas.
 				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod.Spec.Containers[0].Resources)
-				return full && (o.why().Why == plan.ResizeWaiting || o.why().Why == plan.TooFewReplicas)
+				return full && (o.why().Code == plan.ResizeWaiting || o.why().Code == plan.TooFewReplicas)
 			}
-			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Why == plan.TooFewReplicas)
+			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Code == plan.TooFewReplicas)
 		},
 	},
 	{
@@ -520,7 +520,7 @@ var differences = []difference{
 			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" || o.minute-o.p.since["resize"] > 45 {
 				return false
 			}
-			switch o.why().Why.String() {
+			switch o.why().Code.String() {
 			case "ResizeRefused", "Unanswered", "BudgetSpent", "NotReady": // the pods of a group take turns
 				return isMomentary(o.p.said["resize"])
 			}
@@ -530,13 +530,13 @@ var differences = []difference{
 	{
 		name: "a refused resize is tried on one pod", reason: "the pods go one by one, each when the one before has its replacement",
 		explains: func(o observation) bool {
-			return o.why().Why.String() == "AwaitingReplacement" && o.minute-o.state().evicted <= 10+o.w.Delay+o.w.Grace+o.w.Start
+			return o.why().Code.String() == "AwaitingReplacement" && o.minute-o.state().evicted <= 10+o.w.Delay+o.w.Grace+o.w.Start
 		},
 	},
 	{
 		name: "replacements that do not come", reason: "podfit evicts no more pods of a controller that does not replace the evicted ones",
 		explains: func(o observation) bool {
-			return o.why().Why.String() == "ReplacementMissing" && o.w.count().pods < o.w.Replicas
+			return o.why().Code.String() == "ReplacementMissing" && o.w.count().pods < o.w.Replicas
 		},
 	},
 	{
@@ -545,18 +545,18 @@ var differences = []difference{
 			verb := map[string]string{
 				"TooFewReplicas":  "resize", // until the next resize is tried
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
-			}[o.why().Why.String()]
-			if o.why().Why.String() == "Unanswered" && o.w.Mode == "InPlace" {
+			}[o.why().Code.String()]
+			if o.why().Code.String() == "Unanswered" && o.w.Mode == "InPlace" {
 				verb = "resize"
 			}
 			if verb == "" || !isRefusal(o.p.said[verb]) {
 				return false
 			}
-			few := o.why().Why == plan.TooFewReplicas
+			few := o.why().Code == plan.TooFewReplicas
 			// A workload with too few pods has none evicted, by upstream neither.
 			evictable := o.w.Replicas >= o.w.least(o.sim.world)
 			// What a quota refused is not evicted instead, and when the quota has room again it is tried after the back-off.
-			instead := !few && evictable && o.why().Why != plan.ResizeOverQuota
+			instead := !few && evictable && o.why().Code != plan.ResizeOverQuota
 			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.said["evict"]) {
 				return false // it should have been evicted
 			}
@@ -572,7 +572,7 @@ var differences = []difference{
 		name: "refused actions", reason: "what was refused is carried out later than with upstream, and the kubelet takes as long for it",
 		explains: func(o observation) bool {
 			takes := o.p != nil && o.p.late && o.w.Mode == "InPlace" && o.minute-o.p.resized <= o.w.Resizing.For+1
-			switch o.why().Why {
+			switch o.why().Code {
 			case plan.ResizeFailed, plan.ResizeRunning, plan.ResizeWaiting, plan.MemoryInUse, plan.ResizeImpossible:
 				return takes
 			}
@@ -585,7 +585,7 @@ var differences = []difference{
 		// Answers that are refusals, such as those of a busy server, explain no such wait.
 		name: "lost answers", reason: "for five minutes after an eviction without an answer podfit takes the pod for gone, and evicts no other in its place",
 		explains: func(o observation) bool {
-			why := o.why().Why
+			why := o.why().Code
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.unclear(o.minute)
 		},
 	},
@@ -598,7 +598,7 @@ var differences = []difference{
 	{
 		name: "scaled below the minimum", circumstance: true, reason: "neither evicts a pod of a workload with too few replicas; which pods had their turn before differs",
 		explains: func(o observation) bool {
-			return o.why().Why == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
+			return o.why().Code == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
 		},
 	},
 	{
@@ -609,24 +609,24 @@ var differences = []difference{
 	},
 	{
 		name: "memory limit below usage", reason: "podfit waits until a memory limit can be lowered",
-		explains: func(o observation) bool { return o.why().Why == plan.MemoryInUse },
+		explains: func(o observation) bool { return o.why().Code == plan.MemoryInUse },
 	},
 	{
 		name: "W-19 a deferred resize is left alone", reason: "podfit asks for something else when the kubelet is done; upstream replaces what waits",
 		explains: func(o observation) bool {
-			why := o.why().Why
+			why := o.why().Code
 			return o.w.Mode == "InPlace" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
 		},
 	},
 	{
 		name: "W-20 how long a resize takes", reason: "podfit counts from the condition's own time, upstream from when it saw the pod's name first",
 		explains: func(o observation) bool {
-			why := o.why().Why
+			why := o.why().Code
 			return o.w.Mode == "InPlaceOrRecreate" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
 		},
 	},
 	{
 		name: "W-13 the same size", reason: "podfit does not evict a pod whose replacement would get the same",
-		explains: func(o observation) bool { return o.why().Why == plan.SameSize },
+		explains: func(o observation) bool { return o.why().Code == plan.SameSize },
 	},
 }

@@ -24,7 +24,7 @@ type life struct {
 	api     *kubetest.FakeAPI
 	profile recommend.Profile
 	a       *cluster.Autoscaler
-	book    *usage.Book
+	book    *usage.Store
 	pods    []*cluster.Pod
 	carried bool // what the profile remembers travels in the annotation
 }
@@ -48,7 +48,7 @@ func (l *life) pod(name string) *cluster.Pod {
 
 // start begins anew with what is stored.
 func (l *life) start(now time.Time) {
-	l.book = usage.NewBook(usage.DefaultConfig())
+	l.book = usage.NewStore(usage.DefaultConfig())
 	l.book.Tick(now)
 	l.book.Configure(l.a.Target, nil)
 	if l.profile.Extend != nil {

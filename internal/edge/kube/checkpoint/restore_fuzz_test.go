@@ -26,14 +26,14 @@ const (
 type restored struct {
 	profile recommend.Profile
 	a       *cluster.Autoscaler
-	book    *usage.Book
+	book    *usage.Store
 	now     time.Time
 }
 
 func beginWith(p recommend.Profile, checkpoint, history []byte) *restored {
 	r := &restored{profile: p, now: time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)}
 	r.a = &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: deployment("web")}
-	r.book = usage.NewBook(usage.DefaultConfig())
+	r.book = usage.NewStore(usage.DefaultConfig())
 	r.book.Tick(r.now)
 	r.book.Configure(r.a.Target, nil)
 	if p.Extend != nil {
@@ -143,7 +143,7 @@ func FuzzRestore(f *testing.F) {
 		if !ok {
 			t.Fatal("nothing is known of what was measured")
 		}
-		next := usage.NewBook(usage.DefaultConfig())
+		next := usage.NewStore(usage.DefaultConfig())
 		next.Tick(r.now)
 		if p.Extend != nil {
 			next.Extend(r.a.Target, p.Extend)

@@ -22,7 +22,7 @@ import (
 )
 
 // round is what one pass does.
-type round struct {
+type execution struct {
 	*updater
 	now    time.Time
 	size   map[cluster.Key]string // the size class of each autoscaler
@@ -36,7 +36,7 @@ type round struct {
 }
 
 // report publishes what was decided, before it is done.
-func (r *round) report(w plan.World, ds []plan.Decision) {
+func (r *execution) report(w plan.World, ds []plan.Decision) {
 	m := r.metrics
 	controlled, evictable, withEvictable := process.NewTally(m.controlled), process.NewTally(m.evictable), process.NewTally(m.withEvictable)
 	resizable, withResizable := process.NewTally(m.resizable), process.NewTally(m.withResizable)
@@ -70,7 +70,7 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 				withResizable.Add(size, "", 1)
 			}
 		case plan.Leave:
-			if d.Reason.Why == plan.NotSmallerThanRefused {
+			if d.Reason.Code == plan.NotSmallerThanRefused {
 				m.infeasibleSkip.WithLabelValues(size, d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
 			}
 		}
@@ -84,12 +84,12 @@ func (r *round) report(w plan.World, ds []plan.Decision) {
 }
 
 // explain publishes what became of each decision, and says why pods were left.
-func (r *round) explain(ds []plan.Decision) {
+func (r *execution) explain(ds []plan.Decision) {
 	left := make(map[string]remark, len(r.left))
 	r.metrics.decisions.Reset()
 	for i := range ds {
 		d := &ds[i]
-		r.metrics.decisions.WithLabelValues(d.Do.String(), d.Reason.Why.String()).Inc()
+		r.metrics.decisions.WithLabelValues(d.Do.String(), d.Reason.Code.String()).Inc()
 		if d.Do == plan.Leave {
 			now := r.remarkOn(d)
 			left[d.Pod.UID] = now
@@ -101,14 +101,14 @@ func (r *round) explain(ds []plan.Decision) {
 
 // A remark is what is said of a pod that is left. It is said again when it changes.
 type remark struct {
-	why        plan.Why
+	why        plan.ReasonCode
 	often      bool // something that usually passes at once has not
 	unanswered bool // actions on the pod have had no answer for long, whatever it is left for now
 }
 
-func (r *round) remarkOn(d *plan.Decision) remark {
-	before, now := r.left[d.Pod.UID], remark{why: d.Reason.Why}
-	if d.Reason.Why == plan.ReplicasUnknown {
+func (r *execution) remarkOn(d *plan.Decision) remark {
+	before, now := r.left[d.Pod.UID], remark{why: d.Reason.Code}
+	if d.Reason.Code == plan.ReplicasUnknown {
 		now.often = before.why == now.why
 	}
 	_, now.unanswered = r.pass.Unanswered(*d)
@@ -117,12 +117,12 @@ func (r *round) remarkOn(d *plan.Decision) remark {
 
 // leave says why a pod that should change is left alone: in the log when the reason is new for the pod, and to the
 // autoscaler's users when it is one that they may want to do something about.
-func (r *round) leave(d *plan.Decision, now remark) {
-	if d.Wanted.Why == plan.Fits || r.left[d.Pod.UID] == now {
+func (r *execution) leave(d *plan.Decision, now remark) {
+	if d.Wanted.Code == plan.Fits || r.left[d.Pod.UID] == now {
 		return
 	}
 	if now.why == plan.NotSmallerThanRefused {
-		r.tell.ResizeSkipped(d.Pod)
+		r.events.ResizeSkipped(d.Pod)
 	}
 	r.log.Info("Left a pod as it is", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
 		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
@@ -136,22 +136,22 @@ func (r *round) leave(d *plan.Decision, now remark) {
 }
 
 // tellHeld tells the autoscaler's users why a pod is left, once for each reason until a pod is changed.
-func (r *round) tellHeld(d *plan.Decision, reason plan.Reason) {
+func (r *execution) tellHeld(d *plan.Decision, reason plan.Reason) {
 	told := r.held[d.Autoscaler.Key]
-	if told[reason.Why] {
+	if told[reason.Code] {
 		return
 	}
 	if told == nil {
-		told = map[plan.Why]bool{}
+		told = map[plan.ReasonCode]bool{}
 		r.held[d.Autoscaler.Key] = told
 	}
-	told[reason.Why] = true
-	r.tell.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+reason.String())
+	told[reason.Code] = true
+	r.events.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+reason.String())
 }
 
 // hindrances are the reasons to leave a pod that do not pass by themselves, or that mean that something is wrong.
-var hindrances = map[plan.Why]bool{
-	plan.BackingOff: true, plan.Unplaceable: true, plan.QoSChange: true, plan.Unowned: true, plan.TooFewReplicas: true,
+var hindrances = map[plan.ReasonCode]bool{
+	plan.BackingOff: true, plan.NoNodeFits: true, plan.QoSChange: true, plan.NoController: true, plan.TooFewReplicas: true,
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
@@ -159,7 +159,7 @@ var hindrances = map[plan.Why]bool{
 }
 
 // tellShortages tells users, once, that evicted pods have no replacement.
-func (r *round) tellShortages(shortages []plan.Shortage) {
+func (r *execution) tellShortages(shortages []plan.Shortage) {
 	short := make(map[cluster.Workload]bool, len(shortages))
 	for _, s := range shortages {
 		short[s.Controller] = true
@@ -171,14 +171,14 @@ func (r *round) tellShortages(shortages []plan.Shortage) {
 			s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, r.now.Sub(s.Since).Round(time.Minute))
 		r.log.Warn("Evicted pods have no replacement", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
 		if s.Autoscaler != nil {
-			r.tell.Autoscaler(s.Autoscaler, "ReplacementMissing", text)
+			r.events.Autoscaler(s.Autoscaler, "ReplacementMissing", text)
 		}
 	}
 	r.short = short
 }
 
 // execute carries out what is to be done, in order, a few pods at a time.
-func (r *round) execute(ctx context.Context) {
+func (r *execution) execute(ctx context.Context) {
 	r.evicted, r.resized = map[cluster.Key]plan.Decision{}, map[cluster.Key]plan.Decision{}
 	r.ended = map[plan.Act]bool{}
 	todo := newLanes()
@@ -217,7 +217,7 @@ func (r *round) execute(ctx context.Context) {
 }
 
 // try carries out one decision and returns what is to be done instead, if it was not done.
-func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Decision {
+func (r *execution) try(ctx context.Context, d plan.Decision, paid bool) []plan.Decision {
 	if !paid {
 		why := plan.RateLimited
 		if ctx.Err() != nil {
@@ -249,18 +249,18 @@ func (r *round) try(ctx context.Context, d plan.Decision, paid bool) []plan.Deci
 }
 
 // tellFallback tells users, once until a resize succeeds, that pods are evicted because they cannot be resized.
-func (r *round) tellFallback(d *plan.Decision, text string) {
+func (r *execution) tellFallback(d *plan.Decision, text string) {
 	r.mu.Lock()
 	told := r.fallback[d.Autoscaler.Key]
 	r.fallback[d.Autoscaler.Key] = true
 	r.mu.Unlock()
 	if !told {
-		r.tell.Autoscaler(d.Autoscaler, "ResizeRefused", "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
+		r.events.Autoscaler(d.Autoscaler, "ResizeRefused", "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
 	}
 }
 
 // settle tells the pass what became of a decision.
-func (r *round) settle(tell func() []plan.Decision) []plan.Decision {
+func (r *execution) settle(tell func() []plan.Decision) []plan.Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return tell()
@@ -306,24 +306,24 @@ func failureOf(d *plan.Decision, err error) string {
 // An intent is what a dry run would do with a pod, and why.
 type intent struct {
 	do  plan.Act
-	why plan.Why
+	why plan.ReasonCode
 }
 
 // pretend says what would be done with a pod, once: while it would be the same, there is nothing new to say.
-func (r *round) pretend(d *plan.Decision) {
-	if now := (intent{d.Do, d.Reason.Why}); r.would[d.Pod.UID] != now {
-		r.would[d.Pod.UID] = now
+func (r *execution) pretend(d *plan.Decision) {
+	if now := (intent{d.Do, d.Reason.Code}); r.dryRunLogged[d.Pod.UID] != now {
+		r.dryRunLogged[d.Pod.UID] = now
 		r.logger(d).Info("Would change a pod")
 	}
 }
 
-func (r *round) logger(d *plan.Decision) *slog.Logger {
+func (r *execution) logger(d *plan.Decision) *slog.Logger {
 	return r.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
 }
 
 // afford waits for the rate limit of a decision. It returns false when the limit allows no more of these in this pass, or
 // the pass ends first; the rest is decided anew in the next.
-func (r *round) afford(ctx context.Context, d *plan.Decision) bool {
+func (r *execution) afford(ctx context.Context, d *plan.Decision) bool {
 	limiter, failure := r.evicts, "EvictionRateLimiterWaitFailed"
 	if d.Do == plan.Resize {
 		limiter, failure = r.resizes, "InPlaceUpdateRateLimiterWaitFailed"
@@ -356,7 +356,7 @@ func (r *round) afford(ctx context.Context, d *plan.Decision) bool {
 const timeToAct = 10 * time.Second
 
 // hasEnded reports whether the rate limit allows no more of an act in this pass, and notes that it does not when now.
-func (r *round) hasEnded(do plan.Act, now bool) bool {
+func (r *execution) hasEnded(do plan.Act, now bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.ended[do]
@@ -365,7 +365,7 @@ func (r *round) hasEnded(do plan.Act, now bool) bool {
 }
 
 // do evicts or resizes a pod.
-func (r *round) do(ctx context.Context, d *plan.Decision) error {
+func (r *execution) do(ctx context.Context, d *plan.Decision) error {
 	if d.Do == plan.Evict {
 		return r.pods.Evict(ctx, d.Pod)
 	}
@@ -392,7 +392,7 @@ func (r *round) do(ctx context.Context, d *plan.Decision) error {
 const annotationInPlace = "vpaInPlaceUpdated"
 
 // done notes a decision that was carried out, and tells users.
-func (r *round) done(d *plan.Decision) []plan.Decision {
+func (r *execution) done(d *plan.Decision) []plan.Decision {
 	r.mu.Lock()
 	r.pass.Done(*d)
 	by := r.evicted
@@ -407,18 +407,18 @@ func (r *round) done(d *plan.Decision) []plan.Decision {
 	a, size := d.Autoscaler, r.size[d.Autoscaler.Key]
 	if d.Do == plan.Evict {
 		r.logger(d).Info("Evicted a pod")
-		r.tell.Evicted(d.Pod, a)
+		r.events.Evicted(d.Pod, a)
 		r.metrics.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Inc()
 		return nil
 	}
 	r.logger(d).Info("Resized a pod in place")
-	r.tell.Resized(d.Pod)
+	r.events.Resized(d.Pod)
 	r.metrics.resized.WithLabelValues(size, a.Name, a.Namespace).Inc()
 	return nil
 }
 
 // failed counts an attempt that did not succeed.
-func (r *round) failed(d *plan.Decision, reason string) {
+func (r *execution) failed(d *plan.Decision, reason string) {
 	a, size := d.Autoscaler, r.size[d.Autoscaler.Key]
 	if d.Do == plan.Resize {
 		r.metrics.resizeFailed.WithLabelValues(size, reason, a.Name, a.Namespace).Inc()
@@ -428,7 +428,7 @@ func (r *round) failed(d *plan.Decision, reason string) {
 }
 
 // finish publishes what was done.
-func (r *round) finish() {
+func (r *execution) finish() {
 	withEvicted, withResized := process.NewTally(r.metrics.withEvicted), process.NewTally(r.metrics.withResized)
 	for key, d := range r.evicted {
 		withEvicted.Add(r.size[key], d.Autoscaler.Mode.String(), 1)
@@ -438,7 +438,7 @@ func (r *round) finish() {
 	}
 	withEvicted.Publish(true)
 	withResized.Publish(false)
-	maps.DeleteFunc(r.would, func(uid string, _ intent) bool { return !r.exists[uid] })
+	maps.DeleteFunc(r.dryRunLogged, func(uid string, _ intent) bool { return !r.exists[uid] })
 	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
-	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[plan.Why]bool) bool { _, governed := r.size[key]; return !governed })
+	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[plan.ReasonCode]bool) bool { _, governed := r.size[key]; return !governed })
 }

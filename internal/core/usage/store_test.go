@@ -43,7 +43,7 @@ func sample(p *cluster.Pod, container string, at time.Time, cores, bytes float64
 	return Sample{Pod: p.Key, Container: container, At: at, CPU: cores, Memory: bytes, Has: cluster.Both}
 }
 
-func newBook() *Book { return NewBook(DefaultConfig()) }
+func newBook() *Store { return NewStore(DefaultConfig()) }
 
 // weightAt returns the weight of the bucket of an amount of memory, in peaks of a time.
 func weightAt(h *histogram.Histogram, bytes float64, at time.Time) float64 {
@@ -56,7 +56,7 @@ func weightAt(h *histogram.Histogram, bytes float64, at time.Time) float64 {
 	return 0
 }
 
-func wantPeaks(t *testing.T, s *Series, at time.Time, peaks map[float64]float64) {
+func wantPeaks(t *testing.T, s *ContainerHistory, at time.Time, peaks map[float64]float64) {
 	t.Helper()
 	total := 0.0
 	for bytes, want := range peaks {
@@ -327,7 +327,7 @@ func TestTrack_initContainersAndSidecars_areSkippedUnlessConfigured(t *testing.T
 	for _, sidecars := range []bool{false, true} {
 		c := DefaultConfig()
 		c.Sidecars = sidecars
-		b := NewBook(c)
+		b := NewStore(c)
 		p := podOf(cart, "cart-0", "app", "migrate", "mesh")
 		p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.Sidecar
 		b.Track(p)
@@ -449,34 +449,34 @@ func TestConfigure_otherInterval_changesTheCurrentWindow(t *testing.T) {
 }
 
 func TestPrune_unusedHistory_isRemoved(t *testing.T) {
-	newPod := func(b *Book, name string, containers ...string) *cluster.Pod {
+	newPod := func(b *Store, name string, containers ...string) *cluster.Pod {
 		p := podOf(cart, name, containers...)
 		b.Track(p)
 		return p
 	}
 	tests := map[string]struct {
-		prepare func(*Book)
+		prepare func(*Store)
 		after   time.Duration
 		gone    []string
 	}{
-		"a live pod's": {func(b *Book) {
+		"a live pod's": {func(b *Store) {
 			b.Observe(sample(newPod(b, "cart-1", "app"), "app", noon, 0.1, mib))
 		}, 30 * day, nil},
-		"a live pod's without samples": {func(b *Book) { newPod(b, "cart-1", "app") }, 30 * day, nil},
-		"without pods and samples": {func(b *Book) {
+		"a live pod's without samples": {func(b *Store) { newPod(b, "cart-1", "app") }, 30 * day, nil},
+		"without pods and samples": {func(b *Store) {
 			b.Forget(newPod(b, "cart-1", "app").Key)
 		}, 0, []string{"app"}},
-		"without pods, a week old": {func(b *Book) {
+		"without pods, a week old": {func(b *Store) {
 			p := newPod(b, "cart-1", "app")
 			b.Observe(sample(p, "app", noon, 0.1, mib))
 			b.Forget(p.Key)
 		}, 7 * day, nil},
-		"without pods, eight days old": {func(b *Book) {
+		"without pods, eight days old": {func(b *Store) {
 			p := newPod(b, "cart-1", "app")
 			b.Observe(sample(p, "app", noon, 0.1, mib))
 			b.Forget(p.Key)
 		}, 8 * day, []string{"app"}},
-		"eight days old, two days kept": {func(b *Book) {
+		"eight days old, two days kept": {func(b *Store) {
 			b.Configure(cart, []cluster.ContainerPolicy{{Container: "app", MemoryCount: 2}})
 			p := newPod(b, "cart-1", "app", "keep")
 			b.Observe(sample(p, "app", noon, 0.1, mib))
@@ -484,13 +484,13 @@ func TestPrune_unusedHistory_isRemoved(t *testing.T) {
 			b.Forget(p.Key)
 			newPod(b, "cart-2", "other")
 		}, 3 * day, []string{"app"}},
-		"last known of a workload under an autoscaler": {func(b *Book) {
+		"last known of a workload under an autoscaler": {func(b *Store) {
 			b.Configure(cart, nil)
 			p := newPod(b, "cart-1", "app")
 			b.Observe(sample(p, "app", noon, 0.1, mib))
 			b.Forget(p.Key)
 		}, 40 * day, nil},
-		"container that has left a workload under an autoscaler": {func(b *Book) {
+		"container that has left a workload under an autoscaler": {func(b *Store) {
 			b.Configure(cart, nil)
 			p := newPod(b, "cart-1", "app", "left")
 			b.Observe(sample(p, "app", noon, 0.1, mib))

@@ -238,11 +238,11 @@ func TestAKillBetweenTheTwoWritesLosesNothing(t *testing.T) {
 					b.autoscale("web", web).Recommender = name
 					b.run(26*time.Hour + 7*time.Minute)
 					early := &bench{stored: maps.Clone(b.stored), remembered: &benchHistories{stored: maps.Clone(b.remembered.stored)}}
-					had := b.run(21*time.Minute).book.Series(web, "app").Seen(cluster.CPU).Count
+					had := b.run(21*time.Minute).usageStore.Series(web, "app").Seen(cluster.CPU).Count
 					before := *b.advice("web", "app")
 					cut(b, early)
 					r := b.run(2 * time.Second)
-					if has := r.book.Series(web, "app").Seen(cluster.CPU).Count; has < had-2*40 || has > had+2 {
+					if has := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count; has < had-2*40 || has > had+2 {
 						t.Errorf("%d samples, then %d", had, has)
 					}
 					if after := *b.advice("web", "app"); after.Target != before.Target {
@@ -455,7 +455,7 @@ func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
 				b.use["app"] = cluster.Amounts(300, 500<<20)
 				web := b.deployment("web", 2, "app")
 				b.autoscale("web", web).Recommender = "busy-hours"
-				had := b.run(30*time.Hour).book.Series(web, "app").Seen(cluster.CPU).Count
+				had := b.run(30*time.Hour).usageStore.Series(web, "app").Seen(cluster.CPU).Count
 				before := b.advice("web", "app").Target
 				key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 				c := b.stored[key]
@@ -468,7 +468,7 @@ func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
 				writes := b.storeWrites
 				b.use["app"] = cluster.Amounts(300, 200<<20)
 				r := b.run(30 * time.Minute)
-				if has := r.book.Series(web, "app").Seen(cluster.CPU).Count; has < had {
+				if has := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count; has < had {
 					t.Errorf("%d samples, before %d", has, had)
 				}
 				if after := b.advice("web", "app").Target; after != before {
@@ -488,7 +488,7 @@ func TestKeeper_checkpointsOfManyAutoscalers_theOldestOfATargetIsRestored(t *tes
 		b := newBench(t)
 		w := b.deployment("web", 1, "app")
 		served := map[cluster.Key]*cluster.Autoscaler{}
-		k := newKeeper(b.config, usage.NewBook(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
+		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
 		for i := range 30 {
 			k.waiting[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
 		}

@@ -45,7 +45,7 @@ func TestASlipOfAProfileIsFoundWhereProfilesAreKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := &listed{profiles: []string{"nightly", "balanced2"}, err: tt.err}
 			for recommender, want := range tt.want {
-				s := &slips{source: l, ctx: t.Context()}
+				s := &typos{source: l, ctx: t.Context()}
 				if got := s.meant(recommender); got != want {
 					t.Errorf("%s: %q, want %q", recommender, got, want)
 				}
@@ -57,7 +57,7 @@ func TestASlipOfAProfileIsFoundWhereProfilesAreKnown(t *testing.T) {
 func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listed{}
-		s := &slips{source: l, ctx: t.Context()}
+		s := &typos{source: l, ctx: t.Context()}
 		for range 100 {
 			if got := s.meant("frugal"); got != "" {
 				t.Fatal(got)
@@ -90,7 +90,7 @@ func TestObjectsOfAnotherRecommenderDoNotListProfilesEachTime(t *testing.T) {
 func TestSlips_manyMistypedNames_listProfilesInBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listed{}
-		s := &slips{source: l, ctx: t.Context()}
+		s := &typos{source: l, ctx: t.Context()}
 		for range 1000 {
 			if got := s.meant("ballanced"); got != "balanced" {
 				t.Fatalf("the name is taken for %q", got)

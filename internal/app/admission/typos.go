@@ -21,7 +21,7 @@ type profileSource interface {
 
 // slips finds the names of recommenders that are probably meant to be those of profiles. Reviews of several objects ask it at
 // a time.
-type slips struct {
+type typos struct {
 	source profileSource
 	ctx    context.Context // ends with the process
 
@@ -40,7 +40,7 @@ const (
 )
 
 // meant returns the profile that a name is probably a slip of, or "": also when it is not known which profiles there are.
-func (s *slips) meant(name string) string {
+func (s *typos) meant(name string) string {
 	if _, builtin := recommend.Builtin(name); builtin {
 		return ""
 	}
@@ -56,7 +56,7 @@ func (s *slips) meant(name string) string {
 
 // mayListAgain reports whether profiles may be listed again although they were just now, and counts it. A profile may have
 // come together with the object that names it; but anybody can create objects with mistyped names as often as they like.
-func (s *slips) mayListAgain() bool {
+func (s *typos) mayListAgain() bool {
 	if now := time.Now(); now.Sub(s.since) >= slipsKnown {
 		s.since, s.extra = now, 0
 	}
@@ -65,7 +65,7 @@ func (s *slips) mayListAgain() bool {
 }
 
 // list asks which profiles there are. Where there can be none, or this process may not see them, that is those built in.
-func (s *slips) list() {
+func (s *typos) list() {
 	ctx, cancel := context.WithTimeout(s.ctx, slipsWait)
 	defer cancel()
 	list, err := s.source.List(ctx)

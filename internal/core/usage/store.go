@@ -50,7 +50,7 @@ const (
 const SampleWeight = 0.1
 
 // A Book keeps the Series of every workload.
-type Book struct {
+type Store struct {
 	cfg       Config
 	rules     rules // of containers without rules of their own
 	pods      map[cluster.Key]*pod
@@ -64,7 +64,7 @@ type Book struct {
 // A workload has tracked pods, history or an autoscaler.
 type workload struct {
 	key      cluster.Workload
-	series   []*Series // sorted by container
+	series   []*ContainerHistory // sorted by container
 	policies []cluster.ContainerPolicy
 	extend   func() Extension // nil without an extension
 	edition  uint32           // incremented each time extend is set
@@ -95,8 +95,8 @@ func newPod(n int) *pod {
 }
 
 // NewBook returns an empty Book.
-func NewBook(c Config) *Book {
-	return &Book{
+func NewStore(c Config) *Store {
+	return &Store{
 		cfg:       c,
 		rules:     c.rules(),
 		pods:      make(map[cluster.Key]*pod),
@@ -106,7 +106,7 @@ func NewBook(c Config) *Book {
 
 // Tick sets the current time. Samples from the future are rejected from the first Tick on. If the clock has been set back, stored
 // times in the future are moved to the present.
-func (b *Book) Tick(now time.Time) {
+func (b *Store) Tick(now time.Time) {
 	at, ok := nanos(now)
 	if !ok {
 		return
@@ -121,7 +121,7 @@ func (b *Book) Tick(now time.Time) {
 
 // Track adds or updates a pod. Call it for every new and changed pod; it is idempotent. It returns whether the pod is tracked:
 // a pod whose topmost owner is not known yet is not tracked, and a pod whose owner is no longer found keeps the owner it had.
-func (b *Book) Track(observed *cluster.Pod) bool {
+func (b *Store) Track(observed *cluster.Pod) bool {
 	tracked := b.pods[observed.Key]
 	uid := hash(observed.UID)
 	if tracked != nil && (tracked.uid != uid || !observed.Top.IsZero() && tracked.workload.key != observed.Top || !b.sameContainers(tracked, observed)) {
@@ -142,7 +142,7 @@ func (b *Book) Track(observed *cluster.Pod) bool {
 }
 
 // Forget removes a pod. Its usage stays in the history of the workload.
-func (b *Book) Forget(key cluster.Key) {
+func (b *Store) Forget(key cluster.Key) {
 	if t := b.pods[key]; t != nil {
 		b.drop(t)
 		delete(b.pods, key)
@@ -150,10 +150,10 @@ func (b *Book) Forget(key cluster.Key) {
 }
 
 // Tracked reports whether a pod is tracked, so that its samples are accepted.
-func (b *Book) Tracked(key cluster.Key) bool { return b.pods[key] != nil }
+func (b *Store) Tracked(key cluster.Key) bool { return b.pods[key] != nil }
 
 // Observe adds a sample and returns which of its resources were accepted. It does not allocate.
-func (b *Book) Observe(sample Sample) cluster.Set {
+func (b *Store) Observe(sample Sample) cluster.Set {
 	instance, at := b.find(sample.Pod, sample.Container, sample.At)
 	if instance == nil {
 		return 0
@@ -175,7 +175,7 @@ func (b *Book) Observe(sample Sample) cluster.Set {
 	return taken
 }
 
-func (b *Book) observeCPU(instance *instance, cores float64, at int64) bool {
+func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 	switch {
 	case !b.plausible(cores, maxCores):
 		return false
@@ -199,7 +199,7 @@ func (b *Book) observeCPU(instance *instance, cores float64, at int64) bool {
 	return true
 }
 
-func (b *Book) observeMemory(instance *instance, bytes float64, at int64) bool {
+func (b *Store) observeMemory(instance *instance, bytes float64, at int64) bool {
 	switch {
 	case !b.plausible(bytes, maxBytes):
 		return false
@@ -218,7 +218,7 @@ func (b *Book) observeMemory(instance *instance, bytes float64, at int64) bool {
 }
 
 // plausible reports whether a container can use an amount, and counts a rejection if not.
-func (b *Book) plausible(v, limit float64) bool {
+func (b *Store) plausible(v, limit float64) bool {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return b.reject(NotANumber)
@@ -231,7 +231,7 @@ func (b *Book) plausible(v, limit float64) bool {
 }
 
 // find returns the instance and the time of a sample, or counts a rejection and returns nil.
-func (b *Book) find(key cluster.Key, container string, when time.Time) (*instance, int64) {
+func (b *Store) find(key cluster.Key, container string, when time.Time) (*instance, int64) {
 	p := b.pods[key]
 	if p == nil {
 		b.reject(UnknownPod)
@@ -255,14 +255,14 @@ func (b *Book) find(key cluster.Key, container string, when time.Time) (*instanc
 }
 
 // reject counts a rejection. It always returns false, for use in a return statement.
-func (b *Book) reject(r Rejection) bool {
+func (b *Store) reject(r Rejection) bool {
 	b.rejected[r]++
 	return false
 }
 
 // Configure records that an autoscaler sizes a workload, and its policies. Aggregation rules in the policies apply from now on;
 // rules that are no longer set return to those of the Config.
-func (b *Book) Configure(w cluster.Workload, policies []cluster.ContainerPolicy) {
+func (b *Store) Configure(w cluster.Workload, policies []cluster.ContainerPolicy) {
 	wl := b.workload(w)
 	wl.governed = true
 	wl.policies = nil
@@ -276,7 +276,7 @@ func (b *Book) Configure(w cluster.Workload, policies []cluster.ContainerPolicy)
 }
 
 // Release records that no autoscaler sizes a workload.
-func (b *Book) Release(w cluster.Workload) {
+func (b *Store) Release(w cluster.Workload) {
 	if wl := b.workloads[w]; wl != nil {
 		wl.governed = false
 		wl.policies = nil
@@ -285,7 +285,7 @@ func (b *Book) Release(w cluster.Workload) {
 }
 
 // Extend sets how extensions are created for the current and later Series of a workload. Nil removes the extensions.
-func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
+func (b *Store) Extend(w cluster.Workload, extension func() Extension) {
 	wl := b.workload(w)
 	wl.extend = extension
 	wl.edition++
@@ -299,7 +299,7 @@ func (b *Book) Extend(w cluster.Workload, extension func() Extension) {
 }
 
 // Series returns the Series of a container, or nil.
-func (b *Book) Series(w cluster.Workload, container string) *Series {
+func (b *Store) Series(w cluster.Workload, container string) *ContainerHistory {
 	if wl := b.workloads[w]; wl != nil {
 		if i, ok := wl.find(container); ok {
 			return wl.series[i]
@@ -310,7 +310,7 @@ func (b *Book) Series(w cluster.Workload, container string) *Series {
 
 // All returns every Series of a workload, sorted by container, including stale ones. The slice belongs to the Book: do not change
 // it, and do not keep it until the next call.
-func (b *Book) All(w cluster.Workload) []*Series {
+func (b *Store) All(w cluster.Workload) []*ContainerHistory {
 	if wl := b.workloads[w]; wl != nil {
 		return wl.series
 	}
@@ -319,7 +319,7 @@ func (b *Book) All(w cluster.Workload) []*Series {
 
 // Containers returns the names of the containers of a workload's live pods, sorted. If there is no live pod, it returns those of
 // the last live pods.
-func (b *Book) Containers(w cluster.Workload) []string {
+func (b *Store) Containers(w cluster.Workload) []string {
 	var names []string
 	for _, s := range b.All(w) {
 		if !s.stale {
@@ -330,7 +330,7 @@ func (b *Book) Containers(w cluster.Workload) []string {
 }
 
 // Size returns how many pods are tracked and how many Series are kept.
-func (b *Book) Size() (pods, series int) {
+func (b *Store) Size() (pods, series int) {
 	for _, wl := range b.workloads {
 		series += len(wl.series)
 	}
@@ -338,14 +338,14 @@ func (b *Book) Size() (pods, series int) {
 }
 
 // Pods returns how many pods of a workload are tracked, and how many of these are live.
-func (b *Book) Pods(w cluster.Workload) (tracked, live int) {
+func (b *Store) Pods(w cluster.Workload) (tracked, live int) {
 	if wl := b.workloads[w]; wl != nil {
 		return int(wl.pods), int(wl.live)
 	}
 	return 0, 0
 }
 
-func (b *Book) workload(key cluster.Workload) *workload {
+func (b *Store) workload(key cluster.Workload) *workload {
 	wl := b.workloads[key]
 	if wl == nil {
 		wl = &workload{key: key}
@@ -355,19 +355,19 @@ func (b *Book) workload(key cluster.Workload) *workload {
 }
 
 func (wl *workload) find(container string) (int, bool) {
-	return slices.BinarySearchFunc(wl.series, container, func(s *Series, name string) int {
+	return slices.BinarySearchFunc(wl.series, container, func(s *ContainerHistory, name string) int {
 		return strings.Compare(s.container, name)
 	})
 }
 
 // series returns the Series of a container. It creates it if necessary.
-func (b *Book) series(wl *workload, container string) *Series {
+func (b *Store) series(wl *workload, container string) *ContainerHistory {
 	i, ok := wl.find(container)
 	b.steps += uint64(1 + len(wl.series)/4)
 	if ok {
 		return wl.series[i]
 	}
-	created := &Series{
+	created := &ContainerHistory{
 		CPU:       histogram.New(histogram.CPU, b.cfg.CPUHalfLife),
 		Memory:    histogram.New(histogram.Memory, b.cfg.MemoryHalfLife),
 		container: container,
@@ -384,13 +384,13 @@ func (b *Book) series(wl *workload, container string) *Series {
 }
 
 // rule applies the policies of a workload to its Series.
-func (b *Book) rule(wl *workload) {
+func (b *Store) rule(wl *workload) {
 	for _, s := range wl.series {
 		b.ruleSeries(wl, s)
 	}
 }
 
-func (b *Book) ruleSeries(wl *workload, s *Series) {
+func (b *Store) ruleSeries(wl *workload, s *ContainerHistory) {
 	before := s.rules
 	after := b.rules.with(policyFor(wl.policies, s.container))
 	switch after {
@@ -408,11 +408,11 @@ func (b *Book) ruleSeries(wl *workload, s *Series) {
 }
 
 // sized reports whether samples of a container are aggregated.
-func (b *Book) sized(c *cluster.Container) bool {
+func (b *Store) sized(c *cluster.Container) bool {
 	return c.Role == cluster.Regular || c.Role == cluster.Sidecar && b.cfg.Sidecars
 }
 
-func (b *Book) sameContainers(tracked *pod, p *cluster.Pod) bool {
+func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
 		if !b.sized(&p.Containers[c]) {
@@ -428,7 +428,7 @@ func (b *Book) sameContainers(tracked *pod, p *cluster.Pod) bool {
 }
 
 // enter creates a tracked pod that is not live yet.
-func (b *Book) enter(observed *cluster.Pod, uid uint64) *pod {
+func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
 	for i := range observed.Containers {
 		if b.sized(&observed.Containers[i]) {
@@ -453,7 +453,7 @@ func (b *Book) enter(observed *cluster.Pod, uid uint64) *pod {
 }
 
 // note records requests and limits of the containers of a tracked pod.
-func (b *Book) note(t *pod, p *cluster.Pod) {
+func (b *Store) note(t *pod, p *cluster.Pod) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -471,7 +471,7 @@ func (b *Book) note(t *pod, p *cluster.Pod) {
 }
 
 // drop unlinks a pod from its workload and Series.
-func (b *Book) drop(t *pod) {
+func (b *Store) drop(t *pod) {
 	t.setLive(false)
 	for i := range t.instances {
 		in := &t.instances[i]

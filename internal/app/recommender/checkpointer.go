@@ -54,13 +54,13 @@ const (
 )
 
 // keeper stores history and reads it back. It belongs to the recommender's goroutine.
-type keeper struct {
-	config  Config
-	book    *usage.Book
-	store   storage
-	metrics *Metrics
-	health  *process.Health // is told of progress: storing and collecting can take longer than a loop may be silent
-	log     *slog.Logger
+type checkpointer struct {
+	config     Config
+	usageStore *usage.Store
+	store      storage
+	metrics    *Metrics
+	health     *process.Health // is told of progress: storing and collecting can take longer than a loop may be silent
+	log        *slog.Logger
 
 	waiting    map[checkpoint.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
 	remembered map[cluster.Workload][]usage.History          // likewise, or no profile asks for it
@@ -73,9 +73,9 @@ type keeper struct {
 	next map[usage.Ref]cluster.Key // at which autoscaler to continue where the time was over before all had the history
 }
 
-func newKeeper(c Config, b *usage.Book, store storage, m *Metrics, h *process.Health, log *slog.Logger) *keeper {
-	return &keeper{
-		config: c, book: b, store: store, metrics: m, health: h, log: log,
+func newCheckpointer(c Config, b *usage.Store, store storage, m *Metrics, h *process.Health, log *slog.Logger) *checkpointer {
+	return &checkpointer{
+		config: c, usageStore: b, store: store, metrics: m, health: h, log: log,
 		waiting: map[checkpoint.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
 		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
 		next: map[usage.Ref]cluster.Key{},
@@ -83,7 +83,7 @@ func newKeeper(c Config, b *usage.Book, store storage, m *Metrics, h *process.He
 }
 
 // load reads what is stored. It tries until it succeeds or ctx ends: to go on without would overwrite what was learnt.
-func (k *keeper) load(ctx context.Context) error {
+func (k *checkpointer) load(ctx context.Context) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		clear(k.waiting)
 		clear(k.remembered)
@@ -108,7 +108,7 @@ func (k *keeper) load(ctx context.Context) error {
 }
 
 // learnTargets notes whose history the checkpoints of each autoscaler hold.
-func (k *keeper) learnTargets() {
+func (k *checkpointer) learnTargets() {
 	clear(k.storedOf)
 	newest := map[cluster.Key]time.Time{}
 	for key, c := range k.waiting {
@@ -120,17 +120,17 @@ func (k *keeper) learnTargets() {
 
 // restore gives the book the stored history of autoscalers that are served. The one that governs a workload comes first:
 // what others have stored of the same workload is the same history.
-func (k *keeper) restore(now time.Time, ours []*cluster.Autoscaler) {
+func (k *checkpointer) restore(now time.Time, ours []*cluster.Autoscaler) {
 	k.restoreCheckpoints(now, ours)
 	if len(k.remembered) == 0 {
 		return
 	}
 	for _, a := range ours { // what had no checkpoint
-		if !k.book.Extended(a.Target) {
+		if !k.usageStore.Extended(a.Target) {
 			continue
 		}
 		for _, h := range k.remembered[a.Target] {
-			if err := k.book.Recall(a.Target, h); err != nil {
+			if err := k.usageStore.Recall(a.Target, h); err != nil {
 				k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
 					slog.String("vpa", a.Key.String()), slog.String("container", h.Container), slog.Any("error", err))
 			}
@@ -139,7 +139,7 @@ func (k *keeper) restore(now time.Time, ours []*cluster.Autoscaler) {
 	}
 }
 
-func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
+func (k *checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 	if len(k.waiting) == 0 {
 		return
 	}
@@ -159,7 +159,7 @@ func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 			continue
 		}
 		c.History = k.recollect(ref)
-		err := k.book.Restore(a.Target, key.Container, c)
+		err := k.usageStore.Restore(a.Target, key.Container, c)
 		if err != nil {
 			k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
 				slog.String("vpa", key.Autoscaler.String()), slog.String("container", key.Container), slog.Any("error", err))
@@ -177,7 +177,7 @@ func (k *keeper) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 
 // restorable returns the keys of the waiting checkpoints whose autoscalers are served and name a target: the oldest autoscaler first, as
 // its checkpoint is the one that is used where several autoscalers have stored the same history.
-func (k *keeper) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.CheckpointKey {
+func (k *checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.CheckpointKey {
 	var keys []checkpoint.CheckpointKey
 	for key := range k.waiting {
 		if a := served[key.Autoscaler]; a != nil && !a.Target.IsZero() {
@@ -192,10 +192,10 @@ func (k *keeper) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkp
 }
 
 // recollect takes what is remembered of a container out of what was read, if a profile asks for it.
-func (k *keeper) recollect(ref usage.Ref) usage.History {
+func (k *checkpointer) recollect(ref usage.Ref) usage.History {
 	hs := k.remembered[ref.Workload]
 	i := slices.IndexFunc(hs, func(h usage.History) bool { return h.Container == ref.Container })
-	if i < 0 || !k.book.Extended(ref.Workload) {
+	if i < 0 || !k.usageStore.Extended(ref.Workload) {
 		return usage.History{}
 	}
 	h := hs[i]
@@ -204,8 +204,8 @@ func (k *keeper) recollect(ref usage.Ref) usage.History {
 }
 
 // save stores the history that has changed, the longest unsaved first, for as long as the budget of a pass lasts.
-func (k *keeper) save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
-	k.write(ctx, now, ours, func(s *usage.Series, last time.Time) bool {
+func (k *checkpointer) save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
+	k.write(ctx, now, ours, func(s *usage.ContainerHistory, last time.Time) bool {
 		if at, _ := s.LastOOM(); at.After(last) {
 			return true
 		}
@@ -229,11 +229,11 @@ func turn(w cluster.Workload, at time.Time) int64 {
 }
 
 // flush stores everything that has changed, when the process ends.
-func (k *keeper) flush(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
-	k.write(ctx, now, ours, func(*usage.Series, time.Time) bool { return true })
+func (k *checkpointer) flush(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
+	k.write(ctx, now, ours, func(*usage.ContainerHistory, time.Time) bool { return true })
 }
 
-func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.Series, time.Time) bool) {
+func (k *checkpointer) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.ContainerHistory, time.Time) bool) {
 	if k.config.Storage == "prometheus" || k.config.ReadOnly { // as upstream: from there history comes at every start
 		return
 	}
@@ -251,19 +251,19 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	)
 	stored := map[usage.Ref]usage.Checkpoint{}
 	g.SetLimit(k.config.Workers)
-	for _, refs := range byWorkload(k.book.Pending(now)) {
+	for _, refs := range byWorkload(k.usageStore.Pending(now)) {
 		w := refs[0].Workload
 		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-			return !wanted(r.Container, owners[w]) || !due(k.book.Series(w, r.Container), k.saved[r])
+			return !wanted(r.Container, owners[w]) || !due(k.usageStore.Series(w, r.Container), k.saved[r])
 		})
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
 		process.Attempt(k.log, k.health, w.String(), func() {
-			hs := k.book.Histories(w, now)
+			hs := k.usageStore.Histories(w, now)
 			cs := make([]usage.Checkpoint, 0, len(refs))
 			refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-				c, ok := k.book.Checkpoint(w, r.Container, now)
+				c, ok := k.usageStore.Checkpoint(w, r.Container, now)
 				if ok {
 					cs = append(cs, c)
 				}
@@ -283,7 +283,7 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 	}
 	_ = g.Wait() // what went wrong was logged where it happened
 	for ref, c := range stored {
-		k.book.Saved(ref.Workload, ref.Container, c)
+		k.usageStore.Saved(ref.Workload, ref.Container, c)
 		k.saved[ref] = now
 		for _, a := range owners[ref.Workload] {
 			delete(k.waiting, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // it has been stored over
@@ -292,7 +292,7 @@ func (k *keeper) write(ctx context.Context, now time.Time, ours []*cluster.Autos
 }
 
 // storeWorkload stores what is known of containers of a workload, and calls stored with the number of each that was.
-func (k *keeper) storeWorkload(ctx context.Context, hs []usage.History, refs []usage.Ref, cs []usage.Checkpoint, owners []*cluster.Autoscaler, stored func(int)) {
+func (k *checkpointer) storeWorkload(ctx context.Context, hs []usage.History, refs []usage.Ref, cs []usage.Checkpoint, owners []*cluster.Autoscaler, stored func(int)) {
 	defer func() { k.health.Active(time.Now()) }()
 	if len(refs) == 0 {
 		return
@@ -328,7 +328,7 @@ func byWorkload(refs []usage.Ref) [][]usage.Ref {
 // storeHistories stores what the profile of a workload remembers, if that has changed, and returns whether it is stored. It
 // comes before the checkpoints: an OOM kill that these know of is one that the profile has been told of. What cannot be
 // stored by itself, the checkpoints carry.
-func (k *keeper) storeHistories(ctx context.Context, w cluster.Workload, hs []usage.History) bool {
+func (k *checkpointer) storeHistories(ctx context.Context, w cluster.Workload, hs []usage.History) bool {
 	if len(hs) == 0 {
 		return true
 	}
@@ -362,7 +362,7 @@ func wanted(container string, owners []*cluster.Autoscaler) bool {
 // store1 writes one container's history for every autoscaler of ours that names its workload, and returns whether any has it
 // and all were tried. One that cannot be written does not keep it from the others. Where the time is over, the next pass
 // continues with the autoscaler that was not reached.
-func (k *keeper) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, owners []*cluster.Autoscaler) bool {
+func (k *checkpointer) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, owners []*cluster.Autoscaler) bool {
 	wrote := false
 	from, continued := k.reached(ref)
 	for _, a := range owners {
@@ -400,7 +400,7 @@ func nearlyOver(ctx context.Context) bool {
 }
 
 // reached returns the autoscaler at which the storing of a container continues; none where the last time all were reached.
-func (k *keeper) reached(ref usage.Ref) (cluster.Key, bool) {
+func (k *checkpointer) reached(ref usage.Ref) (cluster.Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, ok := k.next[ref]
@@ -409,14 +409,14 @@ func (k *keeper) reached(ref usage.Ref) (cluster.Key, bool) {
 }
 
 // stop notes the autoscaler that was not reached.
-func (k *keeper) stop(ref usage.Ref, at cluster.Key) {
+func (k *checkpointer) stop(ref usage.Ref, at cluster.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.next[ref] = at
 }
 
 // forget says that history was forgotten: what is stored of it is not needed any more.
-func (k *keeper) forget(refs []usage.Ref) {
+func (k *checkpointer) forget(refs []usage.Ref) {
 	for _, r := range refs {
 		if !k.config.ReadOnly { // which deletes nothing
 			k.gone[r] = true
@@ -432,7 +432,7 @@ const collectTimeout = time.Minute
 
 // collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
 // whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
-func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
+func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
 	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.ReadOnly {
 		return
 	}
@@ -454,7 +454,7 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 			return a != nil
 		}
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
-		return !k.gone[ref] || k.book.Series(a.Target, key.Container) != nil
+		return !k.gone[ref] || k.usageStore.Series(a.Target, key.Container) != nil
 	})
 	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
@@ -499,7 +499,7 @@ func (k *keeper) collect(ctx context.Context, now time.Time, all, ours []*cluste
 
 // forgetGone forgets the forgotten history of workloads that no autoscaler names: collect deletes the checkpoints of those by
 // themselves, however often deleting fails.
-func (k *keeper) forgetGone(all map[cluster.Key]*cluster.Autoscaler) {
+func (k *checkpointer) forgetGone(all map[cluster.Key]*cluster.Autoscaler) {
 	if len(k.gone) == 0 {
 		return
 	}
@@ -514,7 +514,7 @@ func (k *keeper) forgetGone(all map[cluster.Key]*cluster.Autoscaler) {
 // workload that it names, and one that cannot be read may name any workload of its namespace. Those that are all ours need it
 // where the profile remembers something and the book still has a container. Under a name of its own a recommender knows of
 // no profiles, and judges nobody.
-func (k *keeper) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
+func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
 	own := make(map[cluster.Key]bool, len(ours))
 	for _, a := range ours {
 		own[a.Key] = true
@@ -532,6 +532,6 @@ func (k *keeper) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) 
 		}
 	}
 	return func(w cluster.Workload) bool {
-		return foreign[w] || unreadable[w.Namespace] || named[w] && k.book.Extended(w) && len(k.book.All(w)) > 0
+		return foreign[w] || unreadable[w.Namespace] || named[w] && k.usageStore.Extended(w) && len(k.usageStore.All(w)) > 0
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // A Series is the usage history of one container of a workload: of all its pods together, over rollouts and restarts. Only the Book
 // changes it; read it between two calls to the Book.
-type Series struct {
+type ContainerHistory struct {
 	CPU    histogram.Histogram // all samples, in cores
 	Memory histogram.Histogram // one peak per pod and interval, in bytes; an OOM kill counts as a higher peak
 
@@ -35,14 +35,14 @@ type Series struct {
 }
 
 // Container returns the container's name.
-func (s *Series) Container() string { return s.container }
+func (s *ContainerHistory) Container() string { return s.container }
 
 // Workload returns the workload of the container.
-func (s *Series) Workload() cluster.Workload { return s.load.key }
+func (s *ContainerHistory) Workload() cluster.Workload { return s.load.key }
 
 // Stale reports whether live pods exist and none of them has the container. If a workload has no live pod, the containers of its last
 // pods are not stale.
-func (s *Series) Stale() bool { return s.stale }
+func (s *ContainerHistory) Stale() bool { return s.stale }
 
 // A Span tells how many samples of a resource there are, and of which time.
 type Span struct {
@@ -51,7 +51,7 @@ type Span struct {
 }
 
 // Seen returns the span of the samples of a resource. For memory these are samples, not peaks.
-func (s *Series) Seen(r cluster.Resource) Span {
+func (s *ContainerHistory) Seen(r cluster.Resource) Span {
 	n := &s.memory
 	if r == cluster.CPU {
 		n = &s.cpu
@@ -61,10 +61,10 @@ func (s *Series) Seen(r cluster.Resource) Span {
 
 // LastOOM returns the time of the last OOM kill and the memory, in bytes, that it showed to be needed. The time is zero if there was
 // none.
-func (s *Series) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt), s.oomBytes }
+func (s *ContainerHistory) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt), s.oomBytes }
 
 // Extension returns the extension of the Series, or nil (Book.Extend).
-func (s *Series) Extension() Extension { return s.extension }
+func (s *ContainerHistory) Extension() Extension { return s.extension }
 
 // An Extension is the model state that an algorithm keeps of a container beside the two histograms. A Series has one only
 // after Book.Extend. It receives every accepted sample and every OOM kill once, in the order in which they arrive.
@@ -108,7 +108,7 @@ func (n *seen) merge(o seen) {
 	n.count += o.count
 }
 
-func (s *Series) unlink(in *instance) {
+func (s *ContainerHistory) unlink(in *instance) {
 	if in.prev != nil {
 		in.prev.next = in.next
 	} else {
@@ -121,7 +121,7 @@ func (s *Series) unlink(in *instance) {
 	in.next = nil
 }
 
-func (s *Series) link(in *instance) {
+func (s *ContainerHistory) link(in *instance) {
 	in.series = s
 	in.next = s.instances
 	if s.instances != nil {
@@ -131,10 +131,10 @@ func (s *Series) link(in *instance) {
 }
 
 // lastSeen returns the time of the last sample or OOM kill, or 0.
-func (s *Series) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.oomAt) }
+func (s *ContainerHistory) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.oomAt) }
 
 // lastKnown returns lastSeen, or the time of the restored model state if there are no samples.
-func (s *Series) lastKnown() int64 {
+func (s *ContainerHistory) lastKnown() int64 {
 	if last := s.lastSeen(); last != 0 || s.restored == nil {
 		return last
 	}
