@@ -473,27 +473,27 @@ var differences = []difference{
 		},
 	},
 	{
-		name: "W-14 who counts as running", reason: "podfit waits for evicted pods to be ready again; upstream counts pods that are not ready",
+		name: "W-14 pods that are not ready", reason: "podfit waits for evicted pods to be ready again; upstream counts pods that are not ready",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.count().ready < o.w.Replicas
 		},
 	},
 	{
-		name: "W-13 evictions that do not help", reason: "podfit leaves a workload alone whose replacements did not get their size",
+		name: "W-13 ineffective evictions", reason: "podfit leaves a workload alone whose replacements did not get their size",
 		explains: func(o observation) bool {
 			backs := o.why().Code == plan.BackingOff && o.why().Text == "eviction" || o.why().Code == plan.Probing
 			return backs && o.states[o.w.index].futile
 		},
 	},
 	{
-		name: "W-13 evictions that do not help", reason: "podfit leaves a pod alone for a while that somebody sets back after each resize",
+		name: "W-13 ineffective evictions", reason: "podfit leaves a pod alone for a while that somebody sets back after each resize",
 		explains: func(o observation) bool {
 			return o.why().Code == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
 		},
 	},
 	{
-		name: "room for the replacement", reason: "podfit does not evict a pod whose replacement fits no node",
+		name: "nodes for the replacement", reason: "podfit does not evict a pod whose replacement fits no node",
 		explains: func(o observation) bool { return o.why().Code == plan.NoNodeFits && o.sim.world.Nodes > 0 },
 	},
 	{
@@ -515,7 +515,7 @@ var differences = []difference{
 		},
 	},
 	{
-		name: "resizes that fail for a moment", reason: "podfit asks a busy or silent server, or a webhook that fails, again for a while before it evicts a pod instead",
+		name: "temporary resize failures", reason: "podfit asks a busy or silent server, or a webhook that fails, again for a while before it evicts a pod instead",
 		explains: func(o observation) bool {
 			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" || o.minute-o.p.since["resize"] > 45 {
 				return false
@@ -528,13 +528,13 @@ var differences = []difference{
 		},
 	},
 	{
-		name: "a refused resize is tried on one pod", reason: "the pods go one by one, each when the one before has its replacement",
+		name: "refused resizes of several pods", reason: "the pods go one by one, each when the one before has its replacement",
 		explains: func(o observation) bool {
 			return o.why().Code.String() == "AwaitingReplacement" && o.minute-o.state().evicted <= 10+o.w.Delay+o.w.Grace+o.w.Start
 		},
 	},
 	{
-		name: "replacements that do not come", reason: "podfit evicts no more pods of a controller that does not replace the evicted ones",
+		name: "missing replacements", reason: "podfit evicts no more pods of a controller that does not replace the evicted ones",
 		explains: func(o observation) bool {
 			return o.why().Code.String() == "ReplacementMissing" && o.w.count().pods < o.w.Replicas
 		},
@@ -583,7 +583,7 @@ var differences = []difference{
 		// The eviction may have been carried out, and the watch shows it minutes later: another eviction could take more pods out of
 		// service than the user allows. Upstream counts it as not carried out. After five minutes the watch has shown the outcome.
 		// Answers that are refusals, such as those of a busy server, explain no such wait.
-		name: "lost answers", reason: "for five minutes after an eviction without an answer podfit takes the pod for gone, and evicts no other in its place",
+		name: "missing responses", reason: "for five minutes after an eviction without an answer podfit takes the pod for gone, and evicts no other in its place",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.unclear(o.minute)
@@ -612,21 +612,21 @@ var differences = []difference{
 		explains: func(o observation) bool { return o.why().Code == plan.MemoryInUse },
 	},
 	{
-		name: "W-19 a deferred resize is left alone", reason: "podfit asks for something else when the kubelet is done; upstream replaces what waits",
+		name: "W-19 deferred resizes", reason: "podfit asks for something else when the kubelet is done; upstream replaces what waits",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return o.w.Mode == "InPlace" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
 		},
 	},
 	{
-		name: "W-20 how long a resize takes", reason: "podfit counts from the condition's own time, upstream from when it saw the pod's name first",
+		name: "W-20 duration of a resize", reason: "podfit counts from the condition's own time, upstream from when it saw the pod's name first",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return o.w.Mode == "InPlaceOrRecreate" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
 		},
 	},
 	{
-		name: "W-13 the same size", reason: "podfit does not evict a pod whose replacement would get the same",
+		name: "W-13 unchanged size", reason: "podfit does not evict a pod whose replacement would get the same",
 		explains: func(o observation) bool { return o.why().Code == plan.SameSize },
 	},
 }
