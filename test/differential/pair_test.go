@@ -262,7 +262,7 @@ func (p *pair) advised() map[string]cluster.Estimate {
 }
 
 // predicted returns the expected recommendation of podfit, computed with upstream's code: memory with the confidence of its own
-// samples ("own confidence"), and nothing without a sample ("no data, no number").
+// samples ("confidence per resource"), and nothing without a sample ("no recommendation without data").
 func (p *pair) predicted() map[string]cluster.Estimate {
 	empty := map[string]cluster.Set{}
 	cpu := p.recommended(func(name string, s *model.AggregateContainerState) *model.AggregateContainerState {
