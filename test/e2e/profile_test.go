@@ -57,7 +57,7 @@ func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 
 	p.apply(sizingProfile("e2e-mine", nowhere))
 	p.eventually("a condition says that the profile is invalid", 30*time.Second,
-		p.unusable("steady", v1alpha1.ReasonInvalid, `spec.busyHours.timeZone is "Mars/Olympus", which is not in the IANA database`))
+		p.unusable("steady", v1alpha1.ReasonInvalid, `spec.busyHours.timeZone must be a name of the IANA database such as Europe/Berlin, got "Mars/Olympus"`))
 	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
 	p.apply(sizingProfile("e2e-mine", double))
 	p.eventually("the condition is removed", 30*time.Second, p.usable("steady"))

@@ -24,7 +24,6 @@ import (
 
 	vpav1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/test/e2e/bed"
-	"podfit.dev/podfit/test/e2e/invariant"
 )
 
 // attempts returns the number of requests of the updater for a subresource of a pod.
@@ -307,26 +306,15 @@ func quotaInPlace(t *testing.T, name string) {
 	p.always("no pod is lost", 20*time.Second, p.same("steady", old))
 }
 
-// quotaRecreate has the same quota in mode Recreate. The updater cannot know that a replacement is refused until it has
-// evicted a pod; no more pods than the eviction tolerance are missing.
+// quotaRecreate has the same quota in mode Recreate. The replacement of an evicted pod would not be created, or would not have the new
+// size, so no pod is evicted, and an event says why. When there is room, the pods are replaced.
 func quotaRecreate(t *testing.T, name string) {
 	p := newPlace(t, name)
-	p.allow(invariant.Admitted, "the quota has no room for what is recommended")
-	p.inQuota("Recreate")
-	p.eventually("the creation of a replacement is refused", resized, func(ctx context.Context) error {
-		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate"})
-		if err == nil && len(l.Items) == 0 {
-			err = errors.New("there is no event FailedCreate")
-		}
-		return err
-	})
-	p.always("no more than one pod of three is lost", 30*time.Second, func(ctx context.Context) error {
-		pods, err := p.pods(ctx, "steady")
-		if err == nil && len(pods) < 2 {
-			err = fmt.Errorf("%d pods are left", len(pods))
-		}
-		return err
-	})
+	old := p.inQuota("Recreate")
+	p.eventually("an event is written", resized, p.eventOf("UpdateHeld"))
+	p.always("no pod is lost", 20*time.Second, p.same("steady", old))
+	p.apply("{apiVersion: v1, kind: ResourceQuota, metadata: {name: full}, spec: {hard: {requests.cpu: '2', requests.memory: 2Gi}}}")
+	p.eventually("the pods are replaced when the quota has room", measured+2*resized, p.sized("steady", 3, steadyTarget))
 }
 
 // inQuota starts a workload that uses up a quota, and waits for its recommendation.
