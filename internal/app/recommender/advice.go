@@ -113,7 +113,7 @@ func (r *recommender) advice(now time.Time, s *cluster.Snapshot, a *cluster.Auto
 	}
 	noPods := watcher.Condition{Status: watcher.False}
 	if !seen.begun {
-		noPods = watcher.Condition{Type: v1.NoPodsMatched, Status: watcher.True, Reason: "NoPodsMatched", Message: "No pods match this VPA object"}
+		noPods = watcher.Condition{Type: v1.NoPodsMatched, Status: watcher.True, Reason: reasonNoPodsMatched, Message: "No pods match this VPA object"}
 		adv.conditions = append(adv.conditions, noPods)
 	} else {
 		adv.say(v1.NoPodsMatched, watcher.Removed, "", "")
@@ -130,7 +130,7 @@ func (r *recommender) advice(now time.Time, s *cluster.Snapshot, a *cluster.Auto
 		if first.Created.Equal(a.Created) {
 			precedes = "is as old, and comes first by name"
 		}
-		adv.say(targetConflict, watcher.True, "OlderAutoscalerGoverns",
+		adv.say(targetConflict, watcher.True, reasonOlderGoverns,
 			"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
 	} else {
 		adv.say(targetConflict, watcher.Removed, "", "")

@@ -146,7 +146,7 @@ func (r *execution) tellHeld(d *plan.Decision, reason plan.Reason) {
 		r.held[d.Autoscaler.Key] = told
 	}
 	told[reason.Code] = true
-	r.events.Autoscaler(d.Autoscaler, "UpdateHeld", "Pod "+d.Pod.Name+" is not updated: "+reason.String())
+	r.events.Autoscaler(d.Autoscaler, eventUpdateHeld, "Pod "+d.Pod.Name+" is not updated: "+reason.String())
 }
 
 // hindrances are the reasons to leave a pod that do not pass by themselves, or that mean that something is wrong.
@@ -171,7 +171,7 @@ func (r *execution) tellShortages(shortages []plan.Shortage) {
 			s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, r.now.Sub(s.Since).Round(time.Minute))
 		r.log.Warn("Evicted pods have no replacement", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
 		if s.Autoscaler != nil {
-			r.events.Autoscaler(s.Autoscaler, "ReplacementMissing", text)
+			r.events.Autoscaler(s.Autoscaler, eventReplacementMissing, text)
 		}
 	}
 	r.short = short
@@ -255,7 +255,7 @@ func (r *execution) tellFallback(d *plan.Decision, text string) {
 	r.fallback[d.Autoscaler.Key] = true
 	r.mu.Unlock()
 	if !told {
-		r.events.Autoscaler(d.Autoscaler, "ResizeRefused", "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
+		r.events.Autoscaler(d.Autoscaler, eventResizeRefused, "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
 	}
 }
 

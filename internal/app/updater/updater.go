@@ -234,7 +234,7 @@ func (u *updater) tellOrphans(pods []*cluster.Pod, served []*cluster.Autoscaler)
 		}
 		seen[p.UID] = true
 		if !u.orphans[p.UID] {
-			u.events.Pod(p, "NotAutoscaled", "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
+			u.events.Pod(p, eventNotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
 		}
 	}
 	u.orphans = seen

@@ -39,18 +39,18 @@ func (e *Events) Stop() { e.broadcaster.Shutdown() }
 
 // Evicted tells the pod and its autoscaler that the pod was evicted.
 func (e *Events) Evicted(p *cluster.Pod, a *cluster.Autoscaler) {
-	e.Pod(p, "EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation.")
-	e.Autoscaler(a, "EvictedPod", "VPA Updater evicted Pod "+p.Name+" to apply resource recommendation.")
+	e.Pod(p, EventEvictedByVPA, "Pod was evicted by VPA Updater to apply resource recommendation.")
+	e.Autoscaler(a, EventEvictedPod, "VPA Updater evicted Pod "+p.Name+" to apply resource recommendation.")
 }
 
 // Resized tells the pod that it was resized in place.
 func (e *Events) Resized(p *cluster.Pod) {
-	e.Pod(p, "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
+	e.Pod(p, EventInPlaceResizedByVPA, "Pod was resized in place by VPA Updater.")
 }
 
 // ResizeSkipped tells the pod that it is not resized because its node could not take less than what is recommended now.
 func (e *Events) ResizeSkipped(p *cluster.Pod) {
-	e.Pod(p, "InPlaceResizeSkipped",
+	e.Pod(p, EventInPlaceResizeSkipped,
 		"Previously recorded in-place update was infeasible, current recommendation is not lower than previous, skipping resize")
 }
 

@@ -1,0 +1,143 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// The reasons of conditions that are not part of podfit's API: upstream's, and that of targetConflict.
+const (
+	reasonNoPodsMatched = "NoPodsMatched"
+	reasonOlderGoverns  = "OlderAutoscalerGoverns"
+)
+
+// A ConditionMessage explains a condition to operators, for docs/messages.md.
+type ConditionMessage struct {
+	Type    v1.VerticalPodAutoscalerConditionType
+	Status  string // "" if podfit never sets the condition
+	Reason  string // "" if the condition has no reason
+	Meaning string
+	Remedy  string
+}
+
+// ConditionMessages returns the explanations of all conditions of VPAs, those of one type together.
+func ConditionMessages() []ConditionMessage { return conditionMessages }
+
+var conditionMessages = []ConditionMessage{
+	{
+		Type: v1.RecommendationProvided, Status: watcher.True,
+		Meaning: "The status contains a recommendation for at least one container.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1.RecommendationProvided, Status: watcher.False,
+		Meaning: "There is no recommendation, although the target has running pods. This is normal for a minute or two after the pods have started. " +
+			"It lasts if no usage is measured, if every container policy has mode `Off`, or if another condition of the VPA names a cause.",
+		Remedy: "Check that usage is measured: `kubectl -n NAMESPACE top pods --containers`. If not, check the Metrics API: `kubectl get apiservice v1beta1.metrics.k8s.io`. " +
+			"Then look at the log of the recommender: `kubectl -n kube-system logs deploy/vpa-recommender`.",
+	},
+	{
+		Type: v1.RecommendationProvided, Status: watcher.False, Reason: reasonNoPodsMatched,
+		Meaning: "There is no recommendation, because the target has no pods that have started.",
+		Remedy:  "Check `spec.targetRef` of the VPA, the replicas of the target, and whether its pods are pending: `kubectl -n NAMESPACE get vpa VPA -o jsonpath='{.spec.targetRef}'` and `kubectl -n NAMESPACE get pods`.",
+	},
+	{
+		Type: v1.NoPodsMatched, Status: watcher.True, Reason: reasonNoPodsMatched,
+		Meaning: "The target has no pods that have started. A recommendation that exists is kept.",
+		Remedy:  "No action is required if the target is scaled to zero or runs at times, such as a CronJob. Otherwise check `spec.targetRef` of the VPA, and whether its pods are pending: `kubectl -n NAMESPACE get pods`.",
+	},
+	{
+		Type: v1.ConfigUnsupported, Status: watcher.True,
+		Meaning: "podfit cannot use the target of the VPA: `spec.targetRef` is missing or invalid, the object does not exist, its kind has no scale subresource, podfit may not read it, " +
+			"or another controller owns it (such as a ReplicaSet of a Deployment). The message has the cause. It begins with `Cannot read targetRef. Reason:`, " +
+			"or ends with `it should point to a topmost well-known or scalable controller` or `is a topmost well-known or scalable controller`.",
+		Remedy: "Reference the topmost controller in `spec.targetRef`, with the correct `apiVersion`, `kind` and `name`. " +
+			"For a custom resource, check that its CRD has a scale subresource and that the recommender may read it: `kubectl auth can-i get RESOURCE --subresource=scale --as=system:serviceaccount:kube-system:vpa-recommender`.",
+	},
+	{
+		Type:    v1.ConfigDeprecated,
+		Meaning: "podfit does not set this condition, and removes it when it writes the status. Other recommenders set it if the VPA uses a deprecated field.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type:    v1.FetchingHistory,
+		Meaning: "podfit does not set this condition. Another program that loads usage history may set it; while it is True, podfit writes no checkpoints of the VPA.",
+		Remedy:  "If no such program runs, remove the condition, because no history is stored meanwhile: `kubectl -n NAMESPACE edit vpa VPA --subresource=status`.",
+	},
+	{
+		Type:    v1.LowConfidence,
+		Meaning: "podfit does not set this condition. It is part of the API of upstream. podfit shows low confidence by wide bounds.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: targetConflict, Status: watcher.True, Reason: reasonOlderGoverns,
+		Meaning: "Several VPAs have the same target. Only one of them governs the pods: the oldest whose update mode is not `Off`. This VPA is not applied.",
+		Remedy: "Delete one of the VPAs, or set `updateMode: \"Off\"` for this one. To list VPAs and their targets, run " +
+			"`kubectl -n NAMESPACE get vpa -o custom-columns=NAME:.metadata.name,TARGET:.spec.targetRef.name,MODE:.spec.updatePolicy.updateMode,CREATED:.metadata.creationTimestamp`.",
+	},
+	{
+		Type: v1alpha1.ConditionSizingProfileUsable, Status: watcher.False, Reason: v1alpha1.ReasonInvalid,
+		Meaning: "The SizingProfile that the VPA references in `spec.recommenders` is invalid. The message has the cause, and whether the last valid parameters still apply.",
+		Remedy:  "Correct it: `kubectl edit sizingprofile PROFILE`.",
+	},
+	{
+		Type: v1alpha1.ConditionSizingProfileUsable, Status: watcher.False, Reason: v1alpha1.ReasonDeleted,
+		Meaning: "The SizingProfile that the VPA references in `spec.recommenders` does not exist any more. Its last valid parameters still apply if this recommender has read them; otherwise the last recommendation stays as it is.",
+		Remedy:  "Create the SizingProfile again, or name another profile in `spec.recommenders[0].name` of the VPA. To list profiles, run `kubectl get sizingprofiles`.",
+	},
+	{
+		Type: v1alpha1.ConditionSizingProfileUsable, Status: watcher.False, Reason: v1alpha1.ReasonOtherProfile,
+		Meaning: "The model state of the target belongs to the profile of another VPA, and the profile of this VPA uses another algorithm that cannot use it. This VPA has no recommendation.",
+		Remedy:  "Name a profile of the same algorithm in both VPAs, or delete one of them. To compare two profiles, run `podfit backtest` with recorded usage.",
+	},
+	{
+		Type: v1alpha1.ConditionMemoryLeakSuspected, Status: watcher.True, Reason: v1alpha1.ReasonGrowth,
+		Meaning: "The memory of a container has grown steadily over days, as with a memory leak. The message has the rate, and when a limit will be reached. If the profile has `leakBound`, it bounds the recommendation.",
+		Remedy:  "Examine the application for a memory leak. If the growth is intended, raise `leakBound` in the profile or set `minAllowed` in the VPA. A restart of the pods gives time: `kubectl -n NAMESPACE rollout restart WORKLOAD`.",
+	},
+	{
+		Type: v1alpha1.ConditionDisruptiveProfile, Status: watcher.True, Reason: v1alpha1.ReasonModeEvicts,
+		Meaning: "The profile of the VPA changes requests often, because it is designed for in-place resizes, and the update mode evicts a pod for each change.",
+		Remedy:  "Set `spec.updatePolicy.updateMode` to `InPlaceOrRecreate` (Kubernetes 1.33 or later) or `Initial`, or name the profile `default`.",
+	},
+	{
+		Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillRunning,
+		Meaning: "The recommender is reading usage history from Prometheus (`--storage=prometheus`). Until it has arrived, the recommendation does not decrease, and no first recommendation is made.",
+		Remedy:  "Wait. The metric `podfit_recommender_history_backfill_namespaces` shows the progress. If it takes hours, reduce `--history-length`, or raise `--history-resolution`.",
+	},
+	{
+		Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed,
+		Meaning: "Usage history could not be read from Prometheus. The recommendation is based on usage since the start of the recommender, and does not decrease for a day.",
+		Remedy:  "Check that Prometheus answers at `--prometheus-address`, then restart the recommender: `kubectl -n kube-system rollout restart deploy/vpa-recommender`.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMKillLoop, Status: watcher.True, Reason: v1alpha1.ReasonRequestBelowTarget,
+		Meaning: "A container is OOM-killed repeatedly, and its pod does not have the recommended memory, because it has not been updated. The message has the cause, such as the update mode or too few replicas.",
+		Remedy: "Look at the events of the VPA with `kubectl -n NAMESPACE describe vpa VPA`. To apply the recommendation immediately, delete the pod: `kubectl -n NAMESPACE delete pod POD`. " +
+			"In mode `Off`, set the memory request in the pod template.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMKillLoop, Status: watcher.True, Reason: v1alpha1.ReasonTargetAtMaximum,
+		Meaning: "A container is OOM-killed repeatedly, and needs more memory than `maxAllowed` permits.",
+		Remedy:  "Raise `maxAllowed` in the VPA (or `--container-recommendation-max-allowed-memory` of the recommender), or examine why the container needs more memory.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMKillLoop, Status: watcher.True, Reason: v1alpha1.ReasonLimitFixed,
+		Meaning: "A container is OOM-killed repeatedly at its memory limit, which is not changed because of `controlledValues: RequestsOnly`.",
+		Remedy:  "Raise the memory limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA.",
+	},
+	{
+		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonHeldToAdmitted,
+		Meaning: "The API server would reject pods with the recommended size, for example because of a LimitRange. Pods get the nearest size that the API server admits.",
+		Remedy:  "Compare `minAllowed` and `maxAllowed` of the VPA with the LimitRange of the namespace (`kubectl -n NAMESPACE get limitrange -o yaml`) and the limits in the pod template.",
+	},
+	{
+		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonNoSizeAdmitted,
+		Meaning: "The API server would reject pods with the recommended size and with each other size that podfit can set. Pods keep the resources of their template. The message has the rule that they violate.",
+		Remedy:  "Search for the rule in the section about the annotation `vpaUpdates`. Correct the pod template, the LimitRange, or `minAllowed` and `maxAllowed` in the VPA.",
+	},
+}

@@ -1,0 +1,44 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import "podfit.dev/podfit/internal/edge/kube"
+
+// The event reasons that only podfit has. kube.EventMessages has those that upstream has, too.
+const (
+	eventUpdateHeld         = "UpdateHeld"
+	eventReplacementMissing = "ReplacementMissing"
+	eventResizeRefused      = "ResizeRefused"
+	eventNotAutoscaled      = "NotAutoscaled"
+)
+
+// EventMessages returns the explanations of the events that only podfit has, for docs/messages.md.
+func EventMessages() []kube.EventMessage { return eventMessages }
+
+var eventMessages = []kube.EventMessage{
+	{
+		Reason: eventUpdateHeld, Object: "VerticalPodAutoscaler",
+		Meaning: "A pod of this VPA should be updated, and is left as it is for a reason that may need your attention. After the colon, the text has the reason. " +
+			"There is one event per VPA and reason until a pod of the VPA is updated.",
+		Remedy: "Search for the text after the colon in the section about decision reasons, which has a remedy for each. The log of the updater names all such pods: `kubectl -n kube-system logs deploy/vpa-updater | grep POD`.",
+	},
+	{
+		Reason: eventReplacementMissing, Object: "VerticalPodAutoscaler",
+		Meaning: "The updater evicted pods, and their controller has not replaced them within 5 minutes. None of its pods is evicted until it has all its pods again. There is one event until then.",
+		Remedy: "Find out why no pod is created: `kubectl -n NAMESPACE get events --field-selector type=Warning` and `kubectl -n NAMESPACE describe replicaset`. " +
+			"Usual causes are a ResourceQuota, an admission webhook, or a missing ServiceAccount.",
+	},
+	{
+		Reason: eventResizeRefused, Object: "VerticalPodAutoscaler",
+		Meaning: "The API server refused to resize a pod in place, and the update mode is `InPlaceOrRecreate`, so the updater evicts the pod instead. The text after the colon is from the API server. " +
+			"There is one event per VPA until a resize succeeds.",
+		Remedy: "If evictions are acceptable, no action is required. Otherwise set update mode `InPlace` (feature gate `InPlace`), and remove the cause that the API server names. " +
+			"For missing permissions, run `kubectl auth can-i patch pods --subresource=resize -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`.",
+	},
+	{
+		Reason: eventNotAutoscaled, Object: "Pod",
+		Meaning: "The namespace contains VPAs, but no controller owns this pod, so no VPA can apply to it. There is one event per pod and start of the updater.",
+		Remedy:  "If the pod is meant to be autoscaled, create it by a controller such as a Deployment, and reference that in `spec.targetRef` of a VPA. Otherwise no action is required.",
+	},
+}

@@ -1,0 +1,309 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Message explains a reason code to operators, for docs/messages.md.
+type Message struct {
+	Code    ReasonCode
+	Example Reason // without Code
+	Meaning string
+	Remedy  string
+}
+
+// Text returns the example as podfit writes it in logs and events.
+func (m *Message) Text() string {
+	r := m.Example
+	r.Code = m.Code
+	return r.String()
+}
+
+// FallbackText returns what the reason of an eviction ends with if the code is the reason why the pod is not resized; "" if there is no such text.
+func (m *Message) FallbackText() string { return fallbackTexts[m.Code] }
+
+// exampleTime is the time in the examples.
+var exampleTime = time.Date(2026, time.March, 2, 14, 30, 0, 0, time.UTC)
+
+const mebibyte = 1 << 20
+
+// Messages returns the explanations of the reasons for a pod to change, followed by those of the reasons to leave it as it is.
+func Messages() []Message {
+	return append(changeMessages[:len(changeMessages):len(changeMessages)], leaveMessages...)
+}
+
+var changeMessages = []Message{
+	{
+		Code:    Fits,
+		Meaning: "The pod runs with the recommended size, so nothing is done.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Code: BelowRange, Example: Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte},
+		Meaning: "A request of a container is below the lower bound of its recommendation. The pod is resized or evicted, whatever its age.",
+		Remedy: "No action is required. To see the bounds, run `kubectl -n NAMESPACE describe vpa VPA`. " +
+			"To allow only increases or only decreases by eviction, set `spec.updatePolicy.evictionRequirements`.",
+	},
+	{
+		Code: AboveRange, Example: Reason{Resource: cluster.CPU, Container: "app", From: 1000, To: 163},
+		Meaning: "A request of a container is above the upper bound of its recommendation. The pod is resized or evicted, whatever its age.",
+		Remedy:  "No action is required. If the container needs the larger request, set `minAllowed` for it in `spec.resourcePolicy.containerPolicies` of the VPA.",
+	},
+	{
+		Code: MissingRequest, Example: Reason{Resource: cluster.CPU, Container: "app", To: 163},
+		Meaning: "A container has a recommendation for a resource and no request for it. The pod is resized or evicted.",
+		Remedy: "No action is required. If the same workload is evicted for this reason again and again, its new pods do not get the recommendation: " +
+			"check the admission controller with `kubectl -n kube-system logs deploy/vpa-admission-controller`.",
+	},
+	{
+		Code: OutOfMemory, Example: Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte, For: 3 * time.Minute},
+		Meaning: "A container was OOM-killed within `--evict-after-oom-threshold` (10 minutes by default) after its start, and its recommendation differs from its request. " +
+			"The pod is resized or evicted immediately.",
+		Remedy: "No action is required: each OOM kill raises the recommendation. If the kills continue, look at the condition `OOMKillLoop` with `kubectl -n NAMESPACE describe vpa VPA`.",
+	},
+	{
+		Code: Drifted, Example: Reason{Resource: cluster.CPU, Container: "app", From: 500, To: 400, Have: 20, For: 13 * time.Hour},
+		Meaning: "The requests are within the bounds, but the pod is older than `--in-recommendation-bounds-eviction-lifetime-threshold` (12 hours by default), and its requests differ from " +
+			"the target by at least `--pod-update-threshold` (10 % by default).",
+		Remedy: "No action is required. To make such updates rarer, raise one of the two flags of the updater.",
+	},
+	{
+		Code: BoostOver, Example: Reason{Resource: cluster.CPU, Container: "app", From: 2000, To: 400},
+		Meaning: "The startup boost of a container has ended. The pod is resized in place to its CPU request without the boost; it is never evicted for this.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Code: TooBigToPlace, Example: Reason{Resource: cluster.Memory, Container: "app", From: 64 * 1024 * mebibyte, To: 4 * 1024 * mebibyte},
+		Meaning: "The pod has waited for a node for more than two minutes, and its recommendation is now smaller than its requests. It is evicted, so that its replacement gets the smaller size.",
+		Remedy:  "No action is required. To prevent recommendations that fit no node, set `maxAllowed` in the VPA or `--container-recommendation-max-allowed-cpu` and `--container-recommendation-max-allowed-memory` of the recommender.",
+	},
+}
+
+var leaveMessages = []Message{
+	{
+		Code: ModeOff, Example: Reason{Text: "Initial"},
+		Meaning: "The update mode of the VPA does not change running pods: `Off` applies nothing, and `Initial` applies the recommendation only to new pods.",
+		Remedy:  "To update running pods, set `spec.updatePolicy.updateMode` to `InPlaceOrRecreate` or `Recreate`. To apply the recommendation once, run `kubectl -n NAMESPACE rollout restart WORKLOAD` (mode `Initial` only).",
+	},
+	{
+		Code: GateOff, Example: Reason{Text: "InPlace"},
+		Meaning: "The update mode of the VPA requires a feature gate that is disabled in the updater, so the updater changes no pods of this VPA.",
+		Remedy:  "Start the updater and the admission controller with `--feature-gates=InPlace=true`, or set `spec.updatePolicy.updateMode` to `InPlaceOrRecreate`.",
+	},
+	{
+		Code:    NoAdvice,
+		Meaning: "The status of the VPA contains no recommendation for any container of the pod, or the container policy of each recommended container has mode `Off`.",
+		Remedy: "Wait a few minutes after the pods have started. If this continues, look at the conditions with `kubectl -n NAMESPACE describe vpa VPA`, " +
+			"and check that usage is measured: `kubectl -n NAMESPACE top pods --containers`.",
+	},
+	{
+		Code: PodTooYoung, Example: Reason{Until: exampleTime},
+		Meaning: "The requests are within the bounds, and the pod is younger than `--in-recommendation-bounds-eviction-lifetime-threshold`. Until the given time, only a request outside of the bounds is a reason to update it.",
+		Remedy:  "No action is required. To apply the target now, delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code: AutoscalerTooYoung, Example: Reason{Until: exampleTime},
+		Meaning: "The requests are within the bounds, and the VPA is younger than `--in-recommendation-bounds-eviction-lifetime-threshold`: its target is based on little history.",
+		Remedy:  "No action is required. To apply the target now, delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code: SmallChange, Example: Reason{Have: 4, Want: 10},
+		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`.",
+		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater.",
+	},
+	{
+		Code: SameSize,
+		Meaning: "The pod should change, but a replacement would get the size that the pod has. For example, a container is OOM-killed, or a request is outside of the bounds, " +
+			"and minAllowed, maxAllowed, a LimitRange or a fixed limit keeps the request where it is.",
+		Remedy: "Find out what bounds the size: compare `minAllowed` and `maxAllowed` with the uncapped target in `kubectl -n NAMESPACE describe vpa VPA`, and look at `kubectl -n NAMESPACE get limitrange -o yaml`. " +
+			"With `controlledValues: RequestsOnly`, raise the limit in the pod template.",
+	},
+	{
+		Code: Boosted, Example: Reason{Until: exampleTime},
+		Meaning: "The startup boost of the pod has not ended. Nothing else is changed until then.",
+		Remedy:  "No action is required. If the pod never becomes ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
+	},
+	{
+		Code:    NoController,
+		Meaning: "No controller owns the pod, so an eviction would delete it without a replacement. The updater does not change such pods.",
+		Remedy:  "Create the pod by a controller such as a Deployment, and reference that in `spec.targetRef` of the VPA.",
+	},
+	{
+		Code:    Starting,
+		Meaning: "The pod is pending on its node. It can be resized when its containers run.",
+		Remedy:  "No action is required. If the pod stays pending, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
+	},
+	{
+		Code: NoContainerRunning,
+		Meaning: "No container of the pod runs; they wait for their next start, for example in `CrashLoopBackOff`. The API server refuses to resize such a pod. " +
+			"In mode `InPlaceOrRecreate` the pod is evicted instead; in mode `InPlace` it is left as it is.",
+		Remedy: "Find out why the containers end: `kubectl -n NAMESPACE logs POD --previous`. In mode `InPlace`, delete the pod, so that a replacement gets the recommendation.",
+	},
+	{
+		Code: Unscheduled, Example: Reason{},
+		Meaning: "The pod has no node yet. It is left as it is for two minutes after its creation, and longer if its recommendation is not smaller than its requests, or its update mode does not evict.",
+		Remedy:  "Find out why the scheduler cannot place the pod: `kubectl -n NAMESPACE describe pod POD`.",
+	},
+	{
+		Code: TooFewReplicas, Example: Reason{Have: 1, Want: 2},
+		Meaning: "The controller of the pod has fewer live pods than the minimum: `spec.updatePolicy.minReplicas` of the VPA, or else `--min-replicas` of the updater (2 by default). Its pods are not disrupted.",
+		Remedy: "Run more replicas, or allow the disruption: `kubectl -n NAMESPACE patch vpa VPA --type merge -p '{\"spec\":{\"updatePolicy\":{\"minReplicas\":1}}}'`. To apply the recommendation once, delete the pod. " +
+			"If pods can be resized in place without a restart, `--in-place-skip-disruption-budget` of the updater waives the minimum for resizes.",
+	},
+	{
+		Code: ReplicasUnknown,
+		Meaning: "The updater does not know how many pods the controller should have, or the controller should have none. This is normal for a few seconds after the controller has appeared or is scaled to zero. " +
+			"It is reported as an event if it lasts for more than one pass.",
+		Remedy: "Check that the controller exists: `kubectl -n NAMESPACE get pod POD -o jsonpath='{.metadata.ownerReferences}'`. " +
+			"For a custom controller, check that the updater may read its scale subresource: `kubectl auth can-i get RESOURCE --subresource=scale --as=system:serviceaccount:kube-system:vpa-updater`.",
+	},
+	{
+		Code: BudgetSpent, Example: Reason{Have: 1, Want: 3},
+		Meaning: "This pass changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default). The pod gets its turn in a later pass.",
+		Remedy:  "No action is required. To update more pods at the same time, raise `--eviction-tolerance` of the updater.",
+	},
+	{
+		Code: NotReady, Example: Reason{Have: 1, Want: 3},
+		Meaning: "So many pods of the controller are not ready that no further pod may be disrupted (`--eviction-tolerance`). This is normal while replacements start.",
+		Remedy:  "If it lasts, find out why pods are not ready: `kubectl -n NAMESPACE get pods` and `kubectl -n NAMESPACE describe pod POD`.",
+	},
+	{
+		Code:    RequirementsUnmet,
+		Meaning: "The eviction requirements of the VPA do not allow this change: no container satisfies all of them. For example, `TargetHigherThanRequests` allows no eviction that only lowers requests.",
+		Remedy:  "No action is required if this is intended. Otherwise change `spec.updatePolicy.evictionRequirements` of the VPA.",
+	},
+	{
+		Code:    QoSChange,
+		Meaning: "A resize to the recommended size would change the quality-of-service class of the pod, which the API server refuses. In mode `InPlaceOrRecreate` the pod is evicted instead.",
+		Remedy: "In mode `InPlace`, delete the pod, so that a replacement gets the recommendation, or set update mode `InPlaceOrRecreate`. To keep the class `Guaranteed`, let VPA control both resources and both requests and limits " +
+			"(`controlledResources`, `controlledValues: RequestsAndLimits`).",
+	},
+	{
+		Code: BackingOff, Example: Reason{Until: exampleTime, Have: 3, Text: "eviction"},
+		Meaning: "The last changes did not help: replacements came back without the recommended size, or a resize was undone. The workload is left as it is until the given time; the delay doubles from 5 minutes to 6 hours. " +
+			"Usually the admission webhook was not called for new pods, or another program sets requests after it.",
+		Remedy: "Compare the requests of a new pod with the VPA: `kubectl -n NAMESPACE get pod POD -o yaml`. Without the annotation `vpaUpdates`, the webhook was not called: check `kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml` " +
+			"and the log of the admission controller. With it, look in `metadata.managedFields` for the program that changed the requests afterwards.",
+	},
+	{
+		Code: NoNodeFits, Example: Reason{Text: cluster.Amounts(64000, 512*1024*mebibyte).String()},
+		Meaning: "No ready node that matches the node selector and the tolerations of the pod is large enough for the recommended size, even if it were empty. The pod is not changed, because its replacement could not be scheduled. A pod that already waits for a node has this reason if no node is large enough for its requests.",
+		Remedy: "Set `maxAllowed` in the VPA, or add a larger node. If a cluster autoscaler adds node types that do not exist yet, set `--replacement-must-fit=false` for the updater. " +
+			"To see the sizes of nodes, run `kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory`.",
+	},
+	{
+		Code: ResizeWaiting, Example: Reason{Text: "Node didn't have enough resource: cpu, requested: 2000, used: 3100, capacity: 4000"},
+		Meaning: "The kubelet deferred the resize until the node has room. After 5 minutes the pod is evicted, if the update mode allows it.",
+		Remedy:  "In mode `InPlace`, make room on the node or delete the pod. Otherwise no action is required. To see the state of the resize, run `kubectl -n NAMESPACE get pod POD -o jsonpath='{.status.conditions}'`.",
+	},
+	{
+		Code:    ResizeRunning,
+		Meaning: "The kubelet is resizing the pod. If that takes more than an hour, the pod is evicted, if the update mode allows it.",
+		Remedy:  "If it lasts, look at the node: `kubectl -n NAMESPACE describe pod POD`, then the log of the kubelet.",
+	},
+	{
+		Code: ResizeFailed, Example: Reason{Text: "failed to set cgroup value"},
+		Meaning: "The kubelet reported an error during the resize. The pod is evicted, if the update mode allows it.",
+		Remedy:  "Read the message, which is from the kubelet: `kubectl -n NAMESPACE describe pod POD`. In mode `InPlace`, delete the pod after the cause is fixed.",
+	},
+	{
+		Code: ResizeImpossible, Example: Reason{Text: "Node didn't have enough capacity: memory, requested: 68719476736, capacity: 33554432000"},
+		Meaning: "The node of the pod is too small for the recommended size, or its kubelet cannot resize this pod. In mode `InPlaceOrRecreate` the pod is evicted, so that a larger node can take the replacement. " +
+			"In mode `InPlace` the pod is left as it is until the recommendation is lower.",
+		Remedy: "In mode `InPlace`, set `maxAllowed` in the VPA, or delete the pod, so that it is scheduled to a larger node.",
+	},
+	{
+		Code: ResizeUnclear, Example: Reason{Text: "Paused"},
+		Meaning: "The kubelet reported a state of the resize that this version of podfit does not know. The pod is evicted, if the update mode allows it.",
+		Remedy:  "Look at the pod conditions with `kubectl -n NAMESPACE get pod POD -o jsonpath='{.status.conditions}'`, and update podfit if the cluster has a newer Kubernetes version than it supports.",
+	},
+	{
+		Code: MemoryInUse, Example: Reason{Text: "cannot decrease memory limits: new limit is below current usage"},
+		Meaning: "The kubelet does not lower the memory limit of a container below its current usage. The pod is not evicted for this. The resize succeeds when usage falls, or the recommendation rises.",
+		Remedy:  "If it lasts, restart the pod at a suitable time: `kubectl -n NAMESPACE delete pod POD`. To leave limits as they are, set `controlledValues: RequestsOnly` in the VPA.",
+	},
+	{
+		Code: NotSmallerThanRefused,
+		Meaning: "The node was too small for an earlier resize of the pod, and the recommendation is not noticeably lower now. The pod is left as it is, because the update mode `InPlace` does not evict, or another reason prevents an eviction. " +
+			"Upstream's event for this is `InPlaceResizeSkipped`.",
+		Remedy: "Set `maxAllowed` in the VPA, or delete the pod, so that it is scheduled to a larger node: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code: EvictionRefused, Example: Reason{Text: `admission webhook "guard.example.com" denied the request`, Until: exampleTime},
+		Meaning: "The API server refused the eviction: an admission webhook or policy denied it, or the updater may not evict. The text is from the API server. The next attempt is after the given time; the delay doubles up to 90 minutes.",
+		Remedy: "Read the text. For missing permissions, run `kubectl auth can-i create pods --subresource=eviction -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`. " +
+			"For a webhook, find it with `kubectl get validatingwebhookconfigurations`.",
+	},
+	{
+		Code: DisruptionBudget, Example: Reason{Text: "The disruption budget web needs 3 healthy pods and has 3 currently", Until: exampleTime},
+		Meaning: "A PodDisruptionBudget does not allow the eviction now. podfit tries again after the given time, or earlier if more pods are ready.",
+		Remedy:  "Run `kubectl -n NAMESPACE get pdb`: ALLOWED DISRUPTIONS must be above 0. Fix unhealthy pods. If all pods are healthy, the budget never allows a disruption: lower `minAvailable` or raise `maxUnavailable`, or add a replica.",
+	},
+	{
+		Code: ResizeRefused, Example: Reason{Text: `admission webhook "guard.example.com" denied the request`, Until: exampleTime},
+		Meaning: "The API server refused to resize the pod. The text is from the API server. In mode `InPlaceOrRecreate` podfit evicts the pod instead, if the refusal will not pass by itself. Otherwise the next attempt is after the given time.",
+		Remedy: "Read the text. For missing permissions, run `kubectl auth can-i patch pods --subresource=resize -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`. " +
+			"Kubernetes before 1.33 cannot resize pods in place unless the feature gate InPlacePodVerticalScaling is enabled: use update mode `Recreate` there.",
+	},
+	{
+		Code: ResizeOverQuota, Example: Reason{Text: "exceeded quota: compute, requested: requests.memory=1Gi, used: requests.memory=9Gi, limited: requests.memory=10Gi", Until: exampleTime},
+		Meaning: "A ResourceQuota or LimitRange refused the resize. The pod is not evicted instead, because its replacement would be refused, too. The next attempt is after the given time, or earlier if the recommendation is lower.",
+		Remedy:  "Run `kubectl -n NAMESPACE describe resourcequota,limitrange`. Raise the quota or the range, or set `maxAllowed` in the VPA.",
+	},
+	{
+		Code: Unanswered, Example: Reason{For: 12 * time.Minute, Text: "context deadline exceeded", Until: exampleTime},
+		Meaning: "The API server did not answer a request to evict or resize the pod, so the change may have been made. It is reported as an event if there was no answer for 10 minutes.",
+		Remedy: "Check the API server and the webhooks that it calls for pods: `kubectl get --raw='/readyz?verbose'` and `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`. " +
+			"Check the network between the updater and the API server.",
+	},
+	{
+		Code: AwaitingReplacement, Example: Reason{Text: `admission webhook "guard.example.com" denied the request`},
+		Meaning: "The API server refused to resize the pod, and it is not known whether it would refuse a replacement, too. So podfit first evicts one other pod of the controller and waits for its replacement.",
+		Remedy:  "No action is required. If it lasts, the replacement is missing: look at `kubectl -n NAMESPACE get events` for the reason why the controller cannot create pods.",
+	},
+	{
+		Code:    Probing,
+		Meaning: "The last evictions of the workload did not help, and the back-off has ended. podfit evicts one other pod first. The remaining pods follow if the replacement gets the recommended size.",
+		Remedy:  "See the reason `BackingOff`.",
+	},
+	{
+		Code: ReplacementMissing, Example: Reason{Have: 2, Want: 3, For: 6 * time.Minute},
+		Meaning: "The controller has not replaced an evicted pod within 5 minutes. None of its pods is evicted until it has all its pods again.",
+		Remedy:  "Find out why no pod is created: `kubectl -n NAMESPACE describe replicaset`, or describe the controller of the pods. Usual causes are a ResourceQuota, an admission webhook, or a missing ServiceAccount.",
+	},
+	{
+		Code: ReplacementRefused, Example: Reason{Text: "the memory limit 2Gi of container app is above the maximum 1Gi of a LimitRange"},
+		Meaning: "With the recommended size, the pod violates a rule of the API server, such as a LimitRange. The admission controller would leave a replacement as the pod template specifies it, so an eviction would not help. The text names the rule.",
+		Remedy:  "Correct the LimitRange, the pod template, or `minAllowed` and `maxAllowed` in the VPA. See the refusals in the section about the annotation `vpaUpdates` for each text.",
+	},
+	{
+		Code: OverQuota, Example: Reason{Text: "the memory requests of the pod are 2Gi, and ResourceQuota compute has 1Gi left"},
+		Meaning: "With the recommended size, the pod would exceed a ResourceQuota of its namespace. It is left as it is until the quota has room. The evicted pod counts until it has ended, so a replacement must fit beside it.",
+		Remedy:  "Run `kubectl -n NAMESPACE describe resourcequota`. Raise the quota, or set `maxAllowed` in the VPA.",
+	},
+	{
+		Code:    RateLimited,
+		Meaning: "The rate limit did not allow the change in this pass (`--eviction-rate-limit`, `--eviction-rate-burst`). The pod gets its turn in a later pass.",
+		Remedy:  "No action is required. To change more pods per pass, raise `--eviction-rate-limit` of the updater.",
+	},
+	{
+		Code:    OutOfTime,
+		Meaning: "The pass ended before the turn of the pod: the updater stopped or lost its lease, or the pass took longer than `--updater-interval` (at least one minute). The pod gets its turn in a later pass.",
+		Remedy:  "If it occurs in most passes, the API server answers slowly: look at the metric `rest_client_request_duration_seconds`, and raise `--kube-api-qps` and `--kube-api-burst` of the updater.",
+	},
+	{
+		Code:    AlreadyEvicted,
+		Meaning: "The pod was evicted in the last 5 minutes, and the watch still shows it as running.",
+		Remedy:  "If it lasts, the pod does not terminate: look at its `deletionTimestamp`, grace period and finalizers with `kubectl -n NAMESPACE get pod POD -o yaml`.",
+	},
+	{
+		Code:    AlreadyGone,
+		Meaning: "The pod was deleted or replaced by another one of the same name before podfit could change it.",
+		Remedy:  "No action is required.",
+	},
+}

@@ -1,0 +1,152 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// A NoteMessage explains a kind of note to operators, for docs/messages.md.
+type NoteMessage struct {
+	Kind    NoteKind
+	Meaning string
+	Remedy  string
+}
+
+// Text returns an example of the note as podfit writes it in the annotation vpaUpdates.
+func (m *NoteMessage) Text() string { return Note{Resource: cluster.Memory, Kind: m.Kind}.String() }
+
+// A RefusalMessage explains a kind of refusal to operators, for docs/messages.md.
+type RefusalMessage struct {
+	Kind    RefusalKind
+	Meaning string
+	Remedy  string
+}
+
+// Text returns an example of the refusal as podfit writes it.
+func (m *RefusalMessage) Text() string {
+	r := Refusal{Kind: m.Kind, Resource: cluster.Memory, Container: "app", Have: 2 << 30, Want: 1 << 30, Quota: "compute"}
+	switch m.Kind {
+	case AboveRatio:
+		r.Have, r.Want = 4000, 2000 // thousandths
+	case RequestBelowMin, LimitBelowMin:
+		r.Have, r.Want = r.Want, r.Have
+	}
+	return r.String()
+}
+
+// NoteMessages returns the explanations of all kinds of notes.
+func NoteMessages() []NoteMessage { return noteMessages }
+
+// RefusalMessages returns the explanations of all kinds of refusals.
+func RefusalMessages() []RefusalMessage { return refusalMessages }
+
+const (
+	seeLimitRanges = " To see the LimitRanges, run `kubectl -n NAMESPACE get limitrange -o yaml`."
+	seeQuotas      = " To see the quotas, run `kubectl -n NAMESPACE describe resourcequota`."
+)
+
+var noteMessages = []NoteMessage{
+	{
+		Kind: RaisedToRangeMin, Meaning: "The recommendation was raised to the minimum of a LimitRange for containers.",
+		Remedy: "No action is required. To allow smaller containers, lower `min` of the LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: LoweredToRangeMax, Meaning: "The recommendation was lowered so that the request and its proportional limit do not exceed the maximum of a LimitRange for containers.",
+		Remedy: "If the container needs more, raise `max` of the LimitRange. With `controlledValues: RequestsOnly`, limits are not raised." + seeLimitRanges,
+	},
+	{
+		Kind: RaisedToMinAllowed, Meaning: "The recommendation was raised to `minAllowed` of the container policy.",
+		Remedy: "No action is required. To allow a smaller size, lower `minAllowed` in the VPA.",
+	},
+	{
+		Kind: LoweredToMaxAllowed, Meaning: "The recommendation was lowered to `maxAllowed` of the container policy.",
+		Remedy: "If the container needs more, raise `maxAllowed` in the VPA. The uncapped target is in `kubectl -n NAMESPACE describe vpa VPA`.",
+	},
+	{
+		Kind: LoweredToLimit, Meaning: "The container policy has `controlledValues: RequestsOnly`, and the recommendation is above the limit of the container. The request was lowered to the limit.",
+		Remedy: "Raise the limit in the pod template, or set `controlledValues: RequestsAndLimits`.",
+	},
+	{
+		Kind: NoLimitOriginally, Meaning: "No limit was set, because the container has none and no LimitRange has a default.",
+		Remedy: "No action is required.",
+	},
+	{
+		Kind: NoRequestRecommended, Meaning: "No limit was set, because there is no recommendation for the request of this resource.",
+		Remedy: "No action is required.",
+	},
+	{
+		Kind: LimitOverflow, Meaning: "The limit that keeps the ratio of limit to request exceeds the largest possible number, which was set instead.",
+		Remedy: "Correct the ratio of limit to request in the pod template.",
+	},
+	{
+		Kind: HeldToAdmitted, Meaning: "The API server would reject the pod with the recommended size, so the pod gets the nearest size that the API server admits. Upstream has no such text.",
+		Remedy: "Look at the condition `RecommendationNotAdmitted` of the VPA, and compare `minAllowed` and `maxAllowed` with the LimitRange and the limits in the pod template." + seeLimitRanges,
+	},
+}
+
+var refusalMessages = []RefusalMessage{
+	{
+		Kind: NotRefused, Meaning: "The API server accepts the pod. There is no text.",
+		Remedy: "No action is required.",
+	},
+	{
+		Kind: RequestAboveLimit, Meaning: "With the recommended request, the limit would be below the request. The API server rejects such pods.",
+		Remedy: "Raise the limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA.",
+	},
+	{
+		Kind: RequestMissing, Meaning: "A LimitRange with a minimum or a ratio requires a request, and neither the pod template nor the recommendation sets one above zero.",
+		Remedy: "Set the request in the pod template, or `defaultRequest` in the LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: LimitMissing, Meaning: "A LimitRange with a maximum or a ratio requires a limit, and neither the pod template nor the LimitRange sets one above zero.",
+		Remedy: "Set the limit in the pod template, or `default` in the LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: RequestBelowMin, Meaning: "The request would be below the minimum of a LimitRange.",
+		Remedy: "Lower `min` of the LimitRange, or raise `maxAllowed` in the VPA." + seeLimitRanges,
+	},
+	{
+		Kind: LimitBelowMin, Meaning: "The limit would be below the minimum of a LimitRange.",
+		Remedy: "Raise the limit in the pod template, or lower `min` of the LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: RequestAboveMax, Meaning: "The request would be above the maximum of a LimitRange.",
+		Remedy: "Raise `max` of the LimitRange, or lower `minAllowed` in the VPA." + seeLimitRanges,
+	},
+	{
+		Kind: LimitAboveMax, Meaning: "The limit would be above the maximum of a LimitRange. A limit rises in proportion to the request unless the container policy has `controlledValues: RequestsOnly`.",
+		Remedy: "Raise `max` of the LimitRange, lower `minAllowed`, or set `controlledValues: RequestsOnly` in the VPA." + seeLimitRanges,
+	},
+	{
+		Kind: AboveRatio, Meaning: "The ratio of limit to request would exceed `maxLimitRequestRatio` of a LimitRange.",
+		Remedy: "Lower the limit in the pod template, set `controlledValues: RequestsAndLimits` in the VPA, or raise the ratio in the LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: SumAbovePodLevel, Meaning: "The containers together would request more than `spec.resources.requests` of the pod.",
+		Remedy: "Raise the pod-level requests in the pod template, or set `maxAllowed` in the VPA.",
+	},
+	{
+		Kind: LimitAbovePodLevel, Meaning: "The limit of a container would be above `spec.resources.limits` of the pod.",
+		Remedy: "Raise the pod-level limits in the pod template, or set `maxAllowed` in the VPA.",
+	},
+	{
+		Kind: OverQuota, Meaning: "With the recommended size, the pod would need more than a ResourceQuota has left.",
+		Remedy: "Raise the quota, delete pods that are not required, or set `maxAllowed` in the VPA." + seeQuotas,
+	},
+	{
+		Kind: QuotaRequires, Meaning: "A ResourceQuota limits a resource, so each container must have a request or a limit for it, and a container has none.",
+		Remedy: "Set the request or limit in the pod template, or default values in a LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: QuotaNotCounted, Meaning: "A ResourceQuota is new, and its status does not yet show how much is used. The API server rejects pods until it does.",
+		Remedy: "Wait a few seconds. If it lasts, check that kube-controller-manager runs, because it writes the status." + seeQuotas,
+	},
+	{
+		Kind: NoPodLeft, Meaning: "A ResourceQuota that counts the pod only with its new size, such as one with scope `NotBestEffort`, allows no more pods.",
+		Remedy: "Raise `pods` of the quota." + seeQuotas,
+	},
+	{
+		Kind: TooManyQuotas, Meaning: "The namespace has more ResourceQuotas than podfit evaluates, so podfit does not change pods in it.",
+		Remedy: "Delete ResourceQuotas that are not required." + seeQuotas,
+	},
+}
