@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -289,8 +288,8 @@ func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
 		"of a later version": {func(b *bench) { b.profiles["mine"] = `{"base": "busy-hours", "magic": true}` }, "Invalid", `unknown field "magic"`},
 		"with the base of an earlier version": {func(b *bench) { b.profiles["mine"] = `{"base": "window-max", "window": {"margin": 0}}` }, "Invalid",
 			"is a comparison profile, which only podfit backtest has"},
-		"deleted":         {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine does not exist any more;"},
-		"without its CRD": {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine does not exist any more;"},
+		"deleted":         {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine was deleted;"},
+		"without its CRD": {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine was deleted;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -320,15 +319,15 @@ func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
 						check("while it is good", 300, "")
 						tt.break_(b)
 					case 2 * time.Hour:
-						check("once it is not", 300, "sized by what it last said")
+						check("once it is not", 300, "its last valid parameters stay in use")
 						b.use["app"] = cluster.Amounts(500, 200<<20)
 					case 3 * time.Hour:
-						check("it goes on sizing", 500, "sized by what it last said")
+						check("it goes on sizing", 500, "its last valid parameters stay in use")
 					}
 				})
 				b.use["app"] = cluster.Amounts(900, 200<<20)
 				b.run(2 * time.Hour) // the process starts anew, and knows no good parameters
-				check("after a restart", 500, "the last recommendation stays as it is")
+				check("after a restart", 500, "the last recommendation is kept")
 				b.run(26 * time.Hour) // long enough for what is stored to be tidied up
 				b.profiles["mine"], b.profilesErr = tight, nil
 				b.run(10 * time.Minute)
@@ -373,7 +372,7 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 		b.autoscale("web", web).Recommender = "mine"
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 ||
-			!strings.Contains(c.Message, "must be between 1 and 3, got 99; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
+			!strings.Contains(c.Message, "must be between 1 and 3, got 99; no recommendation is made. Correct it: kubectl edit sizingprofile mine") {
 			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
 		}
 		b.rename("web", "somebody-else")
@@ -549,8 +548,10 @@ func TestProfilesThatAreGoneAreForgotten(t *testing.T) {
 				b.rename("left", "somebody-else")
 			}
 		})
-		if got := slices.Sorted(maps.Keys(r.profiles.own)); !slices.Equal(got, []string{"kept", "named"}) {
-			t.Errorf("known are %v", got)
+		for name, want := range map[string]bool{"named": true, "kept": true, "left": false, "never": false} {
+			if got := r.catalog.Contains(&cluster.Autoscaler{Recommender: name}); got != want {
+				t.Errorf("the catalog contains %s: %t, want %t", name, got, want)
+			}
 		}
 		if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
 			t.Errorf("%+v", c)
@@ -756,8 +757,9 @@ func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var log bytes.Buffer
-		p := newProfiles(&b.config, slog.New(slog.NewTextHandler(&log, nil)))
-		p.source = b
+		d := b.dependencies()
+		d.log = slog.New(slog.NewTextHandler(&log, nil))
+		p := newRecommender(b.config, d).profiles
 		read := func(err error) string {
 			log.Reset()
 			b.profilesErr = err
@@ -770,11 +772,11 @@ func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
 			err  error
 			want string
 		}{
-			{errors.New("the API server is away"), "what is known of them stands"},
+			{errors.New("the API server is away"), "profiles that were read before stay in use"},
 			{kube.ErrUnsupported, "podfit crds | kubectl apply -f -"},
-			{nil, "SizingProfiles can be read now"},
+			{nil, "Listed SizingProfiles after earlier failures"},
 			{kube.ErrForbidden, "let the recommender list sizingprofiles.podfit.dev"},
-			{nil, "SizingProfiles can be read now"},
+			{nil, "Listed SizingProfiles after earlier failures"},
 		} {
 			if got := read(step.err); strings.Count(got, "\n") != 1 || !strings.Contains(got, step.want) {
 				t.Errorf("%v: %s", step.err, got)
@@ -884,7 +886,7 @@ func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
 						if a.Name == "first" {
 							kept = tt.second
 						}
-						want := fmt.Sprintf("What is remembered of Deployment web is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here.",
+						want := fmt.Sprintf("Deployment web already has model state for profile %s (VerticalPodAutoscaler %s). Profile %s uses another algorithm, so no recommendation is made.",
 							kept, other, a.Recommender)
 						if c.Status != watcher.False || c.Reason != v1alpha1.ReasonOtherProfile || !strings.HasPrefix(c.Message, want) || len(a.Advice) > 0 {
 							t.Errorf("%s: %s is told %+v, and given %v; want %s", when, a.Name, c, a.Advice, want)
@@ -918,8 +920,8 @@ func TestARestartDoesNotHoldWhatAProfileByRequestGives(t *testing.T) {
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web).Recommender = "mine"
 		b.run(3 * time.Hour)
-		if r := b.run(3 * time.Minute); !r.profiles.held[web].IsZero() {
-			t.Errorf("nothing shrinks until %v", r.profiles.held[web])
+		if r := b.run(3 * time.Minute); !r.workloads.State(web).HoldUntil.IsZero() {
+			t.Errorf("recommendations are held until %v", r.workloads.State(web).HoldUntil)
 		}
 	})
 }

@@ -71,6 +71,19 @@ func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
 func (b *bench) Nodes() []cluster.Node { return b.nodes }
 func (b *bench) Selectors() [][]string { return nil }
 
+// dependencies returns the dependencies of a recommender of the bench.
+func (b *bench) dependencies() dependencies {
+	return dependencies{
+		world: b, usage: always(b), profiles: b, storage: b.storage(),
+		metrics: NewMetrics(prometheus.NewRegistry()), health: process.NewHealth(time.Hour), log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// always returns a source of usage that does not depend on which autoscalers are served.
+func always(s sampler) func(func(*cluster.Autoscaler) bool) sampler {
+	return func(func(*cluster.Autoscaler) bool) sampler { return s }
+}
+
 func newBench(t *testing.T) *bench {
 	c := Defaults()
 	return &bench{
@@ -185,8 +198,7 @@ func (b *bench) during(d time.Duration, between func(time.Duration)) *recommende
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
-	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-	r.profiles.source, r.profiles.nodes = b, b
+	r := newRecommender(b.config, b.dependencies())
 	if err := r.checkpointer.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
