@@ -91,7 +91,7 @@ func (r *recommender) adviseOne(now time.Time, v view, a *cluster.Autoscaler) ad
 func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advice {
 	pods := v.PodsOf(a.Target)
 	choice := r.catalog.Of(a)
-	assignment, conflicts := v.assignments.Conflict(a, choice, v.governing[a.Target])
+	assignment, conflicts := v.assignments.Conflict(a, choice)
 	a = r.own(a)
 	var conflict sizing.Problem
 	if conflicts {

@@ -57,8 +57,8 @@ func (as Assignments) NodeBound() bool {
 
 // Conflict returns the Assignment of an autoscaler's workload if the profile of the autoscaler cannot use the model state of the
 // workload, because that belongs to a profile with another form. The autoscaler then gets no recommendation.
-func (as Assignments) Conflict(a *cluster.Autoscaler, choice *Choice, governing *cluster.Autoscaler) (Assignment, bool) {
-	if !choice.Usable || !choice.Edition.ModelState || a == governing {
+func (as Assignments) Conflict(a *cluster.Autoscaler, choice *Choice) (Assignment, bool) {
+	if !choice.Usable || !choice.Edition.ModelState {
 		return Assignment{}, false
 	}
 	assignment, ok := as[a.Target]

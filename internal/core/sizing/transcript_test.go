@@ -32,7 +32,8 @@ var update = flag.Bool("update", false, "rewrite the output in the transcripts")
 //	invalid NAME PROBLEM            makes a SizingProfile invalid
 //	delete NAME                     deletes a SizingProfile
 //	vpa NAME WORKLOAD [profile=P] [mode=M]   creates or changes an autoscaler
-//	status NAME [cpu=C] [problem=R]          sets its status: the recommendation for container app, the reason of SizingProfileUsable
+//	status NAME [cpu=C] [also=CONTAINER] [problem=R]   sets its status: the recommendation for container app, and for one without
+//	                                history; the reason of SizingProfileUsable
 //	remove NAME                     deletes an autoscaler
 //	node NAME MILLICORES            creates a node, or deletes it if its CPU is 0
 //	pods WORKLOAD COUNT             sets the pods of a workload; all have the container app
@@ -172,8 +173,8 @@ func (s *transcript) command(line string, out *strings.Builder) error {
 		s.workloads.SkipRestore()
 		s.workloads.EndHolds(args[0])
 	case "pass":
-		snapshot, governing, assignments := s.pass()
-		s.print(out, snapshot, governing, assignments)
+		snapshot, assignments := s.pass()
+		s.print(out, snapshot, assignments)
 	default:
 		return fmt.Errorf("unknown command %q", fields[0])
 	}
@@ -233,6 +234,10 @@ func (s *transcript) status(name string, options map[string]string) error {
 		}
 		cpu, err := strconv.ParseInt(options["cpu"], 10, 64)
 		a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(cpu, 200<<20)}}}
+		if also := options["also"]; also != "" {
+			a.Advice = append(a.Advice, cluster.Advice{Container: also, Estimate: a.Advice[0].Estimate})
+			slices.SortFunc(a.Advice, func(x, y cluster.Advice) int { return strings.Compare(x.Container, y.Container) })
+		}
 		return err
 	}
 	return fmt.Errorf("unknown autoscaler %q", name)
@@ -309,7 +314,7 @@ func (s *transcript) targets() []cluster.Workload {
 }
 
 // pass makes a pass as the recommender does, and adds samples.
-func (s *transcript) pass() (*cluster.Snapshot, map[cluster.Workload]*cluster.Autoscaler, Assignments) {
+func (s *transcript) pass() (*cluster.Snapshot, Assignments) {
 	s.store.Tick(s.now)
 	var pods []*cluster.Pod
 	for _, of := range s.pods {
@@ -362,11 +367,11 @@ func (s *transcript) pass() (*cluster.Snapshot, map[cluster.Workload]*cluster.Au
 		s.store.Track(p)
 		s.store.Observe(usage.Sample{Pod: p.Key, Container: "app", At: s.now, CPU: 0.3, Memory: 200 << 20, Has: cluster.Both})
 	}
-	return snapshot, governing, assignments
+	return snapshot, assignments
 }
 
 // print prints the State of each workload, and the profile of each autoscaler.
-func (s *transcript) print(out *strings.Builder, snapshot *cluster.Snapshot, governing map[cluster.Workload]*cluster.Autoscaler, assignments Assignments) {
+func (s *transcript) print(out *strings.Builder, snapshot *cluster.Snapshot, assignments Assignments) {
 	var known []cluster.Workload
 	for w := range s.workloads.states {
 		known = append(known, w)
@@ -392,7 +397,7 @@ func (s *transcript) print(out *strings.Builder, snapshot *cluster.Snapshot, gov
 	for _, a := range snapshot.Autoscalers {
 		choice := s.catalog.Of(a)
 		fmt.Fprintf(out, "  vpa %s: ", a.Name)
-		switch conflict, conflicts := assignments.Conflict(a, choice, governing[a.Target]); {
+		switch conflict, conflicts := assignments.Conflict(a, choice); {
 		case a.Recommender != "" && !s.catalog.Contains(a):
 			fmt.Fprintln(out, "not served")
 			continue
