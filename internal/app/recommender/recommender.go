@@ -216,7 +216,7 @@ func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics,
 		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
 	}, hooks)
 	if err != nil {
-		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
+		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return func(serves func(*cluster.Autoscaler) bool) sampler {
 		return &externalUsage{reader: reader, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
