@@ -31,7 +31,7 @@ func TestRecommender_profileName_selectsAlgorithm(t *testing.T) {
 		for _, name := range []string{"", "default", "balanced", "cost", "critical"} {
 			b.autoscale("vpa-"+name, b.deployment("web-"+name, 2, "app")).Recommender = name
 		}
-		b.autoscale("vpa-other", b.deployment("other", 2, "app")).Recommender = "somebody-else"
+		b.autoscale("vpa-other", b.deployment("other", 2, "app")).Recommender = "other-recommender"
 		b.run(3 * time.Hour)
 		upstream := b.advice("vpa-", "app").Target
 		if got := b.advice("vpa-default", "app").Target; got != upstream {
@@ -326,7 +326,7 @@ func TestRecommender_invalidOrDeletedProfile_keepsLastValidParameters(t *testing
 					}
 				})
 				b.use["app"] = cluster.Amounts(900, 200<<20)
-				b.run(2 * time.Hour) // a new process, which knows no valid parameters
+				b.run(2 * time.Hour) // a new process without valid parameters
 				check("after a restart", 500, "the last recommendation is kept")
 				b.run(26 * time.Hour) // longer than until stored data that is not needed is deleted
 				b.profiles["mine"], b.profilesErr = tight, nil
@@ -375,7 +375,7 @@ func TestRecommender_vpaNamesOtherRecommender_profileConditionIsRemoved(t *testi
 			!strings.Contains(c.Message, "must be between 1 and 3, got 99; no recommendation is made. Correct it: kubectl edit sizingprofile mine") {
 			t.Fatalf("with a profile that never was valid: condition %+v, recommendation %v", c, b.autoscalers[0].Advice)
 		}
-		b.rename("web", "somebody-else")
+		b.rename("web", "other-recommender")
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed || b.autoscalers[0].ProfileProblem != "" {
 			t.Errorf("SizingProfileUsable of a VPA of another recommender is %+v", c)
@@ -512,7 +512,7 @@ func TestRecommender_vpaNamesOtherRecommender_disruptionConditionIsRemoved(t *te
 		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != watcher.True {
 			t.Fatalf("DisruptiveProfile is %+v", c)
 		}
-		b.rename("web", "somebody-else")
+		b.rename("web", "other-recommender")
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != watcher.Removed || b.autoscalers[0].Remarked {
 			t.Errorf("DisruptiveProfile of a VPA of another recommender is %+v", c)
@@ -538,14 +538,14 @@ func TestRecommender_deletedProfileWithoutReferences_isForgottenAfterADay(t *tes
 			case time.Hour:
 				b.profiles = map[string]string{"kept": tight}
 			case 2 * time.Hour:
-				b.rename("left", "somebody-else")
+				b.rename("left", "other-recommender")
 			case 25*time.Hour + 30*time.Minute: // referenced again within a day
 				b.rename("left", "left")
 			case 26 * time.Hour:
 				if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Deleted" {
 					t.Errorf("the profile was forgotten too early: %+v", c)
 				}
-				b.rename("left", "somebody-else")
+				b.rename("left", "other-recommender")
 			}
 		})
 		for name, want := range map[string]bool{"named": true, "kept": true, "left": false, "never": false} {
@@ -857,7 +857,7 @@ func TestRecommender_profilesWithDifferentModelState_conflictIsReported(t *testi
 		"first has no model state":      {"default", "autopilot", [2]cluster.Mode{cluster.Recreate, cluster.Off}, ""},
 		"second has no model state":     {"autopilot", "default", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
 		"same algorithm":                {"balanced", "critical", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
-		"first has another recommender": {"somebody-else", "autopilot", [2]cluster.Mode{cluster.Off, cluster.Off}, ""},
+		"first has another recommender": {"other-recommender", "autopilot", [2]cluster.Mode{cluster.Off, cluster.Off}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -872,7 +872,7 @@ func TestRecommender_profilesWithDifferentModelState_conflictIsReported(t *testi
 				check := func(when string) {
 					t.Helper()
 					for _, a := range b.autoscalers {
-						if a.Recommender == "somebody-else" {
+						if a.Recommender == "other-recommender" {
 							continue
 						}
 						c := b.condition(a.Name, v1alpha1.ConditionSizingProfileUsable)
@@ -900,7 +900,7 @@ func TestRecommender_profilesWithDifferentModelState_conflictIsReported(t *testi
 				if tt.conflicting == "" {
 					return
 				}
-				b.rename(map[string]string{"first": "second", "second": "first"}[tt.conflicting], "somebody-else")
+				b.rename(map[string]string{"first": "second", "second": "first"}[tt.conflicting], "other-recommender")
 				b.run(10 * time.Minute)
 				if c := b.condition(tt.conflicting, v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
 					t.Errorf("without the other VPA SizingProfileUsable is %+v", c)

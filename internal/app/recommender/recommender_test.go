@@ -131,15 +131,15 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 
 // merge applies written conditions to those in the status of an autoscaler, and returns the result.
 func (b *bench) merge(key cluster.Key, written []watcher.Condition) []watcher.Condition {
-	stands := b.stand[key]
+	status := b.stand[key]
 	for _, c := range written {
-		stands = slices.DeleteFunc(stands, func(old watcher.Condition) bool { return old.Type == c.Type })
+		status = slices.DeleteFunc(status, func(old watcher.Condition) bool { return old.Type == c.Type })
 		if c.Status != watcher.Removed {
-			stands = append(stands, c)
+			status = append(status, c)
 		}
 	}
-	b.stand[key] = stands
-	return stands
+	b.stand[key] = status
+	return status
 }
 
 func (b *bench) Samples(context.Context) ([]usage.Sample, error) {

@@ -269,7 +269,7 @@ func target(name string) cluster.Workload {
 	return cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
 }
 
-// restart starts a new process. It knows the SizingProfiles that exist and are valid, as if it had read them.
+// restart starts a new process, which has read the existing SizingProfiles.
 func (s *transcript) restart(lost, modelStateLost bool) {
 	before := s.catalog
 	for _, w := range s.targets() {

@@ -25,7 +25,7 @@ type Workloads struct {
 	states map[cluster.Workload]*State
 }
 
-// A State is what is known of a workload that is or was referenced by an autoscaler with a usable profile.
+// A State describes a workload that is or was referenced by an autoscaler with a usable profile.
 type State struct {
 	// Edition is the profile that Apply last assigned to the workload. The model state in the usage.Store belongs to it.
 	Edition Edition
