@@ -30,7 +30,7 @@ var proofs = map[string]string{
 	"leader-elect-resource-lock": "TestElectionIsHeldAsTheFlagsSay",
 
 	// recommender
-	"recommender-name": "TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven", "recommender-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
+	"recommender-name": "TestRecommender_recommenderNameIsSet_profileNamesAreIgnored", "recommender-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"storage": "TestRecommender_prometheusHistory_isLearned", "checkpoints-gc-interval": "TestOrphansAreLookedForAsOftenAsTheFlagSays",
 	"checkpoints-timeout": "TestStoringTakesNoLongerThanTheFlagSays", "min-checkpoints": "TestDeprecatedFlagsAreAnsweredWithAWarning",
 	"update-worker-count": "TestAsManyWritersAsTheFlagSays", "memory-saver": "TestMemorySaverKeepsOnlyPodsThatAreGoverned",

@@ -162,7 +162,7 @@ var Differences = []Difference{
 		Upstream: "after a restart, loads the checkpoints of the VPA even if they are for another workload",
 		Podfit:   "ignores checkpoints and recommendations of another workload than the target",
 		Reason:   "the usage of one workload says nothing about another",
-		Test:     "TestRetarget_AfterARestart_TheOldHistoryIsNotUsed",
+		Test:     "TestRetarget_duringRestart_oldHistoryIsNotUsed",
 	},
 	{
 		Name:     "checkpoints from the future",
@@ -204,7 +204,7 @@ var Differences = []Difference{
 		Upstream: "finds a workload's pods by their labels",
 		Podfit:   "by their owners",
 		Reason:   "Deployments with overlapping labels would share usage",
-		Test:     "TestWorkloadsWithTheSameLabelsKeepTheirOwnHistory",
+		Test:     "TestRecommender_workloadsWithEqualLabels_haveSeparateHistories",
 	},
 	{
 		Name: "group and kind", Weakness: "W-22",
@@ -218,7 +218,7 @@ var Differences = []Difference{
 		Upstream: "writes each checkpoint every minute",
 		Podfit:   "writes it when it changed, at most every ten minutes for older history",
 		Reason:   "thousands of writes a minute without changes overload etcd (kubernetes/autoscaler#5421)",
-		Test:     "TestHistoryIsStoredOnlyWhenItChangedAndNotTooOften",
+		Test:     "TestRecommender_day_writesFewCheckpoints",
 	},
 	{
 		Name: "young autoscalers", Weakness: "W-02",
@@ -421,7 +421,7 @@ var Differences = []Difference{
 		Upstream: "does not report it",
 		Podfit:   "sets the condition TargetConflict on the younger one",
 		Reason:   "the younger VPA has no effect, and its owner must know (kubernetes/autoscaler#10135)",
-		Test:     "TestTheYoungerOfTwoAutoscalersIsTold",
+		Test:     "TestRecommender_twoVPAsWithOneTarget_youngerReportsConflict",
 	},
 	{
 		Name:     "pods without owner",
@@ -512,7 +512,7 @@ var Differences = []Difference{
 		Upstream: "ends a worker at a deleted object; ten of them end the pass",
 		Podfit:   "continues with the next object",
 		Reason:   "one bad object must not affect others",
-		Test:     "TestAnAutoscalerThatCannotBeWrittenStopsNoOther",
+		Test:     "TestRecommender_statusCannotBeWritten_othersAreWritten",
 	},
 	{
 		Name: "VPAs with very many pods", Weakness: "W-25",

@@ -67,7 +67,7 @@ func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("a condition says that the profile is deleted", 30*time.Second,
-		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine does not exist any more; containers are sized by what it last said"))
+		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine was deleted; its last valid parameters stay in use"))
 	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
 
 	p.recommender.Kill()
@@ -77,7 +77,7 @@ func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 	}
 	p.recommender = again
 	p.eventually("a condition says that the profile is missing after a restart", time.Minute,
-		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine does not exist any more; the last recommendation stays as it is"))
+		p.unusable("steady", v1alpha1.ReasonDeleted, "SizingProfile e2e-mine was deleted; the last recommendation is kept"))
 	p.always("the numbers stay", 15*time.Second, p.about("steady", 600, 400))
 
 	// Without the CRD there is no profile. Profiles are used again once the CRD is installed.

@@ -18,43 +18,46 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// The condition that a workload named by several autoscalers gives to those that do not govern it.
+// targetConflict is the condition of an autoscaler whose target is governed by another one.
 const targetConflict v1.VerticalPodAutoscalerConditionType = "TargetConflict"
 
-// advice is what is to be written to one autoscaler.
+// advice is the new status of one autoscaler.
 type advice struct {
 	to         *cluster.Autoscaler
 	containers []cluster.Advice
 	conditions []watcher.Condition
 }
 
-// advise computes every recommendation, then writes those that changed, a few at a time.
-func (r *recommender) advise(ctx context.Context, now time.Time, s *cluster.Snapshot, ours []*cluster.Autoscaler) {
-	var g errgroup.Group
-	g.SetLimit(r.config.Workers)
-	for _, a := range s.Autoscalers {
-		if a.Remarked && !r.serves(a) && r.config.Common.Serves(a.Namespace) && r.profiles.listed { // it names another recommender now
-			adv := advice{to: a, containers: a.Advice}
-			for _, c := range v1alpha1.Conditions() {
-				adv.say(v1.VerticalPodAutoscalerConditionType(c), watcher.Removed, "", "")
-			}
-			g.Go(func() error {
-				process.Attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
-				return nil
-			})
+// advise computes the status of each served autoscaler and writes those that changed, several concurrently. It removes podfit's conditions from
+// autoscalers that are no longer served.
+func (r *recommender) advise(ctx context.Context, now time.Time, v view) {
+	var writers errgroup.Group
+	writers.SetLimit(r.config.Workers)
+	for _, a := range v.Autoscalers {
+		if !a.Remarked || r.serves(a) || !r.config.Common.Serves(a.Namespace) || !r.catalog.IsListed() {
+			continue
 		}
+		adv := advice{to: a, containers: a.Advice}
+		for _, c := range v1alpha1.Conditions() {
+			adv.say(v1.VerticalPodAutoscalerConditionType(c), watcher.Removed, "", "")
+		}
+		writers.Go(func() error {
+			process.Attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
+			return nil
+		})
 	}
 	count := make(map[objectKey]int)
-	for _, a := range ours {
+	for _, a := range v.served {
 		process.Attempt(r.log, r.health, a.Key.String(), func() {
-			adv := r.adviseOne(now, s, a)
+			adv := r.adviseOne(now, v, a)
 			count[adv.class()]++
-			g.Go(func() error {
+			writers.Go(func() error {
 				process.Attempt(r.log, r.health, a.Key.String(), func() {
 					if r.write(ctx, now, adv) {
 						r.noteAdvised(adv.to)
@@ -64,14 +67,15 @@ func (r *recommender) advise(ctx context.Context, now time.Time, s *cluster.Snap
 			})
 		})
 	}
-	_ = g.Wait() // what went wrong was logged where it happened
-	r.forgetAdvised(s.Autoscalers)
+	_ = writers.Wait() // always nil: write logs errors
+	r.forgetAdvised(v.Autoscalers)
 	r.metrics.publishObjects(count)
 }
 
-// adviseOne returns what should stand in an autoscaler's status, and counts how it differs from what does.
-func (r *recommender) adviseOne(now time.Time, s *cluster.Snapshot, a *cluster.Autoscaler) advice {
-	adv, pods := r.advice(now, s, a), len(s.PodsOf(a.Target))
+// adviseOne returns the new status of an autoscaler, and updates the metrics of changed recommendations.
+func (r *recommender) adviseOne(now time.Time, v view, a *cluster.Autoscaler) advice {
+	adv := r.advice(now, v, a)
+	pods := len(v.PodsOf(a.Target))
 	if len(a.Advice) == 0 && len(adv.containers) > 0 {
 		r.metrics.firstAdvice(a.Created, now)
 	}
@@ -83,75 +87,109 @@ func (r *recommender) adviseOne(now time.Time, s *cluster.Snapshot, a *cluster.A
 	return adv
 }
 
-// advice returns what should stand in an autoscaler's status.
-func (r *recommender) advice(now time.Time, s *cluster.Snapshot, a *cluster.Autoscaler) advice {
-	pods := s.PodsOf(a.Target)
-	profile := r.profiles.of(a)
-	instead, kept := r.profiles.instead(s, a, r.elected(s, a.Target), &profile)
+// advice returns the new status of an autoscaler.
+func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advice {
+	pods := v.PodsOf(a.Target)
+	choice := r.catalog.Of(a)
+	assignment, conflicts := v.assignments.Conflict(a, choice)
 	a = r.own(a)
+	var conflict sizing.Problem
+	if conflicts {
+		conflict = sizing.ConflictProblem(a, choice, assignment)
+	}
 	adv := advice{to: a}
-	seen := r.podsSeen.get(s, a.Target, func() podsSeen { return lookAt(pods, now) })
-	waits := len(a.Advice) > 0 && r.profiles.boundless(&profile, a.Target) && seen.live == 0
-	switch {
-	case instead != nil: // nothing that it could go by is remembered
-	case len(a.Advice) == 0 && r.backfill.of(a, now) == backfillPending: // the first recommendation knows the history
-	case profile.usable && !waits:
-		raw := recommend.Workload(r.profiles.paramsFor(&profile, a.Target), profile.Estimator, r.usageStore, a, a.Target, now)
-		adv.containers = policy.Cap(r.rounding(a), r.hold(a, &profile, raw, now), r.config.MaxAllowed())
-	default:
-		adv.containers = a.Advice // until the profile can be read, or it is known what it is bound by
+	seen := r.podsSeen.get(v.Snapshot, a.Target, func() podsSeen { return lookAt(pods, now) })
+	if !conflicts {
+		adv.containers = r.recommend(now, a, choice, seen.live > 0)
 	}
 	problem, known := r.world.TargetProblem(a)
 	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {
-		adv.containers = a.Advice // nothing is known that would make the last numbers wrong
+		adv.containers = a.Advice // no input shows that the last recommendation is wrong
 	}
-	switch {
-	case known && problem != "":
-		adv.say(v1.ConfigUnsupported, watcher.True, "", problem)
-	case known:
-		adv.say(v1.ConfigUnsupported, watcher.Removed, "", "")
-	}
-	noPods := watcher.Condition{Status: watcher.False}
-	if !seen.begun {
-		noPods = watcher.Condition{Type: v1.NoPodsMatched, Status: watcher.True, Reason: reasonNoPodsMatched, Message: "No pods match this VPA object"}
-		adv.conditions = append(adv.conditions, noPods)
-	} else {
-		adv.say(v1.NoPodsMatched, watcher.Removed, "", "")
-	}
-	if len(adv.containers) > 0 {
-		adv.say(v1.RecommendationProvided, watcher.True, "", "")
-	} else {
-		adv.say(v1.RecommendationProvided, watcher.False, noPods.Reason, noPods.Message)
-	}
-	startupBoost := r.config.Gates.On(process.CPUStartupBoost)
-	first := r.governing.get(s, a.Target, func() *cluster.Autoscaler { return cluster.Governing(s.AutoscalersOf(a.Target), startupBoost) })
-	if first != nil && first.Key != a.Key && a.ChangesPods(startupBoost) && !a.Target.IsZero() {
-		precedes := "is older"
-		if first.Created.Equal(a.Created) {
-			precedes = "is as old, and comes first by name"
-		}
-		adv.say(targetConflict, watcher.True, reasonOlderGoverns,
-			"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
-	} else {
-		adv.say(targetConflict, watcher.Removed, "", "")
-	}
-	r.sayProfile(&adv, &profile, instead, kept)
-	r.sayDisruption(&adv, &profile, first != nil && first.Key == a.Key && problem == "", len(pods) > 0)
-	r.sayLeaks(&adv, &profile, now, s)
+	adv.sayTarget(problem, known)
+	adv.sayPods(seen)
+	governing := r.sayConflict(&adv, v)
+	r.sayProfile(&adv, choice, conflict)
+	r.sayDisruption(&adv, choice, governing && problem == "", len(pods) > 0)
+	r.sayLeaks(&adv, choice, now, v.Snapshot)
 	r.sayHistory(&adv, now)
-	r.sayOOMLoops(&adv, first != nil && first.Key == a.Key, now, seen)
+	r.sayOOMLoops(&adv, governing, now, seen)
 	r.sayAdmission(&adv, pods)
 	return adv
 }
 
-// podsSeen is what the pods of a workload are like.
-type podsSeen struct {
-	live    int            // how many live
-	begun   bool           // one of them is not pending
-	looping []*cluster.Pod // live ones with a container in an OOM kill loop, at most maxLooping
+// recommend returns the recommendation for an autoscaler. It is the last one while the profile is not usable, or while the nodes that bound
+// it are unknown. It is empty while the usage history for the first one is still being read.
+func (r *recommender) recommend(now time.Time, a *cluster.Autoscaler, choice *sizing.Choice, hasLivePods bool) []cluster.Advice {
+	isFirst := len(a.Advice) == 0
+	if isFirst && r.backfill.of(a, now) == backfillPending {
+		return nil
+	}
+	if !choice.Usable || !isFirst && !hasLivePods && r.workloads.AwaitsNode(choice, a.Target) {
+		return a.Advice
+	}
+	recommended := recommend.Workload(r.workloads.Params(choice, a.Target), choice.Estimator, r.usageStore, a, a.Target, now)
+	if r.workloads.Held(choice, a.Target, now) || r.backfill.holds(a, now) {
+		recommended = sizing.Hold(a, r.usageStore.Containers(a.Target), recommended)
+	}
+	return policy.Cap(r.rounding(a), recommended, r.config.MaxAllowed())
 }
 
-// maxLooping bounds the pods in an OOM kill loop that are looked at for each of the autoscalers of a workload.
+// sayTarget reports whether the target of the autoscaler can be governed.
+func (a *advice) sayTarget(problem string, known bool) {
+	switch {
+	case known && problem != "":
+		a.say(v1.ConfigUnsupported, watcher.True, "", problem)
+	case known:
+		a.say(v1.ConfigUnsupported, watcher.Removed, "", "")
+	}
+}
+
+// sayPods reports whether the target has pods, and whether there is a recommendation.
+func (a *advice) sayPods(seen podsSeen) {
+	reason := ""
+	message := ""
+	if seen.begun {
+		a.say(v1.NoPodsMatched, watcher.Removed, "", "")
+	} else {
+		reason = "NoPodsMatched"
+		message = "No pods match this VPA object"
+		a.say(v1.NoPodsMatched, watcher.True, reason, message)
+	}
+	if len(a.containers) > 0 {
+		a.say(v1.RecommendationProvided, watcher.True, "", "")
+	} else {
+		a.say(v1.RecommendationProvided, watcher.False, reason, message)
+	}
+}
+
+// sayConflict reports whether another autoscaler governs the target of an autoscaler that changes pods. It returns whether the
+// autoscaler governs its target. Unlike for usage history, autoscalers of all recommenders count.
+func (r *recommender) sayConflict(adv *advice, v view) (governing bool) {
+	a := adv.to
+	startupBoost := r.config.Gates.On(process.CPUStartupBoost)
+	first := r.governing.get(v.Snapshot, a.Target, func() *cluster.Autoscaler { return cluster.Governing(v.AutoscalersOf(a.Target), startupBoost) })
+	if first == nil || first.Key == a.Key || !a.ChangesPods(startupBoost) || a.Target.IsZero() {
+		adv.say(targetConflict, watcher.Removed, "", "")
+		return first != nil && first.Key == a.Key
+	}
+	precedes := "is older"
+	if first.Created.Equal(a.Created) {
+		precedes = "is as old, and comes first by name"
+	}
+	adv.say(targetConflict, watcher.True, reasonOlderGoverns,
+		"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
+	return false
+}
+
+// podsSeen summarizes the pods of a workload.
+type podsSeen struct {
+	live    int            // number of live pods
+	begun   bool           // a pod is not pending
+	looping []*cluster.Pod // live pods with a container in an OOM kill loop, at most maxLooping
+}
+
+// maxLooping is the maximum number of pods in an OOM kill loop that are examined for each autoscaler of a workload.
 const maxLooping = 100
 
 func lookAt(pods []*cluster.Pod, now time.Time) podsSeen {
@@ -169,7 +207,7 @@ func lookAt(pods []*cluster.Pod, now time.Time) podsSeen {
 	return seen
 }
 
-// rounding returns the autoscaler with its wish for whole cores, if the flag allows one.
+// rounding returns the autoscaler, without its setting for whole cores if the flag does not allow that.
 func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
 	if r.config.IntegerCPU || len(a.IntegerCPU) == 0 {
 		return a
@@ -183,7 +221,7 @@ func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason,
 	a.conditions = append(a.conditions, watcher.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
-// class returns the class of objects that an autoscaler is counted in.
+// class returns the labels of the metric that counts the autoscaler.
 func (a *advice) class() objectKey {
 	k := objectKey{mode: a.to.Mode.String(), advised: len(a.containers) > 0, matches: true}
 	for _, c := range a.conditions {
@@ -197,10 +235,10 @@ func (a *advice) class() objectKey {
 	return k
 }
 
-// requestTimeout bounds one request of a pass: an API server that does not answer must not hold the pass for ever.
+// requestTimeout is the timeout of one request of a pass, so that an API server that does not respond cannot block the pass.
 const requestTimeout = 30 * time.Second
 
-// write writes advice, unless the API server has just that, and reports whether it has it now.
+// write writes a status unless the API server already has it. It reports whether the API server has it now.
 func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool {
 	defer func() { r.health.Active(time.Now()) }()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -208,7 +246,7 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool
 	wrote, err := r.world.WriteStatus(ctx, adv.to, adv.containers, now, adv.conditions...)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
-		r.log.Debug("An autoscaler changed while its status was written; the next pass writes it", slog.String("vpa", adv.to.Key.String()), slog.Any("error", err))
+		r.log.Debug("VPA changed while its status was written; the next pass writes it", slog.String("vpa", adv.to.Key.String()), slog.Any("error", err))
 	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		r.log.Warn("Cannot write a recommendation", slog.String("vpa", adv.to.Key.String()), slog.Any("error", err))
 	case wrote && r.config.ReadOnly:
@@ -219,22 +257,23 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool
 	return err == nil
 }
 
-// pretend says what a dry run recommends for each container: the first time, and when it has moved by a tenth since.
+// pretend logs what a dry run recommends for each container: the first time, and after changes of more than a tenth.
 func (r *recommender) pretend(adv advice) {
 	for _, c := range adv.containers {
 		ref := usage.Ref{Workload: adv.to.Target, Container: c.Container}
 		r.mu.Lock()
-		before, said := r.dryRunTargets[ref]
-		news := !said || moved(before.CPU, c.Target.CPU) || moved(before.Memory, c.Target.Memory)
-		if news {
+		before, logged := r.dryRunTargets[ref]
+		changed := !logged || moved(before.CPU, c.Target.CPU) || moved(before.Memory, c.Target.Memory)
+		if changed {
 			r.dryRunTargets[ref] = c.Target
 		}
 		r.mu.Unlock()
-		if news {
+		if changed {
 			r.log.Info("Would recommend", slog.String("vpa", adv.to.Key.String()), slog.String("container", c.Container), slog.String("target", c.Target.String()),
 				slog.String("lower", c.Lower.String()), slog.String("upper", c.Upper.String()))
 		}
 	}
 }
 
+// moved reports whether an amount has changed by more than a tenth.
 func moved(from, to int64) bool { return max(from, to)-min(from, to) > from/10 }

@@ -18,6 +18,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/prom"
@@ -111,10 +112,11 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 	done := make(chan struct{})
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
-	ours := r.served(snapshot)
+	v := r.look(snapshot)
+	ours := v.served
 	r.usageStore.Tick(now)
-	r.configure(now, snapshot, ours)
-	r.profiles.begun = nil // they learn from what was measured
+	r.configure(now, v)
+	r.workloads.SkipRestore()
 	r.track(snapshot)
 	jobs := r.backfill.plan(now, ours)
 	if len(jobs) == 0 {
@@ -436,11 +438,7 @@ func (r *recommender) mergeHistory(now time.Time) {
 			f.fail(now, a.namespace, a.err)
 			continue
 		}
-		for w := range r.profiles.held {
-			if w.Namespace == a.namespace {
-				delete(r.profiles.held, w) // what its profile remembers is complete now
-			}
-		}
+		r.workloads.EndHolds(a.namespace)
 	}
 	if len(arrived) > 0 {
 		f.publish()
@@ -492,7 +490,7 @@ func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
 // holds reports whether a recommendation must not decrease because history is missing.
 func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
 	s := f.of(a, now)
-	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < resetHold
+	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < sizing.ResetHold
 }
 
 // sayHistory says whether history is missing that a recommendation should be based on.

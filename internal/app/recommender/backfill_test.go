@@ -7,17 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -25,10 +22,9 @@ import (
 // from returns a recommender that learns from an archive.
 func (b *bench) from(a *archive) *recommender {
 	b.config.Storage = "prometheus"
-	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-	r.profiles.source, r.profiles.nodes = b, b
-	r.backfill = newBackfill(a, a, r.metrics, r.log)
-	return r
+	d := b.dependencies()
+	d.backfill = newBackfill(a, a, d.metrics, d.log)
+	return newRecommender(b.config, d)
 }
 
 // term lets a recommender lead for a time, and calls after each pass with the time since the term began.

@@ -48,7 +48,10 @@ func TestCollect_manyOrphans_passesGoOnAndAllAreDeleted(t *testing.T) {
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		h := process.NewHealth(5 * time.Minute)
 		m := &manyOrphans{bench: b, left: 15_000}
-		r := newRecommender(b.config, b, b, storage{m, b.remembered}, NewMetrics(prometheus.NewRegistry()), h, slog.New(slog.DiscardHandler))
+		d := b.dependencies()
+		d.storage.checkpoints = m
+		d.health = h
+		r := newRecommender(b.config, d)
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 		defer cancel()
 		var last time.Time

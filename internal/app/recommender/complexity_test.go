@@ -5,14 +5,10 @@ package recommender
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -29,11 +25,11 @@ func crowd(t testing.TB, n int) (*bench, *recommender) {
 			a.Mode = cluster.Off
 		}
 	}
-	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	r := newRecommender(b.config, b.dependencies())
 	now := time.Now()
 	s := b.Snapshot()
 	r.usageStore.Tick(now)
-	r.configure(now, s, r.served(s))
+	r.configure(now, r.look(s))
 	r.track(s)
 	for i := range 10 {
 		r.usageStore.Tick(now.Add(time.Duration(i) * time.Minute))
@@ -49,9 +45,10 @@ func TestRecommender_manyAutoscalersOfOneWorkload_passIsNotQuadratic(t *testing.
 		s := b.Snapshot()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		r.configure(time.Now(), s, s.Autoscalers)
-		for _, a := range s.Autoscalers {
-			r.advice(time.Now(), s, a)
+		v := r.look(s)
+		r.configure(time.Now(), v)
+		for _, a := range v.served {
+			r.advice(time.Now(), v, a)
 		}
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
@@ -69,11 +66,10 @@ func BenchmarkPassOfAutoscalersOfOneWorkload(b *testing.B) {
 			cluster, r := crowd(b, n)
 			now := time.Now().Add(time.Hour)
 			for b.Loop() {
-				s := cluster.Snapshot()
-				ours := r.served(s)
-				r.configure(now, s, ours)
-				for _, a := range ours {
-					r.advice(now, s, a)
+				v := r.look(cluster.Snapshot())
+				r.configure(now, v)
+				for _, a := range v.served {
+					r.advice(now, v, a)
 				}
 			}
 		})

@@ -108,7 +108,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
-// OwnFlags binds what only the recommender has.
+// OwnFlags binds the flags that only the recommender has.
 func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Name, "recommender-name", c.Name, "Name of this recommender. It serves the VPAs that have this name in spec.recommenders. The recommender \"default\" also serves VPAs without spec.recommenders. If this flag is unset, podfit also serves VPAs that name a built-in profile or a SizingProfile of the cluster.")
 	c.nameFlag = fs.Lookup("recommender-name")
@@ -179,7 +179,7 @@ func (c *Config) Validate() error {
 	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn())
 }
 
-// ValidateOwn says what is wrong with what only the recommender has.
+// ValidateOwn returns an error for each invalid flag that only the recommender has.
 func (c *Config) ValidateOwn() error {
 	var errs []error
 	positive := func(flag string, d time.Duration) {

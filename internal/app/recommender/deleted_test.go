@@ -6,7 +6,6 @@ package recommender
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +28,9 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 			b.autoscale(name, b.deployment(name, 1, "app")).Recommender = []string{"", "balanced", "busy-hours"}[i%3]
 		}
 		reg := prometheus.NewRegistry()
-		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(reg), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-		r.profiles.source, r.profiles.nodes = b, b
+		d := b.dependencies()
+		d.metrics = NewMetrics(reg)
+		r := newRecommender(b.config, d)
 		began, before := time.Now(), 0
 		ctx, cancel := context.WithTimeout(t.Context(), 11*24*time.Hour)
 		defer cancel()
@@ -50,10 +50,10 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 		if _, after := seriesOf(t, reg); after > before {
 			t.Errorf("%d series, before the deletion %d", after, before)
 		}
-		k, p := r.checkpointer, r.profiles
+		k := r.checkpointer
 		for what, n := range map[string]int{
 			"stored times": len(k.saved), "checkpoints that wait": len(k.waiting), "histories that wait": len(k.remembered),
-			"targets of checkpoints": len(k.storedOf), "forgotten": len(k.gone), "chosen profiles": len(p.chosen), "left": len(p.left), "held": len(p.held), "bounds": len(p.most),
+			"targets of checkpoints": len(k.storedOf), "forgotten": len(k.gone), "model states": r.workloads.Len(),
 			"recommended": len(r.advisedFor), "tracked": len(r.tracked), "governed": len(r.governed), "checkpoints": len(b.stored), "histories": len(b.remembered.stored),
 		} {
 			if n > 1 {

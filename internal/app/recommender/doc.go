@@ -3,5 +3,6 @@
 
 // Package recommender is the job that reads usage and writes recommendations into the status of VerticalPodAutoscalers.
 //
-// It reads the cluster through edge packages, lets the core decide on every number, and stores what was learnt.
+// It reads the cluster through edge packages and stores usage history. It makes no decisions about sizes: core/sizing selects the profile and
+// the model state of each workload, and core/recommend computes the recommendation.
 package recommender

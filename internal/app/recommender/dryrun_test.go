@@ -12,9 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -51,8 +48,9 @@ func TestADryRunSaysWhatItWouldRecommendWhenItHasMoved(t *testing.T) {
 		b.config.ReadOnly = true
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour),
-			slog.New(slog.NewTextHandler(&text, nil)))
+		d := b.dependencies()
+		d.log = slog.New(slog.NewTextHandler(&text, nil))
+		r := newRecommender(b.config, d)
 		start := time.Now()
 		pass := func() {
 			time.Sleep(time.Minute)

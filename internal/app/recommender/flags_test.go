@@ -67,7 +67,9 @@ func aStory(t *testing.T, args ...string) map[string]int64 {
 	w := b.deployment("web", 1, "app", "idle")
 	b.autoscale("web", w).Created = start
 	source := &told{}
-	r := newRecommender(b.config, b, source, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	d := b.dependencies()
+	d.usage = always(source)
+	r := newRecommender(b.config, d)
 	for m := 0; m < 5*24*60; m += 20 {
 		now := start.Add(time.Duration(m) * time.Minute)
 		phase := float64(m%700) / 700
@@ -95,8 +97,8 @@ var (
 	someMemory = []string{"lower memory", "target memory", "upper memory"}
 )
 
-// sizing is the flags that decide numbers, with those that they move.
-var sizing = map[string][]string{
+// sizingFlags contains the flags that change recommendations, and the amounts that each changes.
+var sizingFlags = map[string][]string{
 	"recommendation-margin-fraction=0.5":              slices.Concat(someCPU, someMemory),
 	"pod-recommendation-min-cpu-millicores=100":       {"idle lower cpu", "idle target cpu", "idle upper cpu"},
 	"pod-recommendation-min-memory-mb=400":            {"idle lower memory", "idle target memory", "idle upper memory"},
@@ -127,7 +129,7 @@ func TestEverySizingFlagIsInTheTable(t *testing.T) {
 	c.Sizing.flags(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
 		known := f.Name == "memory-aggregation-interval-count" // TestMemoryIsForgottenAfterTheIntervalsThatAreCounted
-		for flag := range sizing {
+		for flag := range sizingFlags {
 			name, _, _ := strings.Cut(flag, "=")
 			known = known || name == f.Name
 		}
@@ -140,7 +142,7 @@ func TestEverySizingFlagIsInTheTable(t *testing.T) {
 // Each flag that decides numbers moves those that it is for, and no others.
 func TestSizingFlagsMoveTheirNumbers(t *testing.T) {
 	usual := aStory(t)
-	for flag, moves := range sizing {
+	for flag, moves := range sizingFlags {
 		t.Run(flag, func(t *testing.T) {
 			got := aStory(t, "--"+flag)
 			moved := 0
@@ -236,7 +238,9 @@ func TestAsManyWritersAsTheFlagSays(t *testing.T) {
 				b.autoscale(name, b.deployment(name, 1, "app"))
 			}
 			s := &slow{bench: b}
-			r := newRecommender(b.config, s, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			d := b.dependencies()
+			d.world = s
+			r := newRecommender(b.config, d)
 			r.pass(t.Context(), time.Now())
 			if got := s.most.Load(); got != workers {
 				t.Errorf("%d write at a time, the flag says %d", got, workers)
@@ -259,9 +263,9 @@ func TestStoringTakesNoLongerThanTheFlagSays(t *testing.T) {
 		b.config = given(t, "--checkpoints-timeout=7s")
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		st := b.storage()
-		st.checkpoints = stuck{b}
-		r := newRecommender(b.config, b, b, st, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		d := b.dependencies()
+		d.storage.checkpoints = stuck{b}
+		r := newRecommender(b.config, d)
 		start := time.Now()
 		r.pass(t.Context(), start)
 		if took := time.Since(start); took != 7*time.Second {
@@ -280,7 +284,7 @@ func TestOrphansAreLookedForAsOftenAsTheFlagSays(t *testing.T) {
 			b.autoscale("api", b.deployment("api", 1, "app"))
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute-time.Second)
 			defer cancel()
-			r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			r := newRecommender(b.config, b.dependencies())
 			process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 				if len(b.stored) == 2 && len(b.autoscalers) == 2 && now.Minute()%30 >= 5 {
 					b.autoscalers = b.autoscalers[:1]
@@ -379,15 +383,19 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.source(clients, nil, NewMetrics(prometheus.NewRegistry()))
+		source, err := c.source(clients, nil, NewMetrics(prometheus.NewRegistry()), nil)
 		if tt.want == nil {
 			if err == nil || !strings.Contains(err.Error(), "--external-metrics-cpu-metric") {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}
-		if err != nil || fmt.Sprintf("%T", got) != fmt.Sprintf("%T", tt.want) {
-			t.Errorf("%s: %T, %v", name, got, err)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := source(nil); fmt.Sprintf("%T", got) != fmt.Sprintf("%T", tt.want) {
+			t.Errorf("%s: %T", name, got)
 		}
 	}
 }
@@ -399,7 +407,9 @@ func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 		b.config = given(t, "--feature-gates="+set, "--oom-min-bump-up-bytes=0", "--pod-recommendation-min-memory-mb=1")
 		a := b.autoscale("web", b.deployment("web", 1, "app"))
 		a.Policies = []cluster.ContainerPolicy{{Container: "app", OOMBumpRatio: 3}}
-		r := newRecommender(b.config, b, &told{}, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		d := b.dependencies()
+		d.usage = always(&told{})
+		r := newRecommender(b.config, d)
 		now := time.Now()
 		r.pass(t.Context(), now)
 		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: now.Add(-time.Hour), Finished: now.Add(time.Second)}

@@ -5,14 +5,10 @@ package recommender
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -42,7 +38,9 @@ func FuzzUsage(f *testing.F) {
 		b.autoscale("web", b.deployment("web", 1, "app")).Created = start
 		pod := b.pods[0].Key
 		source := &told{}
-		r := newRecommender(b.config, b, source, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		d := b.dependencies()
+		d.usage = always(source)
+		r := newRecommender(b.config, d)
 		now := start
 		for range 10 {
 			now = now.Add(6 * time.Minute)

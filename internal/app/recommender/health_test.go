@@ -49,7 +49,10 @@ func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testi
 				}
 				p := quietProcess()
 				h := p.HealthFor("recommender", b.config.Interval)
-				r := newRecommender(b.config, slowWorld{b, tt.each}, b, b.storage(), NewMetrics(prometheus.NewRegistry()), h, p.Log)
+				d := b.dependencies()
+				d.world = slowWorld{b, tt.each}
+				d.health = h
+				r := newRecommender(b.config, d)
 				done := make(chan struct{})
 				began := time.Now()
 				go func() { r.pass(t.Context(), began); close(done) }()
@@ -101,8 +104,10 @@ func TestRecommender_panicForOneAutoscaler_othersAreAdvised(t *testing.T) {
 			b.autoscale(name, b.deployment(name, 1, "app"))
 		}
 		p := quietProcess()
-		r := newRecommender(b.config, defectiveWorld{b}, b, b.storage(), NewMetrics(prometheus.NewRegistry()),
-			p.HealthFor("recommender", b.config.Interval), p.Log)
+		d := b.dependencies()
+		d.world = defectiveWorld{b}
+		d.health = p.HealthFor("recommender", b.config.Interval)
+		r := newRecommender(b.config, d)
 		process.Every(contextFor(t, 10*time.Minute), b.config.Interval, r.pass)
 		for _, a := range b.autoscalers {
 			if bad := strings.HasSuffix(a.Name, "-1"); bad == (len(a.Advice) > 0) {
@@ -136,7 +141,10 @@ func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		p := quietProcess()
 		h := p.HealthFor("recommender", b.config.Interval)
-		r := newRecommender(b.config, b, hangingUsage{b, time.Now().Add(time.Hour)}, b.storage(), NewMetrics(prometheus.NewRegistry()), h, p.Log)
+		d := b.dependencies()
+		d.usage = always(hangingUsage{b, time.Now().Add(time.Hour)})
+		d.health = h
+		r := newRecommender(b.config, d)
 		go func() {
 			for range 120 {
 				time.Sleep(time.Minute)

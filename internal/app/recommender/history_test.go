@@ -6,7 +6,6 @@ package recommender
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,9 +110,10 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 				b := newBench(t)
 				w := b.deployment("web", 3, "app")
 				b.autoscale("web", w)
-				r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 				b.usageErr = errors.New("away")
-				r.backfill = newBackfill(&tt.archive, &tt.archive, r.metrics, r.log)
+				d := b.dependencies()
+				d.backfill = newBackfill(&tt.archive, &tt.archive, d.metrics, d.log)
+				r := newRecommender(b.config, d)
 				<-r.startBackfill(t.Context(), time.Now())
 				r.pass(t.Context(), time.Now())
 				got := 0

@@ -5,7 +5,6 @@ package recommender
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -14,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -53,6 +51,13 @@ func (b *traced) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []c
 // measured returns cores as the reader of the Metrics API does, which is sent nanocores.
 func measured(cores float64) float64 {
 	return float64(resource.NewScaledQuantity(int64(cores*1e9), resource.Nano).MilliValue()) / 1000
+}
+
+func (b *traced) dependencies() dependencies {
+	d := b.bench.dependencies()
+	d.world = b
+	d.usage = always(b)
+	return d
 }
 
 const traceDays = 8
@@ -107,7 +112,7 @@ func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
 				b.config.Interval = 10 * time.Minute
 				ctx, cancel := context.WithTimeout(t.Context(), traceDays*24*time.Hour)
 				defer cancel()
-				r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+				r := newRecommender(b.config, b.dependencies())
 				process.Every(ctx, b.config.Interval, r.pass)
 
 				compared := 0
@@ -142,8 +147,7 @@ func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
 				var rs [2]*recommender
 				start := func(i int) {
 					b := lives[i]
-					rs[i] = newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-					rs[i].profiles.source, rs[i].profiles.nodes = b, b
+					rs[i] = newRecommender(b.config, b.dependencies())
 					if err := rs[i].checkpointer.load(t.Context()); err != nil {
 						t.Fatal(err)
 					}

@@ -5,25 +5,26 @@ package recommender
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// A memo keeps what was found out about the workloads of a snapshot until it is asked about another one. Of a workload that
-// many autoscalers name everything is found out once, and not once for each of them.
+// A memo caches values that are computed from one snapshot. If many autoscalers reference one workload, a value is computed once
+// for the workload and not once for each autoscaler.
 type memo[K comparable, V any] struct {
-	of    *cluster.Snapshot
-	known map[K]V
+	snapshot *cluster.Snapshot
+	values   map[K]V
 }
 
-// get returns what is known of k in the snapshot, or finds it out.
-func (m *memo[K, V]) get(s *cluster.Snapshot, k K, find func() V) V {
-	if m.of != s {
-		m.of, m.known = s, make(map[K]V)
+// get returns the value of a key in a snapshot, and computes it if the memo does not contain it.
+func (m *memo[K, V]) get(snapshot *cluster.Snapshot, key K, compute func() V) V {
+	if m.snapshot != snapshot {
+		m.snapshot = snapshot
+		m.values = make(map[K]V)
 	}
-	v, ok := m.known[k]
+	v, ok := m.values[key]
 	if !ok {
-		v = find()
-		m.known[k] = v
+		v = compute()
+		m.values[key] = v
 	}
 	return v
 }
 
-// drop forgets everything, and lets go of the snapshot.
+// drop removes all values and releases the snapshot.
 func (m *memo[K, V]) drop() { *m = memo[K, V]{} }

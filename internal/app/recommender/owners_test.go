@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,8 +45,9 @@ func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usa
 
 func (b *bench) storing(s *slowStore, d time.Duration) {
 	s.bench, s.count = b, map[checkpoint.CheckpointKey]int{}
-	r := newRecommender(b.config, b, b, storage{s, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-	r.profiles.source = b
+	needs := b.dependencies()
+	needs.storage.checkpoints = s
+	r := newRecommender(b.config, needs)
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
 	process.Every(ctx, b.config.Interval, r.pass)
@@ -106,8 +106,7 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 		bad := b.deployment("bad", 1, "app")
 		b.autoscale("bad", bad)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-		r.profiles.source = b
+		r := newRecommender(b.config, b.dependencies())
 		create := recommend.Builtins()[1].Extend
 		for _, p := range recommend.Builtins() {
 			if p.Extend != nil {

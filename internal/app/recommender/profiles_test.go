@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,34 +24,34 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-func TestAProfileIsChosenByName(t *testing.T) {
+func TestRecommender_profileName_selectsAlgorithm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		for _, name := range []string{"", "default", "balanced", "cost", "critical"} {
 			b.autoscale("vpa-"+name, b.deployment("web-"+name, 2, "app")).Recommender = name
 		}
-		b.autoscale("vpa-other", b.deployment("other", 2, "app")).Recommender = "somebody-else"
+		b.autoscale("vpa-other", b.deployment("other", 2, "app")).Recommender = "other-recommender"
 		b.run(3 * time.Hour)
 		upstream := b.advice("vpa-", "app").Target
 		if got := b.advice("vpa-default", "app").Target; got != upstream {
-			t.Errorf("default gives %v, no name %v", got, upstream)
+			t.Errorf("profile default recommends %v, no profile %v", got, upstream)
 		}
 		for _, name := range []string{"balanced", "cost", "critical"} {
 			got := b.advice("vpa-"+name, "app").Target
 			if got.CPU < 300 || got.Memory < 200<<20 || got.Memory > 400<<20 || got == upstream {
-				t.Errorf("%s gives %v, default %v", name, got, upstream)
+				t.Errorf("profile %s recommends %v, default %v", name, got, upstream)
 			}
 		}
 		for _, a := range b.autoscalers {
 			if a.Name == "vpa-other" && len(a.Advice) > 0 {
-				t.Error("an autoscaler of another recommender was served")
+				t.Error("a VPA of another recommender got a recommendation")
 			}
 		}
 	})
 }
 
-func TestAProfileGoesOnWhereItWasAfterAKill(t *testing.T) {
+func TestRecommender_killedWithProfile_modelStateIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -64,12 +63,12 @@ func TestAProfileGoesOnWhereItWasAfterAKill(t *testing.T) {
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 {
-			t.Errorf("the peak was forgotten with the process: %v, then %v", high, got)
+			t.Errorf("target %v before the restart, %v after it", high, got)
 		}
 	})
 }
 
-func TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven(t *testing.T) {
+func TestRecommender_recommenderNameIsSet_profileNamesAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
@@ -81,7 +80,7 @@ func TestRecommenderNameKeepsUpstreamsMeaningWhenItIsGiven(t *testing.T) {
 		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "balanced"
 		b.run(10 * time.Minute)
 		if a := b.autoscalers[0]; len(a.Advice) > 0 {
-			t.Errorf("served: %v", a.Advice)
+			t.Errorf("a VPA with a profile name got %v", a.Advice)
 		}
 	})
 }
@@ -92,10 +91,10 @@ const (
 	wrong = `{"base": "busy-hours", "busyHours": {"criticality": 99}}`
 )
 
-// near reports whether an amount is that of tight or loose: a bucket of CPU is 12 % wide, and memory gets more after a change.
+// near reports whether an amount matches the profile tight or loose: a CPU bucket is 12 % wide, and memory increases after a change.
 func near(got, want int64) bool { return got >= want && float64(got) < 1.2*float64(want) }
 
-func TestASizingProfileSizesThoseThatNameIt(t *testing.T) {
+func TestRecommender_sizingProfile_sizesReferencingVPAs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": tight}
@@ -104,25 +103,25 @@ func TestASizingProfileSizesThoseThatNameIt(t *testing.T) {
 		b.autoscale("early", b.deployment("early", 2, "app")).Recommender = "later"
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; !near(got.CPU, 300) || !near(got.Memory, 200<<20) {
-			t.Errorf("without a margin: %v", got)
+			t.Errorf("target without margin: %v", got)
 		}
 		for _, a := range b.autoscalers {
 			if a.Name == "early" && (len(a.Advice) > 0 || len(b.written[a.Key]) > 0) {
-				t.Errorf("a profile that does not exist was served: %v", a.Advice)
+				t.Errorf("a VPA with an unknown profile got %v", a.Advice)
 			}
 		}
 		b.profiles["later"] = loose
 		b.run(time.Hour)
 		if got := b.advice("early", "app").Target; !near(got.CPU, 600) || !near(got.Memory, 400<<20) {
-			t.Errorf("with a margin of one: %v", got)
+			t.Errorf("target with a margin of 100 %%: %v", got)
 		}
 		if c := b.condition("early", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
-			t.Errorf("%+v", c)
+			t.Errorf("SizingProfileUsable is %+v", c)
 		}
 	})
 }
 
-func TestAProfileThatChangesKeepsWhatIsRemembered(t *testing.T) {
+func TestRecommender_changedParameters_modelStateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": tight}
@@ -137,12 +136,12 @@ func TestAProfileThatChangesKeepsWhatIsRemembered(t *testing.T) {
 			}
 		})
 		if got := b.advice("web", "app").Target; !near(got.CPU, 1400) || !near(got.Memory, 1000<<20) {
-			t.Errorf("the peak of three hours ago twice is wanted, got %v", got)
+			t.Errorf("target %v, want twice the peak of three hours ago", got)
 		}
 	})
 }
 
-func TestNothingShrinksForADayWhereAProfileBeginsAnew(t *testing.T) {
+func TestRecommender_changedAlgorithm_holdsRecommendationForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": `{"base": "balanced", "memory": {"floorMiB": 1}}`}
@@ -155,7 +154,7 @@ func TestNothingShrinksForADayWhereAProfileBeginsAnew(t *testing.T) {
 				b.use["app"] = cluster.Amounts(300, 200<<20)
 			case 2 * time.Hour:
 				before = b.advice("web", "app").Target
-				b.profiles["mine"] = tight // another algorithm, which knows nothing
+				b.profiles["mine"] = tight // another algorithm, without model state
 			case 20 * time.Hour:
 				after = b.advice("web", "app").Target
 			case 29 * time.Hour:
@@ -163,18 +162,18 @@ func TestNothingShrinksForADayWhereAProfileBeginsAnew(t *testing.T) {
 			}
 		})
 		if after != before || before.Memory < 500<<20 {
-			t.Errorf("it went from %v to %v", before, after)
+			t.Errorf("target changed from %v to %v", before, after)
 		}
 		if !near(later.Memory, 200<<20) {
-			t.Errorf("after a day it is %v", later)
+			t.Errorf("target after a day: %v", later)
 		}
 	})
 }
 
-func TestNothingShrinksForADayWhereWhatIsStoredIsOfNoUse(t *testing.T) {
+func TestRecommender_storedModelStateIsUnusable_holdsRecommendationForADay(t *testing.T) {
 	for name, change := range map[string]func(*bench){
-		"another profile":        func(b *bench) { b.rename("web", "busy-hours") },
-		"a history that is lost": func(b *bench) { clear(b.remembered.stored) },
+		"another profile":  func(b *bench) { b.rename("web", "busy-hours") },
+		"lost model state": func(b *bench) { clear(b.remembered.stored) },
 		"model state of a comparison profile": func(b *bench) {
 			for _, histories := range b.remembered.stored {
 				for i := range histories {
@@ -202,20 +201,20 @@ func TestNothingShrinksForADayWhereWhatIsStoredIsOfNoUse(t *testing.T) {
 					}
 				})
 				if after != before {
-					t.Errorf("it went from %v to %v", before, after)
+					t.Errorf("target changed from %v to %v", before, after)
 				}
 				if later.Memory > 300<<20 {
-					t.Errorf("after a day it is %v", later)
+					t.Errorf("target after a day: %v", later)
 				}
 			})
 		})
 	}
 }
 
-func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
+func TestRecommender_restartDuringHold_holdContinues(t *testing.T) {
 	for _, p := range recommend.Builtins() {
 		if p.Extend == nil {
-			continue // default is never held: going back to it is going back at once
+			continue // default has no model state, so it is never held
 		}
 		t.Run(p.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,7 +222,7 @@ func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
 				b.use["app"] = cluster.Amounts(700, 500<<20)
 				from := "balanced"
 				if slices.Contains([]string{"balanced", "cost", "critical"}, p.Name) {
-					from = "busy-hours" // another algorithm
+					from = "busy-hours" // a profile with another algorithm
 				}
 				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = from
 				var before, after, later cluster.Resources
@@ -243,17 +242,17 @@ func TestARestartDoesNotEndTheDayInWhichNothingShrinks(t *testing.T) {
 					}
 				})
 				if after != before {
-					t.Errorf("it went from %v to %v", before, after)
+					t.Errorf("target changed from %v to %v", before, after)
 				}
 				if later.Memory > before.Memory*2/3 || later.CPU > before.CPU*2/3 {
-					t.Errorf("after a day it is %v, and was %v", later, before)
+					t.Errorf("target after a day: %v, before: %v", later, before)
 				}
 			})
 		})
 	}
 }
 
-// rename makes an autoscaler name another profile.
+// rename changes the profile of an autoscaler.
 func (b *bench) rename(name, profile string) {
 	b.change(name, func(a *cluster.Autoscaler) { a.Recommender = profile })
 }
@@ -269,7 +268,7 @@ func (b *bench) change(name string, change func(*cluster.Autoscaler)) {
 	}
 }
 
-// leak lets container app use more and more, as during calls it.
+// leak increases the memory usage of container app by b.leaks per day. It is a callback of during.
 func (b *bench) leak(time.Duration) {
 	now := time.Now()
 	if !b.leaked.IsZero() {
@@ -279,18 +278,18 @@ func (b *bench) leak(time.Duration) {
 	b.leaked = now
 }
 
-func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
+func TestRecommender_invalidOrDeletedProfile_keepsLastValidParameters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		break_          func(b *bench)
 		reason, message string
 	}{
-		"broken": {func(b *bench) { b.profiles["mine"] = wrong }, "Invalid",
+		"invalid": {func(b *bench) { b.profiles["mine"] = wrong }, "Invalid",
 			"SizingProfile mine is invalid: spec.busyHours.criticality must be between 1 and 3, got 99;"},
-		"of a later version": {func(b *bench) { b.profiles["mine"] = `{"base": "busy-hours", "magic": true}` }, "Invalid", `unknown field "magic"`},
-		"with the base of an earlier version": {func(b *bench) { b.profiles["mine"] = `{"base": "window-max", "window": {"margin": 0}}` }, "Invalid",
+		"field of a later version": {func(b *bench) { b.profiles["mine"] = `{"base": "busy-hours", "magic": true}` }, "Invalid", `unknown field "magic"`},
+		"base of an earlier version": {func(b *bench) { b.profiles["mine"] = `{"base": "window-max", "window": {"margin": 0}}` }, "Invalid",
 			"is a comparison profile, which only podfit backtest has"},
-		"deleted":         {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine does not exist any more;"},
-		"without its CRD": {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine does not exist any more;"},
+		"deleted":         {func(b *bench) { delete(b.profiles, "mine") }, "Deleted", "SizingProfile mine was deleted;"},
+		"without its CRD": {func(b *bench) { b.profilesErr = kube.ErrUnsupported }, "Deleted", "SizingProfile mine was deleted;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -301,47 +300,47 @@ func TestABrokenOrDeletedProfileKeepsItsLastGoodNumbers(t *testing.T) {
 				check := func(when string, cpu int64, then string) {
 					t.Helper()
 					if got := b.advice("web", "app").Target; !near(got.CPU, cpu) {
-						t.Errorf("%s: %v", when, got)
+						t.Errorf("%s: target %v", when, got)
 					}
 					c := b.condition("web", v1alpha1.ConditionSizingProfileUsable)
 					if then == "" {
 						if c.Status != watcher.Removed {
-							t.Errorf("%s: %+v", when, c)
+							t.Errorf("%s: SizingProfileUsable is %+v", when, c)
 						}
 						return
 					}
 					if c.Status != watcher.False || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Message, then) {
-						t.Errorf("%s: %+v", when, c)
+						t.Errorf("%s: SizingProfileUsable is %+v", when, c)
 					}
 				}
 				b.during(6*time.Hour, func(at time.Duration) {
 					switch at {
 					case time.Hour:
-						check("while it is good", 300, "")
+						check("valid", 300, "")
 						tt.break_(b)
 					case 2 * time.Hour:
-						check("once it is not", 300, "sized by what it last said")
+						check("an hour after the change", 300, "its last valid parameters stay in use")
 						b.use["app"] = cluster.Amounts(500, 200<<20)
 					case 3 * time.Hour:
-						check("it goes on sizing", 500, "sized by what it last said")
+						check("two hours after the change", 500, "its last valid parameters stay in use")
 					}
 				})
 				b.use["app"] = cluster.Amounts(900, 200<<20)
-				b.run(2 * time.Hour) // the process starts anew, and knows no good parameters
-				check("after a restart", 500, "the last recommendation stays as it is")
-				b.run(26 * time.Hour) // long enough for what is stored to be tidied up
+				b.run(2 * time.Hour) // a new process without valid parameters
+				check("after a restart", 500, "the last recommendation is kept")
+				b.run(26 * time.Hour) // longer than until stored data that is not needed is deleted
 				b.profiles["mine"], b.profilesErr = tight, nil
 				b.run(10 * time.Minute)
-				check("when it is good again", 900, "")
+				check("valid again", 900, "")
 				b.use["app"] = cluster.Amounts(100, 200<<20)
 				b.run(time.Hour)
-				check("what was remembered before is remembered", 900, "")
+				check("after a drop of usage", 900, "")
 			})
 		})
 	}
 }
 
-func TestWhileProfilesCannotBeReadNothingChanges(t *testing.T) {
+func TestRecommender_profilesCannotBeListed_parametersAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": tight}
@@ -354,17 +353,17 @@ func TestWhileProfilesCannotBeReadNothingChanges(t *testing.T) {
 			}
 		})
 		if got := b.advice("web", "app").Target; !near(got.CPU, 400) {
-			t.Errorf("it does not go on: %v", got)
+			t.Errorf("target during the failure: %v", got)
 		}
 		writes := b.writes
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; !near(got.CPU, 400) || b.writes != writes {
-			t.Errorf("after a restart: %v, %d writes", got, b.writes-writes)
+			t.Errorf("after a restart: target %v, %d writes", got, b.writes-writes)
 		}
 	})
 }
 
-func TestAConditionGoesWithItsReason(t *testing.T) {
+func TestRecommender_vpaNamesOtherRecommender_profileConditionIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": wrong}
@@ -373,51 +372,51 @@ func TestAConditionGoesWithItsReason(t *testing.T) {
 		b.autoscale("web", web).Recommender = "mine"
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Invalid" || len(b.autoscalers[0].Advice) > 0 ||
-			!strings.Contains(c.Message, "must be between 1 and 3, got 99; nothing is recommended. Correct it: kubectl edit sizingprofile mine") {
-			t.Fatalf("a profile that never was good: %+v %v", c, b.autoscalers[0].Advice)
+			!strings.Contains(c.Message, "must be between 1 and 3, got 99; no recommendation is made. Correct it: kubectl edit sizingprofile mine") {
+			t.Fatalf("with a profile that never was valid: condition %+v, recommendation %v", c, b.autoscalers[0].Advice)
 		}
-		b.rename("web", "somebody-else")
+		b.rename("web", "other-recommender")
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed || b.autoscalers[0].ProfileProblem != "" {
-			t.Errorf("it names another recommender now: %+v", c)
+			t.Errorf("SizingProfileUsable of a VPA of another recommender is %+v", c)
 		}
 		b.written = map[cluster.Key][]watcher.Condition{}
 		b.run(10 * time.Minute)
 		if len(b.written) > 0 {
-			t.Errorf("an autoscaler of another recommender is written to: %v", b.written)
+			t.Errorf("the status of a VPA of another recommender was written: %v", b.written)
 		}
 	})
 }
 
-// Each condition of podfit's own comes with its reason, says the same from pass to pass and after a restart, so that its time
-// of transition stays, and goes with the reason. Beside it there is what upstream would say, and nothing else.
-func TestConditionsGoWithTheirReasons(t *testing.T) {
+// Each of podfit's own conditions is set while its cause lasts, and does not change between passes or after a restart, so its transition
+// time stays. There are no other conditions except upstream's.
+func TestRecommender_causeOfConditionEnds_conditionIsRemoved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind    v1.VerticalPodAutoscalerConditionType
 		profile string
 		mode    cluster.Mode
-		takes   time.Duration // until there is a reason
+		takes   time.Duration // until the condition is set
 		cured   func(b *bench)
-		goes    time.Duration // within
+		goes    time.Duration // until the condition is removed
 	}{
-		"a mode that evicts, and resizes later": {
+		"evicting mode, then resizing mode": {
 			v1alpha1.ConditionDisruptiveProfile, "cost", cluster.Recreate, time.Hour,
 			func(b *bench) { b.change("web", func(a *cluster.Autoscaler) { a.Mode = cluster.InPlaceOrRecreate }) }, time.Minute,
 		},
-		"a mode that evicts, and the default later": {
+		"evicting mode, then default profile": {
 			v1alpha1.ConditionDisruptiveProfile, "critical", cluster.Auto, time.Hour, func(b *bench) { b.rename("web", "") }, time.Minute,
 		},
-		"a profile that makes no sense": {
+		"invalid profile, then valid": {
 			v1alpha1.ConditionSizingProfileUsable, "bad", cluster.Off, time.Hour, func(b *bench) { b.profiles["bad"] = tight }, time.Minute,
 		},
-		"a profile that makes no sense, and the default later": {
+		"invalid profile, then default profile": {
 			v1alpha1.ConditionSizingProfileUsable, "bad", cluster.Off, time.Hour, func(b *bench) { b.rename("web", "default") }, time.Minute,
 		},
-		"a leak that is mended": {
+		"leak, then fixed": {
 			v1alpha1.ConditionMemoryLeakSuspected, "balanced", cluster.Off, 8 * 24 * time.Hour,
 			func(b *bench) { b.leaks = 0 }, 26 * 24 * time.Hour,
 		},
-		"a leak that nobody watches": {
+		"leak, then default profile": {
 			v1alpha1.ConditionMemoryLeakSuspected, "critical", cluster.Off, 8 * 24 * time.Hour,
 			func(b *bench) { b.rename("web", "default") }, time.Minute,
 		},
@@ -435,36 +434,36 @@ func TestConditionsGoWithTheirReasons(t *testing.T) {
 				a.Recommender, a.Mode = tt.profile, tt.mode
 				b.during(tt.takes, b.leak)
 				key := a.Key
-				said := func() (own watcher.Condition, n int) {
+				conditions := func() (own watcher.Condition, n int) {
 					for _, c := range b.stand[key] {
 						if c.Type == tt.kind {
 							own, n = c, n+1
 						} else if c.Type != v1.RecommendationProvided {
-							t.Errorf("besides, it says %+v", c)
+							t.Errorf("unexpected condition %+v", c)
 						}
 					}
 					return own, n
 				}
-				first, n := said()
+				first, n := conditions()
 				if n != 1 {
-					t.Fatalf("it says %+v", b.stand[key])
+					t.Fatalf("conditions are %+v, want one with the type", b.stand[key])
 				}
-				b.during(time.Hour, b.leak) // after a restart, and in six passes
-				if again, _ := said(); again != first {
-					t.Errorf("it says %+v, and before %+v", again, first)
+				b.during(time.Hour, b.leak) // six passes after a restart
+				if again, _ := conditions(); again != first {
+					t.Errorf("condition is %+v, before the restart %+v", again, first)
 				}
 				tt.cured(b)
 				b.during(tt.goes+time.Minute, b.leak)
-				if _, n := said(); n != 0 {
-					t.Errorf("when it is over it says %+v", b.stand[key])
+				if _, n := conditions(); n != 0 {
+					t.Errorf("conditions after the cause ended: %+v", b.stand[key])
 				}
 			})
 		})
 	}
 }
 
-// Who names no profile finds nothing in the status that upstream would not write, whatever happens.
-func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
+// Without a profile, or with default, the status contains only conditions that upstream writes.
+func TestRecommender_defaultProfile_writesOnlyUpstreamConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.config.Interval = 10 * time.Minute
@@ -476,7 +475,7 @@ func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
 				a.Recommender, a.Mode, a.Created = name, mode, time.Now().Add(-time.Hour)
 			}
 		}
-		tried := b.autoscale("tried", b.autoscalers[0].Target) // by which a leak is remembered
+		tried := b.autoscale("tried", b.autoscalers[0].Target) // its model state detects the leak
 		tried.Recommender, tried.Mode = "balanced", cluster.Off
 		upstreams := []v1.VerticalPodAutoscalerConditionType{v1.RecommendationProvided, v1.NoPodsMatched, v1.ConfigUnsupported, v1.ConfigDeprecated}
 		check := func(when string) {
@@ -484,15 +483,15 @@ func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
 			for _, a := range b.autoscalers {
 				for _, c := range b.stand[a.Key] {
 					if a.Name != "tried" && !slices.Contains(upstreams, c.Type) {
-						t.Errorf("%s: %s says %+v", when, a.Name, c)
+						t.Errorf("%s: %s has condition %+v", when, a.Name, c)
 					}
 				}
 			}
 		}
 		b.during(8*24*time.Hour, b.leak)
-		check("at work")
+		check("with pods")
 		if !slices.ContainsFunc(b.stand[tried.Key], func(c watcher.Condition) bool { return c.Type == v1alpha1.ConditionMemoryLeakSuspected }) {
-			t.Error("the one that is tried says nothing of the leak")
+			t.Error("the VPA with a profile does not report the leak")
 		}
 		b.pods = nil
 		b.run(time.Hour)
@@ -503,7 +502,7 @@ func TestTheDefaultProfileSaysWhatUpstreamSays(t *testing.T) {
 	})
 }
 
-func TestWhatAProfileIsWarnedOfGoesWithIt(t *testing.T) {
+func TestRecommender_vpaNamesOtherRecommender_disruptionConditionIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -511,22 +510,22 @@ func TestWhatAProfileIsWarnedOfGoesWithIt(t *testing.T) {
 		a.Recommender, a.Mode = "balanced", cluster.Recreate
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != watcher.True {
-			t.Fatalf("%+v", c)
+			t.Fatalf("DisruptiveProfile is %+v", c)
 		}
-		b.rename("web", "somebody-else")
+		b.rename("web", "other-recommender")
 		b.run(10 * time.Minute)
 		if c := b.condition("web", v1alpha1.ConditionDisruptiveProfile); c.Status != watcher.Removed || b.autoscalers[0].Remarked {
-			t.Errorf("it names another recommender now: %+v", c)
+			t.Errorf("DisruptiveProfile of a VPA of another recommender is %+v", c)
 		}
 		writes := b.writes
 		b.run(10 * time.Minute)
 		if b.writes != writes {
-			t.Errorf("an autoscaler of another recommender is written to %d times", b.writes-writes)
+			t.Errorf("the status of a VPA of another recommender was written %d times", b.writes-writes)
 		}
 	})
 }
 
-func TestProfilesThatAreGoneAreForgotten(t *testing.T) {
+func TestRecommender_deletedProfileWithoutReferences_isForgottenAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"named": tight, "left": tight, "never": tight, "kept": tight}
@@ -539,27 +538,29 @@ func TestProfilesThatAreGoneAreForgotten(t *testing.T) {
 			case time.Hour:
 				b.profiles = map[string]string{"kept": tight}
 			case 2 * time.Hour:
-				b.rename("left", "somebody-else")
-			case 25*time.Hour + 30*time.Minute: // within a day somebody names it again
+				b.rename("left", "other-recommender")
+			case 25*time.Hour + 30*time.Minute: // referenced again within a day
 				b.rename("left", "left")
 			case 26 * time.Hour:
 				if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Reason != "Deleted" {
-					t.Errorf("it is not known any more: %+v", c)
+					t.Errorf("the profile was forgotten too early: %+v", c)
 				}
-				b.rename("left", "somebody-else")
+				b.rename("left", "other-recommender")
 			}
 		})
-		if got := slices.Sorted(maps.Keys(r.profiles.own)); !slices.Equal(got, []string{"kept", "named"}) {
-			t.Errorf("known are %v", got)
+		for name, want := range map[string]bool{"named": true, "kept": true, "left": false, "never": false} {
+			if got := r.catalog.Contains(&cluster.Autoscaler{Recommender: name}); got != want {
+				t.Errorf("the catalog contains %s: %t, want %t", name, got, want)
+			}
 		}
 		if c := b.condition("left", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
-			t.Errorf("%+v", c)
+			t.Errorf("SizingProfileUsable is %+v", c)
 		}
 	})
 }
 
-// One that is deleted and created again with other parameters is another, whatever was forgotten in between.
-func TestAProfileThatIsCreatedAgainHoldsAtOnce(t *testing.T) {
+// A profile that is deleted and created again with other parameters is another one, whether or not it was forgotten in between.
+func TestRecommender_profileIsCreatedAgain_newParametersApplyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": tight}
@@ -578,12 +579,12 @@ func TestAProfileThatIsCreatedAgainHoldsAtOnce(t *testing.T) {
 			}
 		})
 		if got := b.advice("web", "app").Target; !near(got.CPU, 600) {
-			t.Errorf("%v, want what the new one says", got)
+			t.Errorf("target %v, want that of the new parameters", got)
 		}
 	})
 }
 
-func TestABuiltInProfileCannotBeReplaced(t *testing.T) {
+func TestRecommender_sizingProfileWithBuiltInName_isIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"busy-hours": loose}
@@ -591,15 +592,15 @@ func TestABuiltInProfileCannotBeReplaced(t *testing.T) {
 		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "busy-hours"
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; !near(got.CPU, 390) {
-			t.Errorf("%v, want the built-in 300m × 1.3", got)
+			t.Errorf("target %v, want 300m × 1.3 of the built-in profile", got)
 		}
 		if c := b.condition("web", v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
-			t.Errorf("%+v", c)
+			t.Errorf("SizingProfileUsable is %+v", c)
 		}
 	})
 }
 
-func TestCPUIsBoundByTheSmallestNodeWhereTheProfileAsksForIt(t *testing.T) {
+func TestRecommender_profileWithNodeBound_limitsCPUToShareOfSmallestNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"half": `{"base": "busy-hours", "busyHours": {"mostOfNode": 0.5}}`}
@@ -615,17 +616,17 @@ func TestCPUIsBoundByTheSmallestNodeWhereTheProfileAsksForIt(t *testing.T) {
 		b.run(time.Hour)
 		for name, want := range map[string]int64{"busy-hours": 1000, "half": 2000} {
 			if got := b.advice(name, "app").Target.CPU; got != want {
-				t.Errorf("%s: %dm, want %dm", name, got, want)
+				t.Errorf("%s: target %dm, want %dm", name, got, want)
 			}
 		}
 		if got := b.advice("balanced", "app").Target.CPU; got < 3000 {
-			t.Errorf("balanced has no such bound: %dm", got)
+			t.Errorf("balanced: target %dm, want no bound by nodes", got)
 		}
 	})
 }
 
-// Nor does a restart, while there are no pods that say which nodes they may run on.
-func TestTheBoundOfTheSmallestNodeDoesNotFollowBlips(t *testing.T) {
+// After a restart the bound stays, too, while no pods show which nodes they may run on.
+func TestRecommender_nodeNotReadyOrNoPods_nodeBoundStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.nodes = []cluster.Node{
@@ -637,7 +638,7 @@ func TestTheBoundOfTheSmallestNodeDoesNotFollowBlips(t *testing.T) {
 		check := func(when string) {
 			t.Helper()
 			if got := b.advice("web", "app").Target.CPU; got != 1000 {
-				t.Errorf("%s: %dm, want a quarter of the smallest node", when, got)
+				t.Errorf("%s: target %dm, want a quarter of the smallest node", when, got)
 			}
 		}
 		b.during(2*time.Hour, func(at time.Duration) {
@@ -655,7 +656,7 @@ func TestTheBoundOfTheSmallestNodeDoesNotFollowBlips(t *testing.T) {
 	})
 }
 
-func TestALeakIsReported(t *testing.T) {
+func TestRecommender_memoryGrowsSteadily_leakIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.autoscale("web", b.deployment("web", 1, "app", "sidecar")).Recommender = "balanced"
@@ -668,26 +669,26 @@ func TestALeakIsReported(t *testing.T) {
 		c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected)
 		if c.Status != watcher.True || !strings.HasPrefix(c.Message, "Memory of container app has grown by about 100Mi a day since 2000-01-0") ||
 			!strings.Contains(c.Message, ", and at this rate reaches its limit of 4Gi about 2000-02-0") || strings.Contains(c.Message, "sidecar") {
-			t.Errorf("%+v", c)
+			t.Errorf("MemoryLeakSuspected is %+v", c)
 		}
 		before := c.Message
 		b.run(time.Hour)
 		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Message != before {
-			t.Errorf("after a restart: %+v", c)
+			t.Errorf("after a restart: MemoryLeakSuspected is %+v", c)
 		}
 		b.use["app"] = cluster.Amounts(100, 600<<20)
 		b.run(10 * 24 * time.Hour)
 		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != watcher.True || !strings.Contains(c.Message, " grew by about 100Mi a day from ") {
-			t.Errorf("ten days after it ended: %+v", c)
+			t.Errorf("ten days after the growth ended: MemoryLeakSuspected is %+v", c)
 		}
 		b.run(8 * 24 * time.Hour)
 		if c := b.condition("web", v1alpha1.ConditionMemoryLeakSuspected); c.Status != watcher.Removed {
-			t.Errorf("when it is over: %+v", c)
+			t.Errorf("18 days after the growth ended: MemoryLeakSuspected is %+v", c)
 		}
 	})
 }
 
-func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
+func TestRecommender_profileForResizesWithEvictingMode_isReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -709,13 +710,13 @@ func TestAProfileThatChangesOftenWarnsWhereEachChangeEvicts(t *testing.T) {
 				want = watcher.True
 			}
 			if c.Status != want || want == watcher.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
-				t.Errorf("%s: %+v", a.Name, c)
+				t.Errorf("%s: DisruptiveProfile is %+v", a.Name, c)
 			}
 		}
 	})
 }
 
-func TestAProfileWarnsOnlyWhereItGovernsPods(t *testing.T) {
+func TestRecommender_profileForResizes_isReportedOnlyByGoverningVPAWithPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -733,31 +734,32 @@ func TestAProfileWarnsOnlyWhereItGovernsPods(t *testing.T) {
 			t.Helper()
 			for _, a := range b.autoscalers {
 				if a.Remarked != slices.Contains(warned, a.Name) {
-					t.Errorf("%s: %s is told %+v", when, a.Name, b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile))
+					t.Errorf("%s: DisruptiveProfile of %s is %+v", when, a.Name, b.condition(a.Name, v1alpha1.ConditionDisruptiveProfile))
 				}
 			}
 		}
 		b.run(10 * time.Minute)
-		check("at first", "governs")
+		check("in the beginning", "governs")
 		b.deployment("later", 1, "app")
 		b.run(10 * time.Minute)
-		check("when the pods have come", "governs", "has no pods")
+		check("after pods were created", "governs", "has no pods")
 		pods := b.pods
 		b.pods = nil
 		b.run(10 * time.Minute)
-		check("while there are none", "governs", "has no pods")
+		check("without pods", "governs", "has no pods")
 		b.pods, b.problem = pods, "The target has a parent controller but it should point to a topmost well-known or scalable controller"
 		b.run(10 * time.Minute)
-		check("when the target cannot be governed")
+		check("with an unsupported target")
 	})
 }
 
-func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
+func TestProfileReader_repeatedError_isLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var log bytes.Buffer
-		p := newProfiles(&b.config, slog.New(slog.NewTextHandler(&log, nil)))
-		p.source = b
+		d := b.dependencies()
+		d.log = slog.New(slog.NewTextHandler(&log, nil))
+		p := newRecommender(b.config, d).profiles
 		read := func(err error) string {
 			log.Reset()
 			b.profilesErr = err
@@ -770,21 +772,21 @@ func TestWhyThereAreNoSizingProfilesIsSaidOnce(t *testing.T) {
 			err  error
 			want string
 		}{
-			{errors.New("the API server is away"), "what is known of them stands"},
+			{errors.New("the API server is away"), "profiles that were read before stay in use"},
 			{kube.ErrUnsupported, "podfit crds | kubectl apply -f -"},
-			{nil, "SizingProfiles can be read now"},
+			{nil, "Listed SizingProfiles after earlier failures"},
 			{kube.ErrForbidden, "let the recommender list sizingprofiles.podfit.dev"},
-			{nil, "SizingProfiles can be read now"},
+			{nil, "Listed SizingProfiles after earlier failures"},
 		} {
 			if got := read(step.err); strings.Count(got, "\n") != 1 || !strings.Contains(got, step.want) {
-				t.Errorf("%v: %s", step.err, got)
+				t.Errorf("after error %v the log is: %s", step.err, got)
 			}
 		}
 	})
 }
 
-// Tools replace objects by deleting and creating them.
-func TestAnAutoscalerThatIsCreatedAgainFindsWhatWasRemembered(t *testing.T) {
+// Deployment tools replace objects by deleting and creating them.
+func TestRecommender_vpaIsCreatedAgain_modelStateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(700, 500<<20)
@@ -801,16 +803,16 @@ func TestAnAutoscalerThatIsCreatedAgainFindsWhatWasRemembered(t *testing.T) {
 			}
 		})
 		if got := b.advice("web", "app").Target; got.Memory < 500<<20 {
-			t.Errorf("the peak of four hours ago is forgotten: %v", got)
+			t.Errorf("target %v does not contain the peak of four hours ago", got)
 		}
 		if len(b.remembered.stored[web]) != 1 {
-			t.Error("it is not stored again")
+			t.Error("the model state was not stored again")
 		}
 	})
 }
 
-// One tries a profile beside what is applied now, or applies it beside what was tried before.
-func TestAProfileIsTriedBesideAnother(t *testing.T) {
+// A user tries a profile with a second VPA, or applies the profile that was tried.
+func TestRecommender_secondVPAWithProfile_bothAreSizedIndependently(t *testing.T) {
 	for name, modes := range map[string][2]cluster.Mode{
 		"tried":   {cluster.Recreate, cluster.Off},
 		"applied": {cluster.Off, cluster.InPlaceOrRecreate},
@@ -829,33 +831,33 @@ func TestAProfileIsTriedBesideAnother(t *testing.T) {
 				alone.Advice = first.Advice
 				b.run(time.Hour)
 				if got := b.advice("second", "app").Target; !near(got.CPU, 390) {
-					t.Errorf("busy-hours gives %v", got)
+					t.Errorf("busy-hours recommends %v", got)
 				}
 				if got, want := b.advice("first", "app").Target, b.advice("alone", "app").Target; got != want {
-					t.Errorf("default gives %v beside it, and %v alone", got, want)
+					t.Errorf("default recommends %v with a second VPA, %v without", got, want)
 				}
 			})
 		})
 	}
 }
 
-// There is one memory of a workload. Who needs another is told.
-func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
+// A workload has the model state of one profile. A VPA that needs another form reports a conflict.
+func TestRecommender_profilesWithDifferentModelState_conflictIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first, second string
 		modes         [2]cluster.Mode
-		told          string // the one that is told: "first", "second", or ""
+		conflicting   string // the VPA that reports the conflict: "first", "second", or ""
 	}{
-		"two that are applied":                {"balanced", "busy-hours", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Initial}, "second"},
-		"one that is tried":                   {"balanced", "autopilot", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
-		"one that was tried before":           {"autopilot", "balanced", [2]cluster.Mode{cluster.Off, cluster.InPlaceOrRecreate}, "first"},
-		"two that are tried":                  {"autopilot", "busy-hours", [2]cluster.Mode{cluster.Off, cluster.Off}, "second"},
-		"one by request beside the default":   {"default", "by-request", [2]cluster.Mode{cluster.Recreate, cluster.Off}, "second"},
-		"one by request beside another":       {"cost", "by-request", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
-		"beside the default":                  {"default", "autopilot", [2]cluster.Mode{cluster.Recreate, cluster.Off}, ""},
-		"the default beside it":               {"autopilot", "default", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
-		"of one algorithm":                    {"balanced", "critical", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
-		"beside one of another's recommender": {"somebody-else", "autopilot", [2]cluster.Mode{cluster.Off, cluster.Off}, ""},
+		"both applied":                  {"balanced", "busy-hours", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Initial}, "second"},
+		"second is Off":                 {"balanced", "autopilot", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
+		"first is Off":                  {"autopilot", "balanced", [2]cluster.Mode{cluster.Off, cluster.InPlaceOrRecreate}, "first"},
+		"both Off":                      {"autopilot", "busy-hours", [2]cluster.Mode{cluster.Off, cluster.Off}, "second"},
+		"by request, with default":      {"default", "by-request", [2]cluster.Mode{cluster.Recreate, cluster.Off}, "second"},
+		"by request, with another":      {"cost", "by-request", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, "second"},
+		"first has no model state":      {"default", "autopilot", [2]cluster.Mode{cluster.Recreate, cluster.Off}, ""},
+		"second has no model state":     {"autopilot", "default", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
+		"same algorithm":                {"balanced", "critical", [2]cluster.Mode{cluster.InPlaceOrRecreate, cluster.Off}, ""},
+		"first has another recommender": {"other-recommender", "autopilot", [2]cluster.Mode{cluster.Off, cluster.Off}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -870,13 +872,13 @@ func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
 				check := func(when string) {
 					t.Helper()
 					for _, a := range b.autoscalers {
-						if a.Recommender == "somebody-else" {
+						if a.Recommender == "other-recommender" {
 							continue
 						}
 						c := b.condition(a.Name, v1alpha1.ConditionSizingProfileUsable)
-						if a.Name != tt.told {
+						if a.Name != tt.conflicting {
 							if c.Status != watcher.Removed || len(a.Advice) == 0 {
-								t.Errorf("%s: %s is told %+v, and given %v", when, a.Name, c, a.Advice)
+								t.Errorf("%s: %s has condition %+v and recommendation %v", when, a.Name, c, a.Advice)
 							}
 							continue
 						}
@@ -884,33 +886,33 @@ func TestWhoCannotBeSizedBesideAnotherIsTold(t *testing.T) {
 						if a.Name == "first" {
 							kept = tt.second
 						}
-						want := fmt.Sprintf("What is remembered of Deployment web is for profile %s of VerticalPodAutoscaler %s, and is of no use to profile %s: nothing is recommended here.",
+						want := fmt.Sprintf("Deployment web already has model state for profile %s (VerticalPodAutoscaler %s). Profile %s uses another algorithm, so no recommendation is made.",
 							kept, other, a.Recommender)
 						if c.Status != watcher.False || c.Reason != v1alpha1.ReasonOtherProfile || !strings.HasPrefix(c.Message, want) || len(a.Advice) > 0 {
-							t.Errorf("%s: %s is told %+v, and given %v; want %s", when, a.Name, c, a.Advice, want)
+							t.Errorf("%s: %s has condition %+v and recommendation %v, want %s", when, a.Name, c, a.Advice, want)
 						}
 					}
 				}
 				b.run(time.Hour)
-				check("at first")
+				check("in the beginning")
 				b.run(time.Hour)
 				check("after a restart")
-				if tt.told == "" {
+				if tt.conflicting == "" {
 					return
 				}
-				b.rename(map[string]string{"first": "second", "second": "first"}[tt.told], "somebody-else")
+				b.rename(map[string]string{"first": "second", "second": "first"}[tt.conflicting], "other-recommender")
 				b.run(10 * time.Minute)
-				if c := b.condition(tt.told, v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
-					t.Errorf("it is alone now: %+v", c)
+				if c := b.condition(tt.conflicting, v1alpha1.ConditionSizingProfileUsable); c.Status != watcher.Removed {
+					t.Errorf("without the other VPA SizingProfileUsable is %+v", c)
 				}
-				b.advice(tt.told, "app")
+				b.advice(tt.conflicting, "app")
 			})
 		})
 	}
 }
 
-// Such a profile remembers nothing besides the histogram.
-func TestARestartDoesNotHoldWhatAProfileByRequestGives(t *testing.T) {
+// Such a profile stores no model state.
+func TestRecommender_restartWithProfileWithoutStoredState_holdsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": `{"base": "default", "histogram": {"weight": "request"}}`}
@@ -918,13 +920,13 @@ func TestARestartDoesNotHoldWhatAProfileByRequestGives(t *testing.T) {
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web).Recommender = "mine"
 		b.run(3 * time.Hour)
-		if r := b.run(3 * time.Minute); !r.profiles.held[web].IsZero() {
-			t.Errorf("nothing shrinks until %v", r.profiles.held[web])
+		if r := b.run(3 * time.Minute); !r.workloads.State(web).HoldUntil.IsZero() {
+			t.Errorf("recommendations are held until %v", r.workloads.State(web).HoldUntil)
 		}
 	})
 }
 
-func TestWhatAnotherRecommenderGaveIsHeldThoughItTellsNoUncappedTarget(t *testing.T) {
+func TestRecommender_statusWithoutUncappedTarget_isHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -935,7 +937,7 @@ func TestWhatAnotherRecommenderGaveIsHeldThoughItTellsNoUncappedTarget(t *testin
 		}
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; got != cluster.Amounts(900, 900<<20) {
-			t.Errorf("it shrank to %v", got)
+			t.Errorf("target decreased to %v", got)
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -23,47 +24,65 @@ import (
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
-// world is what the recommender reads of the cluster, and where it writes its advice.
+// world is the cluster: the recommender reads it, and writes recommendations to it.
 type world interface {
 	Snapshot() *cluster.Snapshot
 	Stale(time.Time) []string
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
+	Nodes() []cluster.Node
+	Selectors() [][]string // node selectors of pods
 	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...watcher.Condition) (bool, error)
 }
 
-// sampler reads what containers use now.
+// sampler reads the current usage of containers.
 type sampler interface {
 	Samples(context.Context) ([]usage.Sample, error)
 }
 
-// recommender turns usage into recommendations, one pass per tick. One goroutine owns it.
+// dependencies are what a recommender needs of its environment.
+type dependencies struct {
+	world    world
+	profiles profileLister
+	storage  storage
+	backfill *backfill // nil: usage history is loaded from checkpoints
+	metrics  *Metrics
+	health   *process.Health
+	log      *slog.Logger
+
+	// usage returns the sampler. It reads at least the pods of the autoscalers that serves returns true for.
+	usage func(serves func(*cluster.Autoscaler) bool) sampler
+}
+
+// recommender computes recommendations from usage, one pass per tick. One goroutine owns it.
 type recommender struct {
 	config       Config
-	profiles     *profiles
+	catalog      *sizing.Catalog
+	workloads    *sizing.Workloads
+	profiles     *profileReader
 	usageStore   *usage.Store
 	world        world
 	usage        sampler
 	checkpointer *checkpointer
-	backfill     *backfill // nil: history comes from checkpoints
+	backfill     *backfill // nil: usage history is loaded from checkpoints
 	metrics      *Metrics
 	health       *process.Health
 	log          *slog.Logger
 
 	electing  memo[cluster.Workload, *cluster.Autoscaler] // elected
-	governing memo[cluster.Workload, *cluster.Autoscaler] // which of all autoscalers applies its recommendation
+	governing memo[cluster.Workload, *cluster.Autoscaler] // of all autoscalers, the one that is applied to the pods
 	podsSeen  memo[cluster.Workload, podsSeen]
 	limits    memo[usage.Ref, int64] // memoryLimit
 
-	tracked  map[cluster.Key]bool      // pods the book knows
-	governed map[cluster.Workload]bool // workloads an autoscaler of ours names
+	tracked  map[cluster.Key]bool      // pods in the usage store
+	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
 	prunedAt time.Time
-	outage   error // why the Metrics API could not be read in the last pass
-	rejected []uint64
+	outage   error    // why usage could not be read in the last pass
+	rejected []uint64 // rejected samples that the metrics contain, by reason
 
-	mu            sync.Mutex                      // guards what follows, while several writers work
-	dryRunTargets map[usage.Ref]cluster.Resources // what a dry run has said that it would recommend
+	mu            sync.Mutex                      // guards the fields below, which concurrent writers of statuses use
+	dryRunTargets map[usage.Ref]cluster.Resources // targets that a dry run has logged
 	advisedFor    map[cluster.Key]advised         // by autoscaler
 }
 
@@ -96,127 +115,142 @@ VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 	}.Command(s)
 }
 
-// Work returns the recommender's work: to read back what was learnt, then one pass per interval.
+// Work returns the recommender's work in one term of leadership: load the stored usage history, then one pass per interval.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) (func(context.Context) error, error) {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("recommender", c.Interval)
-	source, err := c.source(clients, world, m)
+	source, err := c.source(clients, world, m, h)
 	if err != nil {
 		return nil, err
 	}
-	var past *backfill
+	d := dependencies{world: world, usage: source, metrics: m, health: h, log: p.Log}
 	if c.Storage == "prometheus" {
 		client, err := c.History.client(m)
 		if err != nil {
 			return nil, err
 		}
-		past = newBackfill(client, world, m, p.Log)
+		d.backfill = newBackfill(client, world, m, p.Log)
 	}
-	var kept *recommender // of the last term, where what it has learnt is stored nowhere
+	var last *recommender // of the last term, if its usage history is not stored
 	return func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
 			return process.Ended(ctx, err)
 		}
-		if kept != nil {
-			kept.term(ctx, p)
-			return nil
+		if last != nil {
+			return process.Ended(ctx, last.term(ctx, p))
 		}
-		// Each term begins with what is stored: another replica may have learnt more since the last one.
+		// Each term starts from the stored usage history, because another replica may have stored more since the last term.
 		o := checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
 		histories, err := checkpoint.NewHistories(clients, o)
 		if err != nil {
 			return err
 		}
-		r := newRecommender(*c, world, source, storage{checkpoint.NewCheckpoints(clients, o), histories}, m, h, p.Log)
-		if r.profiles.source, err = kube.NewProfiles(clients); err != nil {
+		profiles, err := kube.NewProfiles(clients)
+		if err != nil {
 			return err
 		}
-		r.profiles.nodes = world
-		if external, ok := source.(*externalUsage); ok {
-			external.serves, external.health = r.serves, h
+		d.profiles = profiles
+		d.storage = storage{checkpoint.NewCheckpoints(clients, o), histories}
+		r := newRecommender(*c, d)
+		if r.backfill != nil {
+			last = r
 		}
-		if past != nil {
-			r.backfill, kept = past, r
-		} else if err := r.checkpointer.load(ctx); err != nil {
-			return process.Ended(ctx, err)
-		}
-		r.term(ctx, p)
-		return nil
+		return process.Ended(ctx, r.term(ctx, p))
 	}, nil
 }
 
 // term leads until ctx ends. A pass that panics does not end it.
-func (r *recommender) term(ctx context.Context, p *process.Process) {
-	r.lead(ctx, p.Recovering("recommender", r.pass))
+func (r *recommender) term(ctx context.Context, p *process.Process) error {
+	return r.lead(ctx, p.Recovering("recommender", r.pass))
 }
 
-// lead makes passes until ctx ends, while history is read beside them. The first pass waits a moment for it: a Prometheus that is
-// well has answered by then.
-func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) {
+// lead starts the recommender and makes passes until ctx ends. Then it stores what the last pass did not. It returns an error only if ctx
+// ends before the stored usage history is loaded.
+func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) error {
 	if r.backfill != nil {
-		clear(r.advisedFor) // another replica may have recommended since
-		var done <-chan struct{}
-		process.Attempt(r.log, r.health, "usage history", func() {
-			r.profiles.noteUnusable(r.world.Snapshot().Autoscalers)
-			done = r.startBackfill(ctx, time.Now())
-		})
-		if done == nil {
-			done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
-		}
+		done := r.awaitBackfill(ctx)
 		defer func() { <-done }()
-		select {
-		case <-done:
-		case <-time.After(backfillGrace):
-		case <-ctx.Done():
-		}
+	} else if err := r.checkpointer.load(ctx); err != nil {
+		return err
 	}
 	process.Every(ctx, r.config.Interval, pass)
 	r.end(ctx)
+	return nil
 }
 
-// source returns where usage is read: the Metrics API, or external metrics when asked for.
-func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics) (sampler, error) {
+// awaitBackfill starts to read usage history from Prometheus and waits up to backfillGrace, so that the first pass has the history if
+// Prometheus responds promptly. The channel is closed when reading has ended.
+func (r *recommender) awaitBackfill(ctx context.Context) <-chan struct{} {
+	clear(r.advisedFor) // another replica may have written recommendations since the last term
+	var done <-chan struct{}
+	process.Attempt(r.log, r.health, "usage history", func() {
+		r.catalog.ReadStatuses(r.world.Snapshot().Autoscalers)
+		done = r.startBackfill(ctx, time.Now())
+	})
+	if done == nil {
+		done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
+	}
+	select {
+	case <-done:
+	case <-time.After(backfillGrace):
+	case <-ctx.Done():
+	}
+	return done
+}
+
+// source returns how to create the sampler that the flags select: for the Metrics API or for external metrics.
+func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics, h *process.Health) (func(serves func(*cluster.Autoscaler) bool) sampler, error) {
 	hooks := metrics.Hooks{
 		Answered:   m.answered,
 		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
 	}
 	if !c.ExternalMetrics {
-		return metrics.New(clients.Config, clients.HTTP, c.Namespace, hooks)
+		client, err := metrics.New(clients.Config, clients.HTTP, c.Namespace, hooks)
+		if err != nil {
+			return nil, err
+		}
+		return func(func(*cluster.Autoscaler) bool) sampler { return client }, nil
 	}
 	reader, err := metrics.NewExternal(clients.Config, clients.HTTP, metrics.ExternalNames{
 		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
 	}, hooks)
 	if err != nil {
-		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; give --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
+		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
-	return &externalUsage{reader: reader, world: world, selectors: world, serves: c.Serves, known: map[cluster.Workload]knownSelector{}}, nil
+	return func(serves func(*cluster.Autoscaler) bool) sampler {
+		return &externalUsage{reader: reader, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
+	}, nil
 }
 
-// end stores what the last pass did not.
+// end stores the usage history that the last pass did not store.
 func (r *recommender) end(ctx context.Context) {
 	if !r.config.ReadOnly {
-		r.log.Info("Ending: storing what was learnt since the last time")
+		r.log.Info("Storing usage history before shutdown")
 	}
 	ctx, cancel := process.WindUp(ctx, 10*time.Second)
 	defer cancel()
 	r.checkpointer.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
 
-// newRecommender returns a recommender that knows nothing yet.
-func newRecommender(c Config, w world, s sampler, k storage, m *Metrics, h *process.Health, log *slog.Logger) *recommender {
-	book := usage.NewStore(c.Sizing.usage())
-	return &recommender{
-		config: c, profiles: newProfiles(&c, log), usageStore: book,
-		world: w, usage: s, metrics: m, health: h, log: log,
-		checkpointer: newCheckpointer(c, book, k, m, h, log),
+// newRecommender returns a recommender without usage history.
+func newRecommender(c Config, d dependencies) *recommender {
+	store := usage.NewStore(c.Sizing.usage())
+	catalog := sizing.NewCatalog(c.Sizing.params(), c.NameGiven())
+	r := &recommender{
+		config: c, catalog: catalog, workloads: sizing.NewWorkloads(),
+		profiles:   &profileReader{lister: d.profiles, catalog: catalog, log: d.log},
+		usageStore: store, world: d.world, backfill: d.backfill, metrics: d.metrics, health: d.health, log: d.log,
+		checkpointer: newCheckpointer(c, store, d.storage, d.metrics, d.health, d.log),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:      make([]uint64, len(usage.Rejections())),
 		dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
 	}
+	r.usage = d.usage(r.serves)
+	return r
 }
 
-// params returns how usage becomes a recommendation.
+// params returns the parameters of the default profile.
 func (s *SizingConfig) params() recommend.Params {
 	return recommend.Params{
 		Margin:           s.Margin,
@@ -232,7 +266,7 @@ func (s *SizingConfig) params() recommend.Params {
 	}
 }
 
-// usage returns how samples are kept.
+// usage returns the configuration of the usage store.
 func (s *SizingConfig) usage() usage.Config {
 	c := usage.DefaultConfig()
 	c.CPUHalfLife, c.MemoryHalfLife = s.CPUHalfLife, s.MemoryHalfLife
@@ -241,7 +275,18 @@ func (s *SizingConfig) usage() usage.Config {
 	return c
 }
 
-// pass reads what there is, learns what is used, writes what should be, and keeps what was learnt.
+// pass makes one pass. Its steps depend on each other:
+//
+//	readProfiles   updates the catalog, which decides which autoscalers are served
+//	look           selects the served autoscalers, and the profile of each workload, for all later steps
+//	configure      prepares the usage store for these workloads: it must not load or observe anything for others
+//	restore        loads stored history into the prepared workloads, before new samples
+//	track          adds pods, before their samples
+//	mergeHistory   adds history from Prometheus to tracked pods, before new samples
+//	observe        adds samples
+//	prune          removes old history. Samples of this pass are new, so their history stays
+//	advise         computes recommendations from all of it
+//	save, collect  store the history, then delete stored history that is not needed
 func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.health.Active(now)
 	watch := process.NewStopwatch(r.metrics.execution)
@@ -251,13 +296,10 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.usageStore.Tick(now)
 
 	snapshot := r.world.Snapshot()
-	r.profiles.read(ctx)
-	r.profiles.forget(now, snapshot.Autoscalers)
-	r.profiles.noteUnusable(snapshot.Autoscalers)
-	ours := r.served(snapshot)
-	r.configure(now, snapshot, ours)
-	r.checkpointer.restore(now, ours)
-	r.profiles.restored(r.usageStore, snapshot, now, func(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler { return r.own(r.elected(s, w)) })
+	r.readProfiles(ctx, now, snapshot)
+	v := r.look(snapshot)
+	r.configure(now, v)
+	r.restore(now, v)
 	watch.Step("LoadVPAs")
 
 	r.track(snapshot)
@@ -268,45 +310,93 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.learnt(ctx, now)
 	watch.Step("LoadMetrics")
 
-	if now.Sub(r.prunedAt) >= time.Hour {
-		r.prunedAt = now
-		if gone := r.usageStore.Prune(now); len(gone) > 0 {
-			r.checkpointer.forget(gone)
-			r.log.Info("Forgot usage history that is too old", slog.Int("containers", len(gone)))
-		}
-	}
+	r.prune(now)
 	watch.Step("DeleteRemovedPods")
 
-	r.advise(ctx, now, snapshot, ours)
+	r.advise(ctx, now, v)
 	watch.Step("UpdateVPAs")
 
-	r.checkpointer.save(ctx, now, ours)
+	r.checkpointer.save(ctx, now, v.served)
 	watch.Step("MaintainCheckpoints")
 
-	if !slices.Contains(r.world.Stale(now), watcher.AutoscalersFeed) { // else an autoscaler may exist that is not known
-		r.checkpointer.collect(ctx, now, snapshot.Autoscalers, r.profiles.sizable(ours))
+	if !slices.Contains(r.world.Stale(now), watcher.AutoscalersFeed) { // a stale watch may lack existing autoscalers
+		r.checkpointer.collect(ctx, now, snapshot.Autoscalers, r.catalog.Sizable(v.served))
 	}
 	watch.Step("GarbageCollect")
 
-	_, series := r.usageStore.Size()
-	r.metrics.aggregates.Set(float64(series))
-	for i, reason := range usage.Rejections() {
-		n := r.usageStore.Rejected(reason)
-		r.metrics.rejected.WithLabelValues(reason.String()).Add(float64(n - r.rejected[i]))
-		r.rejected[i] = n
-	}
+	r.count()
 	if r.outage == nil && ctx.Err() == nil {
 		r.health.Completed(time.Now())
 	}
 }
 
-// dropMemos lets go of the snapshot of a pass.
+// readProfiles updates the catalog.
+func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot *cluster.Snapshot) {
+	r.profiles.read(ctx)
+	r.catalog.Forget(now, snapshot.Autoscalers)
+	r.catalog.ReadStatuses(snapshot.Autoscalers)
+}
+
+// A view contains the input of a pass that all steps use.
+type view struct {
+	*cluster.Snapshot
+	served      []*cluster.Autoscaler
+	governing   map[cluster.Workload]*cluster.Autoscaler // the elected autoscaler of each target of a served one
+	assignments sizing.Assignments                       // of the same workloads
+}
+
+// look returns the view of a snapshot.
+func (r *recommender) look(snapshot *cluster.Snapshot) view {
+	served := r.served(snapshot)
+	governing := make(map[cluster.Workload]*cluster.Autoscaler, len(served))
+	for _, a := range served {
+		if _, known := governing[a.Target]; !known && !a.Target.IsZero() {
+			governing[a.Target] = r.elected(snapshot, a.Target)
+		}
+	}
+	return view{snapshot, served, governing, r.catalog.Assign(snapshot, governing)}
+}
+
+// restore loads stored history into workloads that configure has prepared. It comes after configure, because stored model state is only used
+// if it fits the profile.
+func (r *recommender) restore(now time.Time, v view) {
+	r.checkpointer.restore(now, v.served)
+	for _, w := range r.workloads.Restoring() {
+		r.workloads.Restored(r.usageStore, now, w, r.own(v.governing[w]))
+	}
+}
+
+// prune removes history that is too old, once per hour.
+func (r *recommender) prune(now time.Time) {
+	if now.Sub(r.prunedAt) < time.Hour {
+		return
+	}
+	r.prunedAt = now
+	removed := r.usageStore.Prune(now)
+	if len(removed) == 0 {
+		return
+	}
+	r.checkpointer.forget(removed)
+	r.log.Info("Removed expired usage history", slog.Int("containers", len(removed)))
+}
+
+// count updates the metrics of the usage store.
+func (r *recommender) count() {
+	_, histories := r.usageStore.Size()
+	r.metrics.aggregates.Set(float64(histories))
+	for i, reason := range usage.Rejections() {
+		n := r.usageStore.Rejected(reason)
+		r.metrics.rejected.WithLabelValues(reason.String()).Add(float64(n - r.rejected[i]))
+		r.rejected[i] = n
+	}
+}
+
+// dropMemos releases the snapshot of a pass.
 func (r *recommender) dropMemos() {
 	r.electing.drop()
 	r.governing.drop()
 	r.podsSeen.drop()
 	r.limits.drop()
-	r.profiles.kept.drop()
 }
 
 // served returns the autoscalers that this recommender serves.
@@ -320,38 +410,37 @@ func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
 	return ours
 }
 
-// serves reports whether an autoscaler is ours: as upstream decides it, and where it names one of podfit's profiles.
+// serves reports whether this recommender serves an autoscaler: it does if upstream's rule or the name of a profile selects it.
 func (r *recommender) serves(a *cluster.Autoscaler) bool {
-	return r.config.Serves(a) || r.config.Common.Serves(a.Namespace) && r.profiles.knows(a)
+	return r.config.Serves(a) || r.config.Common.Serves(a.Namespace) && r.catalog.Contains(a)
 }
 
-// configure tells the book which workloads are sized, and by which rules their samples are kept.
-func (r *recommender) configure(at time.Time, s *cluster.Snapshot, ours []*cluster.Autoscaler) {
-	now := make(map[cluster.Workload]bool, len(ours))
-	for _, a := range ours {
-		if a.Target.IsZero() {
-			continue
-		}
-		if now[a.Target] {
-			continue
-		}
-		now[a.Target] = true
+// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state.
+func (r *recommender) configure(now time.Time, v view) {
+	governed := make(map[cluster.Workload]bool, len(v.governing))
+	perVPAConfig := r.config.Gates.On(process.PerVPAConfig)
+	for w, a := range v.governing {
+		governed[w] = true
 		var policies []cluster.ContainerPolicy
-		if r.config.Gates.On(process.PerVPAConfig) {
-			policies = r.elected(s, a.Target).Policies
+		if perVPAConfig {
+			policies = a.Policies
 		}
-		r.usageStore.Configure(a.Target, policies)
+		r.usageStore.Configure(w, policies)
 	}
 	for w := range r.governed {
-		if !now[w] {
+		if !governed[w] {
 			r.usageStore.Release(w)
 		}
 	}
-	r.governed = now
-	r.profiles.extend(r.usageStore, s, at, now, r.elected)
+	r.governed = governed
+	var nodes *recommend.Nodes
+	if v.assignments.NodeBound() {
+		nodes = recommend.NewNodes(r.world.Nodes(), r.world.Selectors())
+	}
+	r.workloads.Apply(r.usageStore, now, v.Snapshot, v.assignments, nodes)
 }
 
-// elected returns the autoscaler of ours that governs a workload; where none applies its recommendation, the one that would.
+// elected returns the served autoscaler that governs a workload. If none changes pods, it returns the oldest.
 func (r *recommender) elected(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler {
 	named := s.AutoscalersOf(w)
 	if len(named) == 1 {
@@ -366,7 +455,7 @@ func (r *recommender) elected(s *cluster.Snapshot, w cluster.Workload) *cluster.
 	})
 }
 
-// track tells the book which pods there are, and what became of them.
+// track updates the pods in the usage store, and adds OOM kills and evictions for lack of memory.
 func (r *recommender) track(s *cluster.Snapshot) {
 	seen := make(map[cluster.Key]bool, len(s.Pods))
 	for _, p := range s.Pods {
@@ -379,7 +468,7 @@ func (r *recommender) track(s *cluster.Snapshot) {
 		seen[p.Key] = true
 		r.metrics.read(p)
 		if n := r.usageStore.ObserveExits(p); n > 0 {
-			r.log.Info("Learnt of an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
+			r.log.Info("Observed an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
 			r.qualityOfOOM(s, p)
 		}
 	}
@@ -391,12 +480,12 @@ func (r *recommender) track(s *cluster.Snapshot) {
 	r.tracked = seen
 	for _, e := range r.world.MemoryEvictions() {
 		if r.usageStore.ObserveOOM(e) {
-			r.log.Info("Learnt of a pod evicted by its node for want of memory", slog.String("pod", e.Pod.String()), slog.String("container", e.Container))
+			r.log.Info("Observed the eviction of a pod from a node that lacks memory", slog.String("pod", e.Pod.String()), slog.String("container", e.Container))
 		}
 	}
 }
 
-// samples reads usage in bounded time. External metrics bound each of their requests, of which there is one for each pod.
+// samples reads usage. One timeout limits the request to the Metrics API; external metrics need one request per pod, and limit each.
 func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 	if _, external := r.usage.(*externalUsage); !external {
 		var cancel context.CancelFunc
@@ -406,7 +495,7 @@ func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 	return r.usage.Samples(ctx)
 }
 
-// observe reads usage into the book. When nothing answers, what was learnt stands.
+// observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.
 func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 	samples, err := r.samples(ctx)
 	if err != nil {
@@ -414,11 +503,11 @@ func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 			return
 		}
 		if r.outage == nil || r.outage.Error() != err.Error() {
-			r.log.Warn("Cannot read usage; recommendations stay as they are until it can be read", slog.Any("error", err))
+			r.log.Warn("Cannot read usage; recommendations are kept until usage can be read", slog.Any("error", err))
 		}
 		r.outage = err
 	} else if r.outage != nil {
-		r.log.Info("Usage can be read again", slog.Int("samples", len(samples)))
+		r.log.Info("Read usage after earlier failures", slog.Int("samples", len(samples)))
 		r.outage = nil
 	}
 	pods := make(map[cluster.Key]*cluster.Pod, len(samples))

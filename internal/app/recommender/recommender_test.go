@@ -27,7 +27,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// bench is a cluster of fakes around a recommender. Statuses that are written show up in the next snapshot.
+// bench is a fake cluster for a recommender. The next snapshot contains the written statuses.
 type bench struct {
 	t           *testing.T
 	config      Config
@@ -37,8 +37,8 @@ type bench struct {
 	known       bool
 	use         map[string]cluster.Resources // by container
 	usageErr    error
-	written     map[cluster.Key][]watcher.Condition // what was said last
-	stand       map[cluster.Key][]watcher.Condition // what stands, from all that was said
+	written     map[cluster.Key][]watcher.Condition // as passed to the last WriteStatus
+	stand       map[cluster.Key][]watcher.Condition // in the status
 	writes      int
 	stored      map[checkpoint.CheckpointKey]usage.Checkpoint
 	storeWrites int
@@ -49,10 +49,10 @@ type bench struct {
 	profilesErr error
 	nodes       []cluster.Node
 	limits      cluster.LimitRange
-	stale       []string   // watches that are out of date
+	stale       []string   // names of stale watches
 	leaks       int64      // bytes a day, with leak
-	leaked      time.Time  // until when
-	mu          sync.Mutex // several writers work at a time
+	leaked      time.Time  // when leak last increased usage
+	mu          sync.Mutex // for concurrent writers
 }
 
 func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
@@ -70,6 +70,19 @@ func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
 
 func (b *bench) Nodes() []cluster.Node { return b.nodes }
 func (b *bench) Selectors() [][]string { return nil }
+
+// dependencies returns the dependencies of a recommender of the bench.
+func (b *bench) dependencies() dependencies {
+	return dependencies{
+		world: b, usage: always(b), profiles: b, storage: b.storage(),
+		metrics: NewMetrics(prometheus.NewRegistry()), health: process.NewHealth(time.Hour), log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// always returns a source of usage that does not depend on which autoscalers are served.
+func always(s sampler) func(func(*cluster.Autoscaler) bool) sampler {
+	return func(func(*cluster.Autoscaler) bool) sampler { return s }
+}
 
 func newBench(t *testing.T) *bench {
 	c := Defaults()
@@ -116,17 +129,17 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 	return true, nil
 }
 
-// merge returns the conditions of an autoscaler when these have been said: what is not said stays.
-func (b *bench) merge(key cluster.Key, say []watcher.Condition) []watcher.Condition {
-	stands := b.stand[key]
-	for _, c := range say {
-		stands = slices.DeleteFunc(stands, func(old watcher.Condition) bool { return old.Type == c.Type })
+// merge applies written conditions to those in the status of an autoscaler, and returns the result.
+func (b *bench) merge(key cluster.Key, written []watcher.Condition) []watcher.Condition {
+	status := b.stand[key]
+	for _, c := range written {
+		status = slices.DeleteFunc(status, func(old watcher.Condition) bool { return old.Type == c.Type })
 		if c.Status != watcher.Removed {
-			stands = append(stands, c)
+			status = append(status, c)
 		}
 	}
-	b.stand[key] = stands
-	return stands
+	b.stand[key] = status
+	return status
 }
 
 func (b *bench) Samples(context.Context) ([]usage.Sample, error) {
@@ -159,7 +172,7 @@ func (b *bench) Write(_ context.Context, k checkpoint.CheckpointKey, c usage.Che
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(c.History.Data) > 0 {
-		b.t.Error("a checkpoint was to be stored with something that it has no room for")
+		b.t.Error("a checkpoint was written with model state outside Extra")
 	}
 	b.stored[k] = c
 	b.storeWrites++
@@ -177,16 +190,15 @@ func (b *bench) Collect(_ context.Context, keep func(checkpoint.CheckpointKey) b
 	return n, nil
 }
 
-// run runs a recommender for a time, as a process does that is killed at its end.
+// run runs a new recommender for a time. It ends without a shutdown, as if the process was killed.
 func (b *bench) run(d time.Duration) *recommender { return b.during(d, func(time.Duration) {}) }
 
-// during is run, and calls between before each pass with the time since the first.
+// during is like run, and calls between before each pass with the time since the first pass.
 func (b *bench) during(d time.Duration, between func(time.Duration)) *recommender {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
-	r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-	r.profiles.source, r.profiles.nodes = b, b
+	r := newRecommender(b.config, b.dependencies())
 	if err := r.checkpointer.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
@@ -239,7 +251,7 @@ func (b *bench) condition(name string, kind v1.VerticalPodAutoscalerConditionTyp
 	return b.written[cluster.Key{Namespace: "shop", Name: name}][i]
 }
 
-func TestSteadyUsageGivesUpstreamsNumbers(t *testing.T) {
+func TestRecommender_steadyUsage_recommendsAsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -254,14 +266,14 @@ func TestSteadyUsageGivesUpstreamsNumbers(t *testing.T) {
 	})
 }
 
-func TestNothingIsRecommendedBeforeUsageIsKnown(t *testing.T) { // W-01
+func TestRecommender_noSamples_makesNoRecommendation(t *testing.T) { // W-01
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.usageErr = errors.New("metrics-server is away")
 		b.autoscale("web", b.deployment("web", 3, "app"))
 		b.run(10 * time.Minute)
 		if a := b.autoscalers[0]; len(a.Advice) > 0 {
-			t.Errorf("recommends %+v without any sample", a.Advice)
+			t.Errorf("recommendation without samples: %+v", a.Advice)
 		}
 		if c := b.condition("web", v1.RecommendationProvided); c.Status != watcher.False {
 			t.Errorf("RecommendationProvided is %+v", c)
@@ -269,7 +281,7 @@ func TestNothingIsRecommendedBeforeUsageIsKnown(t *testing.T) { // W-01
 	})
 }
 
-func TestAMetricsOutageMovesNoRecommendation(t *testing.T) {
+func TestRecommender_metricsOutage_recommendationIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -277,15 +289,15 @@ func TestAMetricsOutageMovesNoRecommendation(t *testing.T) {
 		b.run(time.Hour)
 		before := *b.advice("web", "app")
 		b.usageErr = errors.New("metrics-server is away")
-		b.run(time.Hour) // and the process starts anew while it lasts
+		b.run(time.Hour) // a new process, still without usage
 		after := *b.advice("web", "app")
 		if after.Target != before.Target || after.Lower != before.Lower {
-			t.Errorf("moved from %+v to %+v", before, after)
+			t.Errorf("recommendation changed from %+v to %+v", before, after)
 		}
 	})
 }
 
-func TestAKilledRecommenderGoesOnWhereItWas(t *testing.T) {
+func TestRecommender_killed_historyIsRestored(t *testing.T) {
 	for _, life := range []time.Duration{90 * time.Second, 7 * time.Minute, time.Hour, 5*time.Hour + 13*time.Minute} {
 		t.Run(life.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,17 +311,17 @@ func TestAKilledRecommenderGoesOnWhereItWas(t *testing.T) {
 				has, after := second.usageStore.Series(w, "app").Seen(cluster.CPU), *b.advice("web", "app")
 				lost := float64(had.Count-has.Count) / float64(had.Count)
 				if lost > 0.07 || had.First != has.First {
-					t.Errorf("had %+v, has %+v", had, has)
+					t.Errorf("samples before the restart %+v, after it %+v", had, has)
 				}
 				if after.Target != before.Target {
-					t.Errorf("target went from %v to %v", before.Target, after.Target)
+					t.Errorf("target changed from %v to %v", before.Target, after.Target)
 				}
 			})
 		})
 	}
 }
 
-func TestMemoryLearntFromAnOOMSurvivesAKill(t *testing.T) { // W-08
+func TestRecommender_killedAfterOOMKill_higherMemoryIsKept(t *testing.T) { // W-08
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 40<<20)
@@ -318,26 +330,26 @@ func TestMemoryLearntFromAnOOMSurvivesAKill(t *testing.T) { // W-08
 		b.run(20 * time.Minute)
 		before := b.advice("web", "app").Target.Memory
 		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-time.Minute), Finished: time.Now()}
-		b.run(2 * time.Second) // killed right after the pass that saw it
+		b.run(2 * time.Second) // killed after the pass that observed it
 		raised := b.advice("web", "app").Target.Memory
 		if raised < before+(100<<20) {
-			t.Fatalf("target went from %d to %d", before, raised)
+			t.Fatalf("memory target changed from %d to %d", before, raised)
 		}
 		b.run(2 * time.Second)
 		if after := b.advice("web", "app").Target.Memory; after != raised {
-			t.Errorf("forgot it: %d, then %d", raised, after)
+			t.Errorf("memory target %d before the restart, %d after it", raised, after)
 		}
 	})
 }
 
-func TestHistoryIsStoredOnlyWhenItChangedAndNotTooOften(t *testing.T) { // S-02
+func TestRecommender_day_writesFewCheckpoints(t *testing.T) { // S-02
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 3, "app"))
 		b.run(24 * time.Hour)
 		first := b.storeWrites
-		if first > 24*6+60 { // every pass while history is young, every ten minutes later
+		if first > 24*6+60 { // each pass while the history is short, then every ten minutes
 			t.Errorf("%d writes in a day", first)
 		}
 		b.usageErr = errors.New("away")
@@ -348,8 +360,8 @@ func TestHistoryIsStoredOnlyWhenItChangedAndNotTooOften(t *testing.T) { // S-02
 	})
 }
 
-// Whoever reads older samples into an autoscaler says so in a condition; upstream writes no checkpoint of it meanwhile.
-func TestNothingIsStoredWhileSomebodyFetchesHistory(t *testing.T) {
+// While the condition FetchingHistory is True, upstream writes no checkpoint of the VPA.
+func TestRecommender_fetchingHistory_storesNoCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -357,19 +369,19 @@ func TestNothingIsStoredWhileSomebodyFetchesHistory(t *testing.T) {
 		b.autoscale("shop", b.deployment("shop", 3, "app"))
 		b.run(time.Hour)
 		if len(b.stored) != 1 || b.advice("web", "app") == nil {
-			t.Errorf("%d checkpoints meanwhile, advice %v", len(b.stored), b.advice("web", "app"))
+			t.Errorf("%d checkpoints while history is fetched, recommendation %v", len(b.stored), b.advice("web", "app"))
 		}
 		for _, a := range b.autoscalers {
 			a.FetchingHistory = false
 		}
 		b.run(time.Hour)
 		if len(b.stored) != 2 {
-			t.Errorf("%d checkpoints afterwards", len(b.stored))
+			t.Errorf("%d checkpoints after history was fetched", len(b.stored))
 		}
 	})
 }
 
-func TestStoredHistoryIsReadBeforeAnythingIsRecommended(t *testing.T) {
+func TestRecommender_checkpointsCannotBeRead_retriesBeforeFirstPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -384,7 +396,7 @@ func TestStoredHistoryIsReadBeforeAnythingIsRecommended(t *testing.T) {
 	})
 }
 
-func TestABrieflyUnresolvableTargetLosesNothing(t *testing.T) { // W-03
+func TestRecommender_targetTemporarilyUnresolvable_recommendationIsKept(t *testing.T) { // W-03
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -396,20 +408,20 @@ func TestABrieflyUnresolvableTargetLosesNothing(t *testing.T) { // W-03
 		b.pods = nil
 		b.run(10 * time.Minute)
 		if got := *b.advice("web", "app"); got.Target != before.Target {
-			t.Errorf("target went from %v to %v", before.Target, got.Target)
+			t.Errorf("target changed from %v to %v", before.Target, got.Target)
 		}
 		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.True || c.Message != b.problem {
-			t.Errorf("condition is %+v", c)
+			t.Errorf("ConfigUnsupported is %+v", c)
 		}
 		b.problem, b.pods = "", pods
 		b.run(time.Minute)
 		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.Removed {
-			t.Errorf("condition stays: %+v", c)
+			t.Errorf("ConfigUnsupported with a supported target is %+v", c)
 		}
 	})
 }
 
-func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
+func TestRecommender_twoVPAsWithOneTarget_youngerReportsConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -419,26 +431,26 @@ func TestTheYoungerOfTwoAutoscalersIsTold(t *testing.T) {
 		b.autoscale("new", w)
 		b.run(5 * time.Minute)
 		if c := b.condition("new", targetConflict); c.Status != watcher.True {
-			t.Errorf("the younger is told %+v", c)
+			t.Errorf("TargetConflict of the younger VPA is %+v", c)
 		}
 		if c := b.condition("old", targetConflict); c.Status != watcher.Removed {
-			t.Errorf("the older is told %+v", c)
+			t.Errorf("TargetConflict of the older VPA is %+v", c)
 		}
 		if b.advice("old", "app").Target != b.advice("new", "app").Target {
-			t.Error("the two recommend different things for one workload")
+			t.Error("the recommendations for one workload differ")
 		}
-		twin := b.autoscale("zwilling", b.deployment("twins", 1, "app")) // applied together, in one second
+		twin := b.autoscale("zwilling", b.deployment("twins", 1, "app")) // created in the same second
 		b.autoscale("anna", twin.Target)
 		b.run(time.Minute)
 		want := "VerticalPodAutoscaler anna names the same target and is as old, and comes first by name: it governs the pods, this one does not"
 		if c := b.condition("zwilling", targetConflict); c.Status != watcher.True || c.Message != want {
-			t.Errorf("the second by name is told %+v", c)
+			t.Errorf("TargetConflict of the second VPA by name is %+v", c)
 		}
 	})
 }
 
 // An older autoscaler in mode Off governs only when it has a startup boost and the feature gate is on: then it is the one whose boost
-// new pods get, and the younger one is told that it changes no pods.
+// new pods get, and the younger one reports the conflict.
 func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *testing.T) {
 	for name, x := range map[string]struct{ gate, boost, conflict bool }{
 		"off":                     {gate: true},
@@ -474,7 +486,7 @@ func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *te
 	}
 }
 
-func TestCheckpointsOfVanishedAutoscalersAreCollected(t *testing.T) {
+func TestRecommender_deletedVPA_checkpointsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -482,19 +494,19 @@ func TestCheckpointsOfVanishedAutoscalersAreCollected(t *testing.T) {
 		b.autoscale("api", b.deployment("api", 1, "app"))
 		b.run(10 * time.Minute)
 		if len(b.stored) != 2 {
-			t.Fatalf("%d checkpoints", len(b.stored))
+			t.Fatalf("%d checkpoints, want 2", len(b.stored))
 		}
 		b.autoscalers = b.autoscalers[:1]
 		b.run(11 * time.Minute)
 		if len(b.stored) != 1 {
-			t.Errorf("%d checkpoints are left", len(b.stored))
+			t.Errorf("%d checkpoints after the deletion, want 1", len(b.stored))
 		}
 	})
 }
 
-func TestAnAutoscalerThatCannotBeWrittenStopsNoOther(t *testing.T) { // W-24, W-26
+func TestRecommender_statusCannotBeWritten_othersAreWritten(t *testing.T) { // W-24, W-26
 	for name, err := range map[string]error{
-		"deleted meanwhile": kube.ErrNotFound, "changed meanwhile": kube.ErrConflict, "refused": errors.New("etcd is full"),
+		"deleted during the pass": kube.ErrNotFound, "changed during the pass": kube.ErrConflict, "refused": errors.New("etcd is full"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -521,7 +533,7 @@ func TestAnAutoscalerThatCannotBeWrittenStopsNoOther(t *testing.T) { // W-24, W-
 	}
 }
 
-func TestWorkloadsWithTheSameLabelsKeepTheirOwnHistory(t *testing.T) { // W-23: owners decide, not labels
+func TestRecommender_workloadsWithEqualLabels_haveSeparateHistories(t *testing.T) { // W-23: a pod belongs to its owner, not to a selector
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["small"] = cluster.Amounts(100, 300<<20)
@@ -530,11 +542,11 @@ func TestWorkloadsWithTheSameLabelsKeepTheirOwnHistory(t *testing.T) { // W-23: 
 		b.autoscale("b", b.deployment("b", 2, "large"))
 		b.run(time.Hour)
 		if got := b.advice("a", "small").Target.CPU; got > 200 {
-			t.Errorf("the small one is recommended %dm", got)
+			t.Errorf("target of the small workload: %dm", got)
 		}
 		for _, adv := range b.autoscalers[0].Advice {
 			if adv.Container != "small" {
-				t.Errorf("the small one is recommended something for container %s of the other", adv.Container)
+				t.Errorf("the small workload has a recommendation for container %s of the large one", adv.Container)
 			}
 		}
 	})

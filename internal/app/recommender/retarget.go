@@ -10,23 +10,23 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// advised is the workload that the recommendation in an autoscaler's status was made for.
+// advised is the workload that the recommendation in the status of an autoscaler is for.
 type advised struct {
 	uid    string // of the autoscaler
 	target cluster.Workload
 }
 
-// own returns the autoscaler, without its recommendation where that was made for another workload: the autoscaler has got a new
-// target since. Then nothing may be based on it. What a process before this one recommended for is known from the checkpoints.
+// own returns the autoscaler, without its recommendation if that is for another workload: the target was changed, so the
+// recommendation must not be used. After a start of the process, the checkpoints contain the workload. It returns nil for nil.
 func (r *recommender) own(a *cluster.Autoscaler) *cluster.Autoscaler {
 	if a == nil || len(a.Advice) == 0 || a.Target.IsZero() {
 		return a
 	}
 	r.mu.Lock()
-	of, known := r.advisedFor[a.Key]
+	last, known := r.advisedFor[a.Key]
 	r.mu.Unlock()
-	target := of.target
-	if !known || of.uid != a.UID {
+	target := last.target
+	if !known || last.uid != a.UID {
 		target = r.checkpointer.storedOf[a.Key]
 	}
 	if target.IsZero() || target == a.Target {
@@ -37,7 +37,7 @@ func (r *recommender) own(a *cluster.Autoscaler) *cluster.Autoscaler {
 	return &b
 }
 
-// noteAdvised notes that the recommendation in an autoscaler's status is one for its target.
+// noteAdvised records that the recommendation in the status of an autoscaler is for its current target.
 func (r *recommender) noteAdvised(a *cluster.Autoscaler) {
 	if a.Target.IsZero() {
 		return
@@ -47,7 +47,7 @@ func (r *recommender) noteAdvised(a *cluster.Autoscaler) {
 	r.advisedFor[a.Key] = advised{a.UID, a.Target}
 }
 
-// forgetAdvised forgets the autoscalers, and the workloads, that do not exist any more.
+// forgetAdvised removes autoscalers that no longer exist, and workloads that no served autoscaler references.
 func (r *recommender) forgetAdvised(all []*cluster.Autoscaler) {
 	exists := make(map[cluster.Key]bool, len(all))
 	for _, a := range all {

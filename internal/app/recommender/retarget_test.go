@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
-// retargeted is a cluster with an autoscaler that has learnt a large workload, and that then names another one.
+// retargeted returns a bench with an autoscaler that has the usage history of a large workload, and a function that changes its target.
 func retargeted(t *testing.T, profile string) (b *bench, large, small cluster.Workload, retarget func(cluster.Workload)) {
 	b = newBench(t)
 	b.use["app"] = cluster.Amounts(4000, 8<<30)
@@ -22,7 +22,7 @@ func retargeted(t *testing.T, profile string) (b *bench, large, small cluster.Wo
 	b.autoscale("web", large).Recommender = profile
 	b.run(26 * time.Hour)
 	if got := b.advice("web", "app").Target; got.CPU < 4000 {
-		t.Fatalf("recommends %v of the large workload", got)
+		t.Fatalf("target of the large workload: %v", got)
 	}
 	small = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "small"}
 	return b, large, small, func(w cluster.Workload) {
@@ -39,7 +39,7 @@ func (b *bench) deploySmall() {
 	b.deployment("small", 2, "app")
 }
 
-func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
+func TestRetarget_duringRestart_oldHistoryIsNotUsed(t *testing.T) {
 	for _, profile := range []string{"", "balanced"} {
 		for _, pods := range []bool{true, false} {
 			t.Run(fmt.Sprintf("profile %q, pods %v", profile, pods), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
 					r := b.run(10 * time.Minute)
 					if !pods {
 						if len(b.autoscalers[0].Advice) != 0 {
-							t.Errorf("recommends %+v for a workload that has no pods yet", b.autoscalers[0].Advice)
+							t.Errorf("recommendation for a workload without pods: %+v", b.autoscalers[0].Advice)
 						}
 						return
 					}
@@ -61,14 +61,14 @@ func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
 						t.Errorf("the new workload has %d samples after ten minutes", got)
 					}
 					if got := b.advice("web", "app").Target; got.CPU > 500 || got.Memory > 1<<30 {
-						t.Errorf("recommends %v for the small workload", got)
+						t.Errorf("target of the small workload: %v", got)
 					}
 					key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 					if got := b.stored[key].Workload; got != small {
-						t.Errorf("the checkpoint is of %v", got)
+						t.Errorf("the checkpoint is for %v", got)
 					}
 					if b.run(2*time.Second).usageStore.Series(large, "app") != nil {
-						t.Error("the old workload has history again")
+						t.Error("the history of the old workload was restored")
 					}
 				})
 			})
@@ -76,8 +76,8 @@ func TestRetarget_AfterARestart_TheOldHistoryIsNotUsed(t *testing.T) {
 	}
 }
 
-// Nothing is known of the new workload: it has no pods yet, or its usage cannot be read.
-func TestRetarget_InProcess_TheOldRecommendationGoes(t *testing.T) {
+// There is no usage history of the new workload: it has no pods yet, or its usage cannot be read.
+func TestRetarget_newTargetWithoutUsage_oldRecommendationIsRemoved(t *testing.T) {
 	for name, outage := range map[string]bool{"no pods": false, "no usage": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRetarget_InProcess_TheOldRecommendationGoes(t *testing.T) {
 						}
 					}
 					if after > 10*time.Minute && len(b.autoscalers[0].Advice) > 0 {
-						t.Fatalf("recommends %+v for the new workload after %v", b.autoscalers[0].Advice, after)
+						t.Fatalf("recommendation for the new workload: %+v after %v", b.autoscalers[0].Advice, after)
 					}
 				})
 			})
@@ -100,7 +100,7 @@ func TestRetarget_InProcess_TheOldRecommendationGoes(t *testing.T) {
 	}
 }
 
-func TestRetarget_ThereAndBack_TheHistoryIsUsedAgain(t *testing.T) {
+func TestRetarget_backToFirstTarget_historyIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, large, small, retarget := retargeted(t, "")
 		before := b.advice("web", "app").Target
@@ -112,13 +112,13 @@ func TestRetarget_ThereAndBack_TheHistoryIsUsedAgain(t *testing.T) {
 		b.pods, b.usageErr = pods, errors.New("metrics-server is away")
 		b.run(5 * time.Minute)
 		if got := b.advice("web", "app").Target; got != before {
-			t.Errorf("recommends %v, before %v", got, before)
+			t.Errorf("target %v, before %v", got, before)
 		}
 	})
 }
 
-// Upstream's checkpoints do not say of which workload they are.
-func TestRetarget_CheckpointOfUpstream_IsAccepted(t *testing.T) {
+// Upstream's checkpoints do not contain the workload.
+func TestRetarget_checkpointWithoutWorkload_isRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)

@@ -6,7 +6,6 @@ package recommender
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +28,7 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		r := newRecommender(b.config, b, b, b.storage(), NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-		r.profiles.source = b
+		r := newRecommender(b.config, b.dependencies())
 		p := process.New(r.log, prometheus.NewRegistry())
 		r.usage = panicking{}
 		passes := 0.0

@@ -1,0 +1,219 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sizing
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+)
+
+// defaultProfile is the profile of autoscalers that name none. The flags of the recommender set its parameters.
+const defaultProfile = "default"
+
+// A Catalog contains the profiles that autoscalers may name: the built-in ones and the SizingProfiles of the cluster.
+type Catalog struct {
+	params   recommend.Params
+	builtin  map[string]*Choice
+	profiles map[string]*definition // SizingProfiles, including deleted ones that are not yet forgotten
+
+	// unusable contains the profile of each autoscaler whose status reports the profile as deleted or invalid.
+	unusable map[cluster.Key]string
+
+	onlyDefault bool
+	listed      bool // the SizingProfiles of the cluster are known
+	learned     int  // number of calls of Learn with valid parameters; numbers the Editions
+}
+
+// A definition is a SizingProfile.
+type definition struct {
+	version string  // of the object that was read last
+	valid   *Choice // its last valid parameters; nil: none are known
+	problem string  // why the object is invalid; empty if it is valid
+	deleted bool
+
+	// usedAt is when an autoscaler last referenced the SizingProfile, or when Forget first found it deleted. Zero unless deleted.
+	usedAt time.Time
+}
+
+// An Edition is a profile with unchanged parameters. The zero value is no profile.
+type Edition struct {
+	Name       string
+	Number     int  // unique per valid version of a SizingProfile; 0 for built-in profiles
+	ModelState bool // the profile needs model state
+}
+
+// A Choice is the profile that sizes an autoscaler. It does not change.
+type Choice struct {
+	recommend.Profile
+	Edition Edition
+	Usable  bool // false: the parameters of the profile are unknown, so the last recommendation stays
+}
+
+var unusable = &Choice{}
+
+// NewCatalog returns a catalog of the built-in profiles. The default profile gets params; the others get their rounding. If onlyDefault
+// is true, all autoscalers get the default profile: --recommender-name is set, which selects autoscalers as upstream does.
+func NewCatalog(params recommend.Params, onlyDefault bool) *Catalog {
+	c := &Catalog{
+		params: params, onlyDefault: onlyDefault,
+		builtin: map[string]*Choice{}, profiles: map[string]*definition{}, unusable: map[cluster.Key]string{},
+	}
+	for _, p := range recommend.Builtins() {
+		if p.Name == defaultProfile {
+			p.Params = params
+			p.Estimator = recommend.Default(params)
+		}
+		c.builtin[p.Name] = c.choice(p, 0)
+	}
+	return c
+}
+
+// choice returns the Choice of a profile, which rounds as the default profile does.
+func (c *Catalog) choice(p recommend.Profile, number int) *Choice {
+	p.RoundMillicores = c.params.RoundMillicores
+	p.RoundBytes = c.params.RoundBytes
+	p.Humanize = c.params.Humanize
+	return &Choice{Profile: p, Edition: Edition{Name: p.Name, Number: number, ModelState: p.Extend != nil}, Usable: true}
+}
+
+// OnlyDefault reports whether all autoscalers get the default profile, so that the SizingProfiles of the cluster are not used.
+func (c *Catalog) OnlyDefault() bool { return c.onlyDefault }
+
+// Current reports whether the catalog contains this version of a SizingProfile.
+func (c *Catalog) Current(name, version string) bool {
+	d := c.profiles[name]
+	return d != nil && d.version == version
+}
+
+// Learn adds a version of a SizingProfile. It reports whether no valid parameters of the SizingProfile were known before.
+func (c *Catalog) Learn(name, version string, p recommend.Profile) (isNew bool) {
+	d := c.read(name, version)
+	isNew = d.valid == nil
+	c.learned++
+	d.valid = c.choice(p, c.learned)
+	return isNew
+}
+
+// LearnInvalid adds an invalid version of a SizingProfile. The last valid parameters are kept.
+func (c *Catalog) LearnInvalid(name, version, problem string) {
+	c.read(name, version).problem = problem
+}
+
+func (c *Catalog) read(name, version string) *definition {
+	d := c.profiles[name]
+	if d == nil {
+		d = &definition{}
+		c.profiles[name] = d
+	}
+	d.version = version
+	d.problem = ""
+	d.deleted = false
+	d.usedAt = time.Time{}
+	return d
+}
+
+// Listed sets the names of all SizingProfiles in the cluster. It returns the names of those that were deleted since the last call, sorted.
+func (c *Catalog) Listed(names []string) (deleted []string) {
+	c.listed = true
+	exists := make(map[string]bool, len(names))
+	for _, name := range names {
+		exists[name] = true
+	}
+	for name, d := range c.profiles {
+		if exists[name] || d.deleted {
+			continue
+		}
+		d.deleted = true
+		d.version = "" // if the object is created again, it is read again
+		deleted = append(deleted, name)
+	}
+	slices.Sort(deleted)
+	return deleted
+}
+
+// IsListed reports whether the SizingProfiles of the cluster are known. Until then, an autoscaler may name an unknown SizingProfile.
+func (c *Catalog) IsListed() bool { return c.listed }
+
+// Forget removes deleted SizingProfiles that no autoscaler has referenced for ModelStateTTL. Until then, an object that a tool deletes and
+// creates again keeps its parameters.
+func (c *Catalog) Forget(now time.Time, autoscalers []*cluster.Autoscaler) {
+	anyDeleted := false
+	for _, d := range c.profiles {
+		if !d.deleted {
+			continue
+		}
+		anyDeleted = true
+		if d.usedAt.IsZero() {
+			d.usedAt = now
+		}
+	}
+	if !anyDeleted {
+		return
+	}
+	for _, a := range autoscalers {
+		if d := c.profiles[a.Recommender]; d != nil {
+			d.usedAt = now
+		}
+	}
+	maps.DeleteFunc(c.profiles, func(_ string, d *definition) bool { return d.deleted && now.Sub(d.usedAt) >= ModelStateTTL })
+}
+
+// ReadStatuses learns from the status of autoscalers which of them name a SizingProfile that is deleted or invalid. Without this, a process
+// that has started after the deletion would not serve them. The status does not contain the name of the profile, so a status of
+// an earlier generation, in which the autoscaler may have named another profile, is only used if this process already knows the name.
+func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
+	reported := make(map[cluster.Key]bool)
+	for _, a := range autoscalers {
+		problem := Reason(a.ProfileProblem)
+		if problem != Deleted && problem != Invalid || a.Recommender == "" {
+			continue
+		}
+		reported[a.Key] = true
+		if !a.StatusOutdated {
+			c.unusable[a.Key] = a.Recommender
+		}
+	}
+	maps.DeleteFunc(c.unusable, func(key cluster.Key, _ string) bool { return !reported[key] })
+}
+
+// reportedUnusable reports whether the status of an autoscaler reports the profile that it names as deleted or invalid.
+func (c *Catalog) reportedUnusable(a *cluster.Autoscaler) bool {
+	name, ok := c.unusable[a.Key]
+	return ok && name == a.Recommender
+}
+
+// Contains reports whether an autoscaler names a profile: a built-in one, or a SizingProfile that exists, or existed according to this
+// process or to the status of the autoscaler.
+func (c *Catalog) Contains(a *cluster.Autoscaler) bool {
+	if c.onlyDefault {
+		return false
+	}
+	return c.builtin[a.Recommender] != nil || c.profiles[a.Recommender] != nil || c.reportedUnusable(a)
+}
+
+// Of returns the profile that sizes an autoscaler.
+func (c *Catalog) Of(a *cluster.Autoscaler) *Choice {
+	if c.onlyDefault {
+		return c.builtin[defaultProfile]
+	}
+	if builtin := c.builtin[a.Recommender]; builtin != nil {
+		return builtin
+	}
+	if d := c.profiles[a.Recommender]; d != nil && d.valid != nil {
+		return d.valid
+	}
+	if c.Contains(a) {
+		return unusable
+	}
+	return c.builtin[defaultProfile]
+}
+
+// Sizable returns the autoscalers whose profile is usable.
+func (c *Catalog) Sizable(autoscalers []*cluster.Autoscaler) []*cluster.Autoscaler {
+	return slices.DeleteFunc(slices.Clone(autoscalers), func(a *cluster.Autoscaler) bool { return !c.Of(a).Usable })
+}

@@ -1,0 +1,94 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sizing
+
+import (
+	"slices"
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func advice(container string, lower, target, upper int64) cluster.Advice {
+	both := func(v int64) cluster.Resources { return cluster.Amounts(v, v<<20) }
+	return cluster.Advice{Container: container, Estimate: cluster.Estimate{Lower: both(lower), Target: both(target), Upper: both(upper)}, Uncapped: both(target)}
+}
+
+func TestHold_neverDecreases(t *testing.T) {
+	off := []cluster.ContainerPolicy{{Container: "app", Off: true}}
+	capped := advice("app", 50, 100, 200)
+	capped.Uncapped = cluster.Amounts(300, 300<<20)
+	onlyCPU := advice("app", 10, 20, 30)
+	onlyCPU.Lower, onlyCPU.Target, onlyCPU.Upper = cluster.Amounts(50, 10<<20), cluster.Amounts(100, 20<<20), cluster.Amounts(200, 30<<20)
+	onlyCPU.Uncapped = onlyCPU.Target
+	for name, x := range map[string]struct {
+		status      []cluster.Advice
+		policies    []cluster.ContainerPolicy
+		recommended []cluster.Advice
+		want        []cluster.Advice
+	}{
+		"lower recommendation": {
+			status:      []cluster.Advice{advice("app", 50, 100, 200)},
+			recommended: []cluster.Advice{advice("app", 10, 20, 30)},
+			want:        []cluster.Advice{advice("app", 50, 100, 200)},
+		},
+		"higher recommendation": {
+			status:      []cluster.Advice{advice("app", 50, 100, 200)},
+			recommended: []cluster.Advice{advice("app", 60, 110, 210)},
+			want:        []cluster.Advice{advice("app", 60, 110, 210)},
+		},
+		"target above the upper bound of the status": {
+			status:      []cluster.Advice{advice("app", 50, 300, 200)},
+			recommended: []cluster.Advice{advice("app", 10, 20, 30)},
+			want:        []cluster.Advice{advice("app", 50, 300, 300)},
+		},
+		"status was capped, the uncapped target is held": {
+			status:      []cluster.Advice{capped},
+			recommended: []cluster.Advice{advice("app", 10, 20, 30)},
+			want:        []cluster.Advice{advice("app", 50, 300, 300)},
+		},
+		"no recommendation yet": {
+			status: []cluster.Advice{advice("app", 50, 100, 200)},
+			want:   []cluster.Advice{advice("app", 50, 100, 200)},
+		},
+		"container no longer exists": {
+			status: []cluster.Advice{advice("old", 50, 100, 200)},
+		},
+		"container is new": {
+			recommended: []cluster.Advice{advice("app", 10, 20, 30)},
+			want:        []cluster.Advice{advice("app", 10, 20, 30)},
+		},
+		"container is added in order": {
+			status:      []cluster.Advice{advice("app", 50, 100, 200)},
+			recommended: []cluster.Advice{advice("a", 1, 2, 3), advice("sidecar", 10, 20, 30)},
+			want:        []cluster.Advice{advice("a", 1, 2, 3), advice("app", 50, 100, 200), advice("sidecar", 10, 20, 30)},
+		},
+		"mode Off": {
+			status:   []cluster.Advice{advice("app", 50, 100, 200)},
+			policies: off,
+		},
+		"only CPU is controlled": {
+			status:      []cluster.Advice{advice("app", 50, 100, 200)},
+			policies:    []cluster.ContainerPolicy{{Container: "app", ControlsSet: true, Controlled: cluster.Of(cluster.CPU)}},
+			recommended: []cluster.Advice{advice("app", 10, 20, 30)},
+			want:        []cluster.Advice{onlyCPU},
+		},
+		"status without amounts": {
+			status:      []cluster.Advice{{Container: "app"}},
+			recommended: []cluster.Advice{advice("app", 10, 20, 30)},
+			want:        []cluster.Advice{advice("app", 10, 20, 30)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &cluster.Autoscaler{Advice: x.status, Policies: x.policies}
+			input := slices.Clone(x.recommended)
+			if got := Hold(a, []string{"a", "app", "sidecar"}, x.recommended); !slices.Equal(got, x.want) {
+				t.Errorf("got  %+v\nwant %+v", got, x.want)
+			}
+			if !slices.Equal(x.recommended, input) {
+				t.Errorf("the input was changed to %+v", x.recommended)
+			}
+		})
+	}
+}

@@ -1,0 +1,232 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sizing
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+const (
+	// ModelStateTTL is how long model state is kept after the last autoscaler that references the workload is gone.
+	ModelStateTTL = 24 * time.Hour
+
+	// ResetHold is how long recommendations do not decrease after model state has started empty.
+	ResetHold = 24 * time.Hour
+)
+
+// Workloads contains the State of each workload. The package comment describes the states and transitions.
+type Workloads struct {
+	states map[cluster.Workload]*State
+}
+
+// A State describes a workload that is or was referenced by an autoscaler with a usable profile.
+type State struct {
+	// Edition is the profile that Apply last assigned to the workload. The model state in the usage.Store belongs to it.
+	Edition Edition
+
+	// NodeMillicores is the CPU of the smallest node that pods of the workload may run on; 0 if it is unknown, or if the profile does not
+	// depend on it.
+	NodeMillicores int64
+
+	// HoldUntil is when recommendations may decrease again; zero if they may.
+	HoldUntil time.Time
+
+	// UnreferencedSince is when Apply first found no autoscaler that references the workload; zero while one does.
+	UnreferencedSince time.Time
+
+	// Restoring is true from the first reference in this process until Restored is called: the model state is empty, and stored model state
+	// may replace it.
+	Restoring bool
+}
+
+// NewWorkloads returns Workloads without any State.
+func NewWorkloads() *Workloads { return &Workloads{states: map[cluster.Workload]*State{}} }
+
+// Len returns the number of workloads with a State.
+func (ws *Workloads) Len() int { return len(ws.states) }
+
+// State returns a copy of the State of a workload, or the zero value if it has none.
+func (ws *Workloads) State(w cluster.Workload) State {
+	if s := ws.states[w]; s != nil {
+		return *s
+	}
+	return State{}
+}
+
+// Apply changes the model state in the store as the assignments require, and updates the State of each workload. nodes may be nil if
+// no profile is bound by nodes (Assignments.NodeBound).
+func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.Snapshot, assignments Assignments, nodes *recommend.Nodes) {
+	for w, assignment := range assignments {
+		s := ws.states[w]
+		if s != nil {
+			s.UnreferencedSince = time.Time{}
+		}
+		if !assignment.Choice.Usable {
+			continue // the model state is kept until the profile is usable
+		}
+		if s == nil {
+			s = &State{}
+			ws.states[w] = s
+		}
+		s.bound(assignment.Choice, snapshot.PodsOf(w), nodes)
+		s.assign(store, now, w, assignment.Choice)
+	}
+	for w, s := range ws.states {
+		if _, referenced := assignments[w]; !referenced && s.unreferenced(store, now, w) {
+			delete(ws.states, w)
+		}
+		if !now.Before(s.HoldUntil) {
+			s.HoldUntil = time.Time{}
+		}
+	}
+}
+
+// bound updates the CPU of the smallest node.
+func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Nodes) {
+	if choice.MostOfNode == 0 {
+		s.NodeMillicores = 0
+		return
+	}
+	if smallest := nodes.Smallest(pods); smallest > 0 {
+		s.NodeMillicores = smallest
+	}
+}
+
+// assign changes the Edition of a referenced workload.
+func (s *State) assign(store *usage.Store, now time.Time, w cluster.Workload, choice *Choice) {
+	before := s.Edition
+	if before == choice.Edition {
+		return
+	}
+	s.Edition = choice.Edition
+	switch {
+	case choice.Edition.ModelState && before == (Edition{}):
+		store.Extend(w, choice.Extend)
+		s.Restoring = true
+	case choice.Edition.ModelState:
+		if started := store.Replace(w, choice.Extend); len(started) > 0 {
+			s.HoldUntil = now.Add(ResetHold)
+		}
+	case before.ModelState:
+		store.Extend(w, nil)
+	}
+}
+
+// unreferenced updates the State of a workload that no autoscaler references. It reports whether the State has expired.
+func (s *State) unreferenced(store *usage.Store, now time.Time, w cluster.Workload) (expired bool) {
+	s.HoldUntil = time.Time{}
+	s.NodeMillicores = 0
+	if s.UnreferencedSince.IsZero() {
+		s.UnreferencedSince = now
+	}
+	if now.Sub(s.UnreferencedSince) < ModelStateTTL {
+		return false
+	}
+	if s.Edition.ModelState {
+		store.Extend(w, nil)
+	}
+	return true
+}
+
+// Restoring returns the workloads whose model state has started empty in this process and was not yet passed to Restored, sorted.
+func (ws *Workloads) Restoring() []cluster.Workload {
+	var restoring []cluster.Workload
+	for w, s := range ws.states {
+		if s.Restoring {
+			restoring = append(restoring, w)
+		}
+	}
+	slices.SortFunc(restoring, cluster.Workload.Compare)
+	return restoring
+}
+
+// Restored ends the restoring of a workload: its stored model state, if there is any, is in the store. The workload is held if a container
+// has a recommendation, but no model state was restored: the profile or its version has changed while no process was running. It
+// is also held if the restored model state started less than ResetHold ago, unless no older usage is known. a is the autoscaler
+// that governs the workload; nil if there is none.
+func (ws *Workloads) Restored(store *usage.Store, now time.Time, w cluster.Workload, a *cluster.Autoscaler) {
+	s := ws.states[w]
+	if s == nil || !s.Restoring {
+		return
+	}
+	s.Restoring = false
+	if a == nil {
+		return
+	}
+	for i := range a.Advice {
+		started := now
+		history := store.Series(w, a.Advice[i].Container)
+		if history != nil && history.Recalled() {
+			started = modelStateStart(history)
+			if !usedBefore(a, history, started) {
+				continue
+			}
+		}
+		if until := started.Add(ResetHold); until.After(now) && until.After(s.HoldUntil) {
+			s.HoldUntil = until
+		}
+	}
+}
+
+// modelStateStart returns when the model state of a container was started; zero if it is not known.
+func modelStateStart(history *usage.ContainerHistory) time.Time {
+	if extension := history.Extension(); extension != nil {
+		return extension.Since()
+	}
+	return time.Time{}
+}
+
+// usedBefore reports whether a container was sized by usage from before its model state was started. Model state that was started with
+// the first sample did not replace any.
+func usedBefore(a *cluster.Autoscaler, history *usage.ContainerHistory, started time.Time) bool {
+	first := a.Created
+	for _, r := range cluster.All {
+		if seen := history.Seen(r); seen.Count > 0 && seen.First.Before(first) {
+			first = seen.First
+		}
+	}
+	return first.Before(started.Add(-time.Hour))
+}
+
+// SkipRestore ends the restoring of all workloads: no model state is stored, it is built from usage history.
+func (ws *Workloads) SkipRestore() {
+	for _, s := range ws.states {
+		s.Restoring = false
+	}
+}
+
+// EndHolds ends the holds of a namespace: its usage history is complete, so its model state is, too.
+func (ws *Workloads) EndHolds(namespace string) {
+	for w, s := range ws.states {
+		if w.Namespace == namespace {
+			s.HoldUntil = time.Time{}
+		}
+	}
+}
+
+// Held reports whether recommendations of a profile for a workload must not decrease. A profile without model state is never held.
+func (ws *Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) bool {
+	return choice.Edition.ModelState && now.Before(ws.State(w).HoldUntil)
+}
+
+// AwaitsNode reports whether a profile limits CPU to a share of the smallest node, and that node is not known: no pod shows
+// on which nodes the workload may run.
+func (ws *Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
+	return choice.MostOfNode > 0 && ws.State(w).NodeMillicores == 0
+}
+
+// Params returns the parameters of a profile for a workload, with the bound by the smallest node.
+func (ws *Workloads) Params(choice *Choice, w cluster.Workload) recommend.Params {
+	params := choice.Params
+	smallest := ws.State(w).NodeMillicores
+	if smallest > 0 && choice.MostOfNode > 0 {
+		params.MostMillicores = max(int64(float64(smallest)*choice.MostOfNode), 1)
+	}
+	return params
+}
