@@ -110,7 +110,7 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 	if rapid.IntRange(0, 3).Draw(t, "resizing") == 0 {
 		p.Resize = &cluster.Resize{
 			State: cluster.ResizeState(rapid.IntRange(0, 5).Draw(t, "state")), Since: ago("since"),
-			Message: rapid.SampledFrom([]string{"", "cannot decrease memory limits"}).Draw(t, "message"),
+			Problem: cluster.ResizeProblem(rapid.IntRange(0, 1).Draw(t, "problem")),
 		}
 	}
 	for i, n := range []string{"app", "log"} {

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -201,7 +200,7 @@ func (t *turn) whileResizing() {
 	case cluster.ResizeError:
 		r.Code, failed = ResizeFailed, true
 		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
-		if isMemoryInUse(p.Resize.Message) {
+		if p.Resize.Problem == cluster.MemoryInUse {
 			// Usage falls, or the limit rises: either ends this without an eviction (kubernetes/autoscaler#8434).
 			r.Code, failed = MemoryInUse, false
 			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
@@ -217,11 +216,6 @@ func (t *turn) whileResizing() {
 	default:
 		t.leave(r)
 	}
-}
-
-// isMemoryInUse reports whether the kubelet refused to lower a memory limit because more is used.
-func isMemoryInUse(message string) bool {
-	return strings.Contains(message, "decrease memory limits") || strings.Contains(message, "below current usage")
 }
 
 func (t *turn) resizing() (Reason, bool) {
