@@ -131,7 +131,7 @@ func TestPlan_overQuota_saysWhich(t *testing.T) {
 	y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400)}
 	w := y.world(1, nil)
 	got := Plan(noon, w, y.budget())[0].Reason.String()
-	want := "the pod with the new size would exceed a ResourceQuota: the cpu requests of the pod are 700m, and ResourceQuota compute has 600m left"
+	want := "A pod with the new requests would exceed a ResourceQuota: the cpu requests of the pod are 700m, and ResourceQuota compute has 600m left."
 	if got != want {
 		t.Errorf("got %q", got)
 	}

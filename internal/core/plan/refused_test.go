@@ -40,7 +40,7 @@ func TestPlan_replacementThatTheAPIServerRefuses_leavesThePod(t *testing.T) {
 		}
 		w.Limits = map[string]policy.Limits{"shop": limits}
 		d := Plan(noon, w, b)[0]
-		text := "the API server would refuse the pod with the new size: the cpu limit 900m of the pod is above the maximum 500m of a LimitRange"
+		text := "The API server would refuse a pod with the new requests: the cpu limit 900m of the pod is above the maximum 500m of a LimitRange."
 		if d.Do != Leave || d.Reason.Code != ReplacementRefused || d.Reason.String() != text {
 			t.Errorf("%s: %s because %s", mode, d.Do, d.Reason)
 		}
