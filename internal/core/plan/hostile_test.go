@@ -37,7 +37,7 @@ func actions(p *Pass) (out []Decision) {
 }
 
 // The API server's clock and this one differ: the times of creation are the API server's.
-func TestLedger_clocksDiffer_futileEvictionsAreFew(t *testing.T) {
+func TestLedger_clocksDiffer_ineffectiveEvictionsAreFew(t *testing.T) {
 	for _, skew := range []time.Duration{0, -time.Minute, -time.Hour, time.Minute, time.Hour} {
 		w, g := oneWorkload(cluster.Recreate, 4)
 		for i := range g.Pods {
@@ -67,7 +67,7 @@ func TestLedger_clocksDiffer_futileEvictionsAreFew(t *testing.T) {
 }
 
 // Pods are replaced some time after each eviction, so some are missing at any time: not those that were evicted long ago.
-func TestPass_replacementsComeLate_isNoShortage(t *testing.T) {
+func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 	w, g := oneWorkload(cluster.Recreate, 20)
 	b := DefaultBudget()
 	type absent struct {

@@ -43,7 +43,7 @@ func evictions(p *Pass) (out []Decision) {
 	return out
 }
 
-func TestPlan_evictionWithoutAnswer_watchIsLate_takesNoSecondPod(t *testing.T) {
+func TestPlan_evictionUnansweredAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	w, _ := shrinking(3) // of which one may be missing
 	first := Begin(noon, w, DefaultBudget())
 	ds := evictions(first)
@@ -65,7 +65,7 @@ func TestPlan_evictionWithoutAnswer_watchIsLate_takesNoSecondPod(t *testing.T) {
 	}
 }
 
-func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
+func TestLedger_pendingReplacementHasOldRequests_backsOff(t *testing.T) {
 	w, _ := shrinking(3)
 	b := DefaultBudget()
 	waiting := func(i int, created time.Time, uid string) {
@@ -96,7 +96,7 @@ func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
 }
 
 // A quota refuses a resize many times; that an answer is lost then does not make it a reason to evict.
-func TestPass_quotaRefusesThenAnotherRefusal_podIsNotEvicted(t *testing.T) {
+func TestPass_quotaRefusesAndThenWebhook_podIsNotEvicted(t *testing.T) {
 	for name, kind := range map[string]RefusalKind{"lost": OutcomeIsUnknown, "webhook denies": Denied, "webhook fails": WebhookFailed} {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(3)
@@ -135,7 +135,7 @@ func TestPass_quotaRefusesThenAnotherRefusal_podIsNotEvicted(t *testing.T) {
 }
 
 // What a quota refused says nothing about a recommendation that asks for less.
-func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
+func TestPlan_quotaRefusedAndRecommendationFalls_retriesAtOnce(t *testing.T) {
 	w, a := shrinking(3)
 	a.Mode = cluster.InPlaceOrRecreate
 	advise := func(cpu int64) {
@@ -182,7 +182,7 @@ func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {
+func TestPass_evictionUnansweredAndWatchLate_reportsShortage(t *testing.T) {
 	w, _ := shrinking(3)
 	pods := w.Governed[0].Pods
 	pass := Begin(noon, w, DefaultBudget())
@@ -201,7 +201,7 @@ func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {
 }
 
 // W-13, where the API server carries out each eviction and its answers are lost.
-func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
+func TestLedger_unansweredEvictionsHaveNoEffect_backsOff(t *testing.T) {
 	w, _ := shrinking(4)
 	count := 0
 	for minute := range 120 {
@@ -226,7 +226,7 @@ func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
 }
 
 // A user scales a workload down, and the watch still shows the pods that the controller deletes.
-func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
+func TestPlan_morePodsThanWanted_surplusIsIgnored(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pods, wanted int
 		evictions    int
@@ -251,7 +251,7 @@ func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
 
 // An eviction had no answer, and the pod still lives when the watch must have shown the outcome: it was not evicted. That a pod
 // which a user adds later cannot be created is no reason to hold further evictions.
-func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *testing.T) {
+func TestPass_unansweredEvictionWasNotCarriedOut_reportsNoShortage(t *testing.T) {
 	w, a := shrinking(3)
 	pass := Begin(noon, w, DefaultBudget())
 	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
@@ -267,7 +267,7 @@ func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *te
 }
 
 // The watch shows neither that the evicted pod is replaced by one that is not ready yet, nor that a scale-down has deleted others.
-func TestPlan_scaledDownAfterEviction_watchIsLate_takesNoSecondPod(t *testing.T) {
+func TestPlan_scaledDownAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	w, a := shrinking(6)
 	b := DefaultBudget()
 	b.Tolerance = 0

@@ -46,7 +46,7 @@ func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]
 
 // Whatever the API server answers: a pass ends, tries no pod twice, keeps to the budget with what was done or may have been
 // done, and says why everything else was not done.
-func TestPass_anyOutcomes_budgetIsKeptAndReasonsAreTrue(t *testing.T) {
+func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		if rapid.Bool().Draw(t, "busy") {
@@ -130,7 +130,7 @@ func lateBefore(l *Ledger, now time.Time, p *cluster.Pod) bool {
 }
 
 // A pod that nothing was refused of comes before one that something was.
-func TestPass_refusedBefore_goesLast(t *testing.T) {
+func TestPass_refusedBefore_comesLast(t *testing.T) {
 	w := fleet(1)
 	b := DefaultBudget()
 	first := Begin(noon, w, b).Decisions()[0]
@@ -166,7 +166,7 @@ func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
 	}
 }
 
-func TestLedger_longRefusal_textIsCut(t *testing.T) {
+func TestLedger_longRefusalText_isCut(t *testing.T) {
 	l := NewLedger()
 	p := &cluster.Pod{UID: "1"}
 	l.Refused(noon, Decision{Pod: p, Do: Resize}, Refusal{Text: string(make([]byte, 1<<20))}, 0)

@@ -128,7 +128,7 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 }
 
 // One decision for every living pod, none for any other, each with a reason that can be told.
-func TestEveryLivingPodGetsOneDecision(t *testing.T) {
+func TestPlan_anyWorld_eachLivePodHasOneDecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		decided := map[*cluster.Pod]Decision{}
@@ -155,7 +155,7 @@ func TestEveryLivingPodGetsOneDecision(t *testing.T) {
 }
 
 // Modes allow what they allow.
-func TestModesAreKept(t *testing.T) {
+func TestPlan_anyWorld_actionsMatchTheMode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		for _, d := range Plan(noon, w, b) {
@@ -173,7 +173,7 @@ func TestModesAreKept(t *testing.T) {
 
 // What serves goes on serving: of the pods that a controller should have, no more are missing than may be; of those of
 // which none may be missing, one goes at a time. Evictions, and resizes that may become one or restart something, count.
-func TestTheBudgetIsNeverExceeded(t *testing.T) {
+func TestPlan_anyWorld_budgetIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		taken := map[cluster.Workload]int{}
@@ -213,7 +213,7 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 
 // Nothing is evicted for nothing: the replacement gets another size, fits somewhere if it grows, and has a controller
 // that makes it.
-func TestEvictionsAreWorthIt(t *testing.T) {
+func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		for _, d := range Plan(noon, w, b) {
@@ -235,7 +235,7 @@ func TestEvictionsAreWorthIt(t *testing.T) {
 }
 
 // Another order of everything gives the same plan, and planning leaves no trace.
-func TestThePlanDependsOnTheWorldAlone(t *testing.T) {
+func TestPlan_shuffledWorld_sameDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		first := describe(Plan(noon, w, b))
@@ -247,7 +247,7 @@ func TestThePlanDependsOnTheWorldAlone(t *testing.T) {
 }
 
 // Decisions that do something come first, and the more pressing before the less.
-func TestDecisionsAreInTheOrderOfTheirExecution(t *testing.T) {
+func TestPlan_anyWorld_actionsComeFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		ds := Plan(noon, w, b)
@@ -286,7 +286,7 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 }
 
 // Names of reasons are labels of metrics and logs: each reason has one, and no two share it.
-func TestReasonsHaveNamesAndSentences(t *testing.T) {
+func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
 	seen := map[string]ReasonCode{}
 	for w := range codeNames {
 		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
@@ -307,7 +307,7 @@ func TestReasonsHaveNamesAndSentences(t *testing.T) {
 }
 
 // The ledger forgets what is gone, so that it does not grow for ever.
-func TestTheLedgerForgets(t *testing.T) {
+func TestLedger_podsAreGone_forgetsThem(t *testing.T) {
 	l := NewLedger()
 	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Name: "w"}
 	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: w, Controller: w}
@@ -327,7 +327,7 @@ func TestTheLedgerForgets(t *testing.T) {
 	}
 }
 
-func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
+func TestBackoff_moreAttempts_doublesUpToMaximum(t *testing.T) {
 	b := DefaultBudget()
 	for n, want := range map[int]time.Duration{
 		1: 5 * time.Minute, 2: 10 * time.Minute, 3: 20 * time.Minute, 7: 320 * time.Minute, 8: 6 * time.Hour, 1 << 30: 6 * time.Hour,
@@ -338,7 +338,7 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	}
 }
 
-func TestInitContainersNeedRoomOnlyBesideTheSidecarsBeforeThem(t *testing.T) {
+func TestTotal_initContainers_countWithEarlierSidecars(t *testing.T) {
 	of := func(name string, role cluster.ContainerRole, cpu int64) cluster.Container {
 		return cluster.Container{Name: name, Role: role, Requests: cluster.Amounts(cpu, cpu)}
 	}

@@ -85,7 +85,7 @@ func (y *tenancy) create(now time.Time) bool {
 	return true
 }
 
-func TestPlan_newSizeOverQuota_leavesThePod(t *testing.T) {
+func TestPlan_newSizeExceedsQuota_leavesPod(t *testing.T) {
 	const evict, resize, leave = "evict", "resize", "leave"
 	priority := []cluster.QuotaScope{{Kind: cluster.PriorityClassIn, Classes: []string{"high"}}}
 	for name, c := range map[string]struct {
@@ -126,7 +126,7 @@ func TestPlan_newSizeOverQuota_leavesThePod(t *testing.T) {
 	}
 }
 
-func TestPlan_overQuota_saysWhich(t *testing.T) {
+func TestPlan_newSizeExceedsQuota_reasonNamesQuota(t *testing.T) {
 	y := &tenancy{template: 100, want: 700, hard: 1000, mode: cluster.Recreate}
 	y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400)}
 	w := y.world(1, nil)
@@ -146,7 +146,7 @@ func TestPlan_overQuota_saysWhich(t *testing.T) {
 }
 
 // Decisions of one pass do not count on the same room twice.
-func TestPlan_severalPodsAndRoomForOne_changesOne(t *testing.T) {
+func TestPlan_quotaHasRoomForOne_changesOnePod(t *testing.T) {
 	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
 		y := &tenancy{template: 100, want: 300, hard: 1310, mode: mode}
 		if mode == cluster.InPlaceOrRecreate {
@@ -174,7 +174,7 @@ func TestPlan_severalPodsAndRoomForOne_changesOne(t *testing.T) {
 
 // Evictions end, whatever the quota: no pod is evicted to come back with the size of its template again and again, and none is
 // lost. At the end every pod has what is recommended, or there is no room for it.
-func TestPlan_evictionsUnderAQuota_end(t *testing.T) {
+func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 	for hard := int64(200); hard <= 3000; hard += 150 {
 		for _, replicas := range []int{1, 2, 5} {
 			y := &tenancy{template: 100, want: 400, hard: hard, mode: cluster.Recreate}

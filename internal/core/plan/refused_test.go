@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-func TestPlan_replacementThatTheAPIServerRefuses_leavesThePod(t *testing.T) {
+func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
 	top := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
 	// The init container needs more than the LimitRange of pods allows since. No size of the other container mends that.
@@ -48,7 +48,7 @@ func TestPlan_replacementThatTheAPIServerRefuses_leavesThePod(t *testing.T) {
 }
 
 // A LimitRange that is younger than a pod adds its defaults at a resize, and may make a pod Guaranteed by that.
-func TestPlan_resizeThatWouldAddDefaultsAndChangeQoS_evicts(t *testing.T) {
+func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
 	pod := &cluster.Pod{QoS: cluster.Burstable, Containers: []cluster.Container{
 		{Name: "app", Requests: cluster.Amounts(100, 1<<20)}, {Name: "log", Requests: cluster.Resources{}.Set(cluster.Memory, 1<<20)},
 	}}
@@ -63,7 +63,7 @@ func TestPlan_resizeThatWouldAddDefaultsAndChangeQoS_evicts(t *testing.T) {
 	}
 }
 
-func TestQoSOf_podLevelResources_decideAlone(t *testing.T) {
+func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	size := cluster.Amounts(100, 1<<20)
 	pod := &cluster.Pod{
 		PodLevel:   &cluster.PodResources{Requests: size, Limits: size},

@@ -11,7 +11,7 @@ import (
 )
 
 // An eviction that has no answer is told after ten minutes, also when the pod was tried only once because others go first.
-func TestPass_unansweredEviction_isToldAfterTenMinutes(t *testing.T) {
+func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	tests := map[string]struct {
 		attempts []RefusalKind // one every four minutes
 		after    time.Duration // since the first
@@ -45,7 +45,7 @@ func TestPass_unansweredEviction_isToldAfterTenMinutes(t *testing.T) {
 	}
 }
 
-func TestPass_unansweredResize_isToldAfterTenMinutes(t *testing.T) {
+func TestPass_resizeIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	w, a := shrinking(3)
 	a.Mode = cluster.InPlaceOrRecreate
 	d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
