@@ -137,7 +137,7 @@ func TestUpdater_clientRateLimitEndsPass_reasonIsOutOfTime(t *testing.T) {
 		if len(wrong) > 0 {
 			t.Errorf("pods that were never tried have the reasons %v, want OutOfTime", wrong)
 		}
-		if n := len(u.ledger.Owing()); n != 0 {
+		if n := len(u.ledger.MissingReplacements()); n != 0 {
 			t.Errorf("%d controllers are missing replacements, want 0", n)
 		}
 	})

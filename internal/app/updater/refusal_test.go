@@ -310,7 +310,7 @@ func TestUpdater_replacementsAreMissing_pausesEvictions(t *testing.T) {
 		if len(got) != 1 || !strings.Contains(got[0], "ReplicaSet web-1 has 8 of 10 pods") {
 			t.Errorf("unexpected events: %q", got)
 		}
-		if n := len(u.ledger.Owing()); n != 1 {
+		if n := len(u.ledger.MissingReplacements()); n != 1 {
 			t.Errorf("%d controllers are missing replacements, want 1", n)
 		}
 		// When the replacements exist, evictions continue.

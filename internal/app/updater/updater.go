@@ -229,7 +229,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 			addScale(p.Controller)
 		}
 	}
-	for _, controller := range u.ledger.Owing() {
+	for _, controller := range u.ledger.MissingReplacements() {
 		addScale(controller)
 	}
 	return w

@@ -53,8 +53,8 @@ type Decision struct {
 
 	Priority Priority
 
-	turn    int       // in the order in which the pods of the autoscaler are decided on
-	place   place     // in the order of execution
+	rank    int       // in the order in which the pods of the autoscaler are decided on
+	slot    slot      // in the order of execution
 	refused time.Time // when an action on the pod was refused last; zero when none was
 	scope   *scope
 	taken   bool // it is counted in the budget of its group

@@ -122,7 +122,7 @@ func healthOf(now time.Time, b Budget, p *cluster.Pod) health {
 
 // canTake reports whether a pod may be changed. One that is down takes nothing out of service. Stuck ones do not either,
 // but as some are kept unready on purpose, as stand-ins, no more of them go at once than may be missing.
-func (g *group) canTake(h health) bool {
+func (g *group) mayChange(h health) bool {
 	switch h {
 	case down:
 		return true
@@ -160,7 +160,7 @@ func (g *group) canSpare() bool {
 }
 
 // whyNot returns why a pod may not be changed.
-func (g *group) whyNot(h health) Reason {
+func (g *group) budgetReason(h health) Reason {
 	if h == serving && g.spent == 0 && g.ready < g.wanted {
 		return Reason{Code: NotReady, Have: g.ready, Want: g.wanted}
 	}

@@ -110,7 +110,7 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 // One pod is enough to find out whether a replacement is refused, too, even when it is not known whether it was evicted.
 func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
-	w.Ledger.owed[g.Pods[0].Controller] = debt{g.Autoscaler.Key, []owed{{at: noon.Add(-time.Hour)}}} // all replaced since
+	w.Ledger.pending[g.Pods[0].Controller] = pendingReplacements{g.Autoscaler.Key, []pendingEviction{{at: noon.Add(-time.Hour)}}} // all replaced since
 	p := Begin(noon, w, DefaultBudget())
 	evictions := 0
 	for _, d := range actions(p) {

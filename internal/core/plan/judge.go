@@ -28,9 +28,9 @@ type verdict struct {
 // The last rule trusts the target rather than the range, which is wide as long as little is known. So the autoscaler has
 // to be as old as the pod must be: on its first day its target is what a few minutes showed (W-02).
 func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) verdict {
-	t := tallyOf(p, fits)
+	t := compareRequests(p, fits)
 	v := verdict{priority: t.priority()}
-	name := soleName(p)
+	name := nameUnlessSole(p)
 	t.worst.Container = name(t.worst.Container)
 	t.largest.Container = name(t.largest.Container)
 
@@ -68,7 +68,7 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 func percent(f float64) int { return int(min(math.Round(f*100), math.MaxInt32)) }
 
 // soleName returns a function that drops the name of a pod's only container: a reason need not say which it was.
-func soleName(p *cluster.Pod) func(string) string {
+func nameUnlessSole(p *cluster.Pod) func(string) string {
 	regular := 0
 	for i := range p.Containers {
 		if p.Containers[i].Role == cluster.Regular {
@@ -84,7 +84,7 @@ func soleName(p *cluster.Pod) func(string) string {
 }
 
 // A tally is how the requests of a pod compare to what is recommended.
-type tally struct {
+type comparison struct {
 	requested, target [len(cluster.All)]float64 // sums in thousandths, of what is recommended
 	known             [len(cluster.All)]bool
 	up                bool
@@ -96,8 +96,8 @@ type tally struct {
 // ranks order what may be wrong with a request; the worst is what a reason names.
 var ranks = map[ReasonCode]int{AboveRange: 1, MissingRequest: 2, BelowRange: 3}
 
-func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
-	var t tally
+func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
+	var t comparison
 	var worst, largest, memory float64
 	for i := range fits {
 		f := &fits[i]
@@ -145,7 +145,7 @@ func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
 
 // priority sums the relative difference of each resource over the whole pod. Changes of one resource in opposite
 // directions cancel: the pod as a whole asks its node for the same.
-func (t tally) priority() Priority {
+func (t comparison) priority() Priority {
 	p := Priority{Up: t.up}
 	for n := range cluster.All {
 		if t.known[n] {
@@ -165,14 +165,14 @@ func thousandths(res cluster.Resource, amount int64) float64 {
 }
 
 // A death is how long a container lived before it was killed for memory.
-type death struct {
+type oomKill struct {
 	container string
 	lived     time.Duration
 }
 
 // quickOOM reports whether an observed container that the policy does not leave alone was killed for memory soon after
 // its start, and only recently: an old kill says nothing about the size it has had since.
-func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (bool, death) {
+func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (bool, oomKill) {
 	soon := b.QuickOOM
 	if b.PerVPAConfig && a.EvictAfterOOM > 0 {
 		soon = a.EvictAfterOOM
@@ -187,10 +187,10 @@ func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (b
 		}
 		lived := c.Exit.Finished.Sub(c.Exit.Started)
 		if lived < soon && (c.Exit.Now || now.Sub(c.Exit.Finished) < soon) {
-			return true, death{container: c.Name, lived: lived}
+			return true, oomKill{container: c.Name, lived: lived}
 		}
 	}
-	return false, death{}
+	return false, oomKill{}
 }
 
 // requirementsMet reports whether the user's requirements allow an eviction: for one container at least, each of them

@@ -21,59 +21,59 @@ type Ledger struct {
 	evictions map[cluster.Workload]eviction
 	resizes   map[string]resize // by pod UID
 	refusals  map[refusedKey]refused
-	owed      map[cluster.Workload]debt      // by direct controller
-	evicted   map[string]time.Time           // when a pod was evicted that may still be shown as running, by UID
-	progress  map[cluster.Workload]time.Time // when a pod was evicted last
-	served    map[string]time.Time           // when an action was tried last, by namespace
+	pending   map[cluster.Workload]pendingReplacements // by direct controller
+	evicted   map[string]time.Time                     // when a pod was evicted that may still be shown as running, by UID
+	progress  map[cluster.Workload]time.Time           // when a pod was evicted last
+	served    map[string]time.Time                     // when an action was tried last, by namespace
 }
 
 // An eviction is the last one of a workload's pods.
 type eviction struct {
-	at     time.Time
-	newest time.Time       // when the newest pod of the workload was created then, by the API server's clock
-	with   []policy.Fitted // what its replacement should get
-	futile int             // evictions in a row that did not help, without this one
-	judged bool            // this one is counted
+	at          time.Time
+	newest      time.Time       // when the newest pod of the workload was created then, by the API server's clock
+	with        []policy.Fitted // what its replacement should get
+	ineffective int             // evictions in a row that did not help, without this one
+	judged      bool            // this one is counted
 }
 
 // A resize is the last one of a pod.
 type resize struct {
-	at     time.Time
-	with   []policy.Fitted
-	futile int // resizes in a row that were undone, without this one
+	at          time.Time
+	with        []policy.Fitted
+	ineffective int // resizes in a row that were undone, without this one
 }
 
 // How long the ledger remembers a workload after its last eviction.
-const remember = 24 * time.Hour
+const historyTTL = 24 * time.Hour
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
-		owed: map[cluster.Workload]debt{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
+		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		served: map[string]time.Time{},
 	}
 }
 
 // Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
-	l.serve(now, d)
+	l.markServed(now, d)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict:
-		l.owe(now, d)
+		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 	case Resize:
-		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, futile: l.undone(d.Pod)}
+		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
 	}
 }
 
 // expect notes that a pod was evicted, or may have been, and that its replacement should get what was decided.
 func (l *Ledger) expect(now time.Time, d Decision) {
 	e := l.evictions[workloadOf(d.Pod)]
-	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
+	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, ineffective: e.ineffective}
 	if d.scope != nil {
 		next.newest = d.scope.newest
 	}
@@ -83,27 +83,27 @@ func (l *Ledger) expect(now time.Time, d Decision) {
 // Learn notes what a pass saw: whether evicted pods have replacements, and whether those are what they should be. It is
 // called with the world and all decisions of a pass, and forgets what concerns pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
-	for workload, help := range l.helped(ds) {
+	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {
 		case help:
 			delete(l.evictions, workload)
 		case !e.judged:
-			e.futile, e.judged = e.futile+1, true
+			e.ineffective, e.judged = e.ineffective+1, true
 			l.evictions[workload] = e
 		}
 	}
-	for _, c := range l.claims(now, w) {
-		if c.isSettled(now) {
-			delete(l.owed, c.controller)
+	for _, c := range l.replacementStates(now, w) {
+		if c.isComplete(now) {
+			delete(l.pending, c.controller)
 			continue
 		}
-		l.owed[c.controller] = c.unpaid()
+		l.pending[c.controller] = c.remaining()
 	}
-	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > remember })
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
-	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > remember })
-	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > lateFor })
+	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
+	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	if len(l.resizes)+len(l.refusals) == 0 {
 		return
 	}
@@ -117,7 +117,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 
 // helped says for the workloads whose last eviction has a replacement whether that is as it should be. One replacement
 // that is not decides.
-func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
+func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 	out := map[cluster.Workload]bool{}
 	if l == nil || len(l.evictions) == 0 {
 		return out
@@ -132,10 +132,10 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 		}
 		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if
 		// that is much different.
-		help := d.Wanted.Code == Fits || given(d.Pod, e.with) && !given(d.Pod, d.With)
+		help := d.Wanted.Code == Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 		if d.Pod.Node == "" {
 			// That nothing is wanted of a pod that waits for a node does not mean that it has its size.
-			help = given(d.Pod, e.with) || given(d.Pod, d.With)
+			help = hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)
 		}
 		if before, ok := out[w]; !ok || before {
 			out[w] = help
@@ -145,7 +145,7 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 }
 
 // futileEvictions returns how many evictions of a workload in a row did not help, and when the last was.
-func (l *Ledger) futileEvictions(w cluster.Workload, helped map[cluster.Workload]bool) (int, time.Time) {
+func (l *Ledger) ineffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
 	if l == nil {
 		return 0, time.Time{}
 	}
@@ -153,14 +153,14 @@ func (l *Ledger) futileEvictions(w cluster.Workload, helped map[cluster.Workload
 	if !ok {
 		return 0, time.Time{}
 	}
-	help, known := helped[w]
+	help, known := effective[w]
 	switch {
 	case known && help:
 		return 0, time.Time{}
 	case known && !e.judged:
-		return e.futile + 1, e.at
+		return e.ineffective + 1, e.at
 	}
-	return e.futile, e.at
+	return e.ineffective, e.at
 }
 
 // undone returns how many resizes of a pod in a row came to nothing: the pod asks for something else again by now.
@@ -172,7 +172,7 @@ func (l *Ledger) undone(p *cluster.Pod) int {
 	if !ok || alreadyAsked(p, r.with) {
 		return 0
 	}
-	return r.futile + 1
+	return r.ineffective + 1
 }
 
 // lastResize returns the last resize of a pod.
@@ -185,7 +185,7 @@ func (l *Ledger) lastResize(p *cluster.Pod) (resize, bool) {
 }
 
 // given reports whether a pod was created with about what it should get. The webhook may know a newer recommendation.
-func given(p *cluster.Pod, with []policy.Fitted) bool {
+func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	const close = 0.1
 	for i := range with {
 		if !with[i].Inserted && p.Container(with[i].Container) == nil {

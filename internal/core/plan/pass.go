@@ -36,8 +36,8 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = NewLedger()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, places: placesOf(w)}}
-	p.short, p.settled = w.Ledger.shortages(now, w, b)
+	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w)}}
+	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.ds = p.decide()
 	return p
 }
@@ -76,7 +76,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	}
 	if d.Fallback && last.isLasting() {
 		g := p.group(own)
-		trial := r.Kind.saysNothing()
+		trial := r.Kind.leavesReplacementOpen()
 		if trial && p.isAwaited(d.Pod.Controller, g) {
 			p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
 			return p.giveBack(own)
@@ -112,7 +112,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 // Gone reports that a pod had been deleted or replaced before the decision was carried out. Its budget stays spent, as
 // the pod is down.
 func (p *Pass) Gone(d Decision) {
-	p.w.Ledger.serve(p.now, d)
+	p.w.Ledger.markServed(p.now, d)
 	p.leave(&p.ds[p.at(d)], Reason{Code: AlreadyGone})
 }
 
@@ -162,10 +162,10 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 	}
 	var next []Decision
 	var still []int // wait for the probe
-	for len(queue) > 0 && g.canTake(d.health) {
+	for len(queue) > 0 && g.mayChange(d.health) {
 		at, waiting := queue[0], &p.ds[queue[0]]
 		queue = queue[1:]
-		p.turn(waiting).take()
+		p.candidate(waiting).take()
 		switch {
 		case waiting.Do != Leave:
 			next = append(next, *waiting)
@@ -189,7 +189,7 @@ func (p *Pass) enqueue() {
 			waiting = append(waiting, i)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.ds[a].turn, p.ds[b].turn) })
+	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.ds[a].rank, p.ds[b].rank) })
 	for _, i := range waiting {
 		d := &p.ds[i]
 		if d.scope.queues == nil {

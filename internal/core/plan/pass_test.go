@@ -70,7 +70,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 				if d.Reason.String() == "" {
 					t.Fatalf("%s has no reason", d.Pod.Key)
 				}
-				if g := p.group(&d); d.Do == Leave && d.Reason.Code == BudgetSpent && g.canTake(healthOf(now, b, d.Pod)) {
+				if g := p.group(&d); d.Do == Leave && d.Reason.Code == BudgetSpent && g.mayChange(healthOf(now, b, d.Pod)) {
 					t.Fatalf("%s waits for a budget that is not spent", d.Pod.Key)
 				}
 			}

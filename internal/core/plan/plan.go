@@ -30,7 +30,7 @@ func (s *pass) decide() []Decision {
 		ds = s.decideOn(g, ds)
 	}
 	s.share(ds)
-	slices.SortFunc(ds, executable)
+	slices.SortFunc(ds, byExecution)
 	return ds
 }
 
@@ -52,17 +52,17 @@ func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
 		}
 	}
 	mine := ds[len(before):]
-	slices.SortFunc(mine, pressing)
-	s.takeTurns(g, mine)
+	slices.SortFunc(mine, byPriority)
+	s.decideCandidates(g, mine)
 	return ds
 }
 
 // takeTurns decides on the pods of one autoscaler that should change, the most pressing first.
-func (s *pass) takeTurns(g Governed, ds []Decision) {
+func (s *pass) decideCandidates(g Governed, ds []Decision) {
 	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Code != Fits }) {
 		return
 	}
-	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), helped: s.w.Ledger.helped(ds)}
+	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
 	for _, p := range g.Pods {
 		if p.Created.After(sc.newest) {
 			sc.newest = p.Created
@@ -76,41 +76,41 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 	s.order(ds)
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != Fits {
-			s.turn(d).take()
+			s.candidate(d).take()
 		}
 	}
 }
 
-func (s *pass) turn(d *Decision) *turn {
-	return &turn{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
+func (s *pass) candidate(d *Decision) *candidate {
+	return &candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
 }
 
 // A pass is one call of Plan.
 type pass struct {
-	now    time.Time
-	w      World
-	b      Budget
-	places places
-	short  map[cluster.Workload]Shortage
+	now       time.Time
+	w         World
+	b         Budget
+	nodeSizes nodeSizes
+	short     map[cluster.Workload]Shortage
 
 	reserved map[string][]cluster.PodResources // what the decisions take of the quotas of each namespace
 
-	settled map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
+	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 }
 
 // A scope is what the turns of the pods of one autoscaler share.
 type scope struct {
-	groups map[cluster.Workload]*group
-	helped map[cluster.Workload]bool
-	newest time.Time          // when the newest of the pods was created
-	queues map[queueKey][]int // decisions that wait for the budget of their group or for a probe, in the order of their turns
+	groups    map[cluster.Workload]*group
+	effective map[cluster.Workload]bool
+	newest    time.Time          // when the newest of the pods was created
+	queues    map[queueKey][]int // decisions that wait for the budget of their group or for a probe, in the order of their turns
 
 	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
 }
 
 // pressing orders decisions by how much their pods need a change. Pods of which the API server refused something come
 // last, the one that was refused least recently first.
-func pressing(a, b Decision) int {
+func byPriority(a, b Decision) int {
 	switch {
 	case !a.refused.Equal(b.refused):
 		return a.refused.Compare(b.refused)
@@ -123,13 +123,13 @@ func pressing(a, b Decision) int {
 }
 
 // executable orders decisions that do something before those that do not.
-func executable(a, b Decision) int {
+func byExecution(a, b Decision) int {
 	switch {
 	case a.Do != Leave && b.Do != Leave:
-		if c := a.place.compare(b.place); c != 0 {
+		if c := a.slot.compare(b.slot); c != 0 {
 			return c
 		}
-		return pressing(a, b)
+		return byPriority(a, b)
 	case a.Do != Leave:
 		return -1
 	case b.Do != Leave:
@@ -178,16 +178,16 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 // placed is only replaced when the difference is worth its place in the scheduler's queue.
 func (s *pass) judgeUnscheduled(d *Decision) {
 	p := d.Pod
-	t := tallyOf(p, d.With)
+	t := compareRequests(p, d.With)
 	d.Priority = t.priority()
-	placeable := s.places.take(p, total(p, nil))
+	placeable := s.nodeSizes.fit(p, total(p, nil))
 	smaller := shrinks(p, d.With)
 	switch {
 	case s.now.Before(p.Created.Add(s.b.PendingFor)):
 		d.Reason = Reason{Code: Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
-	case smaller && s.places.take(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
+	case smaller && s.nodeSizes.fit(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
 		d.Wanted = t.largest
-		d.Wanted.Code, d.Wanted.Container = TooBigToPlace, soleName(p)(t.largest.Container)
+		d.Wanted.Code, d.Wanted.Container = TooBigToPlace, nameUnlessSole(p)(t.largest.Container)
 	case !placeable:
 		d.Reason = Reason{Code: NoNodeFits, Text: total(p, nil).String()}
 	default:
@@ -217,13 +217,13 @@ func (s *pass) judgeBoosted(d *Decision) {
 		d.Reason = Reason{Code: Boosted, Until: until}
 		return
 	}
-	d.Priority = tallyOf(d.Pod, over).priority()
+	d.Priority = compareRequests(d.Pod, over).priority()
 	for i := range over {
 		d.Unboost = append(d.Unboost, over[i].Container)
 	}
 	had, _ := d.Pod.Container(over[0].Container).Running()
 	d.Wanted = Reason{
-		Code: BoostOver, Container: soleName(d.Pod)(over[0].Container),
+		Code: BoostOver, Container: nameUnlessSole(d.Pod)(over[0].Container),
 		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
 	}
 }

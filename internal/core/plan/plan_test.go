@@ -227,7 +227,7 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 				t.Fatalf("%s would not come back", d.Pod.Key)
 			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the requirements are not met", d.Pod.Key)
-			case grows(d.Pod, d.With) && !placesOf(w).take(d.Pod, total(d.Pod, d.With)):
+			case grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}
@@ -251,7 +251,7 @@ func TestPlan_anyWorld_actionsComeFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		ds := Plan(noon, w, b)
-		if !slices.IsSortedFunc(ds, executable) {
+		if !slices.IsSortedFunc(ds, byExecution) {
 			t.Fatal(describe(ds))
 		}
 		for i := 1; i < len(ds); i++ {
@@ -322,7 +322,7 @@ func TestLedger_podsAreGone_forgetsThem(t *testing.T) {
 			len(l.resizes), len(l.refusals), len(l.evictions), len(l.evicted))
 	}
 	l.Learn(noon.Add(25*time.Hour), World{}, nil)
-	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.owed); n != 0 {
+	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.pending); n != 0 {
 		t.Errorf("after a day it remembers %d things: %+v", n, l)
 	}
 }

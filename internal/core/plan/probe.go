@@ -16,7 +16,7 @@ import (
 
 // isProbed reports whether an eviction of the pod would be a probe.
 func (s *pass) isProbed(d *Decision) bool {
-	n, _ := s.w.Ledger.futileEvictions(workloadOf(d.Pod), d.scope.helped)
+	n, _ := s.w.Ledger.ineffectiveEvictions(workloadOf(d.Pod), d.scope.effective)
 	return n > 0
 }
 
@@ -45,7 +45,7 @@ func (s *pass) hasProbe(d *Decision) bool {
 }
 
 // probing stands in the way of an eviction while another pod of the workload is the probe.
-func (t *turn) probing() (Reason, bool) {
+func (t *candidate) probing() (Reason, bool) {
 	return Reason{Code: Probing}, t.hasProbe(t.d)
 }
 
@@ -54,10 +54,10 @@ func (t *turn) probing() (Reason, bool) {
 func (s *pass) order(ds []Decision) {
 	if slices.ContainsFunc(ds, func(d Decision) bool { return d.scope != nil && s.isProbed(&d) }) {
 		slices.SortFunc(ds, func(a, b Decision) int {
-			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), pressing(a, b))
+			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), byPriority(a, b))
 		})
 	}
 	for i := range ds {
-		ds[i].turn = i
+		ds[i].rank = i
 	}
 }

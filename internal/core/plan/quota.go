@@ -18,7 +18,7 @@ type quotaView struct {
 }
 
 // quotaView returns the view of the turn's pod; false when no quota matters or nothing is known of quotas.
-func (t *turn) quotaView() (quotaView, bool) {
+func (t *candidate) quotaView() (quotaView, bool) {
 	p := t.d.Pod
 	around := t.w.Limits[p.Namespace]
 	if around.Quotas == nil {
@@ -51,7 +51,7 @@ func standingOf(p *cluster.Pod) cluster.Standing {
 // The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
 // the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
 // nothing.
-func (t *turn) replacementOverQuota() (Reason, bool) {
+func (t *candidate) replacementOverQuota() (Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
 		return Reason{}, false
@@ -67,7 +67,7 @@ func (t *turn) replacementOverQuota() (Reason, bool) {
 }
 
 // resizeOverQuota stands in the way of a resize that a ResourceQuota would refuse.
-func (t *turn) resizeOverQuota() (Reason, bool) {
+func (t *candidate) resizeOverQuota() (Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
 		return Reason{}, false
@@ -82,7 +82,7 @@ func (t *turn) resizeOverQuota() (Reason, bool) {
 
 // whileResized returns what quotas count of the pod until a resize is done: of each container the higher of what it has and what it
 // is to have.
-func (t *turn) whileResized() policy.Demand {
+func (t *candidate) whileResized() policy.Demand {
 	p := t.d.Pod
 	return policy.DemandOf(t.w.Limits[p.Namespace], p, standingOf(p), notBelow(p, t.d.With))
 }
@@ -119,7 +119,7 @@ func higher(r cluster.Resources, others ...cluster.Resources) cluster.Resources 
 	return r
 }
 
-func (t *turn) tooManyQuotas() policy.Refusal {
+func (t *candidate) tooManyQuotas() policy.Refusal {
 	if t.w.Limits[t.d.Pod.Namespace].Quotas.TooMany {
 		return policy.Refusal{Kind: policy.TooManyQuotas}
 	}
@@ -128,11 +128,11 @@ func (t *turn) tooManyQuotas() policy.Refusal {
 
 // asTemplate reports whether the pod is known to have the size of its template: the admission controller has not sized it, and its
 // mode does not resize.
-func (t *turn) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler.Mode.Resizes() }
+func (t *candidate) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler.Mode.Resizes() }
 
 // reserve notes what a decision takes of the quotas of its namespace, so that no other decision of the pass counts on it. What is
 // reserved stays so until the next pass, whatever becomes of the decision.
-func (t *turn) reserve(do Act) {
+func (t *candidate) reserve(do Act) {
 	v, known := t.quotaView()
 	if !known {
 		return

@@ -37,10 +37,10 @@ const (
 func (k RefusalKind) keepsBudget() bool { return k == OutcomeIsUnknown || k == ServerBusy }
 
 // goesBySize reports whether less may be allowed where this was not.
-func (k RefusalKind) goesBySize() bool { return k == DeniedByNode || k == DeniedByQuota }
+func (k RefusalKind) dependsOnSize() bool { return k == DeniedByNode || k == DeniedByQuota }
 
 // mayPass reports whether the next attempt may succeed though nothing in the cluster changes.
-func (k RefusalKind) mayPass() bool {
+func (k RefusalKind) isTransient() bool {
 	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
 }
 
@@ -53,12 +53,12 @@ const (
 // A refused is the last attempt on a pod that did not succeed.
 type refused struct {
 	Refusal
-	at    time.Time
-	n     int             // attempts in a row that did not succeed
-	brief int             // of them the last in a row that failed for what may pass by itself
-	since time.Time       // when the first of the last attempts in a row that had no answer was made; zero when the last had one
-	ready int             // pods of the group that were ready, without those changed in that pass
-	with  []policy.Fitted // what a resize asked for
+	at        time.Time
+	n         int             // attempts in a row that did not succeed
+	transient int             // of them the last in a row that failed for what may pass by itself
+	since     time.Time       // when the first of the last attempts in a row that had no answer was made; zero when the last had one
+	ready     int             // pods of the group that were ready, without those changed in that pass
+	with      []policy.Fitted // what a resize asked for
 
 	// What a quota refused last, and when. A webhook that answers before the quota is asked says nothing about it.
 	overQuota   []policy.Fitted
@@ -83,15 +83,15 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if len(r.Text) > maxRefusalText {
 		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
 	}
-	l.serve(now, d)
+	l.markServed(now, d)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
-	if r.Kind.goesBySize() && asksLessThan(d.With, before.with, noticeablyLess) {
+	if r.Kind.dependsOnSize() && asksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the attempts before were about something else
 	}
-	if r.Kind.mayPass() {
-		next.brief = before.brief + 1
+	if r.Kind.isTransient() {
+		next.transient = before.transient + 1
 	}
 	if r.Kind == OutcomeIsUnknown {
 		next.since = before.since
@@ -105,7 +105,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	}
 	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
-		l.owe(now, d)
+		l.addPending(now, d)
 		l.expect(now, d)
 	}
 }
@@ -148,16 +148,16 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 // where the mode allows it. A quota never does: it would refuse the replacement, too. Neither does what came after a quota
 // had refused no more than this, for as long as the ledger remembers.
 func (r refused) isLasting() bool {
-	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < remember && !asksLessThan(r.with, r.overQuota, 0) {
+	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < historyTTL && !asksLessThan(r.with, r.overQuota, 0) {
 		return false
 	}
 	switch r.Kind {
 	case Denied, DeniedByNode, Unsupported:
 		return true
 	case WebhookFailed:
-		return r.brief >= webhookIsDown
+		return r.transient >= webhookIsDown
 	case ServerBusy, OutcomeIsUnknown:
-		return r.brief >= lastingAfter
+		return r.transient >= lastingAfter
 	case DeniedByBudget, DeniedByQuota:
 	}
 	return false
@@ -165,7 +165,7 @@ func (r refused) isLasting() bool {
 
 // answerDue is how long an action on a pod may have no answer before users are told, however seldom it was tried. Single
 // lost answers, and short outages of the API server, pass sooner.
-const answerDue = 10 * time.Minute
+const unansweredAfter = 10 * time.Minute
 
 // Unanswered reports whether an action on the pod has had no answer for long, and returns the reason to tell users. The pod may
 // be left for another reason, such as that other pods are changed first.
@@ -177,7 +177,7 @@ func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 			longest = r
 		}
 	}
-	if longest.since.IsZero() || p.now.Before(longest.since.Add(answerDue)) {
+	if longest.since.IsZero() || p.now.Before(longest.since.Add(unansweredAfter)) {
 		return Reason{}, false
 	}
 	r := Reason{Code: Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
@@ -189,7 +189,7 @@ func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 
 // saysNothing reports whether the refusal of a resize leaves open whether a replacement of the same size would be refused,
 // too. Then one pod is evicted, and the next when that has been replaced.
-func (k RefusalKind) saysNothing() bool { return k != DeniedByNode && k != Unsupported }
+func (k RefusalKind) leavesReplacementOpen() bool { return k != DeniedByNode && k != Unsupported }
 
 // until returns when the next attempt may be made.
 func (r refused) until(b Budget) time.Time {
@@ -214,7 +214,7 @@ func (r refused) reason(b Budget, do Act) Reason {
 
 // evictionRefused stands in the way of an eviction that was refused a short while ago. A disruption budget is asked
 // again at once when more pods are ready than then.
-func (t *turn) evictionRefused() (Reason, bool) {
+func (t *candidate) evictionRefused() (Reason, bool) {
 	r, ok := t.w.Ledger.refusal(t.d.Pod, Evict)
 	if !ok || !t.now.Before(r.until(t.b)) {
 		return Reason{}, false
@@ -226,9 +226,9 @@ func (t *turn) evictionRefused() (Reason, bool) {
 }
 
 // resizeRefused stands in the way of a resize that was refused a short while ago.
-func (t *turn) resizeRefused() (Reason, bool) {
+func (t *candidate) resizeRefused() (Reason, bool) {
 	r, ok := t.w.Ledger.refusal(t.d.Pod, Resize)
-	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.goesBySize() && t.asksEnoughLess(r) {
+	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.dependsOnSize() && t.asksEnoughLess(r) {
 		return Reason{}, false
 	}
 	return r.reason(t.b, Resize), true
@@ -236,6 +236,6 @@ func (t *turn) resizeRefused() (Reason, bool) {
 
 // asksEnoughLess reports whether a node or quota that refused a resize may be asked again: for less, and when the back-off is not
 // over for noticeably less.
-func (t *turn) asksEnoughLess(r refused) bool {
+func (t *candidate) asksEnoughLess(r refused) bool {
 	return asksLessThan(t.d.With, r.with, t.b.Threshold) || asksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))
 }

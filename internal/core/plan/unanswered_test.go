@@ -38,7 +38,7 @@ func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 			if told != tt.want {
 				t.Fatalf("told: %v (%s), want %v", told, r, tt.want)
 			}
-			if told && (r.For < answerDue || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
+			if told && (r.For < unansweredAfter || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
 				t.Errorf("the reason is %+v", r)
 			}
 		})

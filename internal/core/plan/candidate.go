@@ -11,7 +11,7 @@ import (
 )
 
 // A turn is when a pod that should change is looked at: it changes, or something stands in its way.
-type turn struct {
+type candidate struct {
 	*pass
 	*scope
 	d *Decision
@@ -20,83 +20,83 @@ type turn struct {
 
 // An obstacle returns why something may not be done now, and false when it is no obstacle. Obstacles are asked in the
 // order of a list; the first that stands in the way is the reason to leave the pod.
-type obstacle func(*turn) (Reason, bool)
+type check func(*candidate) (Reason, bool)
 
 // What stands in the way of an eviction.
-var againstEviction = []obstacle{
-	(*turn).sameSize,
-	(*turn).replacementRefused,
-	(*turn).replacementOverQuota,
-	(*turn).unplaceable,
-	(*turn).requirementsUnmet,
-	(*turn).replacementMissing,
-	(*turn).backingOff,
-	(*turn).probing,
-	(*turn).evictionRefused,
-	(*turn).replicasUnknown,
-	(*turn).tooFewReplicas,
-	(*turn).overBudget,
+var evictionChecks = []check{
+	(*candidate).sameSize,
+	(*candidate).replacementRefused,
+	(*candidate).replacementOverQuota,
+	(*candidate).unplaceable,
+	(*candidate).requirementsUnmet,
+	(*candidate).replacementMissing,
+	(*candidate).backingOff,
+	(*candidate).probing,
+	(*candidate).evictionRefused,
+	(*candidate).replicasUnknown,
+	(*candidate).tooFewReplicas,
+	(*candidate).overBudget,
 }
 
 // What stands in the way of the eviction of a pod that has no node yet, and so takes nothing out of service.
-var againstReplacing = []obstacle{
-	(*turn).sameSize,
-	(*turn).replacementRefused,
-	(*turn).replacementOverQuota,
-	(*turn).requirementsUnmet,
-	(*turn).replacementMissing,
-	(*turn).backingOff,
-	(*turn).probing,
-	(*turn).evictionRefused,
+var replacementChecks = []check{
+	(*candidate).sameSize,
+	(*candidate).replacementRefused,
+	(*candidate).replacementOverQuota,
+	(*candidate).requirementsUnmet,
+	(*candidate).replacementMissing,
+	(*candidate).backingOff,
+	(*candidate).probing,
+	(*candidate).evictionRefused,
 }
 
 // What stands in the way of a resize.
-var againstResize = []obstacle{
-	(*turn).undone,
-	(*turn).resizeRefused,
-	(*turn).replacementRefused,
-	(*turn).resizeOverQuota,
-	(*turn).unplaceable,
-	(*turn).replicasUnknown,
-	(*turn).tooFewReplicasInPlace,
-	(*turn).overBudgetInPlace,
+var resizeChecks = []check{
+	(*candidate).undone,
+	(*candidate).resizeRefused,
+	(*candidate).replacementRefused,
+	(*candidate).resizeOverQuota,
+	(*candidate).unplaceable,
+	(*candidate).replicasUnknown,
+	(*candidate).tooFewReplicasInPlace,
+	(*candidate).overBudgetInPlace,
 }
 
 // What stands in the way of the end of a startup boost. It is never worth an eviction, and has to come for a single pod
 // too.
-var againstUnboost = []obstacle{
-	(*turn).resizing,
-	(*turn).starting,
-	(*turn).undone,
-	(*turn).resizeRefused,
-	(*turn).replacementRefused,
-	(*turn).replicasUnknown,
-	(*turn).overBudgetInPlace,
+var unboostChecks = []check{
+	(*candidate).resizing,
+	(*candidate).starting,
+	(*candidate).undone,
+	(*candidate).resizeRefused,
+	(*candidate).replacementRefused,
+	(*candidate).replicasUnknown,
+	(*candidate).overBudgetInPlace,
 }
 
 // take decides what happens to the pod.
-func (t *turn) take() {
+func (t *candidate) take() {
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	switch {
 	case t.d.Wanted.Code == BoostOver:
-		t.try(Resize, againstUnboost, Fits)
+		t.try(Resize, unboostChecks, Fits)
 	case t.d.Wanted.Code == TooBigToPlace && !mode.Evicts():
 		t.leave(Reason{Code: Unscheduled})
 	case t.d.Wanted.Code == TooBigToPlace:
-		t.try(Evict, againstReplacing, Fits)
+		t.try(Evict, replacementChecks, Fits)
 	case p.Phase != cluster.Pending && isResizing(p):
 		t.whileResizing()
 	case mode.Resizes():
 		t.inPlace()
 	default:
-		t.try(Evict, againstEviction, Fits)
+		t.try(Evict, evictionChecks, Fits)
 	}
 }
 
 // try does something to the pod if nothing stands in the way, and takes it from the group's budget.
-func (t *turn) try(do Act, against []obstacle, because ReasonCode) {
+func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	for _, o := range against {
-		if r, stands := o(t); stands {
+		if r, blocked := o(t); blocked {
 			t.leave(r)
 			return
 		}
@@ -114,15 +114,15 @@ func (t *turn) try(do Act, against []obstacle, because ReasonCode) {
 	}
 }
 
-func (t *turn) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
+func (t *candidate) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
 
 // mayFallBack reports whether the pod could be evicted as well.
-func (t *turn) mayFallBack() bool {
+func (t *candidate) mayFallBack() bool {
 	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Code == BoostOver {
 		return false
 	}
-	for _, o := range againstEviction {
-		if _, stands := o(t); stands {
+	for _, o := range evictionChecks {
+		if _, blocked := o(t); blocked {
 			return false
 		}
 	}
@@ -130,13 +130,13 @@ func (t *turn) mayFallBack() bool {
 }
 
 // inPlace decides on a pod whose mode allows a resize, and that is not in the middle of one.
-func (t *turn) inPlace() {
+func (t *candidate) inPlace() {
 	p, with := t.d.Pod, t.d.With
 	last, tried := t.w.Ledger.refusal(p, Resize)
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(Reason{Code: Starting})
-	case !anyRuns(p):
+	case !isAnyRunning(p):
 		t.evictOr(NoContainerRunning, Reason{Code: NoContainerRunning})
 	case alreadyAsked(p, with) && !sameSize(p, with):
 		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not said anything yet
@@ -147,29 +147,29 @@ func (t *turn) inPlace() {
 	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
 		t.evictInstead(last)
 	default:
-		t.try(Resize, againstResize, Fits)
+		t.try(Resize, resizeChecks, Fits)
 	}
 }
 
 // anyRuns reports whether some container of the pod runs. The API server refuses to resize a pod of which none does.
-func anyRuns(p *cluster.Pod) bool {
+func isAnyRunning(p *cluster.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
 		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
 	})
 }
 
 // evictOr evicts where the mode allows it, and leaves the pod elsewhere.
-func (t *turn) evictOr(because ReasonCode, r Reason) {
+func (t *candidate) evictOr(because ReasonCode, r Reason) {
 	if t.d.Autoscaler.Mode.Evicts() {
-		t.try(Evict, againstEviction, because)
+		t.try(Evict, evictionChecks, because)
 		return
 	}
 	t.leave(r)
 }
 
 // evictInstead evicts a pod whose resize was refused, where the mode allows it.
-func (t *turn) evictInstead(last refused) {
-	trial := last.Kind.saysNothing() && t.g != nil
+func (t *candidate) evictInstead(last refused) {
+	trial := last.Kind.leavesReplacementOpen() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
 		t.leave(Reason{Code: AwaitingReplacement, Text: last.Text})
 		return
@@ -182,7 +182,7 @@ func (t *turn) evictInstead(last refused) {
 
 // whileResizing decides on a pod in the middle of a resize. How long that takes is counted from when the kubelet said
 // so last, for this very pod (W-20).
-func (t *turn) whileResizing() {
+func (t *candidate) whileResizing() {
 	p, with := t.d.Pod, t.d.With
 	takes := t.now.Sub(p.Resize.Since)
 	r := Reason{Text: p.Resize.Message}
@@ -210,7 +210,7 @@ func (t *turn) whileResizing() {
 	}
 	switch {
 	case again:
-		t.try(Resize, againstResize, Fits)
+		t.try(Resize, resizeChecks, Fits)
 	case failed:
 		t.evictOr(r.Code, r)
 	default:
@@ -218,47 +218,47 @@ func (t *turn) whileResizing() {
 	}
 }
 
-func (t *turn) resizing() (Reason, bool) {
+func (t *candidate) resizing() (Reason, bool) {
 	return Reason{Code: ResizeRunning}, isResizing(t.d.Pod)
 }
 
 func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State != cluster.NoResize }
 
-func (t *turn) starting() (Reason, bool) {
+func (t *candidate) starting() (Reason, bool) {
 	return Reason{Code: Starting}, t.d.Pod.Phase == cluster.Pending
 }
 
-func (t *turn) sameSize() (Reason, bool) {
+func (t *candidate) sameSize() (Reason, bool) {
 	return Reason{Code: SameSize}, sameSize(t.d.Pod, t.d.With)
 }
 
 // unplaceable asks only of pods that grow: one that shrinks has a node that takes more.
-func (t *turn) unplaceable() (Reason, bool) {
-	if !t.b.MustFit || t.places.unknown || !grows(t.d.Pod, t.d.With) {
+func (t *candidate) unplaceable() (Reason, bool) {
+	if !t.b.MustFit || t.nodeSizes.unknown || !grows(t.d.Pod, t.d.With) {
 		return Reason{}, false
 	}
 	size := total(t.d.Pod, t.d.With)
-	if t.places.take(t.d.Pod, size) {
+	if t.nodeSizes.fit(t.d.Pod, size) {
 		return Reason{}, false
 	}
 	return Reason{Code: NoNodeFits, Text: size.String()}, true
 }
 
-func (t *turn) requirementsUnmet() (Reason, bool) {
+func (t *candidate) requirementsUnmet() (Reason, bool) {
 	return Reason{Code: RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 }
 
-func (t *turn) backingOff() (Reason, bool) {
-	n, last := t.w.Ledger.futileEvictions(workloadOf(t.d.Pod), t.helped)
+func (t *candidate) backingOff() (Reason, bool) {
+	n, last := t.w.Ledger.ineffectiveEvictions(workloadOf(t.d.Pod), t.effective)
 	return t.back(n, last, "eviction")
 }
 
-func (t *turn) undone() (Reason, bool) {
+func (t *candidate) undone() (Reason, bool) {
 	last, _ := t.w.Ledger.lastResize(t.d.Pod)
 	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, "resize")
 }
 
-func (t *turn) back(n int, last time.Time, what string) (Reason, bool) {
+func (t *candidate) back(n int, last time.Time, what string) (Reason, bool) {
 	if n == 0 {
 		return Reason{}, false
 	}
@@ -266,20 +266,20 @@ func (t *turn) back(n int, last time.Time, what string) (Reason, bool) {
 	return Reason{Code: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 
-func (t *turn) replicasUnknown() (Reason, bool) {
+func (t *candidate) replicasUnknown() (Reason, bool) {
 	return Reason{Code: ReplicasUnknown}, t.g == nil || !t.g.known
 }
 
-func (t *turn) tooFewReplicas() (Reason, bool) {
+func (t *candidate) tooFewReplicas() (Reason, bool) {
 	return t.tooFew(), t.g.below
 }
 
 // tooFewReplicasInPlace lets the user waive the minimum for resizes.
-func (t *turn) tooFewReplicasInPlace() (Reason, bool) {
+func (t *candidate) tooFewReplicasInPlace() (Reason, bool) {
 	return t.tooFew(), t.g.below && !t.b.SkipInPlace
 }
 
-func (t *turn) tooFew() Reason {
+func (t *candidate) tooFew() Reason {
 	required := t.b.MinReplicas
 	if n := t.d.Autoscaler.MinReplicas; n > 0 {
 		required = int(n)
@@ -287,15 +287,15 @@ func (t *turn) tooFew() Reason {
 	return Reason{Code: TooFewReplicas, Have: t.g.live, Want: required}
 }
 
-func (t *turn) overBudget() (Reason, bool) {
+func (t *candidate) overBudget() (Reason, bool) {
 	h := t.health()
-	if t.g.canTake(h) {
+	if t.g.mayChange(h) {
 		return Reason{}, false
 	}
-	return t.g.whyNot(h), true
+	return t.g.budgetReason(h), true
 }
 
-func (t *turn) overBudgetInPlace() (Reason, bool) {
+func (t *candidate) overBudgetInPlace() (Reason, bool) {
 	if t.isWaived() {
 		return Reason{}, false
 	}
@@ -304,8 +304,8 @@ func (t *turn) overBudgetInPlace() (Reason, bool) {
 
 // isWaived reports whether a resize needs no budget because it restarts no container: when the user says so, and at the
 // end of a startup boost, which only takes CPU away that the pod was not meant to keep.
-func (t *turn) isWaived() bool {
+func (t *candidate) isWaived() bool {
 	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver) && !restarts(t.d.Pod, t.d.With)
 }
 
-func (t *turn) health() health { return healthOf(t.now, t.b, t.d.Pod) }
+func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }
