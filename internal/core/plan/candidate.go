@@ -10,19 +10,19 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A turn is when a pod that should change is looked at: it changes, or something stands in its way.
+// A candidate is a pod that should change: it changes now, or a check blocks that.
 type candidate struct {
 	*pass
 	*scope
 	d *Decision
-	g *group // nil when the pod has no controller
+	g *group // nil if the pod has no controller
 }
 
-// An obstacle returns why something may not be done now, and false when it is no obstacle. Obstacles are asked in the
-// order of a list; the first that stands in the way is the reason to leave the pod.
+// A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
+// that blocks is the reason to leave the pod.
 type check func(*candidate) (Reason, bool)
 
-// What stands in the way of an eviction.
+// evictionChecks are the checks for an eviction.
 var evictionChecks = []check{
 	(*candidate).sameSize,
 	(*candidate).replacementRefused,
@@ -38,7 +38,7 @@ var evictionChecks = []check{
 	(*candidate).overBudget,
 }
 
-// What stands in the way of the eviction of a pod that has no node yet, and so takes nothing out of service.
+// replacementChecks are the checks for the eviction of an unscheduled pod, which takes nothing out of service.
 var replacementChecks = []check{
 	(*candidate).sameSize,
 	(*candidate).replacementRefused,
@@ -50,7 +50,7 @@ var replacementChecks = []check{
 	(*candidate).evictionRefused,
 }
 
-// What stands in the way of a resize.
+// resizeChecks are the checks for a resize.
 var resizeChecks = []check{
 	(*candidate).undone,
 	(*candidate).resizeRefused,
@@ -62,8 +62,7 @@ var resizeChecks = []check{
 	(*candidate).overBudgetInPlace,
 }
 
-// What stands in the way of the end of a startup boost. It is never worth an eviction, and has to come for a single pod
-// too.
+// unboostChecks are the checks for the end of a startup boost. It never leads to an eviction, and applies to a single pod too.
 var unboostChecks = []check{
 	(*candidate).resizing,
 	(*candidate).starting,
@@ -74,7 +73,7 @@ var unboostChecks = []check{
 	(*candidate).overBudgetInPlace,
 }
 
-// take decides what happens to the pod.
+// take decides on the candidate.
 func (t *candidate) take() {
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	switch {
@@ -93,7 +92,7 @@ func (t *candidate) take() {
 	}
 }
 
-// try does something to the pod if nothing stands in the way, and takes it from the group's budget.
+// try decides on an action if no check blocks it, and takes it from the budget of the group.
 func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	for _, o := range against {
 		if r, blocked := o(t); blocked {
@@ -116,7 +115,7 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 
 func (t *candidate) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
 
-// mayFallBack reports whether the pod could be evicted as well.
+// mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *candidate) mayFallBack() bool {
 	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Code == BoostOver {
 		return false
@@ -129,7 +128,7 @@ func (t *candidate) mayFallBack() bool {
 	return true
 }
 
-// inPlace decides on a pod whose mode allows a resize, and that is not in the middle of one.
+// inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
 func (t *candidate) inPlace() {
 	p, with := t.d.Pod, t.d.With
 	last, tried := t.w.Ledger.refusal(p, Resize)
@@ -139,7 +138,7 @@ func (t *candidate) inPlace() {
 	case !isAnyRunning(p):
 		t.evictOr(NoContainerRunning, Reason{Code: NoContainerRunning})
 	case alreadyAsked(p, with) && !sameSize(p, with):
-		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not said anything yet
+		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not reported a state yet
 	case changesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(QoSChange, Reason{Code: QoSChange})
 	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
@@ -151,14 +150,14 @@ func (t *candidate) inPlace() {
 	}
 }
 
-// anyRuns reports whether some container of the pod runs. The API server refuses to resize a pod of which none does.
+// isAnyRunning reports whether at least one container runs. The API server refuses to resize other pods.
 func isAnyRunning(p *cluster.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
 		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
 	})
 }
 
-// evictOr evicts where the mode allows it, and leaves the pod elsewhere.
+// evictOr evicts the pod if the mode allows it, and leaves it otherwise.
 func (t *candidate) evictOr(because ReasonCode, r Reason) {
 	if t.d.Autoscaler.Mode.Evicts() {
 		t.try(Evict, evictionChecks, because)
@@ -167,7 +166,7 @@ func (t *candidate) evictOr(because ReasonCode, r Reason) {
 	t.leave(r)
 }
 
-// evictInstead evicts a pod whose resize was refused, where the mode allows it.
+// evictInstead evicts a pod whose resize was refused, if the mode allows it.
 func (t *candidate) evictInstead(last refused) {
 	trial := last.Kind.leavesReplacementOpen() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
@@ -180,13 +179,13 @@ func (t *candidate) evictInstead(last refused) {
 	}
 }
 
-// whileResizing decides on a pod in the middle of a resize. How long that takes is counted from when the kubelet said
-// so last, for this very pod (W-20).
+// whileResizing decides on a pod with a resize in progress. Its duration counts from the last transition of the pod's condition
+// (W-20).
 func (t *candidate) whileResizing() {
 	p, with := t.d.Pod, t.d.With
 	takes := t.now.Sub(p.Resize.Since)
 	r := Reason{Text: p.Resize.Message}
-	var failed, again bool // whether it is time to evict, where that is allowed; whether to ask for something else
+	var failed, again bool // whether to evict if the mode allows it; whether to request another size
 	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
@@ -201,7 +200,7 @@ func (t *candidate) whileResizing() {
 		r.Code, failed = ResizeFailed, true
 		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
 		if p.Resize.Problem == cluster.MemoryInUse {
-			// Usage falls, or the limit rises: either ends this without an eviction (kubernetes/autoscaler#8434).
+			// The resize completes when the usage falls or the limit rises, without an eviction (kubernetes/autoscaler#8434).
 			r.Code, failed = MemoryInUse, false
 			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
 		}
@@ -232,7 +231,7 @@ func (t *candidate) sameSize() (Reason, bool) {
 	return Reason{Code: SameSize}, sameSize(t.d.Pod, t.d.With)
 }
 
-// unplaceable asks only of pods that grow: one that shrinks has a node that takes more.
+// unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
 func (t *candidate) unplaceable() (Reason, bool) {
 	if !t.b.MustFit || t.nodeSizes.unknown || !grows(t.d.Pod, t.d.With) {
 		return Reason{}, false
@@ -302,8 +301,8 @@ func (t *candidate) overBudgetInPlace() (Reason, bool) {
 	return t.overBudget()
 }
 
-// isWaived reports whether a resize needs no budget because it restarts no container: when the user says so, and at the
-// end of a startup boost, which only takes CPU away that the pod was not meant to keep.
+// isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, and at
+// the end of a startup boost, which removes CPU that the pod had only for its start.
 func (t *candidate) isWaived() bool {
 	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver) && !restarts(t.d.Pod, t.d.With)
 }

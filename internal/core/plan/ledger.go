@@ -11,39 +11,39 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A Ledger remembers what was tried on which workload and pod, and whether it helped. The outcomes of a Pass and what each
-// pass saw (Learn) are written to it; Plan only reads. It is not safe for concurrent use.
+// A Ledger records attempts to change pods and their effects. A Pass writes the outcomes, Learn writes the observations of each
+// pass, and Plan only reads. It is not safe for concurrent use.
 //
-// It answers two questions that a look at the pods does not. Does a replacement come back with the size that the
-// eviction was for? It does not when the webhook was not asked, or when somebody else sets requests after it; evicting
-// again each minute would never end (W-13). And does a resized pod keep its size, or was it refused?
+// It answers two questions that the current pods do not answer. Does a replacement get the requests for which a pod was evicted? It
+// does not if the webhook was not called or another component sets the requests afterwards; without the ledger, the updater would
+// evict every minute (W-13). And does a resized pod keep its requests, or was the resize refused?
 type Ledger struct {
 	evictions map[cluster.Workload]eviction
 	resizes   map[string]resize // by pod UID
 	refusals  map[refusedKey]refused
 	pending   map[cluster.Workload]pendingReplacements // by direct controller
-	evicted   map[string]time.Time                     // when a pod was evicted that may still be shown as running, by UID
-	progress  map[cluster.Workload]time.Time           // when a pod was evicted last
-	served    map[string]time.Time                     // when an action was tried last, by namespace
+	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
+	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
+	served    map[string]time.Time                     // when an action was last tried, by namespace
 }
 
-// An eviction is the last one of a workload's pods.
+// An eviction is the last eviction of a pod of a workload.
 type eviction struct {
 	at          time.Time
-	newest      time.Time       // when the newest pod of the workload was created then, by the API server's clock
-	with        []policy.Fitted // what its replacement should get
-	ineffective int             // evictions in a row that did not help, without this one
-	judged      bool            // this one is counted
+	newest      time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
+	with        []policy.Fitted // requests and limits that the replacement should get
+	ineffective int             // consecutive evictions without effect before this one
+	judged      bool            // the effect of this eviction is counted
 }
 
-// A resize is the last one of a pod.
+// A resize is the last resize of a pod.
 type resize struct {
 	at          time.Time
 	with        []policy.Fitted
-	ineffective int // resizes in a row that were undone, without this one
+	ineffective int // consecutive resizes that were undone before this one
 }
 
-// How long the ledger remembers a workload after its last eviction.
+// historyTTL is how long the ledger keeps a workload after its last eviction.
 const historyTTL = 24 * time.Hour
 
 // NewLedger returns an empty ledger.
@@ -55,7 +55,7 @@ func NewLedger() *Ledger {
 	}
 }
 
-// Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
+// Done records that a decision was carried out. A resize that fell back to an eviction has Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
 	l.markServed(now, d)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
@@ -70,7 +70,7 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	}
 }
 
-// expect notes that a pod was evicted, or may have been, and that its replacement should get what was decided.
+// expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
 func (l *Ledger) expect(now time.Time, d Decision) {
 	e := l.evictions[workloadOf(d.Pod)]
 	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, ineffective: e.ineffective}
@@ -80,8 +80,8 @@ func (l *Ledger) expect(now time.Time, d Decision) {
 	l.evictions[workloadOf(d.Pod)] = next
 }
 
-// Learn notes what a pass saw: whether evicted pods have replacements, and whether those are what they should be. It is
-// called with the world and all decisions of a pass, and forgets what concerns pods and workloads that are gone.
+// Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
+// the world and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
@@ -115,8 +115,8 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	maps.DeleteFunc(l.refusals, func(k refusedKey, _ refused) bool { return !live[k.uid] })
 }
 
-// helped says for the workloads whose last eviction has a replacement whether that is as it should be. One replacement
-// that is not decides.
+// effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
+// without the expected requests means that it had none.
 func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 	out := map[cluster.Workload]bool{}
 	if l == nil || len(l.evictions) == 0 {
@@ -126,15 +126,14 @@ func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 		d := &ds[i]
 		w := workloadOf(d.Pod)
 		e, ok := l.evictions[w]
-		// Times of creation are compared with each other only: the API server's clock may be another.
+		// Creation times are only compared with each other, because the API server's clock may differ.
 		if !ok || !d.Pod.Created.After(e.newest) {
 			continue
 		}
-		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if
-		// that is much different.
+		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 		help := d.Wanted.Code == Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 		if d.Pod.Node == "" {
-			// That nothing is wanted of a pod that waits for a node does not mean that it has its size.
+			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
 			help = hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)
 		}
 		if before, ok := out[w]; !ok || before {
@@ -144,7 +143,7 @@ func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 	return out
 }
 
-// futileEvictions returns how many evictions of a workload in a row did not help, and when the last was.
+// ineffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
 func (l *Ledger) ineffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
 	if l == nil {
 		return 0, time.Time{}
@@ -163,7 +162,7 @@ func (l *Ledger) ineffectiveEvictions(w cluster.Workload, effective map[cluster.
 	return e.ineffective, e.at
 }
 
-// undone returns how many resizes of a pod in a row came to nothing: the pod asks for something else again by now.
+// undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
 func (l *Ledger) undone(p *cluster.Pod) int {
 	if l == nil {
 		return 0
@@ -184,7 +183,7 @@ func (l *Ledger) lastResize(p *cluster.Pod) (resize, bool) {
 	return r, ok
 }
 
-// given reports whether a pod was created with about what it should get. The webhook may know a newer recommendation.
+// hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.
 func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	const close = 0.1
 	for i := range with {
@@ -195,7 +194,7 @@ func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	return !asksOther(p, with, close)
 }
 
-// workloadOf returns what a pod's evictions are remembered by: a Deployment's pods change their controller.
+// workloadOf returns the workload by which the ledger keeps a pod's evictions: pods of a Deployment change their controller.
 func workloadOf(p *cluster.Pod) cluster.Workload {
 	if p.Top.IsZero() {
 		return p.Controller
@@ -203,10 +202,10 @@ func workloadOf(p *cluster.Pod) cluster.Workload {
 	return p.Top
 }
 
-// backoff returns how long to leave something alone after n futile attempts.
+// backoff returns the back-off after n attempts without effect.
 func backoff(b Budget, n int) time.Duration { return doubled(b.BackoffBase, b.BackoffMax, n) }
 
-// doubled returns base for n = 1, twice as much for each further one, and no more than most.
+// doubled returns base, doubled n-1 times, but at most most.
 func doubled(base, most time.Duration, n int) time.Duration {
 	d := base
 	for ; n > 1 && d < most; n-- {

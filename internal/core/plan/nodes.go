@@ -10,17 +10,17 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// places knows how large a pod each kind of pod's nodes could take if they were empty.
+// nodeSizes returns whether a pod would fit on an empty node.
 type nodeSizes struct {
 	unknown     bool
-	nodes       []cluster.Node // those that take new pods
+	nodes       []cluster.Node // nodes that accept new pods
 	selectors   [][]string
 	tolerations []cluster.Tolerations
 	largest     map[nodeKey][]cluster.Resources
 	byName      map[string]cluster.Resources
 }
 
-// A placeKey is what decides which nodes may take a pod.
+// A nodeKey identifies the nodes that may take a pod.
 type nodeKey struct {
 	place     cluster.Place
 	tolerance cluster.Tolerance
@@ -40,8 +40,8 @@ func nodeSizesOf(w World) nodeSizes {
 	return pl
 }
 
-// take reports whether a pod of a size could be placed. A pod of a DaemonSet comes back to the node it is on. Of any other
-// pod its node selector and its tolerations count; a required node affinity is not evaluated.
+// fit reports whether a pod with the given requests fits on a node. A pod of a DaemonSet is replaced on its own node. For other
+// pods, node selector and tolerations count; required node affinity is not evaluated.
 func (pl nodeSizes) fit(p *cluster.Pod, size cluster.Resources) bool {
 	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
 	if pl.unknown {
@@ -56,8 +56,8 @@ func (pl nodeSizes) fit(p *cluster.Pod, size cluster.Resources) bool {
 	return slices.ContainsFunc(pl.largestFor(nodeKey{p.Place, p.Tolerance}), fits)
 }
 
-// largestFor returns the sizes of the nodes that may take a pod and that no other such node exceeds in both resources:
-// CPU falls, memory rises.
+// largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in
+// both resources. The result is sorted: CPU falls, memory rises.
 func (pl nodeSizes) largestFor(key nodeKey) []cluster.Resources {
 	largest, known := pl.largest[key]
 	if known {

@@ -10,25 +10,25 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A debt is what a controller owes: replacements of pods that were evicted, and that have not been seen yet.
+// pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
 type pendingReplacements struct {
 	autoscaler cluster.Key
 	evictions  []pendingEviction // oldest first
 }
 
-// An owed eviction is one whose replacement has not been seen yet.
+// A pendingEviction is an eviction whose replacement has not been observed yet.
 type pendingEviction struct {
 	at  time.Time
 	uid string // of the pod
 }
 
-// mostOwed bounds the evictions of one controller that are remembered for want of a replacement.
+// maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
 const maxPendingEvictions = 1000
 
-// lateFor is how long an evicted pod that the watch still shows as running counts as gone.
+// watchDelay is how long an evicted pod that the watch still shows as running counts as gone.
 const watchDelay = 5 * time.Minute
 
-// owe notes that a pod was evicted, or may have been, and needs a replacement.
+// addPending records that a pod was evicted, or may have been, and needs a replacement.
 func (l *Ledger) addPending(now time.Time, d Decision) {
 	if d.Pod.Controller.IsZero() {
 		return
@@ -41,8 +41,8 @@ func (l *Ledger) addPending(now time.Time, d Decision) {
 	l.pending[d.Pod.Controller] = o
 }
 
-// Owing returns the controllers whose evicted pods have no replacement yet, sorted. The next World should have their
-// scales, even when they have no pods.
+// MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next World must have their
+// scales, even if they have no pods.
 func (l *Ledger) MissingReplacements() []cluster.Workload {
 	out := make([]cluster.Workload, 0, len(l.pending))
 	for c := range l.pending {
@@ -52,7 +52,7 @@ func (l *Ledger) MissingReplacements() []cluster.Workload {
 	return out
 }
 
-// isEvicted reports whether a pod that the watch still shows was evicted a short while ago.
+// isEvicted reports whether a pod that the watch still shows was evicted within watchDelay.
 func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 	if l == nil || len(l.evicted) == 0 {
 		return false
@@ -61,7 +61,7 @@ func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 	return ok && now.Before(at.Add(watchDelay))
 }
 
-// mayBeEvicted reports whether the outcome of an eviction a short while ago is unknown, of a pod that the watch still shows.
+// mayBeEvicted reports whether an eviction of the pod within watchDelay has an unknown outcome.
 func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
 	r, ok := l.refusal(p, Evict)
 	return ok && r.Kind == OutcomeIsUnknown && now.Before(r.at.Add(watchDelay))
@@ -72,22 +72,22 @@ type Shortage struct {
 	Controller      cluster.Workload
 	Autoscaler      *cluster.Autoscaler
 	Evicted         int
-	Present, Wanted int // pods that are there, waiting for a node or being deleted; pods that should be there
+	Present, Wanted int // existing pods, with unscheduled and terminating ones; pods that should exist
 	Since           time.Time
 }
 
-// A claim is what a controller owes, held against the pods that it has.
+// A replacementState compares the pending evictions of a controller with its pods.
 type replacementState struct {
 	pendingReplacements
 	controller     cluster.Workload
-	governor       *cluster.Autoscaler // nil when its autoscaler governs nothing any more
+	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
 	wanted         int
-	known          bool // wanted could be found out
+	known          bool // wanted is known
 	none           bool // the controller is known to want none
 }
 
-// claims returns what all controllers owe, sorted by controller.
+// replacementStates returns the state of each controller with pending evictions, sorted by controller.
 func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 	if l == nil || len(l.pending) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 	return out
 }
 
-// isSettled reports whether the controller has all its pods again, or there is nothing of it to evict any more.
+// isComplete reports whether the controller has all its pods again, or has no pods to evict any more.
 func (c *replacementState) isComplete(now time.Time) bool {
 	if len(c.evictions) == 0 {
 		return true
@@ -134,7 +134,7 @@ func (c *replacementState) isComplete(now time.Time) bool {
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted
 }
 
-// unpaid returns the debt without the evictions that must have been replaced, going by how many pods there are.
+// remaining returns the pending evictions without those that must have been replaced according to the number of pods.
 func (c *replacementState) remaining() pendingReplacements {
 	if !c.known {
 		return c.pendingReplacements
@@ -142,8 +142,8 @@ func (c *replacementState) remaining() pendingReplacements {
 	return pendingReplacements{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
 }
 
-// missingSince returns since when so many pods have been missing as are now, at the least: it takes the last evictions for
-// those that have not been replaced yet. It returns false when none is missing.
+// missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions
+// are the ones without a replacement. It returns false if no pod is missing.
 func (c *replacementState) missingSince() (time.Time, bool) {
 	missing := c.wanted - c.there - c.leaving
 	if !c.known || missing <= 0 {
@@ -157,8 +157,8 @@ func last(evictions []pendingEviction, n int) []pendingEviction {
 	return evictions[max(0, len(evictions)-n):]
 }
 
-// shortages returns the controllers that have had fewer pods than they want since one was evicted a while ago. It also
-// returns those that have settled.
+// shortages returns the controllers whose evicted pods were not replaced within Budget.ReplacementFor. It also returns the
+// controllers with all pods.
 func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.Workload]Shortage, complete map[cluster.Workload]bool) {
 	short, complete = map[cluster.Workload]Shortage{}, map[cluster.Workload]bool{}
 	for _, c := range l.replacementStates(now, w) {
@@ -176,14 +176,14 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.
 	return short, complete
 }
 
-// isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to
-// find out whether it gets one.
+// isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to test whether it is
+// replaced.
 func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
 	_, owes := s.w.Ledger.pending[controller]
 	return g.trial || owes && !s.complete[controller]
 }
 
-// replacementMissing stands in the way of evictions while the pods that were evicted before have no replacement.
+// replacementMissing blocks evictions while evicted pods have no replacement.
 func (t *candidate) replacementMissing() (Reason, bool) {
 	if s, short := t.short[t.d.Pod.Controller]; short {
 		return Reason{Code: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A place is where an action stands in the order of execution. The namespaces take turns, the one that was served least
-// recently first, so that none takes all requests and the whole rate limit for pods whose changes are refused or fail.
+// A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
+// no namespace uses all requests and the whole rate limit for changes that are refused or fail.
 type slot struct {
-	round  int       // how many actions of its namespace come before
-	served time.Time // when an action on a pod of the namespace was tried last
+	round  int       // number of earlier actions of its namespace
+	served time.Time // when an action on a pod of the namespace was last tried
 }
 
 func (s slot) compare(o slot) int {
 	return cmp.Or(cmp.Compare(s.round, o.round), s.served.Compare(o.served))
 }
 
-// share gives each action its place in the order of execution.
+// share assigns each action its slot.
 func (s *pass) share(ds []Decision) {
 	var acts []*Decision
 	for i := range ds {
@@ -38,10 +38,10 @@ func (s *pass) share(ds []Decision) {
 	}
 }
 
-// serve notes that an action on a pod was tried.
+// markServed records that an action on a pod was tried.
 func (l *Ledger) markServed(now time.Time, d Decision) { l.served[d.Pod.Namespace] = now }
 
-// forgetServed forgets namespaces of which nothing was tried for long.
+// forgetServed forgets namespaces without an action for historyTTL.
 func (l *Ledger) forgetServed(now time.Time) {
 	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > historyTTL })
 }
