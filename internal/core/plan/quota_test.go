@@ -13,7 +13,7 @@ import (
 )
 
 // A tenancy is a namespace with one workload and one quota of CPU requests, for the tests below: pods are created from a template,
-// and sized as the admission controller sizes them.
+// and changed like the admission controller does.
 type tenancy struct {
 	template, want int64 // millicores
 	hard           int64
@@ -59,7 +59,7 @@ func (y *tenancy) budget() Budget {
 	return b
 }
 
-// pod returns a running pod with a size. It is not one of the tenancy's yet.
+// pod returns a running pod with a CPU request. It does not add the pod to the tenancy.
 func (y *tenancy) pod(now time.Time, millicores int64) *cluster.Pod {
 	y.created++
 	name := fmt.Sprintf("cart-%d", y.created)
@@ -141,11 +141,11 @@ func TestPlan_newSizeExceedsQuota_reasonNamesQuota(t *testing.T) {
 	}
 	w.Limits["shop"] = policy.Limits{}
 	if d := Plan(noon, w, y.budget())[0]; d.Do != Evict {
-		t.Errorf("nothing is known of quotas: %s because %s", d.Do, d.Reason)
+		t.Errorf("quotas unknown: %s because %s", d.Do, d.Reason)
 	}
 }
 
-// Decisions of one pass do not count on the same room twice.
+// Decisions of one pass do not use the same room of a quota twice.
 func TestPlan_quotaHasRoomForOne_changesOnePod(t *testing.T) {
 	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
 		y := &tenancy{template: 100, want: 300, hard: 1310, mode: mode}
@@ -172,8 +172,8 @@ func TestPlan_quotaHasRoomForOne_changesOnePod(t *testing.T) {
 	}
 }
 
-// Evictions end, whatever the quota: no pod is evicted to come back with the size of its template again and again, and none is
-// lost. At the end every pod has what is recommended, or there is no room for it.
+// Evictions end with every quota: no pod is evicted again and again without effect, and none is lost. In the end, every pod has its
+// recommended requests, or the quota has no room for them.
 func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 	for hard := int64(200); hard <= 3000; hard += 150 {
 		for _, replicas := range []int{1, 2, 5} {

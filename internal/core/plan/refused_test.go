@@ -36,7 +36,7 @@ func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 			Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
 		}
 		if d := Plan(noon, w, b)[0]; d.Do == Leave {
-			t.Fatalf("%s: without a LimitRange it is left: %s", mode, d.Reason)
+			t.Fatalf("%s: without a LimitRange the pod is left: %s", mode, d.Reason)
 		}
 		w.Limits = map[string]policy.Limits{"shop": limits}
 		d := Plan(noon, w, b)[0]
@@ -47,7 +47,7 @@ func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 	}
 }
 
-// A LimitRange that is younger than a pod adds its defaults at a resize, and may make a pod Guaranteed by that.
+// A LimitRange that is younger than a pod adds its defaults at a resize, which may change the QoS class to Guaranteed.
 func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
 	pod := &cluster.Pod{QoS: cluster.Burstable, Containers: []cluster.Container{
 		{Name: "app", Requests: cluster.Amounts(100, 1<<20)}, {Name: "log", Requests: cluster.Resources{}.Set(cluster.Memory, 1<<20)},
@@ -55,11 +55,11 @@ func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
 	size := cluster.Amounts(200, 2<<20)
 	fits := []policy.Fitted{{Container: "app", Requests: size, Limits: size}}
 	if changesQoS(policy.Limits{}, pod, fits) {
-		t.Error("without a LimitRange it stays Burstable")
+		t.Error("without a LimitRange the QoS class must stay Burstable")
 	}
 	one := cluster.Amounts(100, 1<<20)
 	if !changesQoS(policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: one}, DefaultRequest: one}}, pod, fits) {
-		t.Error("with defaults it becomes Guaranteed")
+		t.Error("with the defaults of the LimitRange the QoS class must become Guaranteed")
 	}
 }
 
@@ -73,7 +73,7 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 		t.Errorf("class %d", q)
 	}
 	if got := total(pod, nil); got != size {
-		t.Errorf("it needs %v", got)
+		t.Errorf("the total is %v", got)
 	}
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
 	if q := qosOf(policy.Limits{}, pod, nil); q != cluster.Burstable {

@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// An eviction that has no answer is told after ten minutes, also when the pod was tried only once because others go first.
+// An unanswered eviction is reported after ten minutes, even if the pod was tried only once.
 func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	tests := map[string]struct {
 		attempts []RefusalKind // one every four minutes
@@ -36,7 +36,7 @@ func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 			}
 			r, told := Begin(noon.Add(tt.after), w, DefaultBudget()).Unanswered(d)
 			if told != tt.want {
-				t.Fatalf("told: %v (%s), want %v", told, r, tt.want)
+				t.Fatalf("reported: %v (%s), want %v", told, r, tt.want)
 			}
 			if told && (r.For < unansweredAfter || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
 				t.Errorf("the reason is %+v", r)
@@ -51,10 +51,10 @@ func TestPass_resizeIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
 	w.Ledger.Refused(noon, d, Refusal{Kind: OutcomeIsUnknown}, 3)
 	if _, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); !told {
-		t.Error("nobody is told")
+		t.Error("the unanswered resize is not reported")
 	}
 	w.Ledger.Done(noon.Add(time.Minute), d)
 	if r, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); told {
-		t.Errorf("users are told after the resize was carried out: %s", r)
+		t.Errorf("a resize that was carried out is reported as unanswered: %s", r)
 	}
 }
