@@ -117,20 +117,10 @@ func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
 			t.requested[n] += thousandths(res, from)
 			t.up = t.up || !requested || to > from
 
-			why := Fits
-			lower, hasLower := f.Estimate.Lower.Get(res)
-			upper, hasUpper := f.Estimate.Upper.Get(res)
-			switch {
-			case !requested:
-				why = MissingRequest
-			case hasLower && from < lower:
-				why = BelowRange
-			case hasUpper && from > upper:
-				why = AboveRange
-			}
-			r := Reason{Code: why, Container: f.Container, Resource: res, From: from, To: to}
+			code := causeOf(f.Estimate, requests, res)
+			r := Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
 			change := math.Abs(float64(to)-float64(from)) / math.Max(float64(from), 1)
-			if why != Fits && (ranks[why] > ranks[t.worst.Code] || ranks[why] == ranks[t.worst.Code] && change > worst) {
+			if code != Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
 				t.worst, worst = r, change
 			}
 			if t.largest.Resource == 0 || change > largest {
@@ -142,6 +132,22 @@ func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
 		}
 	}
 	return t
+}
+
+// causeOf returns why a request should change because of its bounds; Fits if it is within them.
+func causeOf(e cluster.Estimate, requests cluster.Resources, res cluster.Resource) ReasonCode {
+	request, requested := requests.Get(res)
+	lower, hasLower := e.Lower.Get(res)
+	upper, hasUpper := e.Upper.Get(res)
+	switch {
+	case !requested:
+		return MissingRequest
+	case hasLower && request < lower:
+		return BelowRange
+	case hasUpper && request > upper:
+		return AboveRange
+	}
+	return Fits
 }
 
 // priority sums the relative difference of each resource over the whole pod. Opposite changes of one resource cancel out, because
