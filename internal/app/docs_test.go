@@ -159,7 +159,7 @@ func TestFlagsAndMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// gatesPage documents --feature-gates. TestGatesOpenWhatTheyAreFor checks what it says.
+// gatesPage documents --feature-gates. TestUpdater_featureGates_enableTheirActions checks what it says.
 const gatesPage = `
 ## Feature gates
 

@@ -21,7 +21,7 @@ var proofs = map[string]string{
 	"kube-api-qps": "TestNegativeRatesAreNotLimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
 	"profiling":            "TestProfilesAreServedOnlyWhenAskedFor",
 	"vpa-object-namespace": "TestNamespacesAreScopedByTheServer", "ignored-vpa-object-namespaces": "TestNamespacesAreScopedByTheServer",
-	"feature-gates": "TestGatesOpenWhatTheyAreFor",
+	"feature-gates": "TestUpdater_featureGates_enableTheirActions",
 	"v":             "TestTheLogGoesWhereTheFlagsSay", "log-file": "TestTheLogGoesWhereTheFlagsSay",
 	"logtostderr": "TestTheLogGoesWhereTheFlagsSay", "alsologtostderr": "TestTheLogGoesWhereTheFlagsSay",
 	"leader-elect": "TestElectionIsHeldAsTheFlagsSay", "leader-elect-resource-name": "TestElectionIsHeldAsTheFlagsSay",
@@ -72,15 +72,15 @@ var proofs = map[string]string{
 	"container-namespace-label": "TestNamespacesOfUsageHaveTheirLabel",
 
 	// updater
-	"updater-interval": "TestUpdaterFlagsBoundWhatIsDone", "min-replicas": "TestUpdaterFlagsBoundWhatIsDone",
-	"eviction-tolerance": "TestUpdaterFlagsBoundWhatIsDone", "eviction-rate-limit": "TestUpdaterFlagsBoundWhatIsDone",
-	"eviction-rate-burst": "TestTheBurstOfEvictionsIsTheFlags", "pod-update-threshold": "TestUpdaterFlagsBoundWhatIsDone",
-	"in-recommendation-bounds-eviction-lifetime-threshold": "TestUpdaterFlagsBoundWhatIsDone",
-	"evict-after-oom-threshold":                            "TestUpdaterFlagsBoundWhatIsDone", "in-place-skip-disruption-budget": "TestUpdaterFlagsBoundWhatIsDone",
-	"concurrent-cpu-startup-boost-syncs": "TestAsManyBoostsEndAtATimeAsTheFlagSays", "use-admission-controller-status": "TestUpdaterFlagsBoundWhatIsDone",
-	"admission-controller-status-lease-name":      "TestTheUpdaterAsksForTheLeaseOfTheFlags",
-	"admission-controller-status-lease-namespace": "TestTheUpdaterAsksForTheLeaseOfTheFlags",
-	"admission-controller-status-lease-timeout":   "TestTheUpdaterAsksForTheLeaseOfTheFlags",
+	"updater-interval": "TestUpdater_flagIsSet_limitsActions", "min-replicas": "TestUpdater_flagIsSet_limitsActions",
+	"eviction-tolerance": "TestUpdater_flagIsSet_limitsActions", "eviction-rate-limit": "TestUpdater_flagIsSet_limitsActions",
+	"eviction-rate-burst": "TestUpdater_rateBurst_limitsFirstEvictions", "pod-update-threshold": "TestUpdater_flagIsSet_limitsActions",
+	"in-recommendation-bounds-eviction-lifetime-threshold": "TestUpdater_flagIsSet_limitsActions",
+	"evict-after-oom-threshold":                            "TestUpdater_flagIsSet_limitsActions", "in-place-skip-disruption-budget": "TestUpdater_flagIsSet_limitsActions",
+	"concurrent-cpu-startup-boost-syncs": "TestUpdater_boostSyncs_limitsConcurrentResizes", "use-admission-controller-status": "TestUpdater_flagIsSet_limitsActions",
+	"admission-controller-status-lease-name":      "TestUpdater_leaseFlags_selectTheLease",
+	"admission-controller-status-lease-namespace": "TestUpdater_leaseFlags_selectTheLease",
+	"admission-controller-status-lease-timeout":   "TestUpdater_leaseFlags_selectTheLease",
 
 	// admission controller
 	"client-ca-file": "TestPodfit_replacesUpstream_continuesFromItsState", "tls-cert-file": "TestPodfit_replacesUpstream_continuesFromItsState", "tls-private-key": "TestPodfit_replacesUpstream_continuesFromItsState",
@@ -89,7 +89,7 @@ var proofs = map[string]string{
 	"webhook-service": "TestTheRegistrationFollowsTheConfiguration", "register-webhook": "TestWhoRegistersElsewhereIsNotAskedForItsCA",
 	"webhook-timeout-seconds": "TestTheRegistrationFollowsTheConfiguration", "webhook-failure-policy-fail": "TestTheRegistrationFollowsTheConfiguration",
 	"webhook-labels": "TestTheRegistrationFollowsTheConfiguration", "status-lease-name": "TestPodfit_undisturbedCluster_sizesPods",
-	"status-lease-namespace": "TestTheUpdaterAsksForTheLeaseOfTheFlags", "status-lease-update-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
+	"status-lease-namespace": "TestUpdater_leaseFlags_selectTheLease", "status-lease-update-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"max-allowed-cpu-boost": "TestBoost",
 }
 

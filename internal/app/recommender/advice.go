@@ -152,7 +152,7 @@ func (a *advice) sayPods(seen podsSeen) {
 	if seen.begun {
 		a.say(v1.NoPodsMatched, watcher.Removed, "", "")
 	} else {
-		reason = "NoPodsMatched"
+		reason = reasonNoPodsMatched
 		message = "No pods match this VPA object"
 		a.say(v1.NoPodsMatched, watcher.True, reason, message)
 	}

@@ -25,9 +25,9 @@ type Config struct {
 	RateBurst            int
 	UpdateThreshold      float64       // relative change of the requests from which an old pod is updated
 	LifetimeThreshold    time.Duration // minimum age of such a pod
-	EvictAfterOOM        time.Duration
-	SkipDisruptionBudget bool // resizes without restart ignore the disruption budget
-	UseStatus            bool
+	EvictAfterOOM        time.Duration // maximum time from the start of a container to its OOM kill for an immediate update
+	SkipDisruptionBudget bool          // resizes without restart ignore the disruption budget
+	UseStatus            bool          // update pods only while the status lease of the admission controller is valid
 	StatusName           string
 	StatusNamespace      string
 	StatusTimeout        time.Duration
@@ -55,7 +55,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
-// OwnFlags binds what only the updater has.
+// OwnFlags binds the flags that only the updater has.
 func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Interval, "updater-interval", c.Interval, "Time between two updater passes. A pass compares running pods with their recommendations.")
 	fs.IntVar(&c.MinReplicas, "min-replicas", c.MinReplicas, "Minimum number of replicas that a controller must have before its pods are evicted. At least 0.")
@@ -87,7 +87,7 @@ func (c *Config) settle() {
 	c.Election.Enabled = c.Election.Enabled && !c.DryRun
 }
 
-// ValidateOwn says what is wrong with what only the updater has.
+// ValidateOwn returns an error for each invalid flag that only the updater has.
 func (c *Config) ValidateOwn() error {
 	var errs []error
 	if c.Interval <= 0 {

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// seriesOf returns how many series of a registry have an autoscaler's name, and how many there are in all.
+// seriesOf returns the number of series that have the name of an autoscaler, and the number of all series.
 func seriesOf(t *testing.T, reg *prometheus.Registry) (named, all int) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -36,37 +36,37 @@ func seriesOf(t *testing.T, reg *prometheus.Registry) (named, all int) {
 	return named, all
 }
 
-func TestUpdater_DeletedAutoscalers_LeaveNoSeries(t *testing.T) {
+func TestUpdater_autoscalersAreDeleted_theirSeriesAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.autoscalers[0].Advice[0].Lower = cluster.Resources{}
-		a, p := y.autoscalers[0], y.pods[0]
-		y.autoscalers, y.pods = nil, nil
+		fake := newFakeCluster(cluster.Recreate)
+		fake.autoscalers[0].Advice[0].Lower = cluster.Resources{}
+		a, p := fake.autoscalers[0], fake.pods[0]
+		fake.autoscalers, fake.pods = nil, nil
 		for i := range 500 {
 			b, q := *a, *p
 			b.Name, b.UID = fmt.Sprint("web-", i), fmt.Sprint("vpa-", i)
 			b.Target.Name = b.Name
 			q.Name, q.UID, q.Top.Name, q.Controller.Name = b.Name+"-0", b.Name+"-0", b.Name, b.Name+"-1"
-			y.autoscalers, y.pods = append(y.autoscalers, &b), append(y.pods, &q)
+			fake.autoscalers, fake.pods = append(fake.autoscalers, &b), append(fake.pods, &q)
 		}
 		reg := prometheus.NewRegistry()
-		u := newUpdater(y.config, y, y, y, y, NewMetrics(reg), process.NewHealth(time.Hour), y.log)
+		u := newUpdater(fake.config, fake, fake, fake, fake, NewMetrics(reg), process.NewHealth(time.Hour), fake.log)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		process.Every(ctx, y.config.Interval, func(ctx context.Context, now time.Time) {
+		process.Every(ctx, fake.config.Interval, func(ctx context.Context, now time.Time) {
 			u.pass(ctx, now)
-			if len(y.autoscalers) > 1 {
+			if len(fake.autoscalers) > 1 {
 				if named, _ := seriesOf(t, reg); named < 1000 {
-					t.Errorf("%d series of 500 autoscalers", named)
+					t.Errorf("%d series of 500 autoscalers, want at least 1000", named)
 				}
-				y.autoscalers, y.pods = y.autoscalers[:1], y.pods[:1]
+				fake.autoscalers, fake.pods = fake.autoscalers[:1], fake.pods[:1]
 			}
 		})
 		if named, _ := seriesOf(t, reg); named != 2 {
-			t.Errorf("%d series are left, want the 2 of the one that is left", named)
+			t.Errorf("%d series remain, want the 2 of the remaining autoscaler", named)
 		}
 		if n := len(u.metrics.byAutoscaler.seen); n != 1 {
-			t.Errorf("%d autoscalers are remembered", n)
+			t.Errorf("state is kept for %d autoscalers, want 1", n)
 		}
 	})
 }

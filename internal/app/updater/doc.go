@@ -3,5 +3,6 @@
 
 // Package updater is the job that applies recommendations to running pods: it resizes them in place or evicts them.
 //
-// The core decides what is done with which pod (core/plan); this package carries it out, and reports what could not be done.
+// core/plan decides which pods change. This package carries out the decisions and reports their outcomes. It takes no decisions
+// about sizes or disruptions.
 package updater

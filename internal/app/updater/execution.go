@@ -6,7 +6,6 @@ package updater
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -21,252 +20,104 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// round is what one pass does.
+// execution carries out the decisions of one pass.
 type execution struct {
 	*updater
-	now    time.Time
-	size   map[cluster.Key]string // the size class of each autoscaler
-	exists map[string]bool        // the governed pods, by UID
+	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
+	exists    map[string]bool        // the governed pods, by UID
 
-	mu      sync.Mutex // guards the pass, its ledger and what follows while pods are changed
-	pass    *plan.Pass
-	evicted map[cluster.Key]plan.Decision
-	resized map[cluster.Key]plan.Decision
-	ended   map[plan.Act]bool // what the rate limit, or the end of the pass, allows no more of
+	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
+	pass      *plan.Pass
+	evicted   map[cluster.Key]plan.Decision
+	resized   map[cluster.Key]plan.Decision
+	exhausted map[plan.Act]bool // actions for which the rate limit allows no more in this pass
 }
 
-// report publishes what was decided, before it is done.
-func (r *execution) report(w plan.World, ds []plan.Decision) {
-	m := r.metrics
-	controlled, evictable, withEvictable := process.NewTally(m.controlled), process.NewTally(m.evictable), process.NewTally(m.withEvictable)
-	resizable, withResizable := process.NewTally(m.resizable), process.NewTally(m.withResizable)
-	for i := range w.Governed {
-		g := &w.Governed[i]
-		size, mode := r.size[g.Autoscaler.Key], g.Autoscaler.Mode.String()
-		controlled.Add(size, mode, len(g.Pods))
-		if len(g.Pods) > 0 {
-			evictable.Add(size, mode, 0)
-		}
-		m.begin(g.Autoscaler, len(g.Pods))
-	}
-	type seen struct {
-		a  cluster.Key
-		do plan.Act
-	}
-	first := map[seen]bool{}
-	for i := range ds {
-		d := &ds[i]
-		size, mode := r.size[d.Autoscaler.Key], d.Autoscaler.Mode.String()
-		key := seen{d.Autoscaler.Key, d.Do}
-		switch d.Do {
-		case plan.Evict:
-			evictable.Add(size, mode, 1)
-			if !first[key] {
-				withEvictable.Add(size, mode, 1)
-			}
-		case plan.Resize:
-			resizable.Add(size, "", 1)
-			if !first[key] {
-				withResizable.Add(size, "", 1)
-			}
-		case plan.Leave:
-			if d.Reason.Code == plan.NotSmallerThanRefused {
-				m.infeasibleSkip.WithLabelValues(size, d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
-			}
-		}
-		first[key] = true
-	}
-	controlled.Publish(true)
-	evictable.Publish(true)
-	withEvictable.Publish(true)
-	resizable.Publish(false)
-	withResizable.Publish(false)
-}
-
-// explain publishes what became of each decision, and says why pods were left.
-func (r *execution) explain(ds []plan.Decision) {
-	left := make(map[string]remark, len(r.left))
-	r.metrics.decisions.Reset()
-	for i := range ds {
-		d := &ds[i]
-		r.metrics.decisions.WithLabelValues(d.Do.String(), d.Reason.Code.String()).Inc()
-		if d.Do == plan.Leave {
-			now := r.remarkOn(d)
-			left[d.Pod.UID] = now
-			r.leave(d, now)
-		}
-	}
-	r.left = left
-}
-
-// A remark is what is said of a pod that is left. It is said again when it changes.
-type remark struct {
-	why        plan.ReasonCode
-	often      bool // something that usually passes at once has not
-	unanswered bool // actions on the pod have had no answer for long, whatever it is left for now
-}
-
-func (r *execution) remarkOn(d *plan.Decision) remark {
-	before, now := r.left[d.Pod.UID], remark{why: d.Reason.Code}
-	if d.Reason.Code == plan.ReplicasUnknown {
-		now.often = before.why == now.why
-	}
-	_, now.unanswered = r.pass.Unanswered(*d)
-	return now
-}
-
-// leave says why a pod that should change is left alone: in the log when the reason is new for the pod, and to the
-// autoscaler's users when it is one that they may want to do something about.
-func (r *execution) leave(d *plan.Decision, now remark) {
-	if d.Wanted.Code == plan.Fits || r.left[d.Pod.UID] == now {
-		return
-	}
-	if now.why == plan.NotSmallerThanRefused {
-		r.events.ResizeSkipped(d.Pod)
-	}
-	r.log.Info("Left a pod as it is", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
-		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
-	if hindrances[now.why] || now.often {
-		r.tellHeld(d, d.Reason)
-	}
-	if now.unanswered {
-		reason, _ := r.pass.Unanswered(*d)
-		r.tellHeld(d, reason)
-	}
-}
-
-// tellHeld tells the autoscaler's users why a pod is left, once for each reason until a pod is changed.
-func (r *execution) tellHeld(d *plan.Decision, reason plan.Reason) {
-	told := r.held[d.Autoscaler.Key]
-	if told[reason.Code] {
-		return
-	}
-	if told == nil {
-		told = map[plan.ReasonCode]bool{}
-		r.held[d.Autoscaler.Key] = told
-	}
-	told[reason.Code] = true
-	r.events.Autoscaler(d.Autoscaler, eventUpdateHeld, "Pod "+d.Pod.Name+" is not updated: "+reason.String())
-}
-
-// hindrances are the reasons to leave a pod that do not pass by themselves, or that mean that something is wrong.
-var hindrances = map[plan.ReasonCode]bool{
-	plan.BackingOff: true, plan.NoNodeFits: true, plan.QoSChange: true, plan.NoController: true, plan.TooFewReplicas: true,
-	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
-	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
-	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
-	plan.OverQuota: true,
-}
-
-// tellShortages tells users, once, that evicted pods have no replacement.
-func (r *execution) tellShortages(shortages []plan.Shortage) {
-	short := make(map[cluster.Workload]bool, len(shortages))
-	for _, s := range shortages {
-		short[s.Controller] = true
-		if r.short[s.Controller] {
-			continue
-		}
-		text := fmt.Sprintf("%s %s has %d of %d pods %s after an eviction. No more of its pods are evicted until it has them all again. "+
-			"Look at its events for what keeps replacements from being created, such as a ResourceQuota or an admission webhook.",
-			s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, r.now.Sub(s.Since).Round(time.Minute))
-		r.log.Warn("Evicted pods have no replacement", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
-		if s.Autoscaler != nil {
-			r.events.Autoscaler(s.Autoscaler, eventReplacementMissing, text)
-		}
-	}
-	r.short = short
-}
-
-// execute carries out what is to be done, in order, a few pods at a time.
-func (r *execution) execute(ctx context.Context) {
-	r.evicted, r.resized = map[cluster.Key]plan.Decision{}, map[cluster.Key]plan.Decision{}
-	r.ended = map[plan.Act]bool{}
-	todo := newLanes()
-	var first []plan.Decision
-	for _, d := range r.pass.Decisions() {
+// execute carries out all actions of the pass, or only logs them in a dry run.
+func (e *execution) execute(ctx context.Context) {
+	e.evicted = map[cluster.Key]plan.Decision{}
+	e.resized = map[cluster.Key]plan.Decision{}
+	e.exhausted = map[plan.Act]bool{}
+	var actions []plan.Decision
+	for _, d := range e.pass.Decisions() {
 		switch {
 		case d.Do == plan.Leave:
-		case r.config.DryRun:
-			r.pretend(&d)
+		case e.config.DryRun:
+			e.logDryRun(&d)
 		default:
-			first = append(first, d)
+			actions = append(actions, d)
 		}
 	}
-	todo.add(first)
+	queues := newLanes()
+	queues.add(actions)
 	var all errgroup.Group
 	for _, l := range everyLane {
-		all.Go(func() error {
-			var workers errgroup.Group
-			workers.SetLimit(maxWorkers)
-			if l.boost {
-				workers.SetLimit(max(r.config.BoostSyncs, 1))
-			}
-			for d, more := todo.next(l); more; d, more = todo.next(l) {
-				paid := r.afford(ctx, &d)
-				workers.Go(func() error {
-					defer todo.done()
-					process.Attempt(r.log, r.health, d.Pod.Key.String(), func() { todo.add(r.try(ctx, d, paid)) })
-					r.health.Active(time.Now())
-					return nil
-				})
-			}
-			return workers.Wait()
-		})
+		all.Go(func() error { return e.executeLane(ctx, queues, l) })
 	}
-	_ = all.Wait() // what went wrong was counted and logged where it happened
+	_ = all.Wait() // errors are counted and logged where they occur
 }
 
-// try carries out one decision and returns what is to be done instead, if it was not done.
-func (r *execution) try(ctx context.Context, d plan.Decision, paid bool) []plan.Decision {
-	if !paid {
-		why := plan.RateLimited
-		if ctx.Err() != nil {
-			why = plan.OutOfTime
-		}
-		return r.settle(func() []plan.Decision { return r.pass.Skipped(d, why) })
+// executeLane carries out the actions of one lane in order, a few at a time.
+func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) error {
+	var workers errgroup.Group
+	workers.SetLimit(maxWorkers)
+	if l.boost {
+		workers.SetLimit(max(e.config.BoostSyncs, 1))
 	}
-	err := r.do(ctx, &d)
-	switch {
-	case err == nil:
-		return r.done(&d)
-	case errors.Is(err, kube.ErrNotSent):
-		return r.settle(func() []plan.Decision { return r.pass.Skipped(d, plan.OutOfTime) })
-	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
-		r.logger(&d).Debug("A pod was gone before it could be changed", slog.Any("error", err))
-		return r.settle(func() []plan.Decision {
-			r.pass.Gone(d)
+	for d, more := queues.next(l); more; d, more = queues.next(l) {
+		allowed := e.waitForRate(ctx, &d)
+		workers.Go(func() error {
+			defer queues.done()
+			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { queues.add(e.try(ctx, d, allowed)) })
+			e.health.Active(time.Now())
 			return nil
 		})
 	}
-	r.failed(&d, failureOf(&d, err))
+	return workers.Wait()
+}
+
+// try carries out one decision, if the rate limit allows it. It returns the decisions to carry out instead if it was not
+// carried out.
+func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []plan.Decision {
+	if !allowed {
+		code := plan.RateLimited
+		if ctx.Err() != nil {
+			code = plan.OutOfTime
+		}
+		return e.record(func() []plan.Decision { return e.pass.Skipped(d, code) })
+	}
+	err := e.perform(ctx, &d)
+	switch {
+	case err == nil:
+		e.succeeded(&d)
+		return nil
+	case errors.Is(err, kube.ErrNotSent):
+		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
+	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
+		e.logger(&d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
+		return e.record(func() []plan.Decision {
+			e.pass.Gone(d)
+			return nil
+		})
+	}
+	e.countFailure(&d, failureOf(&d, err))
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
-	r.logger(&d).Info("A pod could not be changed", slog.String("error", refusal.Text))
-	next := r.settle(func() []plan.Decision { return r.pass.Refused(d, refusal) })
+	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
+	next := e.record(func() []plan.Decision { return e.pass.Refused(d, refusal) })
 	if len(next) > 0 && next[0].Pod == d.Pod {
-		r.tellFallback(&d, refusal.Text)
+		e.reportFallback(&d, refusal.Text)
 	}
 	return next
 }
 
-// tellFallback tells users, once until a resize succeeds, that pods are evicted because they cannot be resized.
-func (r *execution) tellFallback(d *plan.Decision, text string) {
-	r.mu.Lock()
-	told := r.fallback[d.Autoscaler.Key]
-	r.fallback[d.Autoscaler.Key] = true
-	r.mu.Unlock()
-	if !told {
-		r.events.Autoscaler(d.Autoscaler, eventResizeRefused, "Pod "+d.Pod.Name+" is to be evicted, because the API server refused to resize it: "+text)
-	}
+// record reports the outcome of a decision to the pass.
+func (e *execution) record(outcome func() []plan.Decision) []plan.Decision {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return outcome()
 }
 
-// settle tells the pass what became of a decision.
-func (r *execution) settle(tell func() []plan.Decision) []plan.Decision {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return tell()
-}
-
-// kindOf returns why an action failed.
+// kindOf returns the kind of a failed action. The first error of the table that matches decides.
 func kindOf(err error) plan.RefusalKind {
 	for _, k := range []struct {
 		err  error
@@ -290,7 +141,7 @@ func kindOf(err error) plan.RefusalKind {
 	return plan.OutcomeIsUnknown
 }
 
-// failureOf returns upstream's name for a failed action, for metrics.
+// failureOf returns upstream's label value for a failed action.
 func failureOf(d *plan.Decision, err error) string {
 	switch {
 	case d.Do == plan.Evict:
@@ -303,87 +154,97 @@ func failureOf(d *plan.Decision, err error) string {
 	return "InPlaceUpdateError"
 }
 
-// An intent is what a dry run would do with a pod, and why.
+// An intent is the action that a dry run logs for a pod, and its reason.
 type intent struct {
-	do  plan.Act
-	why plan.ReasonCode
+	do   plan.Act
+	code plan.ReasonCode
 }
 
-// pretend says what would be done with a pod, once: while it would be the same, there is nothing new to say.
-func (r *execution) pretend(d *plan.Decision) {
-	if now := (intent{d.Do, d.Reason.Code}); r.dryRunLogged[d.Pod.UID] != now {
-		r.dryRunLogged[d.Pod.UID] = now
-		r.logger(d).Info("Would change a pod")
+// logDryRun logs the action for a pod, and logs it again only when the action or its reason changes.
+func (e *execution) logDryRun(d *plan.Decision) {
+	current := intent{d.Do, d.Reason.Code}
+	if e.dryRunLogged[d.Pod.UID] == current {
+		return
 	}
+	e.dryRunLogged[d.Pod.UID] = current
+	e.logger(d).Info("Would change a pod")
 }
 
-func (r *execution) logger(d *plan.Decision) *slog.Logger {
-	return r.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
+// logger returns a logger with the attributes of a decision.
+func (e *execution) logger(d *plan.Decision) *slog.Logger {
+	return e.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
 }
 
-// afford waits for the rate limit of a decision. It returns false when the limit allows no more of these in this pass, or
-// the pass ends first; the rest is decided anew in the next.
-func (r *execution) afford(ctx context.Context, d *plan.Decision) bool {
-	limiter, failure := r.evicts, "EvictionRateLimiterWaitFailed"
+// waitForRate waits until the rate limit allows a decision. It returns false if the limit allows no more actions of this kind
+// in this pass, or the pass ends first. The next pass decides on these pods again.
+func (e *execution) waitForRate(ctx context.Context, d *plan.Decision) bool {
+	limiter, failure := e.evicts, "EvictionRateLimiterWaitFailed"
 	if d.Do == plan.Resize {
-		limiter, failure = r.resizes, "InPlaceUpdateRateLimiterWaitFailed"
+		limiter, failure = e.resizes, "InPlaceUpdateRateLimiterWaitFailed"
 	}
-	if r.hasEnded(d.Do, false) {
-		return false
-	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || e.isExhausted(d.Do) {
 		return false
 	}
 	if limiter.Allow() {
 		return true
 	}
-	// What is allowed just before the pass ends could not be used any more.
-	patience := ctx
+	// An action that the limit allows shortly before the pass ends could not be completed.
+	waiting := ctx
 	if end, ends := ctx.Deadline(); ends {
 		var cancel context.CancelFunc
-		patience, cancel = context.WithDeadline(ctx, end.Add(-timeToAct))
+		waiting, cancel = context.WithDeadline(ctx, end.Add(-timeToAct))
 		defer cancel()
 	}
-	err := limiter.Wait(patience)
-	if err != nil && !r.hasEnded(d.Do, true) {
-		r.failed(d, failure)
-		r.log.Debug("The rate limit allows no more in this pass", slog.String("action", d.Do.String()), slog.Any("error", err))
+	err := limiter.Wait(waiting)
+	if err == nil {
+		return true
 	}
-	return err == nil
+	if e.exhaust(d.Do) {
+		e.countFailure(d, failure)
+		e.log.Debug("Rate limit reached; the remaining pods are decided on again in the next pass", slog.String("action", d.Do.String()), slog.Any("error", err))
+	}
+	return false
 }
 
-// timeToAct is how long before its end a pass waits for the rate limit no more.
+// timeToAct is how long before the end of a pass the wait for the rate limit ends.
 const timeToAct = 10 * time.Second
 
-// hasEnded reports whether the rate limit allows no more of an act in this pass, and notes that it does not when now.
-func (r *execution) hasEnded(do plan.Act, now bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.ended[do]
-	r.ended[do] = before || now
-	return before
+func (e *execution) isExhausted(do plan.Act) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.exhausted[do]
 }
 
-// do evicts or resizes a pod.
-func (r *execution) do(ctx context.Context, d *plan.Decision) error {
+// exhaust notes that the rate limit allows no more actions of a kind, and reports whether that is new.
+func (e *execution) exhaust(do plan.Act) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := e.exhausted[do]
+	e.exhausted[do] = true
+	return !known
+}
+
+// perform evicts or resizes a pod.
+func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
 	if d.Do == plan.Evict {
-		return r.pods.Evict(ctx, d.Pod)
+		return e.pods.Evict(ctx, d.Pod)
 	}
-	if err := r.pods.Resize(ctx, d.Pod, d.With); err != nil {
+	if err := e.pods.Resize(ctx, d.Pod, d.With); err != nil {
 		return err
 	}
-	var over []string
+	var boosts []string // annotations of startup boosts that have ended
 	for _, c := range d.Unboost {
-		over = append(over, policy.BoostAnnotation+c)
+		boosts = append(boosts, policy.BoostAnnotation+c)
 	}
-	err := r.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, over...)
+	err := e.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
 	switch {
 	case err == nil, errors.Is(err, kube.ErrNotFound):
-	case len(over) > 0:
-		// The boost would end again in each pass. The pod was resized, so its budget is spent: the error is no refusal.
-		return errors.New("resized, but the annotation of the startup boost cannot be removed: " + kube.Answer(err))
+	case len(boosts) > 0:
+		// With the annotation, each pass would end the boost again. The pod was resized, so its budget is spent: the error does
+		// not wrap a refusal.
+		return errors.New("pod resized, but failed to remove the annotation of its startup boost: " + kube.Answer(err))
 	default:
-		r.logger(d).Warn("Resized a pod in place, but cannot annotate it", slog.String("error", kube.Answer(err)))
+		e.logger(d).Warn("Resized a pod in place, but failed to annotate it", slog.String("error", kube.Answer(err)))
 	}
 	return nil
 }
@@ -391,54 +252,62 @@ func (r *execution) do(ctx context.Context, d *plan.Decision) error {
 // annotationInPlace marks pods that were resized in place, as upstream does.
 const annotationInPlace = "vpaInPlaceUpdated"
 
-// done notes a decision that was carried out, and tells users.
-func (r *execution) done(d *plan.Decision) []plan.Decision {
-	r.mu.Lock()
-	r.pass.Done(*d)
-	by := r.evicted
+// succeeded records a decision that was carried out, and reports it.
+func (e *execution) succeeded(d *plan.Decision) {
+	e.mu.Lock()
+	e.pass.Done(*d)
+	changed := e.evicted
 	if d.Do == plan.Resize {
-		by = r.resized
-		delete(r.fallback, d.Autoscaler.Key)
+		changed = e.resized
+		delete(e.fallbackReported, d.Autoscaler.Key)
 	}
-	by[d.Autoscaler.Key] = *d
-	delete(r.held, d.Autoscaler.Key)
-	r.mu.Unlock()
+	changed[d.Autoscaler.Key] = *d
+	delete(e.heldReported, d.Autoscaler.Key)
+	e.mu.Unlock()
 
-	a, size := d.Autoscaler, r.size[d.Autoscaler.Key]
+	a := d.Autoscaler
+	class := e.sizeClass[a.Key]
 	if d.Do == plan.Evict {
-		r.logger(d).Info("Evicted a pod")
-		r.events.Evicted(d.Pod, a)
-		r.metrics.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Inc()
-		return nil
-	}
-	r.logger(d).Info("Resized a pod in place")
-	r.events.Resized(d.Pod)
-	r.metrics.resized.WithLabelValues(size, a.Name, a.Namespace).Inc()
-	return nil
-}
-
-// failed counts an attempt that did not succeed.
-func (r *execution) failed(d *plan.Decision, reason string) {
-	a, size := d.Autoscaler, r.size[d.Autoscaler.Key]
-	if d.Do == plan.Resize {
-		r.metrics.resizeFailed.WithLabelValues(size, reason, a.Name, a.Namespace).Inc()
+		e.logger(d).Info("Evicted a pod")
+		e.events.Evicted(d.Pod, a)
+		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
 		return
 	}
-	r.metrics.evictFailed.WithLabelValues(size, a.Mode.String(), reason, a.Name, a.Namespace).Inc()
+	e.logger(d).Info("Resized a pod in place")
+	e.events.Resized(d.Pod)
+	e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
 }
 
-// finish publishes what was done.
-func (r *execution) finish() {
-	withEvicted, withResized := process.NewTally(r.metrics.withEvicted), process.NewTally(r.metrics.withResized)
-	for key, d := range r.evicted {
-		withEvicted.Add(r.size[key], d.Autoscaler.Mode.String(), 1)
+// countFailure counts an attempt that failed.
+func (e *execution) countFailure(d *plan.Decision, reason string) {
+	a := d.Autoscaler
+	class := e.sizeClass[a.Key]
+	if d.Do == plan.Resize {
+		e.metrics.resizeFailed.WithLabelValues(class, reason, a.Name, a.Namespace).Inc()
+		return
 	}
-	for key := range r.resized {
-		withResized.Add(r.size[key], "", 1)
+	e.metrics.evictFailed.WithLabelValues(class, a.Mode.String(), reason, a.Name, a.Namespace).Inc()
+}
+
+// finish publishes what was done, and forgets pods and autoscalers that are gone.
+func (e *execution) finish() {
+	withEvicted := process.NewTally(e.metrics.withEvicted)
+	for key, d := range e.evicted {
+		withEvicted.Add(e.sizeClass[key], d.Autoscaler.Mode.String(), 1)
 	}
 	withEvicted.Publish(true)
+	withResized := process.NewTally(e.metrics.withResized)
+	for key := range e.resized {
+		withResized.Add(e.sizeClass[key], "", 1)
+	}
 	withResized.Publish(false)
-	maps.DeleteFunc(r.dryRunLogged, func(uid string, _ intent) bool { return !r.exists[uid] })
-	maps.DeleteFunc(r.fallback, func(key cluster.Key, _ bool) bool { _, governed := r.size[key]; return !governed })
-	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[plan.ReasonCode]bool) bool { _, governed := r.size[key]; return !governed })
+	maps.DeleteFunc(e.dryRunLogged, func(uid string, _ intent) bool { return !e.exists[uid] })
+	maps.DeleteFunc(e.fallbackReported, func(key cluster.Key, _ bool) bool { return !e.governs(key) })
+	maps.DeleteFunc(e.heldReported, func(key cluster.Key, _ map[plan.ReasonCode]bool) bool { return !e.governs(key) })
+}
+
+// governs reports whether an autoscaler takes part in this pass.
+func (e *execution) governs(key cluster.Key) bool {
+	_, ok := e.sizeClass[key]
+	return ok
 }

@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// given parses flags into a configuration that has its defaults.
+// given parses flags into a configuration with default values.
 func given(t *testing.T, args ...string) Config {
 	t.Helper()
 	c := Defaults()
@@ -39,31 +39,31 @@ func given(t *testing.T, args ...string) Config {
 	return c
 }
 
-// Each flag that bounds what the updater does changes what becomes of the same pods.
-func TestUpdaterFlagsBoundWhatIsDone(t *testing.T) {
-	alone := func(y *yard) { y.pods = y.pods[:1] }
-	old := func(y *yard) { // pods inside of their bounds, and somewhat below the target
-		for _, p := range y.pods {
+// Each flag that limits actions changes the number of actions in the same cluster.
+func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
+	alone := func(fake *fakeCluster) { fake.pods = fake.pods[:1] }
+	old := func(fake *fakeCluster) { // pods inside of their bounds, and somewhat below the target
+		for _, p := range fake.pods {
 			p.Containers[0].Requests = cluster.Amounts(320, 230<<20)
 			p.Started, p.Created = time.Now().Add(-13*time.Hour), time.Now().Add(-13*time.Hour)
 		}
-		y.autoscalers[0].Created = time.Now().Add(-48 * time.Hour)
+		fake.autoscalers[0].Created = time.Now().Add(-48 * time.Hour)
 	}
-	killed := func(y *yard) {
-		old(y)
-		for _, p := range y.pods {
+	killed := func(fake *fakeCluster) {
+		old(fake)
+		for _, p := range fake.pods {
 			p.Started = time.Now().Add(-time.Hour)
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-20 * time.Minute), Finished: time.Now().Add(-time.Minute)}
 		}
 	}
-	away := func(y *yard) { y.stale = true }
-	small := func(y *yard) {
-		y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(200, 100<<20), Ready: true}}
+	away := func(fake *fakeCluster) { fake.stale = true }
+	small := func(fake *fakeCluster) {
+		fake.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(200, 100<<20), Ready: true}}
 	}
 	for name, c := range map[string]struct {
 		flag, does string
 		mode       cluster.Mode
-		world      func(*yard)
+		world      func(*fakeCluster)
 		at         time.Duration
 		usual, now int
 	}{
@@ -82,14 +82,14 @@ func TestUpdaterFlagsBoundWhatIsDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for flag, want := range map[string]int{"--v=4": c.usual, c.flag: c.now} {
 				synctest.Test(t, func(t *testing.T) {
-					y := newYard(c.mode)
-					y.config = given(t, flag)
+					fake := newFakeCluster(c.mode)
+					fake.config = given(t, flag)
 					if c.world != nil {
-						c.world(y)
+						c.world(fake)
 					}
-					y.run(t, c.at)
-					if got := y.count(c.does + " "); got != want {
-						t.Errorf("%s: %s %d times within %v, want %d: %v", flag, c.does, got, c.at, want, y.did)
+					fake.run(t, c.at)
+					if got := fake.count(c.does + " "); got != want {
+						t.Errorf("%s: %d × %s within %v, want %d: %v", flag, got, c.does, c.at, want, fake.done)
 					}
 				})
 			}
@@ -97,25 +97,25 @@ func TestUpdaterFlagsBoundWhatIsDone(t *testing.T) {
 	}
 }
 
-// Each gate makes of the same objects what it is for. What the webhook makes of it is tested there.
-func TestGatesOpenWhatTheyAreFor(t *testing.T) {
+// Each feature gate enables its action. Its effect on the webhook is tested with the webhook.
+func TestUpdater_featureGates_enableTheirActions(t *testing.T) {
 	const open = "=true"
 	for gate, c := range map[string]struct {
-		world func(*yard)
+		world func(*fakeCluster)
 		does  string
 	}{
-		"InPlace": {func(*yard) {}, "resize"},
-		"CPUStartupBoost": {func(y *yard) {
-			y.autoscalers[0].Mode, y.autoscalers[0].Boost = cluster.Off, &cluster.Boost{Factor: 2}
-			for _, p := range y.pods {
+		"InPlace": {func(*fakeCluster) {}, "resize"},
+		"CPUStartupBoost": {func(fake *fakeCluster) {
+			fake.autoscalers[0].Mode, fake.autoscalers[0].Boost = cluster.Off, &cluster.Boost{Factor: 2}
+			for _, p := range fake.pods {
 				p.Containers[0].Boosted = &cluster.Applied{Requests: cluster.Amounts(50, 50<<20)}
 				p.ReadySince = time.Now().Add(-time.Minute)
 			}
 		}, "resize"},
-		"PerVPAConfig": {func(y *yard) {
-			y.autoscalers[0].Mode, y.autoscalers[0].EvictAfterOOM = cluster.Recreate, time.Hour
-			y.autoscalers[0].Created = time.Now().Add(-48 * time.Hour)
-			for _, p := range y.pods {
+		"PerVPAConfig": {func(fake *fakeCluster) {
+			fake.autoscalers[0].Mode, fake.autoscalers[0].EvictAfterOOM = cluster.Recreate, time.Hour
+			fake.autoscalers[0].Created = time.Now().Add(-48 * time.Hour)
+			for _, p := range fake.pods {
 				p.Containers[0].Requests = cluster.Amounts(320, 230<<20)
 				p.Started = time.Now().Add(-time.Hour)
 				p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-20 * time.Minute), Finished: time.Now().Add(-time.Minute)}
@@ -124,94 +124,94 @@ func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 	} {
 		for set, want := range map[string]bool{"": false, gate + open: true, "AllAlpha" + open: true, "AllAlpha" + open + "," + gate + "=false": false} {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(cluster.InPlace)
-				y.config = given(t, "--feature-gates="+set)
-				c.world(y)
-				y.run(t, time.Hour)
-				if got := y.count(c.does + " "); got > 0 != want || want && got < 3 {
-					t.Errorf("%s with %q: %s %d times: %v", gate, set, c.does, got, y.did)
+				fake := newFakeCluster(cluster.InPlace)
+				fake.config = given(t, "--feature-gates="+set)
+				c.world(fake)
+				fake.run(t, time.Hour)
+				if got := fake.count(c.does + " "); got > 0 != want || want && got < 3 {
+					t.Errorf("%s with %q: %d × %s: %v", gate, set, got, c.does, fake.done)
 				}
 			})
 		}
 	}
 }
 
-func TestTheBurstOfEvictionsIsTheFlags(t *testing.T) {
+func TestUpdater_rateBurst_limitsFirstEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.config = given(t, "--eviction-rate-limit=0.0001", "--eviction-rate-burst=2")
-		y.run(t, time.Hour)
-		if n := y.count("evict "); n != 2 {
-			t.Errorf("%d evictions", n)
+		fake := newFakeCluster(cluster.Recreate)
+		fake.config = given(t, "--eviction-rate-limit=0.0001", "--eviction-rate-burst=2")
+		fake.run(t, time.Hour)
+		if n := fake.count("evict "); n != 2 {
+			t.Errorf("%d evictions, want 2", n)
 		}
 	})
 }
 
-// slowly is a yard in which a resize takes a while.
-type slowly struct {
-	*yard
+// slowResizes is a fakeCluster in which a resize takes one second.
+type slowResizes struct {
+	*fakeCluster
 	now, most atomic.Int32
 }
 
-func (s *slowly) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+func (s *slowResizes) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
 	n := s.now.Add(1)
 	defer s.now.Add(-1)
 	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
 	}
 	time.Sleep(time.Second)
-	return s.yard.Resize(ctx, p, with)
+	return s.fakeCluster.Resize(ctx, p, with)
 }
 
-func TestAsManyBoostsEndAtATimeAsTheFlagSays(t *testing.T) {
+func TestUpdater_boostSyncs_limitsConcurrentResizes(t *testing.T) {
 	for _, syncs := range []int32{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			y := newYard(cluster.InPlaceOrRecreate)
-			y.config = given(t, fmt.Sprint("--concurrent-cpu-startup-boost-syncs=", syncs), "--feature-gates=CPUStartupBoost=true",
+			fake := newFakeCluster(cluster.InPlaceOrRecreate)
+			fake.config = given(t, fmt.Sprint("--concurrent-cpu-startup-boost-syncs=", syncs), "--feature-gates=CPUStartupBoost=true",
 				"--eviction-tolerance=1")
-			y.autoscalers[0].Boost = &cluster.Boost{Factor: 2}
-			for _, p := range y.pods {
+			fake.autoscalers[0].Boost = &cluster.Boost{Factor: 2}
+			for _, p := range fake.pods {
 				p.Containers[0].Requests = cluster.Amounts(700, 250<<20)
 				p.Containers[0].Boosted = &cluster.Applied{Requests: cluster.Amounts(350, 250<<20)}
 				p.ReadySince = time.Now().Add(-time.Minute)
 			}
-			s := &slowly{yard: y}
-			u := newUpdater(y.config, y, s, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+			slow := &slowResizes{fakeCluster: fake}
+			u := newUpdater(fake.config, fake, slow, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 			u.pass(t.Context(), time.Now())
-			if got := s.most.Load(); got != syncs {
-				t.Errorf("%d boosts ended at a time, the flag says %d: %v", got, syncs, y.did)
+			if got := slow.most.Load(); got != syncs {
+				t.Errorf("%d boosts were ended concurrently, want %d: %v", got, syncs, fake.done)
 			}
 		})
 	}
 }
 
-// asked is a lease that notes what it is asked.
-type asked struct{ timeout time.Duration }
+// recordingLease is a stale lease that records the timeout it is asked for.
+type recordingLease struct{ timeout time.Duration }
 
-func (a *asked) IsFresh(_ context.Context, timeout time.Duration, _ time.Time) (bool, error) {
+func (a *recordingLease) IsFresh(_ context.Context, timeout time.Duration, _ time.Time) (bool, error) {
 	a.timeout = timeout
 	return false, nil
 }
 
-func TestTheUpdaterAsksForTheLeaseOfTheFlags(t *testing.T) {
-	y := newYard(cluster.Recreate)
-	y.config = given(t, "--admission-controller-status-lease-timeout=33s", "--admission-controller-status-lease-name=mine",
+func TestUpdater_leaseFlags_selectTheLease(t *testing.T) {
+	fake := newFakeCluster(cluster.Recreate)
+	fake.config = given(t, "--admission-controller-status-lease-timeout=33s", "--admission-controller-status-lease-name=mine",
 		"--admission-controller-status-lease-namespace=infra")
 	var out bytes.Buffer
-	a := &asked{}
-	u := newUpdater(y.config, y, y, y, a, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&out, nil)))
+	a := &recordingLease{}
+	u := newUpdater(fake.config, fake, fake, fake, a, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&out, nil)))
 	u.pass(t.Context(), time.Now())
-	if a.timeout != 33*time.Second || !strings.Contains(out.String(), "infra/mine") || len(y.did) > 0 {
-		t.Errorf("asked for %v, and said %q", a.timeout, out.String())
+	if a.timeout != 33*time.Second || !strings.Contains(out.String(), "infra/mine") || len(fake.done) > 0 {
+		t.Errorf("the timeout is %v, the log is %q", a.timeout, out.String())
 	}
 	t.Setenv("NAMESPACE", "there")
 	if process.OwnNamespace("") != "there" || process.OwnNamespace("infra") != "infra" {
-		t.Error("the variable NAMESPACE does not count, or counts too much")
+		t.Error("the namespace must come from the flag, or from the variable NAMESPACE if the flag is empty")
 	}
 }
 
-func TestADryRunOfTheUpdaterAlone(t *testing.T) {
+func TestConfig_dryRun_disablesLeaderElection(t *testing.T) {
 	updater := given(t, "--dry-run", "--leader-elect")
 	if updater.settle(); !updater.ReadOnly || updater.Election.Enabled || !updater.UseStatus {
-		t.Errorf("the updater alone: dry run %t, elects %t, waits for the webhook %t", updater.ReadOnly, updater.Election.Enabled, updater.UseStatus)
+		t.Errorf("read-only: %t, leader election: %t, requires the status lease: %t; want true, false, true", updater.ReadOnly, updater.Election.Enabled, updater.UseStatus)
 	}
 }

@@ -20,51 +20,51 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// slowYard takes its time for each eviction.
-type slowYard struct {
-	*yard
+// slowEvictions is a fakeCluster in which an eviction takes a given time.
+type slowEvictions struct {
+	*fakeCluster
 	each time.Duration
 }
 
-func (y slowYard) Evict(ctx context.Context, p *cluster.Pod) error {
+func (y slowEvictions) Evict(ctx context.Context, p *cluster.Pod) error {
 	time.Sleep(y.each)
-	return y.yard.Evict(ctx, p)
+	return y.fakeCluster.Evict(ctx, p)
 }
 
-func TestHealth_updaterPass_deadWhenAnEvictionHangs(t *testing.T) {
+func TestHealth_evictionHangs_reportsProblem(t *testing.T) {
 	for name, tt := range map[string]struct {
 		each time.Duration
 		dead bool
 	}{
-		"an answer in time": {50 * time.Second, false},
-		"no answer":         {24 * time.Hour, true},
+		"answer after 50 seconds": {50 * time.Second, false},
+		"no answer":               {24 * time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(cluster.Recreate)
+				fake := newFakeCluster(cluster.Recreate)
 				p := quietProcess()
-				h := p.HealthFor("updater", y.config.Interval)
-				u := newUpdater(y.config, y, slowYard{y, tt.each}, y, y, NewMetrics(prometheus.NewRegistry()), h, y.log)
+				h := p.HealthFor("updater", fake.config.Interval)
+				u := newUpdater(fake.config, fake, slowEvictions{fake, tt.each}, fake, fake, NewMetrics(prometheus.NewRegistry()), h, fake.log)
 				began := time.Now()
 				var dead atomic.Bool
 				time.AfterFunc(6*time.Minute, func() { dead.Store(h.Problem(time.Now()) != nil) })
-				process.Every(contextFor(t, 5*time.Minute+30*time.Second), y.config.Interval, u.pass)
+				process.Every(contextFor(t, 5*time.Minute+30*time.Second), fake.config.Interval, u.pass)
 				time.Sleep(max(0, 10*time.Minute-time.Since(began)))
 				if dead.Load() != tt.dead {
-					t.Errorf("not alive: %t, want %t", dead.Load(), tt.dead)
+					t.Errorf("unhealthy: %t, want %t", dead.Load(), tt.dead)
 				}
 			})
 		})
 	}
 }
 
-func TestUpdater_staleWatches_changesNoPodsAndSaysSoOnce(t *testing.T) {
+func TestUpdater_watchesAreStale_changesNoPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		y := newYard(cluster.Recreate)
-		y.log = slog.New(slog.NewTextHandler(&out, nil))
+		fake := newFakeCluster(cluster.Recreate)
+		fake.log = slog.New(slog.NewTextHandler(&out, nil))
 		p := quietProcess()
-		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), p.HealthFor("updater", y.config.Interval), y.log)
+		u := newUpdater(fake.config, fake, fake, fake, fake, NewMetrics(prometheus.NewRegistry()), p.HealthFor("updater", fake.config.Interval), fake.log)
 		began := time.Now()
 		u.stale = func(now time.Time) []string {
 			if now.Sub(began) < 10*time.Minute {
@@ -72,48 +72,48 @@ func TestUpdater_staleWatches_changesNoPodsAndSaysSoOnce(t *testing.T) {
 			}
 			return nil
 		}
-		process.Every(contextFor(t, 9*time.Minute+30*time.Second), y.config.Interval, u.pass)
-		if len(y.did) != 0 || testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)) != 10 {
-			t.Errorf("it did %v in %v skipped passes", y.did, testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)))
+		process.Every(contextFor(t, 9*time.Minute+30*time.Second), fake.config.Interval, u.pass)
+		if len(fake.done) != 0 || testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)) != 10 {
+			t.Errorf("actions %v, %v skipped passes, want none and 10", fake.done, testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)))
 		}
-		if n := strings.Count(out.String(), "Not updating pods"); n != 1 || !strings.Contains(out.String(), "resources=pods,nodes") {
-			t.Errorf("said %d times: %s", n, out.String())
+		if n := strings.Count(out.String(), "Not updating pods"); n != 1 || !strings.Contains(out.String(), "resource=pods,nodes") {
+			t.Errorf("logged %d times, want once with the resources: %s", n, out.String())
 		}
 		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("updater")); at != 0 {
-			t.Errorf("a pass was complete at %v", at)
+			t.Errorf("a skipped pass counts as complete at %v", at)
 		}
-		process.Every(contextFor(t, 10*time.Minute), y.config.Interval, u.pass)
-		if y.count("evict") == 0 || !strings.Contains(out.String(), "up to date again") {
-			t.Errorf("it did %v and said %s", y.did, out.String())
+		process.Every(contextFor(t, 10*time.Minute), fake.config.Interval, u.pass)
+		if fake.count("evict") == 0 || !strings.Contains(out.String(), "up to date again") {
+			t.Errorf("after the watches are current: actions %v, log %s", fake.done, out.String())
 		}
 		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("updater")); at == 0 {
-			t.Error("no pass was complete")
+			t.Error("no pass counts as complete")
 		}
 	})
 }
 
-// defectiveYard panics when it is to evict one of the pods.
-type defectiveYard struct{ *yard }
+// panickingEvictions is a fakeCluster in which the eviction of one pod panics.
+type panickingEvictions struct{ *fakeCluster }
 
-func (y defectiveYard) Evict(ctx context.Context, p *cluster.Pod) error {
+func (y panickingEvictions) Evict(ctx context.Context, p *cluster.Pod) error {
 	if strings.HasSuffix(p.Name, "0") {
-		panic("while it is evicted")
+		panic("during an eviction")
 	}
-	return y.yard.Evict(ctx, p)
+	return y.fakeCluster.Evict(ctx, p)
 }
 
-func TestUpdater_panicForOnePod_thePassEndsAndTheLoopGoesOn(t *testing.T) {
+func TestUpdater_onePodPanics_loopContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
+		fake := newFakeCluster(cluster.Recreate)
 		p := quietProcess()
-		u := newUpdater(y.config, y, defectiveYard{y}, y, y, NewMetrics(prometheus.NewRegistry()), p.HealthFor("updater", y.config.Interval), p.Log)
+		u := newUpdater(fake.config, fake, panickingEvictions{fake}, fake, fake, NewMetrics(prometheus.NewRegistry()), p.HealthFor("updater", fake.config.Interval), p.Log)
 		passes := 0
-		process.Every(contextFor(t, 10*time.Minute), y.config.Interval, func(ctx context.Context, now time.Time) {
+		process.Every(contextFor(t, 10*time.Minute), fake.config.Interval, func(ctx context.Context, now time.Time) {
 			u.pass(ctx, now)
 			passes++
 		})
 		if failed := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); passes < 10 || failed == 0 {
-			t.Errorf("%d passes, %v failures", passes, failed)
+			t.Errorf("%d passes and %v failures, want at least 10 and 1", passes, failed)
 		}
 	})
 }

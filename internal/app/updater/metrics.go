@@ -10,14 +10,14 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Metrics are the updater's figures, under upstream's names.
+// Metrics are the updater's metrics, with upstream's names.
 type Metrics struct {
 	controlled, evictable, withEvictable, withEvicted *prometheus.GaugeVec
 	resizable, withResizable, withResized             *prometheus.GaugeVec
 	evicted, evictFailed                              *prometheus.CounterVec
 	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
 	statusInvalid                                     *prometheus.CounterVec
-	decisions                                         *prometheus.GaugeVec
+	decisions                                         *decisionGauge
 	skipped                                           *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
@@ -53,9 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
 		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
 	}
-	m.decisions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by decision and reason.",
-	}, []string{"act", "reason"})
+	m.decisions = newDecisionGauge()
 	m.skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
 	}, []string{"reason"})
@@ -67,8 +65,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// begin makes an autoscaler's counters visible before anything happens.
-func (m *Metrics) begin(a *cluster.Autoscaler, pods int) {
+// initCounters creates the counters of an autoscaler with the value 0, so that they exist before the first action.
+func (m *Metrics) initCounters(a *cluster.Autoscaler, pods int) {
 	size := process.SizeLog2(pods)
 	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
 	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)

@@ -12,16 +12,16 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 )
 
-// Dashboards and alerts meet the series that upstream has, those too that are zero.
-func TestFiguresThatAreZeroAreThere(t *testing.T) {
+// Upstream publishes zeros too, so dashboards and alerts can rely on every series.
+func TestMetrics_sizeClassesWithoutPods_areZero(t *testing.T) {
 	u := NewMetrics(prometheus.NewRegistry())
 	resizable := process.NewTally(u.resizable)
 	resizable.Add("2", "", 5)
 	resizable.Publish(false)
 	if n := testutil.CollectAndCount(u.resizable); n != 20 {
-		t.Errorf("%d classes of sizes", n)
+		t.Errorf("%d size classes, want 20", n)
 	}
 	if got := testutil.ToFloat64(u.resizable.WithLabelValues("2")); got != 5 {
-		t.Errorf("%v pods", got)
+		t.Errorf("%v pods, want 5", got)
 	}
 }

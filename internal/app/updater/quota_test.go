@@ -16,33 +16,33 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// rationed is a yard in a namespace with a quota of CPU requests.
-type rationed struct {
-	*yard
+// quotaCluster is a fakeCluster in a namespace with a quota of CPU requests.
+type quotaCluster struct {
+	*fakeCluster
 	left int64 // millicores
 }
 
-func (r rationed) Quotas(string) *cluster.Quotas {
+func (r quotaCluster) Quotas(string) *cluster.Quotas {
 	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, r.left)}
 	return &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}
 }
 
-func TestUpdater_newSizeOverQuota_changesNothingAndTellsOnce(t *testing.T) {
+func TestUpdater_newSizeExceedsQuota_writesOneEvent(t *testing.T) {
 	for mode, enough := range map[cluster.Mode]int64{cluster.Recreate: 350, cluster.InPlaceOrRecreate: 250} {
 		for _, short := range []int64{0, 1} {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(mode)
-				u := newUpdater(y.config, rationed{y, enough - short}, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+				fake := newFakeCluster(mode)
+				u := newUpdater(fake.config, quotaCluster{fake, enough - short}, fake, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
 				for range 60 {
 					u.pass(t.Context(), time.Now())
 					time.Sleep(time.Minute)
 				}
-				told := slices.DeleteFunc(slices.Clone(y.told), func(s string) bool { return !strings.Contains(s, "ResourceQuota compute has") })
+				told := slices.DeleteFunc(slices.Clone(fake.recorded), func(s string) bool { return !strings.Contains(s, "ResourceQuota compute has") })
 				switch {
-				case short == 0 && len(y.did) == 0:
-					t.Errorf("%s: there is room, and nothing is done: %q", mode, y.told)
-				case short > 0 && (len(y.did) > 0 || len(told) != 1 || !strings.HasPrefix(told[0], "UpdateHeld web: ")):
-					t.Errorf("%s: did %q, told %q", mode, y.did, y.told)
+				case short == 0 && len(fake.done) == 0:
+					t.Errorf("%s: the quota has room, but no pod was changed: %q", mode, fake.recorded)
+				case short > 0 && (len(fake.done) > 0 || len(told) != 1 || !strings.HasPrefix(told[0], "UpdateHeld web: ")):
+					t.Errorf("%s: actions %q, events %q; want no action and one event", mode, fake.done, fake.recorded)
 				}
 			})
 		}

@@ -23,20 +23,20 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// An apiserver answers evictions and resizes of a yard's pods, through the client that podfit uses.
-type apiserver struct {
-	*yard
-	answer   func(verb string, p *cluster.Pod) (code int, status string) // code 0 means that the request is carried out
+// fakeAPIServer answers evictions and resizes of a fakeCluster's pods, through podfit's client.
+type fakeAPIServer struct {
+	*fakeCluster
+	answer   func(verb string, p *cluster.Pod) (code int, status string) // code 0: the request succeeds
 	attempts map[string]int                                              // by verb and pod
 	wanted   int32                                                       // replicas of every controller
-	wantedOf map[string]int32                                            // the same, of the controllers of some namespaces
+	wantedOf map[string]int32                                            // overrides wanted, by namespace
 	barren   bool                                                        // evicted pods are not replaced
 	unread   bool                                                        // no scale has been read yet
 	qps      float32                                                     // limit of the client; 0 means none
 }
 
-func newAPIServer(mode cluster.Mode, pods int) *apiserver {
-	s := &apiserver{yard: newYard(mode), attempts: map[string]int{}, wanted: int32(pods)}
+func newAPIServer(mode cluster.Mode, pods int) *fakeAPIServer {
+	s := &fakeAPIServer{fakeCluster: newFakeCluster(mode), attempts: map[string]int{}, wanted: int32(pods)}
 	for _, p := range s.pods {
 		p.Created = p.Created.Add(-time.Hour)
 	}
@@ -48,7 +48,7 @@ func newAPIServer(mode cluster.Mode, pods int) *apiserver {
 	return s
 }
 
-func (s *apiserver) Scale(w cluster.Workload) cluster.Scale {
+func (s *fakeAPIServer) Scale(w cluster.Workload) cluster.Scale {
 	if s.unread {
 		return cluster.Scale{}
 	}
@@ -56,7 +56,7 @@ func (s *apiserver) Scale(w cluster.Workload) cluster.Scale {
 }
 
 // RoundTrip answers one request.
-func (s *apiserver) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *fakeAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	code, body := s.serve(r.Context(), strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
 	header := http.Header{"Content-Type": {"application/json"}}
 	if code == http.StatusTooManyRequests {
@@ -68,7 +68,7 @@ func (s *apiserver) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func (s *apiserver) serve(ctx context.Context, path []string) (int, string) { // api/v1/namespaces/NS/pods/NAME/SUBRESOURCE
+func (s *fakeAPIServer) serve(ctx context.Context, path []string) (int, string) { // api/v1/namespaces/NS/pods/NAME/SUBRESOURCE
 	const ok = `{"kind":"Status","apiVersion":"v1","status":"Success"}`
 	if len(path) < 7 {
 		return http.StatusOK, ok // annotations
@@ -91,12 +91,12 @@ func (s *apiserver) serve(ctx context.Context, path []string) (int, string) { //
 	case verb == "resize":
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.did = append(s.did, "resize "+p.Name)
+		s.done = append(s.done, "resize "+p.Name)
 		s.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = s.autoscalers[0].Advice[0].Target })
 	case s.barren:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.did = append(s.did, "evict "+p.Name)
+		s.done = append(s.done, "evict "+p.Name)
 		s.pods = slices.Delete(slices.Clone(s.pods), i, i+1)
 	default:
 		_ = s.Evict(ctx, p)
@@ -124,7 +124,7 @@ func overQuota() (int, string) {
 }
 
 // work runs an updater against the API server for a time.
-func (s *apiserver) work(t *testing.T, d time.Duration) *updater {
+func (s *fakeAPIServer) work(t *testing.T, d time.Duration) *updater {
 	t.Helper()
 	clients, err := kube.ClientsFor(&rest.Config{Host: "http://api", Transport: s, QPS: cmp.Or(s.qps, -1)})
 	if err != nil {
@@ -138,49 +138,49 @@ func (s *apiserver) work(t *testing.T, d time.Duration) *updater {
 	return u
 }
 
-func (s *apiserver) events(prefix string) []string {
-	return slices.DeleteFunc(slices.Clone(s.told), func(e string) bool { return !strings.HasPrefix(e, prefix) })
+func (s *fakeAPIServer) events(prefix string) []string {
+	return slices.DeleteFunc(slices.Clone(s.recorded), func(e string) bool { return !strings.HasPrefix(e, prefix) })
 }
 
-func TestUpdater_onlyThePrimaryIsGuarded_othersAreUpdatedAndItsAttemptsAreFew(t *testing.T) {
+func TestUpdater_budgetProtectsOnePod_othersAreUpdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.Recreate, 3)
-		s.answer = func(_ string, p *cluster.Pod) (int, string) {
+		server := newAPIServer(cluster.Recreate, 3)
+		server.answer = func(_ string, p *cluster.Pod) (int, string) {
 			if p.Name == "web-0" {
 				return guarded()
 			}
 			return 0, ""
 		}
-		s.work(t, 24*time.Hour)
-		if n := s.count("evict web-1") + s.count("evict web-2"); n != 2 {
-			t.Errorf("%d of the 2 pods without a budget were evicted: %v", n, s.did)
+		server.work(t, 24*time.Hour)
+		if n := server.count("evict web-1") + server.count("evict web-2"); n != 2 {
+			t.Errorf("%d of the 2 unprotected pods were evicted: %v", n, server.done)
 		}
-		if n := s.attempts["evict web-0"]; n < 10 || n > 30 {
-			t.Errorf("%d attempts on the guarded pod in a day, want 10 to 30", n)
+		if n := server.attempts["evict web-0"]; n < 10 || n > 30 {
+			t.Errorf("%d attempts to evict the protected pod in a day, want 10 to 30", n)
 		}
-		if got := s.events("UpdateHeld"); len(got) == 0 || len(got) > 3 || !strings.Contains(got[0], "The disruption budget primary needs 1 healthy pods") {
-			t.Errorf("users were told %q", got)
+		if got := server.events("UpdateHeld"); len(got) == 0 || len(got) > 3 || !strings.Contains(got[0], "The disruption budget primary needs 1 healthy pods") {
+			t.Errorf("unexpected events: %q", got)
 		}
 	})
 }
 
-func TestUpdater_guardIsLifted_guardedPodIsEvictedSoon(t *testing.T) {
+func TestUpdater_budgetAllowsEvictionAgain_evictsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.Recreate, 3)
-		s.answer = func(string, *cluster.Pod) (int, string) { return guarded() }
-		s.work(t, 10*time.Minute)
-		if n := s.count("evict "); n != 0 {
-			t.Fatalf("%d evictions", n)
+		server := newAPIServer(cluster.Recreate, 3)
+		server.answer = func(string, *cluster.Pod) (int, string) { return guarded() }
+		server.work(t, 10*time.Minute)
+		if n := server.count("evict "); n != 0 {
+			t.Fatalf("%d evictions, want none while the budget refuses them", n)
 		}
-		s.answer = nil
-		s.work(t, 10*time.Minute)
-		if n := s.count("evict "); n != 3 {
-			t.Errorf("%d of 3 pods were evicted: %v", n, s.did)
+		server.answer = nil
+		server.work(t, 10*time.Minute)
+		if n := server.count("evict "); n != 3 {
+			t.Errorf("%d of 3 pods were evicted: %v", n, server.done)
 		}
 	})
 }
 
-func TestUpdater_resizeIsDeniedByWebhook_backsOffTellsAndFallsBackToEviction(t *testing.T) {
+func TestUpdater_resizeIsDenied_backsOffAndFallsBackToEviction(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode           cluster.Mode
 		answer         func() (int, string)
@@ -195,215 +195,215 @@ func TestUpdater_resizeIsDeniedByWebhook_backsOffTellsAndFallsBackToEviction(t *
 		"500 failed calling webhook": {cluster.InPlaceOrRecreate, func() (int, string) {
 			return failure(500, "InternalError", `Internal error occurred: failed calling webhook "p": EOF`, "")
 		}, true, false},
-		"500 failed calling it, InPlace": {cluster.InPlace, func() (int, string) {
+		"500 failed calling webhook, InPlace": {cluster.InPlace, func() (int, string) {
 			return failure(500, "InternalError", `Internal error occurred: failed calling webhook "p": EOF`, "")
 		}, false, false},
-		"a broken server": {cluster.InPlaceOrRecreate, func() (int, string) { return failure(500, "InternalError", "boom", "") }, true, true},
+		"500 internal error": {cluster.InPlaceOrRecreate, func() (int, string) { return failure(500, "InternalError", "boom", "") }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newAPIServer(c.mode, 3)
-				s.config.Gates = process.Gates{process.InPlaceGate: true}
-				s.answer = func(verb string, p *cluster.Pod) (int, string) {
+				server := newAPIServer(c.mode, 3)
+				server.config.Gates = process.Gates{process.InPlaceGate: true}
+				server.answer = func(verb string, p *cluster.Pod) (int, string) {
 					if verb == "resize" && p.Name == "web-0" {
 						return c.answer()
 					}
 					return 0, ""
 				}
-				s.work(t, time.Minute)
-				// The budget allows one change at a time, be it of the pod or of a sibling.
-				if n := len(s.did); n == 0 && !c.blocks {
-					t.Error("nothing was changed in the first pass")
+				server.work(t, time.Minute)
+				// The budget allows one change at a time.
+				if n := len(server.done); n == 0 && !c.blocks {
+					t.Error("no pod was changed in the first pass")
 				}
-				s.work(t, 24*time.Hour)
-				if n := s.count("resize "); n != 2 {
-					t.Errorf("%d siblings are resized, want 2: %v", n, s.did)
+				server.work(t, 24*time.Hour)
+				if n := server.count("resize "); n != 2 {
+					t.Errorf("%d other pods were resized, want 2: %v", n, server.done)
 				}
-				if got := s.count("evict web-0"); (got == 1) != c.evicts || got > 1 {
-					t.Errorf("%d evictions: %v", got, s.did)
+				if got := server.count("evict web-0"); (got == 1) != c.evicts || got > 1 {
+					t.Errorf("%d evictions of web-0, want one: %t: %v", got, c.evicts, server.done)
 				}
-				if n := s.attempts["resize web-0"]; n > 30 {
-					t.Errorf("%d attempts to resize it in a day", n)
+				if n := server.attempts["resize web-0"]; n > 30 {
+					t.Errorf("%d attempts to resize web-0 in a day, want at most 30", n)
 				}
 				event := "UpdateHeld"
 				if c.evicts {
 					event = "ResizeRefused"
 				}
-				if got := s.events(event); len(got) == 0 || len(got) > 2 { // by each of the two updaters
-					t.Errorf("users were told %q", got)
+				if got := server.events(event); len(got) == 0 || len(got) > 2 { // one from each of the two updaters
+					t.Errorf("events %q, want 1 or 2", got)
 				}
 			})
 		})
 	}
 }
 
-func TestUpdater_rateLimit_guardedPodsDoNotStarveOthers(t *testing.T) {
+func TestUpdater_rateLimitAndRefusals_otherPodsAreUpdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.Recreate, 8)
-		s.config.RateLimit, s.config.RateBurst = 1.0/600, 1
+		server := newAPIServer(cluster.Recreate, 8)
+		server.config.RateLimit, server.config.RateBurst = 1.0/600, 1
 		guard := []string{"web-0", "web-1", "web-2", "web-3"}
-		s.answer = func(_ string, p *cluster.Pod) (int, string) {
+		server.answer = func(_ string, p *cluster.Pod) (int, string) {
 			if slices.Contains(guard, p.Name) {
 				return guarded()
 			}
 			return 0, ""
 		}
-		inPlace := newYard(cluster.InPlaceOrRecreate)
+		inPlace := newFakeCluster(cluster.InPlaceOrRecreate)
 		for _, p := range inPlace.pods {
 			q := *p
 			q.Name, q.UID, q.Top.Name, q.Controller.Name = "api-"+p.UID, "api"+p.UID, "api", "api-1"
-			s.pods = append(s.pods, &q)
+			server.pods = append(server.pods, &q)
 		}
 		a := *inPlace.autoscalers[0]
 		a.Name, a.Target.Name = "api", "api"
-		s.autoscalers = append(s.autoscalers, &a)
-		s.config.SkipDisruptionBudget = true
-		s.wanted = 3
-		s.config.EvictionTolerance = 0.9
-		s.work(t, 24*time.Hour)
+		server.autoscalers = append(server.autoscalers, &a)
+		server.config.SkipDisruptionBudget = true
+		server.wanted = 3
+		server.config.EvictionTolerance = 0.9
+		server.work(t, 24*time.Hour)
 		for i := 4; i < 8; i++ {
-			if n := s.count(fmt.Sprint("evict web-", i)); n != 1 {
+			if n := server.count(fmt.Sprint("evict web-", i)); n != 1 {
 				t.Errorf("web-%d was evicted %d times", i, n)
 			}
 		}
-		if n := s.count("resize api-"); n != 3 {
-			t.Errorf("%d of 3 pods were resized in place: %v", n, s.did)
+		if n := server.count("resize api-"); n != 3 {
+			t.Errorf("%d of 3 pods were resized in place: %v", n, server.done)
 		}
 	})
 }
 
-func TestUpdater_resizeExceedsQuota_noPodIsEvicted(t *testing.T) {
+func TestUpdater_resizeExceedsQuota_evictsNoPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.InPlaceOrRecreate, 10)
-		s.answer = func(verb string, _ *cluster.Pod) (int, string) {
+		server := newAPIServer(cluster.InPlaceOrRecreate, 10)
+		server.answer = func(verb string, _ *cluster.Pod) (int, string) {
 			if verb == "resize" {
 				return overQuota()
 			}
 			return 0, ""
 		}
-		s.barren = true
-		s.work(t, 24*time.Hour)
-		if n := s.count("evict "); n != 0 {
-			t.Errorf("%d pods were evicted that the quota does not let come back", n)
+		server.barren = true
+		server.work(t, 24*time.Hour)
+		if n := server.count("evict "); n != 0 {
+			t.Errorf("%d pods were evicted whose replacement the quota refuses", n)
 		}
-		if got := s.events("UpdateHeld"); len(got) == 0 || len(got) > 3 || !strings.Contains(got[0], "exceeded quota") {
-			t.Errorf("users were told %q", got)
+		if got := server.events("UpdateHeld"); len(got) == 0 || len(got) > 3 || !strings.Contains(got[0], "exceeded quota") {
+			t.Errorf("unexpected events: %q", got)
 		}
-		for pod, n := range s.attempts {
+		for pod, n := range server.attempts {
 			if n > 30 {
-				t.Errorf("%s: %d attempts", pod, n)
+				t.Errorf("%s: %d attempts, want at most 30", pod, n)
 			}
 		}
 	})
 }
 
-func TestUpdater_evictedPodsAreNotReplaced_evictionsStopUntilTheyAre(t *testing.T) {
+func TestUpdater_replacementsAreMissing_pausesEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.Recreate, 10)
-		s.config.RateLimit, s.config.RateBurst = 1.0/200, 1 // one each 200 seconds
-		s.barren = true
-		u := s.work(t, 6*time.Hour)
-		if n := s.count("evict "); n != 2 {
+		server := newAPIServer(cluster.Recreate, 10)
+		server.config.RateLimit, server.config.RateBurst = 1.0/200, 1 // one every 200 seconds
+		server.barren = true
+		u := server.work(t, 6*time.Hour)
+		if n := server.count("evict "); n != 2 {
 			t.Errorf("%d pods were evicted in 6 hours, want the 2 of the first 5 minutes", n)
 		}
-		got := s.events("ReplacementMissing")
+		got := server.events("ReplacementMissing")
 		if len(got) != 1 || !strings.Contains(got[0], "ReplicaSet web-1 has 8 of 10 pods") {
-			t.Errorf("users were told %q", got)
+			t.Errorf("unexpected events: %q", got)
 		}
-		if n := len(u.ledger.Owing()); n != 1 {
-			t.Errorf("%d controllers owe replacements", n)
+		if n := len(u.ledger.MissingReplacements()); n != 1 {
+			t.Errorf("%d controllers are missing replacements, want 1", n)
 		}
-		// Replacements come: evictions go on.
+		// When the replacements exist, evictions continue.
 		for _, name := range []string{"web-10", "web-11"} {
-			p := *s.pods[len(s.pods)-1]
+			p := *server.pods[len(server.pods)-1]
 			p.Name, p.UID, p.Created, p.Containers = name, name, time.Now(), slices.Clone(p.Containers)
-			p.Containers[0].Requests = s.autoscalers[0].Advice[0].Target
-			s.pods = append(s.pods, &p)
+			p.Containers[0].Requests = server.autoscalers[0].Advice[0].Target
+			server.pods = append(server.pods, &p)
 		}
-		s.barren = false
+		server.barren = false
 		for range 60 {
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Minute)
 		}
-		if n := s.count("evict "); n != 10 {
-			t.Errorf("%d evictions after the replacements had come, want one of each pod: %v", n, s.did)
+		if n := server.count("evict "); n != 10 {
+			t.Errorf("%d evictions after the replacements were created, want one of each pod: %v", n, server.done)
 		}
 	})
 }
 
-func TestUpdater_policyDeniesResizesAndReplacements_onePodIsLost(t *testing.T) {
+func TestUpdater_policyDeniesResizesAndReplacements_evictsOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.InPlaceOrRecreate, 10)
-		s.answer = func(verb string, _ *cluster.Pod) (int, string) {
+		server := newAPIServer(cluster.InPlaceOrRecreate, 10)
+		server.answer = func(verb string, _ *cluster.Pod) (int, string) {
 			if verb == "resize" {
 				return denied()
 			}
 			return 0, ""
 		}
-		s.barren = true
-		s.work(t, 24*time.Hour)
-		if n := s.count("evict "); n != 1 {
-			t.Errorf("%d of 10 pods are lost, want 1", n)
+		server.barren = true
+		server.work(t, 24*time.Hour)
+		if n := server.count("evict "); n != 1 {
+			t.Errorf("%d of 10 pods were evicted, want 1", n)
 		}
-		if a, b := s.events("ResizeRefused"), s.events("ReplacementMissing"); len(a) != 1 || len(b) != 1 {
-			t.Errorf("users were told %q", s.told)
+		if a, b := server.events("ResizeRefused"), server.events("ReplacementMissing"); len(a) != 1 || len(b) != 1 {
+			t.Errorf("events %q, want one ResizeRefused and one ReplacementMissing", server.recorded)
 		}
 	})
 }
 
-// A scale that has not been read yet is told to users only when it stays unknown.
-func TestUpdater_scaleIsUnknown_podsAreLeftAndUsersToldOnce(t *testing.T) {
+// An event is written only if the scale is still unknown in the second pass.
+func TestUpdater_scaleStaysUnknown_writesOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.Recreate, 3)
-		for _, p := range s.pods {
+		server := newAPIServer(cluster.Recreate, 3)
+		for _, p := range server.pods {
 			p.Controller = cluster.Workload{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
 		}
-		s.unread = true
-		u := s.work(t, time.Minute)
-		if len(s.told) != 0 {
-			t.Errorf("after the first pass users were told %q", s.told)
+		server.unread = true
+		u := server.work(t, time.Minute)
+		if len(server.recorded) != 0 {
+			t.Errorf("events after the first pass: %q", server.recorded)
 		}
 		for range 10 {
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Minute)
 		}
-		if n := len(s.events("UpdateHeld")); n != 1 || s.count("evict ") != 0 {
-			t.Errorf("users were told %q, pods: %v", s.told, s.did)
+		if n := len(server.events("UpdateHeld")); n != 1 || server.count("evict ") != 0 {
+			t.Errorf("events %q, want one UpdateHeld; actions %v", server.recorded, server.done)
 		}
 	})
 }
 
-func TestUpdater_dayOfRefusals_remembersOnlyLivePods(t *testing.T) {
+func TestUpdater_podsAreGone_stateIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.InPlaceOrRecreate, 5)
-		s.answer = func(string, *cluster.Pod) (int, string) { return denied() }
-		u := s.work(t, 3*time.Hour)
-		s.pods, s.autoscalers = nil, nil
+		server := newAPIServer(cluster.InPlaceOrRecreate, 5)
+		server.answer = func(string, *cluster.Pod) (int, string) { return denied() }
+		u := server.work(t, 3*time.Hour)
+		server.pods, server.autoscalers = nil, nil
 		u.pass(t.Context(), time.Now())
-		if n := len(u.left) + len(u.dryRunLogged) + len(u.short) + len(u.held) + len(u.fallback); n != 0 {
-			t.Errorf("%d things are remembered of pods that are gone", n)
+		if n := len(u.lastNotices) + len(u.dryRunLogged) + len(u.shortReported) + len(u.heldReported) + len(u.fallbackReported); n != 0 {
+			t.Errorf("%d entries are kept for pods that are gone", n)
 		}
 	})
 }
 
-// After one attempt without an answer the pod waits for another to become ready. Users are told of the attempt all the same.
-func TestUpdater_evictionHasNoAnswerAndIsNotTriedAgain_usersAreTold(t *testing.T) {
+// After an unanswered eviction the pod waits until another pod is ready. An event about the unanswered eviction follows anyway.
+func TestUpdater_evictionHasNoAnswer_writesEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(cluster.Recreate, 3)
-		s.pods[1].Containers[0].Requests = s.autoscalers[0].Advice[0].Target
-		s.pods[2].Containers[0].Requests = s.autoscalers[0].Advice[0].Target
-		s.answer = func(string, *cluster.Pod) (int, string) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.replace(s.pods[1], func(q *cluster.Pod) { q.Ready = false })
+		server := newAPIServer(cluster.Recreate, 3)
+		server.pods[1].Containers[0].Requests = server.autoscalers[0].Advice[0].Target
+		server.pods[2].Containers[0].Requests = server.autoscalers[0].Advice[0].Target
+		server.answer = func(string, *cluster.Pod) (int, string) {
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			server.replace(server.pods[1], func(q *cluster.Pod) { q.Ready = false })
 			return failure(500, "InternalError", "boom", "")
 		}
-		s.work(t, 20*time.Minute)
-		if n := s.attempts["evict web-0"]; n != 1 {
-			t.Errorf("%d attempts, want 1 for this test", n)
+		server.work(t, 20*time.Minute)
+		if n := server.attempts["evict web-0"]; n != 1 {
+			t.Errorf("%d attempts, want 1", n)
 		}
-		if got := s.events("UpdateHeld"); len(got) != 1 || !strings.Contains(got[0], "has given no clear answer") || !strings.Contains(got[0], "boom") {
-			t.Errorf("users were told %q", got)
+		if got := server.events("UpdateHeld"); len(got) != 1 || !strings.Contains(got[0], "has confirmed no change of the pod") || !strings.Contains(got[0], "boom") {
+			t.Errorf("unexpected events: %q", got)
 		}
 	})
 }

@@ -11,17 +11,17 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// seriesTTL is how long the metric series of an autoscaler are served after it is gone, so that every scraper sees their last
-// values.
+// seriesTTL is how long the metric series of an autoscaler are served after its deletion, so that every scraper gets their
+// last values.
 const seriesTTL = 15 * time.Minute
 
 // autoscalerSeries are the metrics that have an autoscaler's name among their labels.
 type autoscalerSeries struct {
 	vectors []*prometheus.MetricVec
-	seen    map[cluster.Key]time.Time // when each autoscaler was last there
+	seen    map[cluster.Key]time.Time // when each autoscaler existed last
 }
 
-// retain deletes the series of autoscalers that have been gone for seriesTTL.
+// retain deletes the series of autoscalers that were deleted seriesTTL ago.
 func (s *autoscalerSeries) retain(now time.Time, all []*cluster.Autoscaler) {
 	if s.seen == nil {
 		s.seen = make(map[cluster.Key]time.Time, len(all))

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// staleWatch is why a pass is left out that would decide by an old state of the cluster.
+// staleWatch is the reason for which a pass is skipped that would decide by an old state of the cluster.
 const staleWatch = "StaleWatch"
 
-// current reports whether what is known of the cluster is up to date. By an old state the updater would evict pods whose
-// workload has become unhealthy since, or that have been replaced.
-func (u *updater) current(now time.Time) bool {
+// isCurrent reports whether all watches are up to date. By an old state, the updater would evict pods whose workload has become
+// unhealthy since, or that have been replaced.
+func (u *updater) isCurrent(now time.Time) bool {
 	if u.stale == nil {
 		return true
 	}
@@ -22,11 +22,12 @@ func (u *updater) current(now time.Time) bool {
 	switch {
 	case len(stale) > 0 && !u.outdated:
 		u.log.Warn("Not updating pods: the API server has not confirmed for minutes that these watches are up to date",
-			slog.String("resources", strings.Join(stale, ",")))
+			slog.String("resource", strings.Join(stale, ",")))
 	case len(stale) == 0 && u.outdated:
 		u.log.Info("All watches are up to date again; updating pods")
 	}
-	if u.outdated = len(stale) > 0; u.outdated {
+	u.outdated = len(stale) > 0
+	if u.outdated {
 		u.metrics.skipped.WithLabelValues(staleWatch).Inc()
 	}
 	return !u.outdated

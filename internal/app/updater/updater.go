@@ -68,16 +68,16 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	}
 }
 
-// maxWorkers is how many pods are changed at a time. The API server and the disruption budget set the pace, not
-// the wait for one answer after the other.
+// maxWorkers is the number of pods that are changed concurrently, so that the wait for one answer does not delay the next
+// request.
 const maxWorkers = 10
 
-// world is what the updater reads of the cluster.
+// world is the state of the cluster that the updater reads.
 type world interface {
 	Snapshot() *cluster.Snapshot
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
-	Quotas(namespace string) *cluster.Quotas // nil: not known
+	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
 	Nodes() []cluster.Node
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
@@ -90,7 +90,7 @@ type podChanger interface {
 	Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error
 }
 
-// teller tells users what was done, and what was not.
+// eventRecorder writes Kubernetes events.
 type eventRecorder interface {
 	Evicted(*cluster.Pod, *cluster.Autoscaler)
 	Resized(*cluster.Pod)
@@ -99,7 +99,7 @@ type eventRecorder interface {
 	Autoscaler(a *cluster.Autoscaler, reason, message string)
 }
 
-// silence tells nobody anything.
+// noEvents drops all events.
 type noEvents struct{}
 
 func (noEvents) Evicted(*cluster.Pod, *cluster.Autoscaler)      {}
@@ -108,76 +108,89 @@ func (noEvents) ResizeSkipped(*cluster.Pod)                     {}
 func (noEvents) Pod(*cluster.Pod, string, string)               {}
 func (noEvents) Autoscaler(*cluster.Autoscaler, string, string) {}
 
-// signOfLife says whether the admission controller works.
+// statusLease is the status lease of the admission controller.
 type statusLease interface {
 	IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error)
 }
 
-// updater applies recommendations to running pods, one pass per tick. One goroutine owns it.
+// updater applies recommendations to running pods, one pass per tick. It is owned by one goroutine.
 type updater struct {
-	config       Config
-	decided      func([]plan.Decision) // is called with the decisions of each pass; nil in production
-	budget       plan.Budget
-	world        world
-	pods         podChanger
-	events       eventRecorder
-	lease        statusLease
-	ledger       *plan.Ledger
-	evicts       *rate.Limiter
-	resizes      *rate.Limiter
-	metrics      *Metrics
-	health       *process.Health
-	log          *slog.Logger
-	dryRunLogged map[string]intent                        // what a dry run would have done last with each pod, by UID
-	paused       bool                                     // the last pass was left out because the admission controller does not work
-	left         map[string]remark                        // why each pod that should change was left in the last pass, by UID
-	held         map[cluster.Key]map[plan.ReasonCode]bool // what each autoscaler was told about pods that are left, since one was changed
-	fallback     map[cluster.Key]bool                     // autoscalers whose users were told that pods are evicted because they cannot be resized
-	short        map[cluster.Workload]bool                // controllers without replacements of evicted pods that users were told of
-	orphans      map[string]bool                          // pods without an owner that have been told so, by UID
+	config  Config
+	decided func([]plan.Decision) // called with the decisions of each pass; nil in production
+	budget  plan.Budget
+	world   world
+	pods    podChanger
+	events  eventRecorder
+	lease   statusLease
+	ledger  *plan.Ledger
+	evicts  *rate.Limiter
+	resizes *rate.Limiter
+	metrics *Metrics
+	health  *process.Health
+	log     *slog.Logger
 
-	stale    func(now time.Time) []string // the watched resources that are not up to date; nil: all are
-	outdated bool                         // the last pass was left out because some were not
+	dryRunLogged map[string]intent // the last action that a dry run logged for each pod, by UID
+	paused       bool              // the last pass was skipped because the status lease was not valid
+
+	// What was reported, so that it is not reported again in each pass.
+	lastNotices      map[string]notice                        // pods that were left in the last pass, by UID
+	heldReported     map[cluster.Key]map[plan.ReasonCode]bool // reasons for which pods are left, since one was changed
+	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
+	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
+	unownedReported  map[string]bool                          // pods without a controller, by UID
+
+	stale    func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	outdated bool                         // the last pass was skipped because a watch was not up to date
 }
 
-func newUpdater(c Config, w world, pods podChanger, tell eventRecorder, life statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
-	limit, burst := rate.Inf, 0
+func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
+	limit := rate.Inf
+	burst := 0
 	if c.RateLimit > 0 {
-		limit, burst = rate.Limit(c.RateLimit), c.RateBurst
+		limit = rate.Limit(c.RateLimit)
+		burst = c.RateBurst
 	}
 	if c.DryRun {
-		tell = noEvents{}
+		events = noEvents{}
 	}
 	return &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, events: tell, lease: life, ledger: plan.NewLedger(),
+		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, dryRunLogged: map[string]intent{}, left: map[string]remark{}, held: map[cluster.Key]map[plan.ReasonCode]bool{}, fallback: map[cluster.Key]bool{}, short: map[cluster.Workload]bool{}, orphans: map[string]bool{},
+		metrics: m, health: h, log: log,
+		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
+		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 	}
 }
 
-// An Updater is the updater's work in single steps, for those who keep the time themselves.
+// An Updater runs single passes of the updater, for callers that control the time.
 type Updater struct{ u *updater }
 
-// New returns an updater that reads the cluster from w, changes pods through pods, tells users through tell and
-// asks life whether the admission controller works. Its metrics go to reg.
-func New(c Config, w world, pods podChanger, tell eventRecorder, life statusLease, reg *prometheus.Registry, log *slog.Logger) *Updater {
-	return &Updater{newUpdater(c, w, pods, tell, life, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
+// New returns an updater that reads the cluster from w, changes pods with pods, writes events to events and checks the
+// admission controller with lease. It registers its metrics with reg.
+func New(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, reg *prometheus.Registry, log *slog.Logger) *Updater {
+	return &Updater{newUpdater(c, w, pods, events, lease, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
 }
 
-// Decided has each pass call see with its decisions after they were carried out. They are only valid during the call.
+// Decided sets a function that each pass calls with its decisions after they were carried out. The decisions are only valid
+// during the call.
 func (u *Updater) Decided(see func([]plan.Decision)) { u.u.decided = see }
 
-// Pass compares every governed pod with its recommendation at the time now, and carries out what follows.
+// Pass compares every governed pod with its recommendation at the time now, and carries out the decisions.
 func (u *Updater) Pass(ctx context.Context, now time.Time) { u.u.pass(ctx, now) }
 
-// budget returns the rules by which pods may be disturbed.
+// budget returns the limits for disruptions.
 func (c *Config) budget() plan.Budget {
 	b := plan.DefaultBudget()
-	b.MinReplicas, b.Tolerance = c.MinReplicas, c.EvictionTolerance
-	b.Threshold, b.Lifetime, b.QuickOOM = c.UpdateThreshold, c.LifetimeThreshold, c.EvictAfterOOM
+	b.MinReplicas = c.MinReplicas
+	b.Tolerance = c.EvictionTolerance
+	b.Threshold = c.UpdateThreshold
+	b.Lifetime = c.LifetimeThreshold
+	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
-	b.InPlace, b.PerVPAConfig, b.StartupBoost = c.Gates.On(process.InPlaceGate), c.Gates.On(process.PerVPAConfig), c.Gates.On(process.CPUStartupBoost)
+	b.InPlace = c.Gates.On(process.InPlaceGate)
+	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
+	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
 	return b
 }
 
@@ -188,16 +201,24 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 	})
 }
 
-// gather returns the part of a snapshot that autoscalers govern, and what surrounds it.
+// gather returns the part of the cluster that a pass decides on: the served autoscalers, their pods, and the limits, scales and
+// nodes that apply to them.
 func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
-	u.tellOrphans(s.Pods, served)
+	u.reportUnowned(s.Pods, served)
 	w := plan.World{
-		Governed: plan.Gather(served, s.Pods, u.budget.StartupBoost),
-		Limits:   map[string]policy.Limits{},
-		Scales:   map[cluster.Workload]cluster.Scale{},
-		Nodes:    u.world.Nodes(),
-		Ledger:   u.ledger,
-		Failed:   u.undecided,
+		Governed:    plan.Gather(served, s.Pods, u.budget.StartupBoost),
+		Limits:      map[string]policy.Limits{},
+		Scales:      map[cluster.Workload]cluster.Scale{},
+		Nodes:       u.world.Nodes(),
+		Selectors:   u.world.Selectors(),
+		Tolerations: u.world.Tolerations(),
+		Ledger:      u.ledger,
+		Failed:      u.decisionFailed,
+	}
+	addScale := func(controller cluster.Workload) {
+		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
+			w.Scales[controller] = u.world.Scale(controller)
+		}
 	}
 	for i := range w.Governed {
 		g := &w.Governed[i]
@@ -205,45 +226,39 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: u.world.Quotas(ns)}
 		}
 		for _, p := range g.Pods {
-			if _, known := w.Scales[p.Controller]; !known && !p.Controller.IsZero() {
-				w.Scales[p.Controller] = u.world.Scale(p.Controller)
-			}
+			addScale(p.Controller)
 		}
 	}
-	for _, controller := range u.ledger.Owing() {
-		if _, known := w.Scales[controller]; !known {
-			w.Scales[controller] = u.world.Scale(controller)
-		}
+	for _, controller := range u.ledger.MissingReplacements() {
+		addScale(controller)
 	}
-	w.Selectors = u.world.Selectors()
-	w.Tolerations = u.world.Tolerations()
 	return w
 }
 
-// tellOrphans tells pods without an owner, once, that no autoscaler can size them: where there are autoscalers, somebody
-// may wait for it.
-func (u *updater) tellOrphans(pods []*cluster.Pod, served []*cluster.Autoscaler) {
+// reportUnowned writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
+// an autoscaler to size it.
+func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscaler) {
 	autoscaled := make(map[string]bool, len(served))
 	for _, a := range served {
 		autoscaled[a.Namespace] = true
 	}
-	seen := map[string]bool{}
+	current := map[string]bool{}
 	for _, p := range pods {
 		if !p.Controller.IsZero() || !autoscaled[p.Namespace] || !p.Live() {
 			continue
 		}
-		seen[p.UID] = true
-		if !u.orphans[p.UID] {
+		current[p.UID] = true
+		if !u.unownedReported[p.UID] {
 			u.events.Pod(p, eventNotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
 		}
 	}
-	u.orphans = seen
+	u.unownedReported = current
 }
 
-// pass compares every governed pod with its recommendation and carries out what was decided.
+// pass compares every governed pod with its recommendation and carries out the decisions.
 func (u *updater) pass(ctx context.Context, now time.Time) {
 	u.health.Active(now)
-	// A pass that hangs must not delay the next for ever; the changes it did not come to are decided anew.
+	// A request that hangs must not delay the next pass without limit. The next pass decides on the remaining pods again.
 	ctx, cancel := context.WithTimeout(ctx, max(u.config.Interval, time.Minute))
 	defer cancel()
 	watch := process.NewStopwatch(u.metrics.execution)
@@ -263,36 +278,36 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
 	watch.Step("FilterPods")
-	r := execution{updater: u, now: now, pass: pass, size: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
+	e := execution{updater: u, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {
-		r.exists[decisions[i].Pod.UID] = true
+		e.exists[decisions[i].Pod.UID] = true
 	}
 	for i := range w.Governed {
-		r.size[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
+		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
 	}
-	r.report(w, decisions)
-	r.tellShortages(pass.Shortages())
-	r.execute(ctx)
-	r.explain(decisions)
+	e.publishPlan(w, decisions)
+	e.reportShortages(pass.Shortages())
+	e.execute(ctx)
+	e.publishOutcome(decisions)
 	if u.decided != nil {
 		u.decided(decisions)
 	}
-	r.finish()
+	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
 	}
 }
 
-// undecided counts and logs that an internal error kept the pods of an autoscaler from being decided on.
-func (u *updater) undecided(a *cluster.Autoscaler, cause any) {
+// decisionFailed counts and logs an internal error because of which the pods of an autoscaler get no decision.
+func (u *updater) decisionFailed(a *cluster.Autoscaler, cause any) {
 	process.Skipped(u.log, u.health, a.Key.String(), cause)
 }
 
-// ready reports whether pods may be changed: only while what is known of the cluster is up to date, and new pods get their
-// recommendation at admission.
+// ready reports whether pods may be changed: only while all watches are up to date, and the status lease shows that new pods get
+// their recommendation at admission.
 func (u *updater) ready(ctx context.Context, now time.Time) bool {
-	if !u.current(now) {
+	if !u.isCurrent(now) {
 		return false
 	}
 	if !u.config.UseStatus {
@@ -301,7 +316,7 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 	fresh, err := u.lease.IsFresh(ctx, u.config.StatusTimeout, now)
 	if fresh {
 		if u.paused {
-			u.log.Info("The admission controller works again; updating pods")
+			u.log.Info("The status lease of the admission controller is valid again; updating pods")
 		}
 		u.paused = false
 		return true
@@ -316,7 +331,7 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 		if err != nil {
 			log = log.With(slog.Any("error", err))
 		}
-		log.Warn("Not updating pods: the admission controller is not known to work, so new pods would not get their recommendation")
+		log.Warn("Not updating pods: the status lease of the admission controller is not valid, so new pods may not get their recommendation")
 	}
 	u.paused = true
 	return false

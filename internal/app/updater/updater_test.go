@@ -25,9 +25,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// yard is a cluster of fakes around an updater. An evicted pod is replaced by one with the recommended size, if the
+// fakeCluster implements the interfaces of an updater. An evicted pod is replaced by one with the recommended requests if the
 // webhook works.
-type yard struct {
+type fakeCluster struct {
 	config      Config
 	pods        []*cluster.Pod
 	autoscalers []*cluster.Autoscaler
@@ -38,16 +38,16 @@ type yard struct {
 	admits      bool           // the webhook sizes replacements
 	log         *slog.Logger
 
-	mu     sync.Mutex
-	did    []string
-	told   []string
-	serial int
+	mu       sync.Mutex
+	done     []string
+	recorded []string
+	serial   int
 }
 
-func (y *yard) Snapshot() *cluster.Snapshot {
+func (y *fakeCluster) Snapshot() *cluster.Snapshot {
 	return cluster.NewSnapshot(slices.Clone(y.pods), slices.Clone(y.autoscalers))
 }
-func (y *yard) Scale(w cluster.Workload) cluster.Scale {
+func (y *fakeCluster) Scale(w cluster.Workload) cluster.Scale {
 	n := int32(0)
 	for _, p := range y.pods {
 		if p.Controller == w {
@@ -56,39 +56,41 @@ func (y *yard) Scale(w cluster.Workload) cluster.Scale {
 	}
 	return cluster.Scale{Known: true, Replicas: n}
 }
-func (y *yard) Limits(string) cluster.LimitRange   { return cluster.LimitRange{} }
-func (y *yard) Quotas(string) *cluster.Quotas      { return nil }
-func (y *yard) Selectors() [][]string              { return nil }
-func (y *yard) Tolerations() []cluster.Tolerations { return nil }
-func (y *yard) Nodes() []cluster.Node {
+func (y *fakeCluster) Limits(string) cluster.LimitRange   { return cluster.LimitRange{} }
+func (y *fakeCluster) Quotas(string) *cluster.Quotas      { return nil }
+func (y *fakeCluster) Selectors() [][]string              { return nil }
+func (y *fakeCluster) Tolerations() []cluster.Tolerations { return nil }
+func (y *fakeCluster) Nodes() []cluster.Node {
 	if y.nodes != nil {
 		return y.nodes
 	}
 	return []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(64000, 256<<30), Ready: true}}
 }
-func (y *yard) IsFresh(context.Context, time.Duration, time.Time) (bool, error) { return !y.stale, nil }
+func (y *fakeCluster) IsFresh(context.Context, time.Duration, time.Time) (bool, error) {
+	return !y.stale, nil
+}
 
-func (y *yard) Resize(_ context.Context, p *cluster.Pod, with []policy.Fitted) error {
+func (y *fakeCluster) Resize(_ context.Context, p *cluster.Pod, with []policy.Fitted) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.resizeErr != nil {
 		return y.resizeErr
 	}
-	y.did = append(y.did, "resize "+p.Name)
+	y.done = append(y.done, "resize "+p.Name)
 	y.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = with[0].Requests })
 	return nil
 }
 
-func (y *yard) Evict(_ context.Context, p *cluster.Pod) error {
+func (y *fakeCluster) Evict(_ context.Context, p *cluster.Pod) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.evictErr != nil {
 		return y.evictErr
 	}
-	y.did = append(y.did, "evict "+p.Name)
+	y.done = append(y.done, "evict "+p.Name)
 	y.replace(p, func(q *cluster.Pod) {
 		y.serial++
-		q.UID, q.Started, q.Created = fmt.Sprint("again", y.serial), time.Now(), time.Now()
+		q.UID, q.Started, q.Created = fmt.Sprint("replacement-", y.serial), time.Now(), time.Now()
 		if y.admits {
 			q.Containers[0].Requests = y.autoscalers[0].Advice[0].Target
 		}
@@ -96,7 +98,7 @@ func (y *yard) Evict(_ context.Context, p *cluster.Pod) error {
 	return nil
 }
 
-func (y *yard) replace(p *cluster.Pod, change func(*cluster.Pod)) {
+func (y *fakeCluster) replace(p *cluster.Pod, change func(*cluster.Pod)) {
 	for i, old := range y.pods {
 		if old.UID == p.UID {
 			q := *old
@@ -107,31 +109,31 @@ func (y *yard) replace(p *cluster.Pod, change func(*cluster.Pod)) {
 	}
 }
 
-func (y *yard) Annotate(_ context.Context, _ *cluster.Pod, set map[string]string, _ ...string) error {
+func (y *fakeCluster) Annotate(_ context.Context, _ *cluster.Pod, set map[string]string, _ ...string) error {
 	for k, v := range set {
 		y.mu.Lock()
-		y.did = append(y.did, "annotate "+k+"="+v)
+		y.done = append(y.done, "annotate "+k+"="+v)
 		y.mu.Unlock()
 	}
 	return nil
 }
 
-func (y *yard) tell(s string) {
+func (y *fakeCluster) tell(s string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.told = append(y.told, s)
+	y.recorded = append(y.recorded, s)
 }
-func (y *yard) Evicted(p *cluster.Pod, _ *cluster.Autoscaler) { y.tell("evicted " + p.Name) }
-func (y *yard) Resized(p *cluster.Pod)                        { y.tell("resized " + p.Name) }
-func (y *yard) ResizeSkipped(p *cluster.Pod)                  { y.tell("skipped " + p.Name) }
-func (y *yard) Pod(p *cluster.Pod, reason, _ string)          { y.tell(reason + " " + p.Name) }
-func (y *yard) Autoscaler(a *cluster.Autoscaler, reason, message string) {
+func (y *fakeCluster) Evicted(p *cluster.Pod, _ *cluster.Autoscaler) { y.tell("evicted " + p.Name) }
+func (y *fakeCluster) Resized(p *cluster.Pod)                        { y.tell("resized " + p.Name) }
+func (y *fakeCluster) ResizeSkipped(p *cluster.Pod)                  { y.tell("skipped " + p.Name) }
+func (y *fakeCluster) Pod(p *cluster.Pod, reason, _ string)          { y.tell(reason + " " + p.Name) }
+func (y *fakeCluster) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 	y.tell(reason + " " + a.Name + ": " + message)
 }
 
-// newYard returns a Deployment of three pods that ask for too little, in a mode.
-func newYard(mode cluster.Mode) *yard {
-	y := &yard{config: Defaults(), admits: true, log: slog.New(slog.DiscardHandler)}
+// newFakeCluster returns a Deployment of three pods with requests below their bounds and an autoscaler with the given mode.
+func newFakeCluster(mode cluster.Mode) *fakeCluster {
+	y := &fakeCluster{config: Defaults(), admits: true, log: slog.New(slog.DiscardHandler)}
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	top := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for i := range 3 {
@@ -151,8 +153,8 @@ func newYard(mode cluster.Mode) *yard {
 	return y
 }
 
-// run runs an updater for a time and returns it.
-func (y *yard) run(t *testing.T, d time.Duration) *updater {
+// run runs an updater for a duration and returns it.
+func (y *fakeCluster) run(t *testing.T, d time.Duration) *updater {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d-time.Second)
 	defer cancel()
@@ -161,9 +163,9 @@ func (y *yard) run(t *testing.T, d time.Duration) *updater {
 	return u
 }
 
-func (y *yard) count(prefix string) int {
+func (y *fakeCluster) count(prefix string) int {
 	n := 0
-	for _, d := range y.did {
+	for _, d := range y.done {
 		if strings.HasPrefix(d, prefix) {
 			n++
 		}
@@ -171,25 +173,25 @@ func (y *yard) count(prefix string) int {
 	return n
 }
 
-func TestEveryPodGetsItsSizeOnce(t *testing.T) {
+func TestUpdater_podsBelowBounds_eachIsUpdatedOnce(t *testing.T) {
 	for mode, want := range map[cluster.Mode]string{cluster.Recreate: "evict", cluster.Auto: "evict", cluster.InPlaceOrRecreate: "resize"} {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(mode)
-				u := y.run(t, time.Hour)
-				if n := y.count(want + " "); n != 3 {
-					t.Errorf("%d × %s, want 3: %v", n, want, y.did)
+				fake := newFakeCluster(mode)
+				u := fake.run(t, time.Hour)
+				if n := fake.count(want + " "); n != 3 {
+					t.Errorf("%d × %s, want 3: %v", n, want, fake.done)
 				}
 				other := map[string]string{"evict": "resize", "resize": "evict"}[want]
-				if n := y.count(other + " "); n != 0 {
-					t.Errorf("%d × %s", n, other)
+				if n := fake.count(other + " "); n != 0 {
+					t.Errorf("%d × %s, want none", n, other)
 				}
-				if want == "resize" && y.count("annotate vpaInPlaceUpdated=true") != 3 {
-					t.Errorf("resized pods are not marked: %v", y.did)
+				if want == "resize" && fake.count("annotate vpaInPlaceUpdated=true") != 3 {
+					t.Errorf("resized pods are not annotated: %v", fake.done)
 				}
 				if want == "evict" {
 					if n := testutil.ToFloat64(u.metrics.evicted.WithLabelValues("1", mode.String(), "web", "shop")); n != 3 {
-						t.Errorf("counted %v evictions", n)
+						t.Errorf("the metric counts %v evictions, want 3", n)
 					}
 				}
 			})
@@ -197,22 +199,22 @@ func TestEveryPodGetsItsSizeOnce(t *testing.T) {
 	}
 }
 
-func TestModesThatLeaveRunningPodsAlone(t *testing.T) {
+func TestUpdater_modeChangesNoPods_doesNothing(t *testing.T) {
 	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.InPlace} { // InPlace: its gate is off
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(mode)
-				y.run(t, time.Hour)
-				if len(y.did) > 0 {
-					t.Errorf("did %v", y.did)
+				fake := newFakeCluster(mode)
+				fake.run(t, time.Hour)
+				if len(fake.done) > 0 {
+					t.Errorf("actions %v, want none", fake.done)
 				}
 			})
 		})
 	}
 }
 
-// The updater changes a pod only for the autoscaler that the admission controller sizes its replacement for.
-func TestUpdater_olderAutoscalerIsOff_youngerUpdatesUnlessTheOlderBoosts(t *testing.T) {
+// The updater and the admission controller use the same autoscaler for a pod.
+func TestUpdater_olderAutoscalerIsOff_youngerOneUpdates(t *testing.T) {
 	for name, x := range map[string]struct {
 		gate, boost bool
 		evictions   int
@@ -223,166 +225,166 @@ func TestUpdater_olderAutoscalerIsOff_youngerUpdatesUnlessTheOlderBoosts(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(cluster.Recreate)
-				y.config.Gates = process.Gates{process.CPUStartupBoost: x.gate}
-				old := *y.autoscalers[0]
-				old.Name, old.Mode, old.Created = "old", cluster.Off, y.autoscalers[0].Created.Add(-time.Hour)
+				fake := newFakeCluster(cluster.Recreate)
+				fake.config.Gates = process.Gates{process.CPUStartupBoost: x.gate}
+				old := *fake.autoscalers[0]
+				old.Name, old.Mode, old.Created = "old", cluster.Off, fake.autoscalers[0].Created.Add(-time.Hour)
 				if x.boost {
 					old.Boost = &cluster.Boost{Factor: 2}
 				}
-				y.autoscalers = append(y.autoscalers, &old)
-				y.run(t, time.Hour)
-				if got := y.count("evict"); got != x.evictions {
-					t.Errorf("%d evictions, want %d: %v", got, x.evictions, y.did)
+				fake.autoscalers = append(fake.autoscalers, &old)
+				fake.run(t, time.Hour)
+				if got := fake.count("evict"); got != x.evictions {
+					t.Errorf("%d evictions, want %d: %v", got, x.evictions, fake.done)
 				}
 			})
 		})
 	}
 }
 
-func TestNothingIsDoneWhileTheAdmissionControllerIsAway(t *testing.T) {
+func TestUpdater_statusLeaseIsStale_changesNoPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.stale = true
-		u := y.run(t, 10*time.Minute)
-		if len(y.did) > 0 {
-			t.Errorf("did %v", y.did)
+		fake := newFakeCluster(cluster.Recreate)
+		fake.stale = true
+		u := fake.run(t, 10*time.Minute)
+		if len(fake.done) > 0 {
+			t.Errorf("actions %v, want none", fake.done)
 		}
 		if n := testutil.ToFloat64(u.metrics.statusInvalid.WithLabelValues("invalid")); n != 10 {
-			t.Errorf("counted %v passes", n)
+			t.Errorf("the metric counts %v skipped passes, want 10", n)
 		}
 	})
 }
 
-func TestADryRunChangesNothing(t *testing.T) {
+func TestUpdater_dryRun_changesNothing(t *testing.T) {
 	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace} {
 		synctest.Test(t, func(t *testing.T) {
-			y := newYard(mode)
-			y.config.DryRun = true
-			y.config.Gates = process.Gates{process.InPlaceGate: true}
-			orphan := *y.pods[0]
+			fake := newFakeCluster(mode)
+			fake.config.DryRun = true
+			fake.config.Gates = process.Gates{process.InPlaceGate: true}
+			orphan := *fake.pods[0]
 			orphan.Name, orphan.UID, orphan.Controller, orphan.Top = "orphan", "orphan", cluster.Workload{}, cluster.Workload{}
-			y.pods = append(y.pods, &orphan)
-			y.run(t, 10*time.Minute)
-			if len(y.did)+len(y.told) > 0 {
-				t.Errorf("%v: did %v, told %v", mode, y.did, y.told)
+			fake.pods = append(fake.pods, &orphan)
+			fake.run(t, 10*time.Minute)
+			if len(fake.done)+len(fake.recorded) > 0 {
+				t.Errorf("%v: actions %v, events %v, want none", mode, fake.done, fake.recorded)
 			}
 		})
 	}
 }
 
-func TestADryRunSaysOnceWhatItWouldDo(t *testing.T) {
+func TestUpdater_dryRun_logsEachChangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		y := newYard(cluster.Recreate)
-		y.config.DryRun = true
-		y.log = slog.New(slog.NewTextHandler(&text, nil))
-		y.run(t, 10*time.Minute)
-		if n := strings.Count(text.String(), "Would change a pod"); n != 1 { // at a time one of three may be evicted
-			t.Errorf("said %d times:\n%s", n, text.String())
+		fake := newFakeCluster(cluster.Recreate)
+		fake.config.DryRun = true
+		fake.log = slog.New(slog.NewTextHandler(&text, nil))
+		fake.run(t, 10*time.Minute)
+		if n := strings.Count(text.String(), "Would change a pod"); n != 1 { // the budget allows one eviction at a time
+			t.Errorf("logged %d times, want once:\n%s", n, text.String())
 		}
 		text.Reset()
-		for _, a := range y.autoscalers {
+		for _, a := range fake.autoscalers {
 			a.Mode = cluster.InPlaceOrRecreate
 		}
-		y.run(t, 10*time.Minute)
-		if n := strings.Count(text.String(), "action=resize"); n < 1 || n > len(y.pods) {
-			t.Errorf("when it would resize them, that is said %d times:\n%s", n, text.String())
+		fake.run(t, 10*time.Minute)
+		if n := strings.Count(text.String(), "action=resize"); n < 1 || n > len(fake.pods) {
+			t.Errorf("resizes are logged %d times, want once for each pod at most:\n%s", n, text.String())
 		}
 	})
 }
 
-func TestEvictionsThatDoNotHelpBecomeRare(t *testing.T) { // W-13, kubernetes/autoscaler#9362, #2633
+func TestUpdater_evictionsHaveNoEffect_backsOff(t *testing.T) { // W-13, kubernetes/autoscaler#9362, #2633
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.admits = false // something resets the requests of new pods
-		y.run(t, 24*time.Hour)
-		if n := y.count("evict "); n < 1 || n > 24 {
-			t.Errorf("%d evictions in a day of replacements that stay as they were", n)
+		fake := newFakeCluster(cluster.Recreate)
+		fake.admits = false // new pods keep the requests of the template
+		fake.run(t, 24*time.Hour)
+		if n := fake.count("evict "); n < 1 || n > 24 {
+			t.Errorf("%d evictions without effect in a day, want 1 to 24", n)
 		}
-		if !slices.ContainsFunc(y.told, func(s string) bool { return strings.HasPrefix(s, "UpdateHeld web") }) {
-			t.Errorf("nobody was told: %q", y.told)
+		if !slices.ContainsFunc(fake.recorded, func(s string) bool { return strings.HasPrefix(s, "UpdateHeld web") }) {
+			t.Errorf("no event was written: %q", fake.recorded)
 		}
 	})
 }
 
-func TestAResizeThatCannotBeFallsBackToEviction(t *testing.T) {
+func TestUpdater_resizeFails_fallsBackToEviction(t *testing.T) {
 	tests := map[string]struct {
 		mode   cluster.Mode
 		err    error
 		evicts bool
 	}{
-		"the node is too small":    {cluster.InPlaceOrRecreate, kube.ErrNodeCapacity, true},
-		"the API server forbids":   {cluster.InPlaceOrRecreate, kube.ErrForbidden, true},
-		"no resize before 1.33":    {cluster.InPlaceOrRecreate, kube.ErrUnsupported, true},
-		"the server is busy":       {cluster.InPlaceOrRecreate, kube.ErrBusy, false},
-		"the connection was lost":  {cluster.InPlaceOrRecreate, errors.New("connection refused"), false},
-		"the pod has gone already": {cluster.InPlaceOrRecreate, kube.ErrNotFound, false},
+		"node is too small":         {cluster.InPlaceOrRecreate, kube.ErrNodeCapacity, true},
+		"forbidden":                 {cluster.InPlaceOrRecreate, kube.ErrForbidden, true},
+		"not supported before 1.33": {cluster.InPlaceOrRecreate, kube.ErrUnsupported, true},
+		"server is busy":            {cluster.InPlaceOrRecreate, kube.ErrBusy, false},
+		"connection lost":           {cluster.InPlaceOrRecreate, errors.New("connection refused"), false},
+		"pod is gone":               {cluster.InPlaceOrRecreate, kube.ErrNotFound, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(tt.mode)
-				y.resizeErr = fmt.Errorf("resize: %w", tt.err)
-				y.run(t, 10*time.Minute)
-				if got := y.count("evict ") > 0; got != tt.evicts {
-					t.Errorf("evicted: %t, did %v", got, y.did)
+				fake := newFakeCluster(tt.mode)
+				fake.resizeErr = fmt.Errorf("resize: %w", tt.err)
+				fake.run(t, 10*time.Minute)
+				if got := fake.count("evict ") > 0; got != tt.evicts {
+					t.Errorf("evicted: %t, actions %v", got, fake.done)
 				}
 			})
 		})
 	}
 }
 
-func TestTheRateLimitSpreadsEvictions(t *testing.T) {
+func TestUpdater_rateLimit_spreadsEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.config.RateLimit, y.config.RateBurst = 1.0/600, 1
-		y.run(t, 10*time.Minute)
-		if n := y.count("evict "); n != 1 {
+		fake := newFakeCluster(cluster.Recreate)
+		fake.config.RateLimit, fake.config.RateBurst = 1.0/600, 1
+		fake.run(t, 10*time.Minute)
+		if n := fake.count("evict "); n != 1 {
 			t.Errorf("%d evictions in ten minutes, want 1", n)
 		}
-		y.run(t, time.Hour)
-		if n := y.count("evict "); n != 3 {
-			t.Errorf("%d evictions in the end, want 3", n)
+		fake.run(t, time.Hour)
+		if n := fake.count("evict "); n != 3 {
+			t.Errorf("%d evictions in all, want 3", n)
 		}
 	})
 }
 
-func TestADisruptionBudgetOnlyDelays(t *testing.T) {
+func TestUpdater_budgetRefusesEvictions_retriesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.evictErr = kube.ErrBudget
-		u := y.run(t, 5*time.Minute)
+		fake := newFakeCluster(cluster.Recreate)
+		fake.evictErr = kube.ErrBudget
+		u := fake.run(t, 5*time.Minute)
 		if n := testutil.ToFloat64(u.metrics.evictFailed.WithLabelValues("1", "Recreate", "EvictionError", "web", "shop")); n == 0 {
 			t.Error("refused evictions are not counted")
 		}
-		y.evictErr = nil
-		y.run(t, time.Hour)
-		if n := y.count("evict "); n != 3 {
-			t.Errorf("%d evictions", n)
+		fake.evictErr = nil
+		fake.run(t, time.Hour)
+		if n := fake.count("evict "); n != 3 {
+			t.Errorf("%d evictions, want 3", n)
 		}
 	})
 }
 
-func TestAPodWithoutAnOwnerIsToldOnceAndStopsNothing(t *testing.T) {
+func TestUpdater_podWithoutController_writesOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(cluster.Recreate)
-		y.pods = append(y.pods,
+		fake := newFakeCluster(cluster.Recreate)
+		fake.pods = append(fake.pods,
 			&cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "bare"}, UID: "bare", Phase: cluster.Running,
 				Containers: []cluster.Container{{Name: "app"}}},
 			&cluster.Pod{Key: cluster.Key{Namespace: "elsewhere", Name: "bare"}, UID: "other", Phase: cluster.Running})
-		y.run(t, time.Hour)
+		fake.run(t, time.Hour)
 		told := 0
-		for _, s := range y.told {
+		for _, s := range fake.recorded {
 			if s == "NotAutoscaled bare" {
 				told++
 			}
 		}
 		if told != 1 {
-			t.Errorf("told %d times: %q", told, y.told)
+			t.Errorf("%d events, want 1: %q", told, fake.recorded)
 		}
-		if n := y.count("evict "); n != 3 {
-			t.Errorf("%d evictions", n)
+		if n := fake.count("evict "); n != 3 {
+			t.Errorf("%d evictions, want 3", n)
 		}
 	})
 }

@@ -140,9 +140,19 @@ const (
 	ResizeUnknown // a reason this version does not know
 )
 
+// A ResizeProblem is the cause of a failed resize, for the causes that podfit treats in a special way.
+type ResizeProblem uint8
+
+// The problems of a resize, read from the message of the pod's condition.
+const (
+	OtherProblem ResizeProblem = iota // no failure, or a cause without special treatment
+	MemoryInUse                       // the kubelet does not lower a memory limit below the current usage
+)
+
 // A Resize is an in-place resize that has not finished.
 type Resize struct {
 	State   ResizeState
+	Problem ResizeProblem
 	Since   time.Time // the condition's lastTransitionTime
 	Message string
 }

@@ -5,42 +5,42 @@ package plan
 
 import "time"
 
-// Budget is what Plan may disrupt, and what it takes to change a pod. Where a flag of upstream's updater sets a field,
-// the field says which.
+// Budget limits the disruption by Plan and sets the conditions for changing a pod. Fields that are set by a flag of upstream's
+// updater name the flag.
 type Budget struct {
 	MinReplicas int           // --min-replicas: a group with fewer live pods is left alone
-	Tolerance   float64       // --eviction-tolerance: the part of a group's replicas that may be missing
-	Threshold   float64       // --pod-update-threshold: an older pod changes for a relative difference of this much
-	Lifetime    time.Duration // --in-recommendation-bounds-eviction-lifetime-threshold: what older means
-	QuickOOM    time.Duration // --evict-after-oom-threshold: out of memory sooner than this after its start
+	Tolerance   float64       // --eviction-tolerance: the fraction of a group's replicas that may be unavailable
+	Threshold   float64       // --pod-update-threshold: minimum relative difference for a pod within its bounds
+	Lifetime    time.Duration // --in-recommendation-bounds-eviction-lifetime-threshold: minimum age of a pod within its bounds
+	QuickOOM    time.Duration // --evict-after-oom-threshold: maximum time from the start of a container to its OOM kill for an immediate update
 
 	// SkipInPlace (--in-place-skip-disruption-budget): a resize that restarts no container needs no budget.
 	SkipInPlace bool
 
-	InPlace      bool // feature gate InPlace: the update mode of that name works
-	PerVPAConfig bool // feature gate PerVPAConfig: an autoscaler's EvictAfterOOM counts
+	InPlace      bool // feature gate InPlace: update mode InPlace is enabled
+	PerVPAConfig bool // feature gate PerVPAConfig: EvictAfterOOM of the autoscaler overrides QuickOOM
 	StartupBoost bool // feature gate CPUStartupBoost
 
 	DeferredFor   time.Duration // a resize that waits for room on the node longer than this has failed
 	InProgressFor time.Duration // a resize that takes longer than this has failed
-	StuckFor      time.Duration // a pod that is not Ready for longer than this counts as down for good
+	StuckFor      time.Duration // a pod that is not Ready for longer than this does not recover by itself
 
-	// PendingFor is how long a pod may wait to be scheduled before its size is questioned.
+	// PendingFor is how long a pod may be unscheduled before a smaller replacement is considered.
 	PendingFor time.Duration
 
-	// MustFit (--replacement-must-fit): a pod whose replacement would fit no node is left alone.
+	// MustFit (--replacement-must-fit): a pod whose replacement fits on no node is left alone.
 	MustFit bool
 
 	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
 	// evicted until the controller has all its pods.
 	ReplacementFor time.Duration
 
-	// After an action that the API server refused, the pod is left alone this long; twice as long after each further
-	// refusal, up to the maximum.
+	// RefusalBase is the back-off after an action that the API server refused. It doubles with each further refusal, up to
+	// RefusalMax.
 	RefusalBase, RefusalMax time.Duration
 
-	// After an eviction that did not help, the workload is left alone this long; twice as long after each further one,
-	// up to the maximum.
+	// BackoffBase is the back-off of a workload after an eviction without effect. It doubles with each further one, up to
+	// BackoffMax.
 	BackoffBase, BackoffMax time.Duration
 }
 

@@ -8,11 +8,11 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// Differences as small as rounding makes: proportional limits are rounded, and a pod that is created from its template
-// is rounded once, one that is judged as it runs twice.
+// Differences up to these amounts are rounding errors: proportional limits are rounded once for a pod that is created from its
+// template, and twice for a running pod.
 const (
 	noticeableCPU    = 1    // millicores
-	noticeableMemory = 4096 // bytes: a page, the unit in which the kernel gives memory
+	noticeableMemory = 4096 // bytes: one page of the kernel
 )
 
 // compare returns -1, 0 or 1 as amount a is noticeably smaller than b, about the same, or noticeably larger.
@@ -30,7 +30,7 @@ func compare(res cluster.Resource, a, b int64) int {
 	return 0
 }
 
-// A pair is what a container has and is to have of one resource, as request or as limit.
+// A pair is the current and the new request or limit of a container for one resource.
 type pair struct {
 	container *cluster.Container
 	resource  cluster.Resource
@@ -39,7 +39,8 @@ type pair struct {
 	had       bool // from is set
 }
 
-// pairs calls yield for everything that fits would set on a pod, with what runs, or with what is wanted when spec.
+// pairs calls yield for each amount that fits would set on a pod. The current amount is the one in the spec if spec is true, else
+// the one that the container runs with.
 func pairs(p *cluster.Pod, fits []policy.Fitted, spec bool, yield func(pair)) {
 	for i := range fits {
 		f := &fits[i]
@@ -66,10 +67,10 @@ func pairs(p *cluster.Pod, fits []policy.Fitted, spec bool, yield func(pair)) {
 
 func (p pair) same() bool { return p.had && compare(p.resource, p.to, p.from) == 0 }
 
-// sameSize reports whether a pod already runs with what fits would set.
+// sameSize reports whether a pod already runs with the amounts of fits.
 func sameSize(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, false) }
 
-// alreadyAsked reports whether the pod's spec already asks for what fits would set.
+// alreadyAsked reports whether the pod's spec already has the amounts of fits.
 func alreadyAsked(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, true) }
 
 func allSame(p *cluster.Pod, fits []policy.Fitted, spec bool) bool {
@@ -78,7 +79,7 @@ func allSame(p *cluster.Pod, fits []policy.Fitted, spec bool) bool {
 	return same
 }
 
-// asksLess reports whether fits asks for less of something than the pod's spec does, by the given part at least.
+// asksLess reports whether fits lowers a request of the pod's spec by at least the given fraction.
 func asksLess(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	less := false
 	pairs(p, fits, true, func(x pair) {
@@ -88,7 +89,7 @@ func asksLess(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	return less
 }
 
-// asksLessThan reports whether fits asks for less of something than was asked for before, by the given part at least.
+// asksLessThan reports whether a request of fits is lower than in before by at least the given fraction.
 func asksLessThan(fits, before []policy.Fitted, part float64) bool {
 	for i := range fits {
 		for j := range before {
@@ -107,7 +108,7 @@ func asksLessThan(fits, before []policy.Fitted, part float64) bool {
 	return false
 }
 
-// asksOther reports whether fits asks for something else than the pod's spec does, by the given part at least.
+// asksOther reports whether fits changes a request of the pod's spec by at least the given fraction.
 func asksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	if asksLess(p, fits, part) {
 		return true
@@ -120,7 +121,7 @@ func asksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	return more
 }
 
-// raisesMemoryLimit reports whether fits asks for a higher memory limit somewhere than the pod's spec does.
+// raisesMemoryLimit reports whether fits raises a memory limit of the pod's spec.
 func raisesMemoryLimit(p *cluster.Pod, fits []policy.Fitted) bool {
 	raised := false
 	pairs(p, fits, true, func(x pair) {
@@ -131,14 +132,14 @@ func raisesMemoryLimit(p *cluster.Pod, fits []policy.Fitted) bool {
 	return raised
 }
 
-// grows reports whether fits asks for more of something than the pod requests.
+// grows reports whether fits raises a request of the running pod.
 func grows(p *cluster.Pod, fits []policy.Fitted) bool {
 	more := false
 	pairs(p, fits, false, func(x pair) { more = more || !x.limit && compare(x.resource, x.to, x.from) > 0 })
 	return more
 }
 
-// shrinks reports whether fits asks for less of something and for more of nothing.
+// shrinks reports whether fits lowers a request of the running pod and raises none.
 func shrinks(p *cluster.Pod, fits []policy.Fitted) bool {
 	less := false
 	pairs(p, fits, false, func(x pair) { less = less || !x.limit && compare(x.resource, x.to, x.from) < 0 })
@@ -155,7 +156,7 @@ func restarts(p *cluster.Pod, fits []policy.Fitted) bool {
 }
 
 // changesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
-// refuses. It says no when it cannot follow how the pod came by the class it has.
+// refuses. It returns false if the pod's current class does not follow from its spec.
 func changesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
 	before := qosOf(policy.Limits{}, p, nil)
 	if p.QoS != cluster.UnknownQoS && p.QoS != before {
@@ -168,7 +169,7 @@ func changesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
 func qosOf(around policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
 	var requests, limits cluster.Resources
 	guaranteed := true
-	if level := policy.PodLevelOf(p, fits); level != nil { // the containers do not count
+	if level := policy.PodLevelOf(p, fits); level != nil { // the containers' amounts do not determine the class
 		requests, limits = level.Requests, level.Limits
 		guaranteed = limits.CPU > 0 && limits.Memory > 0
 	}
@@ -196,8 +197,8 @@ func qosOf(around policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.Q
 	return cluster.Burstable
 }
 
-// total returns what a pod requests from its node with fits set on it: the sum of its containers and sidecars, or, when
-// that is more, what one of its init containers needs, which run one by one beside the sidecars that come before them.
+// total returns the requests that the scheduler counts for a pod with fits set on it: the sum of containers and sidecars, or, if
+// larger, an init container together with the sidecars before it.
 func total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 	var containers, sidecars, first cluster.Resources
 	for i := range p.Containers {

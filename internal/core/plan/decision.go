@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// Act is what is done to a pod.
+// Act is an action on a pod.
 type Act uint8
 
 // The acts.
@@ -31,43 +31,43 @@ func (a Act) String() string {
 	return "leave"
 }
 
-// A Decision is what happens to one pod, and why.
+// A Decision is the action on one pod and its reason.
 type Decision struct {
 	Pod        *cluster.Pod
 	Autoscaler *cluster.Autoscaler
 	Do         Act
-	With       []policy.Fitted // what the pod's containers should run with; nil when that was not asked
+	With       []policy.Fitted // the recommended requests and limits of the containers; nil if the update mode changes no pods
 
-	// Reason says why this is done, or why the pod is left.
+	// Reason is the cause of the action, or why the pod is left.
 	Reason Reason
 
-	// Wanted is why the pod should change, whether or not it does now; its Why is Fits when it should not.
+	// Wanted is why the pod should change, whether or not it does now. Its Code is Fits if the pod should not change.
 	Wanted Reason
 
-	// Fallback allows to evict the pod, should the API server refuse the resize. Only set on Resize.
+	// Fallback allows an eviction of the pod if the API server refuses the resize. Only set on Resize.
 	Fallback bool
 
-	// Unboost names the containers whose startup boost is over: With ends the boost, and the annotation that keeps
-	// the originals is to be removed (policy.BoostAnnotation). Only set on Resize.
+	// Unboost names the containers whose startup boost has ended: With has the amounts without the boost, and the executor
+	// removes the annotation with the original amounts (policy.BoostAnnotation). Only set on Resize.
 	Unboost []string
 
 	Priority Priority
 
-	turn    int       // in the order in which the pods of the autoscaler are decided on
-	place   place     // in the order of execution
-	refused time.Time // when an action on the pod was refused last; zero when none was
+	rank    int       // position in the order in which the pods of the autoscaler are decided on
+	slot    slot      // position in the order of execution
+	refused time.Time // when an action on the pod was last refused; zero if none was
 	scope   *scope
-	taken   bool // it is counted in the budget of its group
+	taken   bool // the decision is counted in the budget of its group
 	health  health
 }
 
 // Priority orders pods that should change.
 type Priority struct {
-	Up   bool    // some container should grow
-	Diff float64 // how much the pod's requests would change: relative, summed over the resources
+	Up   bool    // at least one container should grow
+	Diff float64 // relative change of the pod's requests, summed over the resources
 }
 
-// Before reports whether p goes before o: those that should grow first, then the larger change.
+// Before reports whether p comes before o: pods that should grow first, then the larger change.
 func (p Priority) Before(o Priority) bool {
 	if p.Up != o.Up {
 		return p.Up

@@ -1,16 +1,16 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what happens to running pods: which are left alone, which are resized and which are evicted, and
-// why. It is the updater's judgement, as a function of the world and the time.
+// Package plan decides which running pods are left alone, resized or evicted, and why. The decisions are a function of the state
+// of the cluster, the ledger and the time.
 //
 // Plan never writes, and the same world at the same time gives the same decisions in the same order, whatever the order
-// of its input. What was tried before, and whether it helped, is in the Ledger, which Plan only reads.
+// of its input. The Ledger records earlier attempts and their effects. Plan only reads it.
 //
-// Plan takes for granted that every decision is carried out. A Pass is told the outcome of each: done, refused, unknown,
-// or not tried. What was not done gives its budget back, and the pass answers with what can be done instead. Outcomes
-// are kept in the Ledger, so that what was refused is tried again later, and after everything else.
+// Plan assumes that every decision is carried out. The caller of a Pass reports the outcome of each decision: done, refused,
+// unknown, or not tried. A decision that was not carried out returns its budget, and the pass returns the decisions that take its
+// place. The Ledger keeps the outcomes, so that a refused change is tried again later, after all others.
 //
-// Neither knows rates: decisions come in the order of their importance, and whoever executes them stops when its rate
-// limiter says so. What was not done is planned again by the next pass.
+// Plan applies no rate limits: decisions are sorted by importance, and the caller stops when its rate limiter is exhausted. The
+// next pass decides again on the remaining pods.
 package plan

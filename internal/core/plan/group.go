@@ -9,26 +9,26 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A group is the pods of one controller that one autoscaler governs: what disruption is counted over.
+// A group is the pods of one controller that one autoscaler governs. Disruptions are counted for each group.
 type group struct {
-	wanted    int  // replicas that should be there
-	known     bool // wanted could be found out, and is not zero
-	tolerance int  // how many of them may be missing
-	live      int  // scheduled pods that run or will
-	ready     int  // of them those that serve
-	gone      int  // pods that were evicted, and that the watch still shows
+	wanted    int  // replicas that the controller should have
+	known     bool // wanted is known and not zero
+	tolerance int  // number of replicas that may be unavailable
+	live      int  // scheduled pods that are not terminating or finished
+	ready     int  // live pods that are in service
+	gone      int  // evicted pods that the watch still shows
 	spent     int  // pods that this pass takes out of service
 	revived   int  // stuck pods that this pass changes
 	below     bool // fewer live pods than the minimum
-	changed   int  // pods that served and were changed in this pass, or may have been
-	trial     bool // this pass evicts a pod to find out whether its replacement is refused, too
+	changed   int  // pods that were changed in this pass, or may have been, and took from the budget
+	trial     bool // this pass evicts a pod to test whether its replacement is refused too
 }
 
-// groupsOf counts the groups of an autoscaler's pods.
+// groupsOf returns the groups of an autoscaler's pods, by controller.
 func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.Workload]*group {
 	b, scales := s.b, s.w.Scales
 	groups := map[cluster.Workload]*group{}
-	present := map[cluster.Workload]int{} // pods that have not finished; those being deleted will be replaced
+	present := map[cluster.Workload]int{} // pods that have not finished, with terminating ones, which will be replaced
 	for _, p := range pods {
 		if p.Controller.IsZero() || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 			continue
@@ -59,8 +59,8 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
 		if surplus := g.live + g.gone - g.wanted; g.known && surplus > 0 {
-			// After a scale-down the watch shows pods for a while that the controller has deleted, or is about to. They may be
-			// those that are ready.
+			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
+			// the ready ones.
 			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus)
 		}
 		g.below = g.live < required
@@ -68,10 +68,9 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	return groups
 }
 
-// replicas returns how many pods a controller should have, and false when that is none or cannot be said. Kubernetes'
-// own replicated controllers always say; so a group whose controller is not known is left alone, and so is one whose
-// scale has not been read yet. A Job, and a controller of another kind that cannot be scaled, should have as many pods as
-// there are, counting those on their way out (W-14).
+// replicas returns how many pods a controller should have, and false if that is 0 or unknown. The built-in controllers always have
+// a number, so a group with an unknown controller or an unread scale is left alone. A Job, and a controller without a scale
+// subresource, should have as many pods as exist, with terminating ones (W-14).
 func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, bool) {
 	type kind struct{ group, kind string }
 	switch (kind{controller.Group, controller.Kind}) {
@@ -86,16 +85,16 @@ func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, b
 	return int(s.Replicas), s.Known && s.Replicas > 0
 }
 
-// serves reports whether a pod counts as running: it is started and ready (W-14).
+// serves reports whether a pod is in service: started and ready (W-14).
 func serves(p *cluster.Pod) bool { return p.Phase != cluster.Pending && p.Ready }
 
-// A health says how much a pod would be missed.
+// health is the state of a pod that determines what its disruption takes from the budget.
 type health uint8
 
 const (
-	serving health = iota // or about to: it counts against the budget
-	stuck                 // not ready for so long that it will not be without help
-	down                  // it has not started, or is killed for memory over and over
+	serving health = iota // ready, or not ready for a short time: its disruption takes from the budget
+	stuck                 // not ready for so long that it does not recover by itself
+	down                  // not started, or OOM-killed again and again
 )
 
 func healthOf(now time.Time, b Budget, p *cluster.Pod) health {
@@ -120,9 +119,9 @@ func healthOf(now time.Time, b Budget, p *cluster.Pod) health {
 	return serving
 }
 
-// canTake reports whether a pod may be changed. One that is down takes nothing out of service. Stuck ones do not either,
-// but as some are kept unready on purpose, as stand-ins, no more of them go at once than may be missing.
-func (g *group) canTake(h health) bool {
+// mayChange reports whether the budget allows changing a pod. A pod that is down or stuck is not in service. But stuck pods may be
+// kept unready on purpose, as standbys, so no more of them are changed at once than may be unavailable.
+func (g *group) mayChange(h health) bool {
 	switch h {
 	case down:
 		return true
@@ -132,7 +131,7 @@ func (g *group) canTake(h health) bool {
 	return g.canSpare()
 }
 
-// take counts a pod that is changed.
+// take takes the change of a pod from the budget.
 func (g *group) take(h health) {
 	switch h {
 	case serving:
@@ -142,7 +141,7 @@ func (g *group) take(h health) {
 	}
 }
 
-// giveBack undoes take for a pod that was not changed.
+// giveBack returns the budget of a pod that was not changed.
 func (g *group) giveBack(h health) {
 	switch h {
 	case serving:
@@ -152,15 +151,15 @@ func (g *group) giveBack(h health) {
 	}
 }
 
-// canSpare reports whether one more pod may be taken out of service: more serve than must, or all serve, none may be
-// missing, and this is the first.
+// canSpare reports whether one more pod may be taken out of service: more pods are ready than required, or all are ready, the
+// tolerance is zero, and this is the first disruption.
 func (g *group) canSpare() bool {
 	return g.ready-g.spent > g.wanted-g.tolerance ||
 		g.ready == g.wanted && g.tolerance == 0 && g.spent == 0
 }
 
-// whyNot returns why a pod may not be changed.
-func (g *group) whyNot(h health) Reason {
+// budgetReason returns why the budget does not allow changing a pod.
+func (g *group) budgetReason(h health) Reason {
 	if h == serving && g.spent == 0 && g.ready < g.wanted {
 		return Reason{Code: NotReady, Have: g.ready, Want: g.wanted}
 	}

@@ -36,8 +36,8 @@ func actions(p *Pass) (out []Decision) {
 	return out
 }
 
-// The API server's clock and this one differ: the times of creation are the API server's.
-func TestLedger_clocksDiffer_futileEvictionsAreFew(t *testing.T) {
+// Creation times come from the API server's clock, which may differ from this one.
+func TestLedger_clocksDiffer_ineffectiveEvictionsAreFew(t *testing.T) {
 	for _, skew := range []time.Duration{0, -time.Minute, -time.Hour, time.Minute, time.Hour} {
 		w, g := oneWorkload(cluster.Recreate, 4)
 		for i := range g.Pods {
@@ -61,13 +61,13 @@ func TestLedger_clocksDiffer_futileEvictionsAreFew(t *testing.T) {
 			}
 		}
 		if evictions > 30 {
-			t.Errorf("clock of the API server %v ahead: %d evictions in a day that did not help", skew, evictions)
+			t.Errorf("API server's clock %v ahead: %d evictions without effect in a day", skew, evictions)
 		}
 	}
 }
 
-// Pods are replaced some time after each eviction, so some are missing at any time: not those that were evicted long ago.
-func TestPass_replacementsComeLate_isNoShortage(t *testing.T) {
+// Pods are replaced some time after each eviction, so some are always missing, but none for a long time.
+func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 	w, g := oneWorkload(cluster.Recreate, 20)
 	b := DefaultBudget()
 	type absent struct {
@@ -86,7 +86,7 @@ func TestPass_replacementsComeLate_isNoShortage(t *testing.T) {
 		}
 		p := Begin(now, w, b)
 		if s := p.Shortages(); len(s) > 0 {
-			t.Fatalf("minute %d: %d of %d pods, none missing for more than 2 minutes, and a shortage since %v", minute, s[0].Present, s[0].Wanted, now.Sub(s[0].Since))
+			t.Fatalf("minute %d: %d of %d pods, none missing for more than 2 minutes, but a shortage since %v", minute, s[0].Present, s[0].Wanted, now.Sub(s[0].Since))
 		}
 		w.Ledger.Learn(now, w, p.Decisions())
 		if ds := actions(p); len(ds) > 0 { // the rate limit allows one
@@ -107,10 +107,10 @@ func TestPass_replacementsComeLate_isNoShortage(t *testing.T) {
 	}
 }
 
-// One pod is enough to find out whether a replacement is refused, too, even when it is not known whether it was evicted.
+// One eviction tests whether replacements are refused too, even if its outcome is unknown.
 func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
-	w.Ledger.owed[g.Pods[0].Controller] = debt{g.Autoscaler.Key, []owed{{at: noon.Add(-time.Hour)}}} // all replaced since
+	w.Ledger.pending[g.Pods[0].Controller] = pendingReplacements{g.Autoscaler.Key, []pendingEviction{{at: noon.Add(-time.Hour)}}} // all replaced since
 	p := Begin(noon, w, DefaultBudget())
 	evictions := 0
 	for _, d := range actions(p) {
@@ -122,11 +122,11 @@ func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 		}
 	}
 	if evictions != 1 {
-		t.Errorf("%d pods are evicted to find out", evictions)
+		t.Errorf("%d pods are evicted as a test, want 1", evictions)
 	}
 }
 
-// What goes wrong with one autoscaler stops none of the others.
+// An internal error with one autoscaler does not affect the others.
 func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 	w := fleet(20)
 	bad := &w.Governed[0]
@@ -139,14 +139,14 @@ func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 	p := Begin(noon, w, DefaultBudget())
 	w.Ledger.Learn(noon, w, p.Decisions())
 	if len(actions(p)) == 0 {
-		t.Error("nothing is done")
+		t.Error("no pod is changed")
 	}
 	for _, d := range p.Decisions() {
 		if d.Autoscaler == bad.Autoscaler {
-			t.Errorf("%s of the bad autoscaler: %s", d.Pod.Key, d.Do)
+			t.Errorf("%s of the panicking autoscaler: %s", d.Pod.Key, d.Do)
 		}
 	}
 	if len(failed) != 1 || failed[0] != bad.Autoscaler {
-		t.Errorf("failed: %v", failed)
+		t.Errorf("reported autoscalers: %v", failed)
 	}
 }

@@ -11,26 +11,27 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A verdict is whether a pod should change, going by its size, its age and how it died; not whether it may now.
+// A verdict is whether a pod should change because of its requests, its age or an OOM kill. Whether it may change now is decided
+// later.
 type verdict struct {
 	wanted   Reason // Fits when the pod should not change
-	instead  Reason // why it should not, when wanted is Fits
+	instead  Reason // why the pod should not change, if wanted is Fits
 	priority Priority
 }
 
-// judge applies the rules for a change, the first that holds first. Containers that the webhook did not observe do not
-// count, as nobody knows who sizes them.
+// judge applies the rules for a change. The first rule that holds decides. Containers that the webhook did not observe do not
+// count, because another component may size them.
 //
-//	a container was killed for memory soon after its start, and its request would change
-//	a request is outside its range or missing
+//	a container was OOM-killed soon after its start, and its request would change
+//	a request is outside its bounds or missing
 //	the pod is old enough, and its requests differ enough from the targets
 //
-// The last rule trusts the target rather than the range, which is wide as long as little is known. So the autoscaler has
-// to be as old as the pod must be: on its first day its target is what a few minutes showed (W-02).
+// The last rule relies on the target and not on the bounds, which are wide while there are few samples. So the autoscaler must have
+// the minimum age too: on its first day, its target rests on a few minutes of usage (W-02).
 func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) verdict {
-	t := tallyOf(p, fits)
+	t := compareRequests(p, fits)
 	v := verdict{priority: t.priority()}
-	name := soleName(p)
+	name := nameUnlessSole(p)
 	t.worst.Container = name(t.worst.Container)
 	t.largest.Container = name(t.largest.Container)
 
@@ -67,8 +68,8 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 
 func percent(f float64) int { return int(min(math.Round(f*100), math.MaxInt32)) }
 
-// soleName returns a function that drops the name of a pod's only container: a reason need not say which it was.
-func soleName(p *cluster.Pod) func(string) string {
+// nameUnlessSole returns a function that returns "" for the name of a pod's only container, which reasons do not mention.
+func nameUnlessSole(p *cluster.Pod) func(string) string {
 	regular := 0
 	for i := range p.Containers {
 		if p.Containers[i].Role == cluster.Regular {
@@ -83,9 +84,9 @@ func soleName(p *cluster.Pod) func(string) string {
 	}
 }
 
-// A tally is how the requests of a pod compare to what is recommended.
-type tally struct {
-	requested, target [len(cluster.All)]float64 // sums in thousandths, of what is recommended
+// A comparison is the result of comparing a pod's requests with its recommendation.
+type comparison struct {
+	requested, target [len(cluster.All)]float64 // sums over the containers with a recommendation, in thousandths
 	known             [len(cluster.All)]bool
 	up                bool
 	worst             Reason // the worst request that is missing or outside its range
@@ -93,11 +94,11 @@ type tally struct {
 	memory            Reason // the largest relative change of memory
 }
 
-// ranks order what may be wrong with a request; the worst is what a reason names.
+// ranks order the causes; a reason names the one with the highest rank.
 var ranks = map[ReasonCode]int{AboveRange: 1, MissingRequest: 2, BelowRange: 3}
 
-func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
-	var t tally
+func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
+	var t comparison
 	var worst, largest, memory float64
 	for i := range fits {
 		f := &fits[i]
@@ -116,20 +117,10 @@ func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
 			t.requested[n] += thousandths(res, from)
 			t.up = t.up || !requested || to > from
 
-			why := Fits
-			lower, hasLower := f.Estimate.Lower.Get(res)
-			upper, hasUpper := f.Estimate.Upper.Get(res)
-			switch {
-			case !requested:
-				why = MissingRequest
-			case hasLower && from < lower:
-				why = BelowRange
-			case hasUpper && from > upper:
-				why = AboveRange
-			}
-			r := Reason{Code: why, Container: f.Container, Resource: res, From: from, To: to}
+			code := causeOf(f.Estimate, requests, res)
+			r := Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
 			change := math.Abs(float64(to)-float64(from)) / math.Max(float64(from), 1)
-			if why != Fits && (ranks[why] > ranks[t.worst.Code] || ranks[why] == ranks[t.worst.Code] && change > worst) {
+			if code != Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
 				t.worst, worst = r, change
 			}
 			if t.largest.Resource == 0 || change > largest {
@@ -143,9 +134,25 @@ func tallyOf(p *cluster.Pod, fits []policy.Fitted) tally {
 	return t
 }
 
-// priority sums the relative difference of each resource over the whole pod. Changes of one resource in opposite
-// directions cancel: the pod as a whole asks its node for the same.
-func (t tally) priority() Priority {
+// causeOf returns why a request should change because of its bounds; Fits if it is within them.
+func causeOf(e cluster.Estimate, requests cluster.Resources, res cluster.Resource) ReasonCode {
+	request, requested := requests.Get(res)
+	lower, hasLower := e.Lower.Get(res)
+	upper, hasUpper := e.Upper.Get(res)
+	switch {
+	case !requested:
+		return MissingRequest
+	case hasLower && request < lower:
+		return BelowRange
+	case hasUpper && request > upper:
+		return AboveRange
+	}
+	return Fits
+}
+
+// priority sums the relative difference of each resource over the whole pod. Opposite changes of one resource cancel out, because
+// the sum for the node stays the same.
+func (t comparison) priority() Priority {
 	p := Priority{Up: t.up}
 	for n := range cluster.All {
 		if t.known[n] {
@@ -156,7 +163,7 @@ func (t tally) priority() Priority {
 	return p
 }
 
-// thousandths is the unit in which a request of nothing counts as one.
+// thousandths converts an amount so that CPU and memory have comparable units: millicores and thousandths of a byte.
 func thousandths(res cluster.Resource, amount int64) float64 {
 	if res == cluster.CPU {
 		return float64(amount)
@@ -164,15 +171,15 @@ func thousandths(res cluster.Resource, amount int64) float64 {
 	return float64(amount) * 1000
 }
 
-// A death is how long a container lived before it was killed for memory.
-type death struct {
+// An oomKill is the OOM kill of a container soon after its start.
+type oomKill struct {
 	container string
 	lived     time.Duration
 }
 
-// quickOOM reports whether an observed container that the policy does not leave alone was killed for memory soon after
-// its start, and only recently: an old kill says nothing about the size it has had since.
-func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (bool, death) {
+// quickOOM reports whether an observed container with a policy other than Off was OOM-killed soon after its start and recently.
+// An old OOM kill may have happened with other requests.
+func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (bool, oomKill) {
 	soon := b.QuickOOM
 	if b.PerVPAConfig && a.EvictAfterOOM > 0 {
 		soon = a.EvictAfterOOM
@@ -187,15 +194,14 @@ func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (b
 		}
 		lived := c.Exit.Finished.Sub(c.Exit.Started)
 		if lived < soon && (c.Exit.Now || now.Sub(c.Exit.Finished) < soon) {
-			return true, death{container: c.Name, lived: lived}
+			return true, oomKill{container: c.Name, lived: lived}
 		}
 	}
-	return false, death{}
+	return false, oomKill{}
 }
 
-// requirementsMet reports whether the user's requirements allow an eviction: for one container at least, each of them
-// holds for one of its resources at least. A resource that is recommended but not requested meets any requirement that
-// names it, and only those (W-27).
+// requirementsMet reports whether the eviction requirements of the autoscaler allow an eviction: for at least one container, each
+// requirement holds for at least one resource. A missing request meets every requirement that names its resource (W-27).
 func requirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) bool {
 	if len(a.Requirements) == 0 {
 		return true

@@ -33,7 +33,7 @@ func shrinking(replicas int) (World, *cluster.Autoscaler) {
 	}, a
 }
 
-// evictions returns the names of the pods that a pass begins with.
+// evictions returns the evictions of a pass.
 func evictions(p *Pass) (out []Decision) {
 	for _, d := range p.Decisions() {
 		if d.Do == Evict {
@@ -43,7 +43,7 @@ func evictions(p *Pass) (out []Decision) {
 	return out
 }
 
-func TestPlan_evictionWithoutAnswer_watchIsLate_takesNoSecondPod(t *testing.T) {
+func TestPlan_evictionUnansweredAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	w, _ := shrinking(3) // of which one may be missing
 	first := Begin(noon, w, DefaultBudget())
 	ds := evictions(first)
@@ -57,15 +57,15 @@ func TestPlan_evictionWithoutAnswer_watchIsLate_takesNoSecondPod(t *testing.T) {
 	for minute := range 5 {
 		now := noon.Add(time.Duration(minute+1)*time.Minute - time.Second)
 		if ds := evictions(Begin(now, w, DefaultBudget())); len(ds) > 0 {
-			t.Fatalf("%s is evicted %d minutes later, and the watch shows the first as it was", ds[0].Pod.Name, minute)
+			t.Fatalf("%s is evicted %d minutes later, while the watch still shows the first pod", ds[0].Pod.Name, minute)
 		}
 	}
 	if ds := evictions(Begin(noon.Add(5*time.Minute), w, DefaultBudget())); len(ds) != 1 {
-		t.Errorf("%d evictions when the watch must have shown the outcome, want 1", len(ds))
+		t.Errorf("%d evictions after the watch delay, want 1", len(ds))
 	}
 }
 
-func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
+func TestLedger_pendingReplacementHasOldRequests_backsOff(t *testing.T) {
 	w, _ := shrinking(3)
 	b := DefaultBudget()
 	waiting := func(i int, created time.Time, uid string) {
@@ -91,12 +91,12 @@ func TestLedger_unsizedReplacementWaitsForANode_backsOff(t *testing.T) {
 		}
 	}
 	if count < 2 || count > 10 {
-		t.Errorf("%d evictions in an hour of pods whose replacements stay as they were", count)
+		t.Errorf("%d evictions without effect in an hour", count)
 	}
 }
 
-// A quota refuses a resize many times; that an answer is lost then does not make it a reason to evict.
-func TestPass_quotaRefusesThenAnotherRefusal_podIsNotEvicted(t *testing.T) {
+// A quota refuses a resize many times. A lost answer after that is no reason for an eviction.
+func TestPass_quotaRefusesAndThenWebhook_podIsNotEvicted(t *testing.T) {
 	for name, kind := range map[string]RefusalKind{"lost": OutcomeIsUnknown, "webhook denies": Denied, "webhook fails": WebhookFailed} {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(3)
@@ -128,14 +128,14 @@ func TestPass_quotaRefusesThenAnotherRefusal_podIsNotEvicted(t *testing.T) {
 				attempt(kind)
 			}
 			if !evicted {
-				t.Error("no pod is evicted more than a day after the quota refused the resize")
+				t.Error("no pod is evicted a day after the quota refused the resize")
 			}
 		})
 	}
 }
 
-// What a quota refused says nothing about a recommendation that asks for less.
-func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
+// The refusal of a quota does not apply to a smaller recommendation.
+func TestPlan_quotaRefusedAndRecommendationFalls_retriesAtOnce(t *testing.T) {
 	w, a := shrinking(3)
 	a.Mode = cluster.InPlaceOrRecreate
 	advise := func(cpu int64) {
@@ -164,11 +164,11 @@ func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
 		return n
 	}
 	if n := resizes(); n > 0 {
-		t.Fatalf("%d pods are tried in the middle of their back-off", n)
+		t.Fatalf("%d pods are tried during their back-off", n)
 	}
 	advise(4000)
 	if resizes() == 0 {
-		t.Error("nothing is tried though less is asked for")
+		t.Error("no pod is tried with a smaller recommendation")
 	}
 	pass := Begin(now, w, DefaultBudget())
 	for _, d := range pass.Decisions() {
@@ -178,11 +178,11 @@ func TestPlan_quotaRefusedMore_recommendationFalls_isTriedAtOnce(t *testing.T) {
 	}
 	now = now.Add(2 * time.Minute)
 	if resizes() == 0 {
-		t.Error("the back-off for less goes on where that for more was")
+		t.Error("the back-off of the smaller size continues that of the larger one")
 	}
 }
 
-func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {
+func TestPass_evictionUnansweredAndWatchLate_reportsShortage(t *testing.T) {
 	w, _ := shrinking(3)
 	pods := w.Governed[0].Pods
 	pass := Begin(noon, w, DefaultBudget())
@@ -196,12 +196,12 @@ func TestPass_evictionWithoutAnswer_watchIsLate_shortageIsTold(t *testing.T) {
 		w.Ledger.Learn(now, w, pass.Decisions())
 	}
 	if len(pass.Shortages()) != 1 {
-		t.Error("nobody is told that the pod has no replacement")
+		t.Error("the missing replacement is not reported")
 	}
 }
 
-// W-13, where the API server carries out each eviction and its answers are lost.
-func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
+// W-13: the API server carries out each eviction, and its answers are lost.
+func TestLedger_unansweredEvictionsHaveNoEffect_backsOff(t *testing.T) {
 	w, _ := shrinking(4)
 	count := 0
 	for minute := range 120 {
@@ -221,12 +221,12 @@ func TestLedger_evictionsWithoutAnswerDoNotHelp_backsOff(t *testing.T) {
 		}
 	}
 	if count < 2 || count > 20 {
-		t.Errorf("%d evictions in two hours of pods whose replacements stay as they were", count)
+		t.Errorf("%d evictions without effect in two hours", count)
 	}
 }
 
 // A user scales a workload down, and the watch still shows the pods that the controller deletes.
-func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
+func TestPlan_morePodsThanWanted_surplusIsIgnored(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pods, wanted int
 		evictions    int
@@ -251,7 +251,7 @@ func TestPlan_morePodsThanWanted_surplusIsNotCounted(t *testing.T) {
 
 // An eviction had no answer, and the pod still lives when the watch must have shown the outcome: it was not evicted. That a pod
 // which a user adds later cannot be created is no reason to hold further evictions.
-func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *testing.T) {
+func TestPass_unansweredEvictionWasNotCarriedOut_reportsNoShortage(t *testing.T) {
 	w, a := shrinking(3)
 	pass := Begin(noon, w, DefaultBudget())
 	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
@@ -262,12 +262,12 @@ func TestPass_evictionWithoutAnswerWasNotCarriedOut_noReplacementIsMissing(t *te
 		w.Ledger.Learn(now, w, pass.Decisions())
 	}
 	if s := pass.Shortages(); len(s) != 0 {
-		t.Errorf("%d of %d pods are there, and users are told that an evicted pod has no replacement", s[0].Present, s[0].Wanted)
+		t.Errorf("%d of %d pods exist, and a missing replacement is reported", s[0].Present, s[0].Wanted)
 	}
 }
 
 // The watch shows neither that the evicted pod is replaced by one that is not ready yet, nor that a scale-down has deleted others.
-func TestPlan_scaledDownAfterEviction_watchIsLate_takesNoSecondPod(t *testing.T) {
+func TestPlan_scaledDownAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	w, a := shrinking(6)
 	b := DefaultBudget()
 	b.Tolerance = 0

@@ -11,99 +11,99 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A Ledger remembers what was tried on which workload and pod, and whether it helped. The outcomes of a Pass and what each
-// pass saw (Learn) are written to it; Plan only reads. It is not safe for concurrent use.
+// A Ledger records attempts to change pods and their effects. A Pass writes the outcomes, Learn writes the observations of each
+// pass, and Plan only reads. It is not safe for concurrent use.
 //
-// It answers two questions that a look at the pods does not. Does a replacement come back with the size that the
-// eviction was for? It does not when the webhook was not asked, or when somebody else sets requests after it; evicting
-// again each minute would never end (W-13). And does a resized pod keep its size, or was it refused?
+// It answers two questions that the current pods do not answer. Does a replacement get the requests for which a pod was evicted? It
+// does not if the webhook was not called or another component sets the requests afterwards; without the ledger, the updater would
+// evict every minute (W-13). And does a resized pod keep its requests, or was the resize refused?
 type Ledger struct {
 	evictions map[cluster.Workload]eviction
 	resizes   map[string]resize // by pod UID
 	refusals  map[refusedKey]refused
-	owed      map[cluster.Workload]debt      // by direct controller
-	evicted   map[string]time.Time           // when a pod was evicted that may still be shown as running, by UID
-	progress  map[cluster.Workload]time.Time // when a pod was evicted last
-	served    map[string]time.Time           // when an action was tried last, by namespace
+	pending   map[cluster.Workload]pendingReplacements // by direct controller
+	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
+	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
+	served    map[string]time.Time                     // when an action was last tried, by namespace
 }
 
-// An eviction is the last one of a workload's pods.
+// An eviction is the last eviction of a pod of a workload.
 type eviction struct {
-	at     time.Time
-	newest time.Time       // when the newest pod of the workload was created then, by the API server's clock
-	with   []policy.Fitted // what its replacement should get
-	futile int             // evictions in a row that did not help, without this one
-	judged bool            // this one is counted
+	at          time.Time
+	newest      time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
+	with        []policy.Fitted // requests and limits that the replacement should get
+	ineffective int             // consecutive evictions without effect before this one
+	judged      bool            // the effect of this eviction is counted
 }
 
-// A resize is the last one of a pod.
+// A resize is the last resize of a pod.
 type resize struct {
-	at     time.Time
-	with   []policy.Fitted
-	futile int // resizes in a row that were undone, without this one
+	at          time.Time
+	with        []policy.Fitted
+	ineffective int // consecutive resizes that were undone before this one
 }
 
-// How long the ledger remembers a workload after its last eviction.
-const remember = 24 * time.Hour
+// historyTTL is how long the ledger keeps a workload after its last eviction.
+const historyTTL = 24 * time.Hour
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
-		owed: map[cluster.Workload]debt{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
+		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		served: map[string]time.Time{},
 	}
 }
 
-// Done notes that a decision was executed. A resize that fell back to an eviction is noted with its Do set to Evict.
+// Done records that a decision was carried out. A resize that fell back to an eviction has Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
-	l.serve(now, d)
+	l.markServed(now, d)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict:
-		l.owe(now, d)
+		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 	case Resize:
-		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, futile: l.undone(d.Pod)}
+		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
 	}
 }
 
-// expect notes that a pod was evicted, or may have been, and that its replacement should get what was decided.
+// expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
 func (l *Ledger) expect(now time.Time, d Decision) {
 	e := l.evictions[workloadOf(d.Pod)]
-	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
+	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, ineffective: e.ineffective}
 	if d.scope != nil {
 		next.newest = d.scope.newest
 	}
 	l.evictions[workloadOf(d.Pod)] = next
 }
 
-// Learn notes what a pass saw: whether evicted pods have replacements, and whether those are what they should be. It is
-// called with the world and all decisions of a pass, and forgets what concerns pods and workloads that are gone.
+// Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
+// the world and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
-	for workload, help := range l.helped(ds) {
+	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {
 		case help:
 			delete(l.evictions, workload)
 		case !e.judged:
-			e.futile, e.judged = e.futile+1, true
+			e.ineffective, e.judged = e.ineffective+1, true
 			l.evictions[workload] = e
 		}
 	}
-	for _, c := range l.claims(now, w) {
-		if c.isSettled(now) {
-			delete(l.owed, c.controller)
+	for _, c := range l.replacementStates(now, w) {
+		if c.isComplete(now) {
+			delete(l.pending, c.controller)
 			continue
 		}
-		l.owed[c.controller] = c.unpaid()
+		l.pending[c.controller] = c.remaining()
 	}
-	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > remember })
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
-	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > remember })
-	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > lateFor })
+	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
+	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	if len(l.resizes)+len(l.refusals) == 0 {
 		return
 	}
@@ -115,9 +115,9 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	maps.DeleteFunc(l.refusals, func(k refusedKey, _ refused) bool { return !live[k.uid] })
 }
 
-// helped says for the workloads whose last eviction has a replacement whether that is as it should be. One replacement
-// that is not decides.
-func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
+// effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
+// without the expected requests means that it had none.
+func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 	out := map[cluster.Workload]bool{}
 	if l == nil || len(l.evictions) == 0 {
 		return out
@@ -126,16 +126,15 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 		d := &ds[i]
 		w := workloadOf(d.Pod)
 		e, ok := l.evictions[w]
-		// Times of creation are compared with each other only: the API server's clock may be another.
+		// Creation times are only compared with each other, because the API server's clock may differ.
 		if !ok || !d.Pod.Created.After(e.newest) {
 			continue
 		}
-		// A replacement that has what it was to get and is wrong again was overtaken by a newer recommendation, if
-		// that is much different.
-		help := d.Wanted.Code == Fits || given(d.Pod, e.with) && !given(d.Pod, d.With)
+		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
+		help := d.Wanted.Code == Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 		if d.Pod.Node == "" {
-			// That nothing is wanted of a pod that waits for a node does not mean that it has its size.
-			help = given(d.Pod, e.with) || given(d.Pod, d.With)
+			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
+			help = hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)
 		}
 		if before, ok := out[w]; !ok || before {
 			out[w] = help
@@ -144,8 +143,8 @@ func (l *Ledger) helped(ds []Decision) map[cluster.Workload]bool {
 	return out
 }
 
-// futileEvictions returns how many evictions of a workload in a row did not help, and when the last was.
-func (l *Ledger) futileEvictions(w cluster.Workload, helped map[cluster.Workload]bool) (int, time.Time) {
+// ineffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
+func (l *Ledger) ineffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
 	if l == nil {
 		return 0, time.Time{}
 	}
@@ -153,17 +152,17 @@ func (l *Ledger) futileEvictions(w cluster.Workload, helped map[cluster.Workload
 	if !ok {
 		return 0, time.Time{}
 	}
-	help, known := helped[w]
+	help, known := effective[w]
 	switch {
 	case known && help:
 		return 0, time.Time{}
 	case known && !e.judged:
-		return e.futile + 1, e.at
+		return e.ineffective + 1, e.at
 	}
-	return e.futile, e.at
+	return e.ineffective, e.at
 }
 
-// undone returns how many resizes of a pod in a row came to nothing: the pod asks for something else again by now.
+// undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
 func (l *Ledger) undone(p *cluster.Pod) int {
 	if l == nil {
 		return 0
@@ -172,7 +171,7 @@ func (l *Ledger) undone(p *cluster.Pod) int {
 	if !ok || alreadyAsked(p, r.with) {
 		return 0
 	}
-	return r.futile + 1
+	return r.ineffective + 1
 }
 
 // lastResize returns the last resize of a pod.
@@ -184,8 +183,8 @@ func (l *Ledger) lastResize(p *cluster.Pod) (resize, bool) {
 	return r, ok
 }
 
-// given reports whether a pod was created with about what it should get. The webhook may know a newer recommendation.
-func given(p *cluster.Pod, with []policy.Fitted) bool {
+// hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.
+func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	const close = 0.1
 	for i := range with {
 		if !with[i].Inserted && p.Container(with[i].Container) == nil {
@@ -195,7 +194,7 @@ func given(p *cluster.Pod, with []policy.Fitted) bool {
 	return !asksOther(p, with, close)
 }
 
-// workloadOf returns what a pod's evictions are remembered by: a Deployment's pods change their controller.
+// workloadOf returns the workload by which the ledger keeps a pod's evictions: pods of a Deployment change their controller.
 func workloadOf(p *cluster.Pod) cluster.Workload {
 	if p.Top.IsZero() {
 		return p.Controller
@@ -203,10 +202,10 @@ func workloadOf(p *cluster.Pod) cluster.Workload {
 	return p.Top
 }
 
-// backoff returns how long to leave something alone after n futile attempts.
+// backoff returns the back-off after n attempts without effect.
 func backoff(b Budget, n int) time.Duration { return doubled(b.BackoffBase, b.BackoffMax, n) }
 
-// doubled returns base for n = 1, twice as much for each further one, and no more than most.
+// doubled returns base, doubled n-1 times, but at most most.
 func doubled(base, most time.Duration, n int) time.Duration {
 	d := base
 	for ; n > 1 && d < most; n-- {

@@ -12,20 +12,20 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Pass is one round of decisions. Whoever carries them out reports the outcome of each: Done, Refused or Skipped. What
-// was not done gives its budget back, and the pass answers with what can be done instead. A pass ends: each pod is
-// resized at most once and evicted at most once.
+// A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
+// Skipped. A decision that was not carried out returns its budget, and the pass returns the decisions that take its place. A pass
+// ends, because each pod is resized at most once and evicted at most once.
 //
 // A Pass is not safe for concurrent use.
 type Pass struct {
 	pass
 	ds    []Decision
-	index map[string]int // of decisions, by pod UID
+	index map[string]int // index of the decisions by pod UID
 
-	queued bool // decisions that wait for budget are in the queues of their scope
+	queued bool // decisions without budget are in the queues of their scope
 }
 
-// A queueKey names pods that wait for the same budget.
+// A queueKey identifies pods that wait for the same budget.
 type queueKey struct {
 	controller cluster.Workload
 	health     health
@@ -36,14 +36,14 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = NewLedger()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, places: placesOf(w)}}
-	p.short, p.settled = w.Ledger.shortages(now, w, b)
+	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w)}}
+	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.ds = p.decide()
 	return p
 }
 
 // Decisions returns all decisions: first those that change something, in the order of execution, then the pods that are
-// left, by name. After an outcome was reported they say what became of each. The caller must not change them.
+// left, by name. Reported outcomes change them. The caller must not change them.
 func (p *Pass) Decisions() []Decision { return p.ds }
 
 // Shortages returns the controllers of which no pod is evicted because evicted pods have no replacement, sorted.
@@ -59,8 +59,8 @@ func (p *Pass) Done(d Decision) {
 	}
 }
 
-// Refused reports that the API server refused a decision, or that its outcome is unknown. It returns what is to be done
-// instead: an eviction of the pod when its resize was refused and the mode allows it, else another pod of the group.
+// Refused reports that the API server refused a decision, or that its outcome is unknown. It returns the decisions that take its
+// place: an eviction of the pod if its resize was refused and the mode allows it, else the change of another pod of the group.
 func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	at := p.at(d)
 	own := &p.ds[at]
@@ -76,7 +76,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	}
 	if d.Fallback && last.isLasting() {
 		g := p.group(own)
-		trial := r.Kind.saysNothing()
+		trial := r.Kind.leavesReplacementOpen()
 		if trial && p.isAwaited(d.Pod.Controller, g) {
 			p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
 			return p.giveBack(own)
@@ -109,14 +109,14 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	return p.giveBack(own)
 }
 
-// Gone reports that a pod had been deleted or replaced before the decision was carried out. Its budget stays spent, as
-// the pod is down.
+// Gone reports that a pod was deleted or replaced before the decision was carried out. Its budget stays spent, because the pod is
+// not in service.
 func (p *Pass) Gone(d Decision) {
-	p.w.Ledger.serve(p.now, d)
+	p.w.Ledger.markServed(p.now, d)
 	p.leave(&p.ds[p.at(d)], Reason{Code: AlreadyGone})
 }
 
-// Skipped reports that a decision was not tried in this pass, and why. It returns what can be done instead.
+// Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
 func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 	own := &p.ds[p.at(d)]
 	if own.Do == Evict && own.Reason.Fallback == ResizeRefused {
@@ -146,7 +146,7 @@ func (p *Pass) at(d Decision) int {
 	return p.index[d.Pod.UID]
 }
 
-// giveBack returns the budget of a decision to its group, and the decisions that it is enough for.
+// giveBack returns the budget of a decision to its group, and returns the decisions that become possible.
 func (p *Pass) giveBack(d *Decision) []Decision {
 	if !d.taken {
 		return nil
@@ -161,11 +161,11 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 		return nil
 	}
 	var next []Decision
-	var still []int // wait for the probe
-	for len(queue) > 0 && g.canTake(d.health) {
+	var still []int // decisions that wait for the probe
+	for len(queue) > 0 && g.mayChange(d.health) {
 		at, waiting := queue[0], &p.ds[queue[0]]
 		queue = queue[1:]
-		p.turn(waiting).take()
+		p.candidate(waiting).take()
 		switch {
 		case waiting.Do != Leave:
 			next = append(next, *waiting)
@@ -189,7 +189,7 @@ func (p *Pass) enqueue() {
 			waiting = append(waiting, i)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.ds[a].turn, p.ds[b].turn) })
+	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.ds[a].rank, p.ds[b].rank) })
 	for _, i := range waiting {
 		d := &p.ds[i]
 		if d.scope.queues == nil {

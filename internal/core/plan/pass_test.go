@@ -44,9 +44,9 @@ func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]
 	return tried, down
 }
 
-// Whatever the API server answers: a pass ends, tries no pod twice, keeps to the budget with what was done or may have been
-// done, and says why everything else was not done.
-func TestPass_anyOutcomes_budgetIsKeptAndReasonsAreTrue(t *testing.T) {
+// For all outcomes: a pass ends, tries no action twice, keeps the budget with the changes that were or may have been carried out,
+// and has a reason for every other decision.
+func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		if rapid.Bool().Draw(t, "busy") {
@@ -65,13 +65,13 @@ func TestPass_anyOutcomes_budgetIsKeptAndReasonsAreTrue(t *testing.T) {
 			checkBudget(t, now, w, b, down)
 			for _, d := range p.Decisions() {
 				if _, done := down[d.Pod]; (d.Do != Leave) && !done {
-					t.Fatalf("%s is said to be changed, and was not: %s", d.Pod.Key, d.Reason)
+					t.Fatalf("%s was not changed, but its decision is to change it: %s", d.Pod.Key, d.Reason)
 				}
 				if d.Reason.String() == "" {
 					t.Fatalf("%s has no reason", d.Pod.Key)
 				}
-				if g := p.group(&d); d.Do == Leave && d.Reason.Code == BudgetSpent && g.canTake(healthOf(now, b, d.Pod)) {
-					t.Fatalf("%s waits for a budget that is not spent", d.Pod.Key)
+				if g := p.group(&d); d.Do == Leave && d.Reason.Code == BudgetSpent && g.mayChange(healthOf(now, b, d.Pod)) {
+					t.Fatalf("%s waits for budget, but the budget is not used up", d.Pod.Key)
 				}
 			}
 			now = now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "later"))
@@ -95,7 +95,7 @@ func drawBusyWorld(t *rapid.T) (World, Budget) {
 	return w, b
 }
 
-// checkBudget checks that pods which serve were only taken as far as their group's budget goes.
+// checkBudget checks that the pods taken out of service are within the budget of their group.
 func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster.Pod]Decision) {
 	for _, g := range w.Governed {
 		s := &pass{now: now, w: w, b: b}
@@ -116,7 +116,7 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 			}
 			left := before - taken
 			if taken > 0 && left < group.wanted-group.tolerance && !(group.tolerance == 0 && taken == 1 && before == group.wanted) {
-				t.Fatalf("%s: %d pods serve, %d were taken, %d are wanted and %d of them may be missing",
+				t.Fatalf("%s: %d pods in service, %d taken, %d wanted, %d may be unavailable",
 					controller, before, taken, group.wanted, group.tolerance)
 			}
 		}
@@ -129,20 +129,20 @@ func lateBefore(l *Ledger, now time.Time, p *cluster.Pod) bool {
 	return ok && at.Before(now) && l.isEvicted(now, p)
 }
 
-// A pod that nothing was refused of comes before one that something was.
-func TestPass_refusedBefore_goesLast(t *testing.T) {
+// A pod without a refused action comes before a pod with one.
+func TestPass_refusedBefore_comesLast(t *testing.T) {
 	w := fleet(1)
 	b := DefaultBudget()
 	first := Begin(noon, w, b).Decisions()[0]
 	w.Ledger.Refused(noon, first, Refusal{Kind: Denied}, 5)
 	for _, later := range []time.Duration{time.Second, time.Hour, 24 * time.Hour} {
 		if d := Begin(noon.Add(later), w, b).Decisions()[0]; d.Pod == first.Pod {
-			t.Errorf("after %v the pod that was refused comes first", later)
+			t.Errorf("after %v the pod with a refused action comes first", later)
 		}
 	}
 }
 
-// However often an action is refused, it is tried again, and less and less often up to a limit.
+// A refused action is tried again, with growing intervals up to a maximum.
 func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
 	for kind := Denied; kind <= OutcomeIsUnknown; kind++ {
 		w := fleet(1)
@@ -166,11 +166,11 @@ func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
 	}
 }
 
-func TestLedger_longRefusal_textIsCut(t *testing.T) {
+func TestLedger_longRefusalText_isCut(t *testing.T) {
 	l := NewLedger()
 	p := &cluster.Pod{UID: "1"}
 	l.Refused(noon, Decision{Pod: p, Do: Resize}, Refusal{Text: string(make([]byte, 1<<20))}, 0)
 	if r, _ := l.refusal(p, Resize); len(r.Text) > maxRefusalText+8 {
-		t.Errorf("%d bytes are kept of what the API server said", len(r.Text))
+		t.Errorf("%d bytes of the API server's message are kept", len(r.Text))
 	}
 }

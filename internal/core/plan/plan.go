@@ -13,13 +13,13 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// Plan returns a decision for every governed pod that lives, in the order in which they are to be executed: first those
-// that change something, of each namespace in turn the most pressing, then the pods that are left, by name. It takes for granted
-// that each is carried out; Begin is for those who can tell what became of them.
+// Plan returns a decision for every live governed pod in the order of execution: first the actions, by priority, with the
+// namespaces alternating, then the pods that are left, by name. Plan assumes that every action is carried out. Begin is for callers
+// that report outcomes.
 func Plan(now time.Time, w World, b Budget) []Decision { return Begin(now, w, b).Decisions() }
 
-// decide judges every pod by its size, age and history (judge), and gives those that should change their turn, the most
-// pressing of each autoscaler first, until the budget of their group is spent.
+// decide determines which pods should change (judge), and decides on these candidates by priority until the budget of their group
+// is spent.
 func (s *pass) decide() []Decision {
 	n := 0
 	for _, g := range s.w.Governed {
@@ -30,12 +30,12 @@ func (s *pass) decide() []Decision {
 		ds = s.decideOn(g, ds)
 	}
 	s.share(ds)
-	slices.SortFunc(ds, executable)
+	slices.SortFunc(ds, byExecution)
 	return ds
 }
 
-// decideOn appends the decisions on the pods of one autoscaler. When that panics and World.Failed is there to be told, none
-// is appended and the others go on.
+// decideOn appends the decisions on the pods of one autoscaler. If it panics and World.Failed is set, it calls Failed and appends
+// none, so that the other autoscalers are not affected.
 func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
 	if s.w.Failed != nil {
 		defer func() {
@@ -52,17 +52,17 @@ func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
 		}
 	}
 	mine := ds[len(before):]
-	slices.SortFunc(mine, pressing)
-	s.takeTurns(g, mine)
+	slices.SortFunc(mine, byPriority)
+	s.decideCandidates(g, mine)
 	return ds
 }
 
-// takeTurns decides on the pods of one autoscaler that should change, the most pressing first.
-func (s *pass) takeTurns(g Governed, ds []Decision) {
+// decideCandidates decides on the pods of one autoscaler that should change, by priority.
+func (s *pass) decideCandidates(g Governed, ds []Decision) {
 	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Code != Fits }) {
 		return
 	}
-	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), helped: s.w.Ledger.helped(ds)}
+	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
 	for _, p := range g.Pods {
 		if p.Created.After(sc.newest) {
 			sc.newest = p.Created
@@ -76,41 +76,40 @@ func (s *pass) takeTurns(g Governed, ds []Decision) {
 	s.order(ds)
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != Fits {
-			s.turn(d).take()
+			s.candidate(d).take()
 		}
 	}
 }
 
-func (s *pass) turn(d *Decision) *turn {
-	return &turn{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
+func (s *pass) candidate(d *Decision) *candidate {
+	return &candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
 }
 
-// A pass is one call of Plan.
+// A pass is the state of one call of Plan or Begin.
 type pass struct {
-	now    time.Time
-	w      World
-	b      Budget
-	places places
-	short  map[cluster.Workload]Shortage
+	now       time.Time
+	w         World
+	b         Budget
+	nodeSizes nodeSizes
+	short     map[cluster.Workload]Shortage
 
-	reserved map[string][]cluster.PodResources // what the decisions take of the quotas of each namespace
+	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
 
-	settled map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
+	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 }
 
-// A scope is what the turns of the pods of one autoscaler share.
+// A scope is the state that the candidates of one autoscaler share.
 type scope struct {
-	groups map[cluster.Workload]*group
-	helped map[cluster.Workload]bool
-	newest time.Time          // when the newest of the pods was created
-	queues map[queueKey][]int // decisions that wait for the budget of their group or for a probe, in the order of their turns
+	groups    map[cluster.Workload]*group
+	effective map[cluster.Workload]bool
+	newest    time.Time          // when the newest of the pods was created
+	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
 
 	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
 }
 
-// pressing orders decisions by how much their pods need a change. Pods of which the API server refused something come
-// last, the one that was refused least recently first.
-func pressing(a, b Decision) int {
+// byPriority orders decisions by priority. Pods with a refused action come last, the least recently refused first.
+func byPriority(a, b Decision) int {
 	switch {
 	case !a.refused.Equal(b.refused):
 		return a.refused.Compare(b.refused)
@@ -122,14 +121,14 @@ func pressing(a, b Decision) int {
 	return byName(a, b)
 }
 
-// executable orders decisions that do something before those that do not.
-func executable(a, b Decision) int {
+// byExecution orders actions before pods that are left.
+func byExecution(a, b Decision) int {
 	switch {
 	case a.Do != Leave && b.Do != Leave:
-		if c := a.place.compare(b.place); c != 0 {
+		if c := a.slot.compare(b.slot); c != 0 {
 			return c
 		}
-		return pressing(a, b)
+		return byPriority(a, b)
 	case a.Do != Leave:
 		return -1
 	case b.Do != Leave:
@@ -142,7 +141,7 @@ func byName(a, b Decision) int {
 	return cmp.Or(a.Pod.Key.Compare(b.Pod.Key), strings.Compare(a.Pod.UID, b.Pod.UID))
 }
 
-// judge returns the decision to leave a pod, with what it should have and why it should change, if it should.
+// judge returns the decision to leave a pod, with its recommended requests and the reason why it should change, if there is one.
 func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	d := Decision{Pod: p, Autoscaler: a, refused: s.w.Ledger.lastRefused(p)}
 	boosted := s.b.StartupBoost && isBoosted(p)
@@ -173,21 +172,21 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	return d
 }
 
-// judgeUnscheduled looks at a pod that waits for a node. Nothing can be resized there, but a pod that its own
-// recommendation made too big, and that is recommended to be smaller by now, is replaced (W-15). One that could be
-// placed is only replaced when the difference is worth its place in the scheduler's queue.
+// judgeUnscheduled judges a pod without a node. Such a pod cannot be resized. A pod that fits on no node because of an earlier
+// recommendation is replaced if its recommendation is smaller now (W-15). A pod that fits on a node is replaced only if the
+// difference justifies the loss of its position in the scheduler's queue.
 func (s *pass) judgeUnscheduled(d *Decision) {
 	p := d.Pod
-	t := tallyOf(p, d.With)
+	t := compareRequests(p, d.With)
 	d.Priority = t.priority()
-	placeable := s.places.take(p, total(p, nil))
+	placeable := s.nodeSizes.fit(p, total(p, nil))
 	smaller := shrinks(p, d.With)
 	switch {
 	case s.now.Before(p.Created.Add(s.b.PendingFor)):
 		d.Reason = Reason{Code: Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
-	case smaller && s.places.take(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
+	case smaller && s.nodeSizes.fit(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
 		d.Wanted = t.largest
-		d.Wanted.Code, d.Wanted.Container = TooBigToPlace, soleName(p)(t.largest.Container)
+		d.Wanted.Code, d.Wanted.Container = TooBigToPlace, nameUnlessSole(p)(t.largest.Container)
 	case !placeable:
 		d.Reason = Reason{Code: NoNodeFits, Text: total(p, nil).String()}
 	default:
@@ -204,7 +203,7 @@ func isBoosted(p *cluster.Pod) bool {
 	return false
 }
 
-// judgeBoosted looks at a pod with more CPU for its start. As long as the boost lasts nothing else is changed.
+// judgeBoosted judges a pod with a CPU startup boost. While the boost is active, nothing else is changed.
 func (s *pass) judgeBoosted(d *Decision) {
 	fits := d.With
 	if d.Autoscaler.Mode == cluster.Off {
@@ -217,13 +216,13 @@ func (s *pass) judgeBoosted(d *Decision) {
 		d.Reason = Reason{Code: Boosted, Until: until}
 		return
 	}
-	d.Priority = tallyOf(d.Pod, over).priority()
+	d.Priority = compareRequests(d.Pod, over).priority()
 	for i := range over {
 		d.Unboost = append(d.Unboost, over[i].Container)
 	}
 	had, _ := d.Pod.Container(over[0].Container).Running()
 	d.Wanted = Reason{
-		Code: BoostOver, Container: soleName(d.Pod)(over[0].Container),
+		Code: BoostOver, Container: nameUnlessSole(d.Pod)(over[0].Container),
 		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
 	}
 }

@@ -59,7 +59,7 @@ func BenchmarkPlan(b *testing.B) {
 
 // One pass over a hundred thousand pods may take what is planned, and no more than a little per pod: what fits, and its
 // part of the list.
-func TestAPassAllocatesLittlePerPod(t *testing.T) {
+func TestPlan_manyPods_allocatesLittlePerPod(t *testing.T) {
 	w := fleet(200)
 	per := testing.AllocsPerRun(10, func() { Plan(noon, w, DefaultBudget()) }) / 1000
 	if per > 1.5 {

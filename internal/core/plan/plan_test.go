@@ -110,7 +110,7 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 	if rapid.IntRange(0, 3).Draw(t, "resizing") == 0 {
 		p.Resize = &cluster.Resize{
 			State: cluster.ResizeState(rapid.IntRange(0, 5).Draw(t, "state")), Since: ago("since"),
-			Message: rapid.SampledFrom([]string{"", "cannot decrease memory limits"}).Draw(t, "message"),
+			Problem: cluster.ResizeProblem(rapid.IntRange(0, 1).Draw(t, "problem")),
 		}
 	}
 	for i, n := range []string{"app", "log"} {
@@ -127,8 +127,8 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 	return p
 }
 
-// One decision for every living pod, none for any other, each with a reason that can be told.
-func TestEveryLivingPodGetsOneDecision(t *testing.T) {
+// Every live pod has one decision with a reason. No other pod has a decision.
+func TestPlan_anyWorld_eachLivePodHasOneDecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		decided := map[*cluster.Pod]Decision{}
@@ -137,7 +137,7 @@ func TestEveryLivingPodGetsOneDecision(t *testing.T) {
 				t.Fatalf("two decisions for %s", d.Pod.Key)
 			}
 			if !d.Pod.Live() {
-				t.Fatalf("%s is decided on though it is going", d.Pod.Key)
+				t.Fatalf("%s is terminating and has a decision", d.Pod.Key)
 			}
 			if d.Reason.String() == "" || d.Reason.Code.String() == "" {
 				t.Fatalf("%s has no reason", d.Pod.Key)
@@ -147,15 +147,15 @@ func TestEveryLivingPodGetsOneDecision(t *testing.T) {
 		for _, g := range w.Governed {
 			for _, p := range g.Pods {
 				if _, ok := decided[p]; ok != p.Live() {
-					t.Fatalf("%s: live %v, decided on %v", p.Key, p.Live(), ok)
+					t.Fatalf("%s: live %v, has a decision %v", p.Key, p.Live(), ok)
 				}
 			}
 		}
 	})
 }
 
-// Modes allow what they allow.
-func TestModesAreKept(t *testing.T) {
+// Actions are allowed by the update mode.
+func TestPlan_anyWorld_actionsMatchTheMode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		for _, d := range Plan(noon, w, b) {
@@ -171,9 +171,9 @@ func TestModesAreKept(t *testing.T) {
 	})
 }
 
-// What serves goes on serving: of the pods that a controller should have, no more are missing than may be; of those of
-// which none may be missing, one goes at a time. Evictions, and resizes that may become one or restart something, count.
-func TestTheBudgetIsNeverExceeded(t *testing.T) {
+// No more pods of a controller are unavailable than the tolerance allows; with a tolerance of zero, one at a time. Evictions count,
+// and resizes that may become an eviction or restart a container.
+func TestPlan_anyWorld_budgetIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		taken := map[cluster.Workload]int{}
@@ -204,16 +204,15 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 				may := int(float64(should) * b.Tolerance)
 				left := serving[controller] - n
 				if left < should-may && !(may == 0 && n == 1 && serving[controller] == should) {
-					t.Fatalf("%s: %d of %d serve, %d are taken, %d may be missing", controller, serving[controller], should, n, may)
+					t.Fatalf("%s: %d of %d in service, %d taken, %d may be unavailable", controller, serving[controller], should, n, may)
 				}
 			}
 		}
 	})
 }
 
-// Nothing is evicted for nothing: the replacement gets another size, fits somewhere if it grows, and has a controller
-// that makes it.
-func TestEvictionsAreWorthIt(t *testing.T) {
+// An eviction changes the requests, the replacement fits on a node if it grows, and the pod has a controller.
+func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		for _, d := range Plan(noon, w, b) {
@@ -222,36 +221,36 @@ func TestEvictionsAreWorthIt(t *testing.T) {
 			}
 			switch {
 			case sameSize(d.Pod, d.With):
-				t.Fatalf("%s would get the same size", d.Pod.Key)
+				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
-				t.Fatalf("%s would not come back", d.Pod.Key)
+				t.Fatalf("%s would not be replaced", d.Pod.Key)
 			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
-				t.Fatalf("%s: the requirements are not met", d.Pod.Key)
-			case grows(d.Pod, d.With) && !placesOf(w).take(d.Pod, total(d.Pod, d.With)):
+				t.Fatalf("%s: the eviction requirements do not hold", d.Pod.Key)
+			case grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}
 	})
 }
 
-// Another order of everything gives the same plan, and planning leaves no trace.
-func TestThePlanDependsOnTheWorldAlone(t *testing.T) {
+// The order of the input does not change the plan, and planning changes no state.
+func TestPlan_shuffledWorld_sameDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		first := describe(Plan(noon, w, b))
 		shuffle(rand.New(rand.NewPCG(2, rapid.Uint64().Draw(t, "seed"))), &w)
 		if again := describe(Plan(noon, w, b)); again != first {
-			t.Fatalf("the plan was\n%sand is\n%s", first, again)
+			t.Fatalf("the first plan is\n%sand the second\n%s", first, again)
 		}
 	})
 }
 
-// Decisions that do something come first, and the more pressing before the less.
-func TestDecisionsAreInTheOrderOfTheirExecution(t *testing.T) {
+// Actions come first, sorted by priority.
+func TestPlan_anyWorld_actionsComeFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		ds := Plan(noon, w, b)
-		if !slices.IsSortedFunc(ds, executable) {
+		if !slices.IsSortedFunc(ds, byExecution) {
 			t.Fatal(describe(ds))
 		}
 		for i := 1; i < len(ds); i++ {
@@ -285,8 +284,8 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 	}
 }
 
-// Names of reasons are labels of metrics and logs: each reason has one, and no two share it.
-func TestReasonsHaveNamesAndSentences(t *testing.T) {
+// Names of reasons are label values of metrics: each reason has its own.
+func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
 	seen := map[string]ReasonCode{}
 	for w := range codeNames {
 		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
@@ -306,8 +305,8 @@ func TestReasonsHaveNamesAndSentences(t *testing.T) {
 	}
 }
 
-// The ledger forgets what is gone, so that it does not grow for ever.
-func TestTheLedgerForgets(t *testing.T) {
+// The ledger forgets pods that are gone, so that it does not grow without limit.
+func TestLedger_podsAreGone_forgetsThem(t *testing.T) {
 	l := NewLedger()
 	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Name: "w"}
 	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: w, Controller: w}
@@ -318,16 +317,16 @@ func TestTheLedgerForgets(t *testing.T) {
 	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "3"}, Do: Evict}, Refusal{Kind: DeniedByBudget}, 0)
 	l.Learn(noon.Add(time.Hour), World{}, []Decision{{Pod: &cluster.Pod{UID: "2"}}})
 	if len(l.resizes) != 0 || len(l.refusals) != 1 || len(l.evictions) != 1 || len(l.evicted) != 0 {
-		t.Errorf("after an hour it remembers %d resizes, %d refusals and %d evictions of workloads, %d of pods",
+		t.Errorf("after an hour it keeps %d resizes, %d refusals, %d evictions of workloads and %d of pods",
 			len(l.resizes), len(l.refusals), len(l.evictions), len(l.evicted))
 	}
 	l.Learn(noon.Add(25*time.Hour), World{}, nil)
-	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.owed); n != 0 {
-		t.Errorf("after a day it remembers %d things: %+v", n, l)
+	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.pending); n != 0 {
+		t.Errorf("after a day it keeps %d entries: %+v", n, l)
 	}
 }
 
-func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
+func TestBackoff_moreAttempts_doublesUpToMaximum(t *testing.T) {
 	b := DefaultBudget()
 	for n, want := range map[int]time.Duration{
 		1: 5 * time.Minute, 2: 10 * time.Minute, 3: 20 * time.Minute, 7: 320 * time.Minute, 8: 6 * time.Hour, 1 << 30: 6 * time.Hour,
@@ -338,7 +337,7 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	}
 }
 
-func TestInitContainersNeedRoomOnlyBesideTheSidecarsBeforeThem(t *testing.T) {
+func TestTotal_initContainers_countWithEarlierSidecars(t *testing.T) {
 	of := func(name string, role cluster.ContainerRole, cpu int64) cluster.Container {
 		return cluster.Container{Name: name, Role: role, Requests: cluster.Amounts(cpu, cpu)}
 	}

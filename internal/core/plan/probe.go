@@ -10,17 +10,17 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A probe is the eviction of one pod of a workload whose last evictions did not help, after the back-off. It shows whether
-// evictions help by now: only when its replacement is as it should be are further pods evicted. The pod that was created
-// first is the probe, so that a replacement that is no different goes to the end of the queue, and each pod gets its turn.
+// A probe is the eviction of one pod of a workload whose last evictions had no effect, after the back-off. More pods are evicted
+// only if the replacement of the probe has the expected requests. The oldest pod is the probe, so that a replacement without the
+// expected requests goes to the end of the queue and another pod is the next probe.
 
 // isProbed reports whether an eviction of the pod would be a probe.
 func (s *pass) isProbed(d *Decision) bool {
-	n, _ := s.w.Ledger.futileEvictions(workloadOf(d.Pod), d.scope.helped)
+	n, _ := s.w.Ledger.ineffectiveEvictions(workloadOf(d.Pod), d.scope.effective)
 	return n > 0
 }
 
-// probe notes that the eviction of the pod is a probe, if it is one.
+// probe records the eviction of the pod as a probe, if it is one.
 func (s *pass) probe(d *Decision) {
 	if !s.isProbed(d) {
 		return
@@ -31,7 +31,7 @@ func (s *pass) probe(d *Decision) {
 	d.scope.probes[workloadOf(d.Pod)] = d.Pod
 }
 
-// endProbe lets another pod be the probe instead of this one.
+// endProbe allows another pod to be the probe instead of this one.
 func (s *pass) endProbe(d *Decision) {
 	if d.scope != nil && d.scope.probes[workloadOf(d.Pod)] == d.Pod {
 		delete(d.scope.probes, workloadOf(d.Pod))
@@ -44,20 +44,20 @@ func (s *pass) hasProbe(d *Decision) bool {
 	return p != nil && p != d.Pod
 }
 
-// probing stands in the way of an eviction while another pod of the workload is the probe.
-func (t *turn) probing() (Reason, bool) {
+// probing blocks an eviction while another pod of the workload is the probe.
+func (t *candidate) probing() (Reason, bool) {
 	return Reason{Code: Probing}, t.hasProbe(t.d)
 }
 
-// order puts the pods of one autoscaler in the order in which they get their turns: the most pressing first, or, while
-// evictions do not help, the one that was created first.
+// order sorts the pods of one autoscaler in the order of decision: by priority or, while evictions have no effect, the oldest pod
+// first.
 func (s *pass) order(ds []Decision) {
 	if slices.ContainsFunc(ds, func(d Decision) bool { return d.scope != nil && s.isProbed(&d) }) {
 		slices.SortFunc(ds, func(a, b Decision) int {
-			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), pressing(a, b))
+			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), byPriority(a, b))
 		})
 	}
 	for i := range ds {
-		ds[i].turn = i
+		ds[i].rank = i
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A quotaView is what the ResourceQuotas of a pod's namespace have to do with the pod.
+// A quotaView is the demand of a pod on the ResourceQuotas of its namespace.
 type quotaView struct {
 	quotas      []cluster.Quota
 	reserved    []cluster.PodResources // what decisions of this pass take of each quota
 	fitted, own policy.Demand
 }
 
-// quotaView returns the view of the turn's pod; false when no quota matters or nothing is known of quotas.
-func (t *turn) quotaView() (quotaView, bool) {
+// quotaView returns the view of the candidate; false if the quotas of the namespace are unknown.
+func (t *candidate) quotaView() (quotaView, bool) {
 	p := t.d.Pod
 	around := t.w.Limits[p.Namespace]
 	if around.Quotas == nil {
@@ -34,8 +34,8 @@ func (t *turn) quotaView() (quotaView, bool) {
 	return v, true
 }
 
-// standingOf returns what is known of which quotas count a pod. Kubernetes' own controllers whose pods run for ever make none
-// with a deadline. Priority class and affinity are not kept of a pod: a quota that goes by them counts as one that counts the pod.
+// standingOf returns which quota scopes are known for a pod. Built-in controllers of long-running pods create no pods with a
+// deadline. The priority class and affinity of a pod are not stored: a quota with such a scope is assumed to count the pod.
 func standingOf(p *cluster.Pod) cluster.Standing {
 	type kind struct{ group, kind string }
 	switch (kind{p.Controller.Group, p.Controller.Kind}) {
@@ -45,13 +45,13 @@ func standingOf(p *cluster.Pod) cluster.Standing {
 	return cluster.Standing{}
 }
 
-// replacementOverQuota stands in the way of an eviction whose replacement would not get its size, because a ResourceQuota would
-// be exceeded: the admission controller leaves such a pod as its template has it.
+// replacementOverQuota blocks an eviction whose replacement would not get the new requests because of a ResourceQuota: the admission
+// controller does not change a pod that would exceed a quota.
 //
 // The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
 // the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
 // nothing.
-func (t *turn) replacementOverQuota() (Reason, bool) {
+func (t *candidate) replacementOverQuota() (Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
 		return Reason{}, false
@@ -66,8 +66,8 @@ func (t *turn) replacementOverQuota() (Reason, bool) {
 	return Reason{Code: OverQuota, Text: r.String()}, true
 }
 
-// resizeOverQuota stands in the way of a resize that a ResourceQuota would refuse.
-func (t *turn) resizeOverQuota() (Reason, bool) {
+// resizeOverQuota blocks a resize that a ResourceQuota would refuse.
+func (t *candidate) resizeOverQuota() (Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
 		return Reason{}, false
@@ -80,14 +80,14 @@ func (t *turn) resizeOverQuota() (Reason, bool) {
 	return Reason{Code: OverQuota, Text: r.String()}, r.Refused()
 }
 
-// whileResized returns what quotas count of the pod until a resize is done: of each container the higher of what it has and what it
-// is to have.
-func (t *turn) whileResized() policy.Demand {
+// whileResized returns the demand that quotas count until a resize has completed: for each container the higher of the current and
+// the new amounts.
+func (t *candidate) whileResized() policy.Demand {
 	p := t.d.Pod
 	return policy.DemandOf(t.w.Limits[p.Namespace], p, standingOf(p), notBelow(p, t.d.With))
 }
 
-// notBelow returns fits with no amount below what the pod has now.
+// notBelow returns fits with each amount raised to the current one.
 func notBelow(p *cluster.Pod, fits []policy.Fitted) []policy.Fitted {
 	out := slices.Clone(fits)
 	for i := range out {
@@ -119,20 +119,20 @@ func higher(r cluster.Resources, others ...cluster.Resources) cluster.Resources 
 	return r
 }
 
-func (t *turn) tooManyQuotas() policy.Refusal {
+func (t *candidate) tooManyQuotas() policy.Refusal {
 	if t.w.Limits[t.d.Pod.Namespace].Quotas.TooMany {
 		return policy.Refusal{Kind: policy.TooManyQuotas}
 	}
 	return policy.Refusal{}
 }
 
-// asTemplate reports whether the pod is known to have the size of its template: the admission controller has not sized it, and its
+// asTemplate reports whether the pod has the requests of its template: the admission controller has not changed it, and the update
 // mode does not resize.
-func (t *turn) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler.Mode.Resizes() }
+func (t *candidate) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler.Mode.Resizes() }
 
-// reserve notes what a decision takes of the quotas of its namespace, so that no other decision of the pass counts on it. What is
-// reserved stays so until the next pass, whatever becomes of the decision.
-func (t *turn) reserve(do Act) {
+// reserve reserves the amounts that a decision needs of the quotas of its namespace, so that no other decision of the pass uses
+// them. They stay reserved until the next pass, whatever the outcome of the decision is.
+func (t *candidate) reserve(do Act) {
 	v, known := t.quotaView()
 	if !known {
 		return

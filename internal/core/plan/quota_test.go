@@ -13,7 +13,7 @@ import (
 )
 
 // A tenancy is a namespace with one workload and one quota of CPU requests, for the tests below: pods are created from a template,
-// and sized as the admission controller sizes them.
+// and changed like the admission controller does.
 type tenancy struct {
 	template, want int64 // millicores
 	hard           int64
@@ -59,7 +59,7 @@ func (y *tenancy) budget() Budget {
 	return b
 }
 
-// pod returns a running pod with a size. It is not one of the tenancy's yet.
+// pod returns a running pod with a CPU request. It does not add the pod to the tenancy.
 func (y *tenancy) pod(now time.Time, millicores int64) *cluster.Pod {
 	y.created++
 	name := fmt.Sprintf("cart-%d", y.created)
@@ -85,7 +85,7 @@ func (y *tenancy) create(now time.Time) bool {
 	return true
 }
 
-func TestPlan_newSizeOverQuota_leavesThePod(t *testing.T) {
+func TestPlan_newSizeExceedsQuota_leavesPod(t *testing.T) {
 	const evict, resize, leave = "evict", "resize", "leave"
 	priority := []cluster.QuotaScope{{Kind: cluster.PriorityClassIn, Classes: []string{"high"}}}
 	for name, c := range map[string]struct {
@@ -126,12 +126,12 @@ func TestPlan_newSizeOverQuota_leavesThePod(t *testing.T) {
 	}
 }
 
-func TestPlan_overQuota_saysWhich(t *testing.T) {
+func TestPlan_newSizeExceedsQuota_reasonNamesQuota(t *testing.T) {
 	y := &tenancy{template: 100, want: 700, hard: 1000, mode: cluster.Recreate}
 	y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400)}
 	w := y.world(1, nil)
 	got := Plan(noon, w, y.budget())[0].Reason.String()
-	want := "the pod with the new size would exceed a ResourceQuota: the cpu requests of the pod are 700m, and ResourceQuota compute has 600m left"
+	want := "A pod with the new requests would exceed a ResourceQuota: the cpu requests of the pod are 700m, and ResourceQuota compute has 600m left."
 	if got != want {
 		t.Errorf("got %q", got)
 	}
@@ -141,12 +141,12 @@ func TestPlan_overQuota_saysWhich(t *testing.T) {
 	}
 	w.Limits["shop"] = policy.Limits{}
 	if d := Plan(noon, w, y.budget())[0]; d.Do != Evict {
-		t.Errorf("nothing is known of quotas: %s because %s", d.Do, d.Reason)
+		t.Errorf("quotas unknown: %s because %s", d.Do, d.Reason)
 	}
 }
 
-// Decisions of one pass do not count on the same room twice.
-func TestPlan_severalPodsAndRoomForOne_changesOne(t *testing.T) {
+// Decisions of one pass do not use the same room of a quota twice.
+func TestPlan_quotaHasRoomForOne_changesOnePod(t *testing.T) {
 	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
 		y := &tenancy{template: 100, want: 300, hard: 1310, mode: mode}
 		if mode == cluster.InPlaceOrRecreate {
@@ -172,9 +172,9 @@ func TestPlan_severalPodsAndRoomForOne_changesOne(t *testing.T) {
 	}
 }
 
-// Evictions end, whatever the quota: no pod is evicted to come back with the size of its template again and again, and none is
-// lost. At the end every pod has what is recommended, or there is no room for it.
-func TestPlan_evictionsUnderAQuota_end(t *testing.T) {
+// Evictions end with every quota: no pod is evicted again and again without effect, and none is lost. In the end, every pod has its
+// recommended requests, or the quota has no room for them.
+func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 	for hard := int64(200); hard <= 3000; hard += 150 {
 		for _, replicas := range []int{1, 2, 5} {
 			y := &tenancy{template: 100, want: 400, hard: hard, mode: cluster.Recreate}

@@ -5,73 +5,76 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Why names the reason of a decision. Its text is a stable name for metrics and logs; Reason.String is for people.
+// A ReasonCode is the cause of a decision. Its text is a stable name for metrics and logs; Reason.String is the sentence for
+// users.
 type ReasonCode uint8
 
 // The reasons for a pod to change.
 const (
-	Fits           ReasonCode = iota // none: the pod is as it should be
+	Fits           ReasonCode = iota // none: the pod has the recommended requests
 	BelowRange                       // a request is below the lower bound
 	AboveRange                       // a request is above the upper bound
-	MissingRequest                   // a recommended resource is not requested at all
-	OutOfMemory                      // killed for memory soon after its start
-	Drifted                          // within range, but old enough and far enough from the target
-	BoostOver                        // the CPU startup boost has served
-	TooBigToPlace                    // cannot be scheduled, and is recommended to be smaller
+	MissingRequest                   // a recommended resource has no request
+	OutOfMemory                      // a container was OOM-killed soon after its start
+	Drifted                          // within bounds, but old enough and different enough from the target
+	BoostOver                        // the CPU startup boost has ended
+	TooBigToPlace                    // the pod cannot be scheduled and its recommendation is smaller
 )
 
 // The reasons to leave a pod alone.
 const (
-	ModeOff               ReasonCode = iota + 32 // the autoscaler's mode changes no running pods
-	GateOff                                      // the mode needs a feature gate that is off
-	NoAdvice                                     // nothing is recommended for any of its containers
-	PodTooYoung                                  // within range, and not old enough for less
-	AutoscalerTooYoung                           // within range, and the autoscaler is not old enough for less
-	SmallChange                                  // within range, and close to the target
-	SameSize                                     // a replacement would get what the pod has
-	Boosted                                      // its startup boost lasts
-	NoController                                 // no controller would replace it
-	Starting                                     // Pending: a resize must wait until it runs
-	NoContainerRunning                           // all containers wait for their next start: a resize must wait too
-	Unscheduled                                  // waits for a node
-	TooFewReplicas                               // its group has fewer pods than the minimum
-	ReplicasUnknown                              // its controller wants none, or it cannot be said how many
-	BudgetSpent                                  // as many pods as may be missing are missing after this pass
-	NotReady                                     // as many pods as may be missing are not ready yet
-	RequirementsUnmet                            // the user's eviction requirements do not hold
-	QoSChange                                    // a resize may not change the quality-of-service class
-	BackingOff                                   // changes made before did not help
-	NoNodeFits                                   // a replacement of the new size would fit no node
+	ModeOff               ReasonCode = iota + 32 // the VPA's update mode changes no running pods
+	GateOff                                      // the update mode needs a feature gate that is off
+	NoAdvice                                     // there is no recommendation for any container
+	PodTooYoung                                  // within bounds, and the pod is too young for a smaller change
+	AutoscalerTooYoung                           // within bounds, and the VPA is too young for a smaller change
+	SmallChange                                  // within bounds and close to the target
+	SameSize                                     // a replacement would get the same requests
+	Boosted                                      // the CPU startup boost is active
+	NoController                                 // no controller would replace the pod
+	Starting                                     // the pod is Pending: a resize is possible once it runs
+	NoContainerRunning                           // no container runs: a resize is possible once one does
+	Unscheduled                                  // the pod has no node yet
+	TooFewReplicas                               // the group has fewer live pods than the minimum
+	ReplicasUnknown                              // the controller's number of replicas is 0 or unknown
+	BudgetSpent                                  // this pass already disrupts as many pods of the group as it may
+	NotReady                                     // as many pods as may be unavailable are not ready
+	RequirementsUnmet                            // the VPA's eviction requirements do not hold
+	QoSChange                                    // a resize must not change the QoS class
+	BackingOff                                   // earlier changes had no lasting effect
+	NoNodeFits                                   // no node can hold a replacement with the new requests
 	ResizeWaiting                                // the kubelet waits for room on the node
-	ResizeRunning                                // the kubelet is at it
+	ResizeRunning                                // the kubelet is resizing the pod
 	ResizeFailed                                 // the kubelet reports an error
-	ResizeImpossible                             // the node can never give it
-	ResizeUnclear                                // the kubelet reports something this version does not know
-	MemoryInUse                                  // the kubelet does not lower a memory limit below what is used
-	NotSmallerThanRefused                        // the node refused this much before
-	EvictionRefused                              // the API server refused to evict it
-	DisruptionBudget                             // a PodDisruptionBudget did not allow to evict it
-	ResizeRefused                                // the API server refused to resize it
-	ResizeOverQuota                              // a quota or LimitRange refused to resize it, and would refuse a replacement
+	ResizeImpossible                             // the node can never provide the requests
+	ResizeUnclear                                // the kubelet reports a state that this version does not know
+	MemoryInUse                                  // the kubelet does not lower a memory limit below the usage
+	NotSmallerThanRefused                        // the node refused the same or a smaller size before
+	EvictionRefused                              // the API server refused the eviction
+	DisruptionBudget                             // a PodDisruptionBudget does not allow the eviction
+	ResizeRefused                                // the API server refused the resize
+	ResizeOverQuota                              // a quota or LimitRange refused the resize and would refuse a replacement
 	Unanswered                                   // the outcome of an eviction or resize is unknown
-	AwaitingReplacement                          // its resize was refused, and it is not known whether a replacement would be, too
-	Probing                                      // evictions did not help; another pod is evicted first, to find out whether one helps now
-	ReplacementMissing                           // pods evicted before have no replacement
-	ReplacementRefused                           // the API server would refuse the pod with the new size
-	OverQuota                                    // the pod with the new size would exceed a ResourceQuota
-	RateLimited                                  // its turn did not come in this pass: rate limit
-	OutOfTime                                    // its turn did not come in this pass: the pass ended
-	AlreadyEvicted                               // evicted, and the watch still shows it
-	AlreadyGone                                  // deleted or replaced before its turn came
+	AwaitingReplacement                          // the resize was refused, and it is unknown whether a replacement would be refused too
+	Probing                                      // earlier evictions had no effect; another pod is evicted first as a probe
+	ReplacementMissing                           // evicted pods have no replacement
+	ReplacementRefused                           // the API server would refuse a pod with the new requests
+	OverQuota                                    // a pod with the new requests would exceed a ResourceQuota
+	RateLimited                                  // the rate limit allows no more actions in this pass
+	OutOfTime                                    // the pass ended before the action was tried
+	AlreadyEvicted                               // evicted, and the watch still shows the pod
+	AlreadyGone                                  // deleted or replaced before the action was tried
 
 	lastCode = AlreadyGone
 )
 
+// codeNames are label values of metrics, so they are never changed.
 var codeNames = map[ReasonCode]string{
 	Fits: "Fits", BelowRange: "BelowRange", AboveRange: "AboveRange", MissingRequest: "MissingRequest",
 	OutOfMemory: "OutOfMemory", Drifted: "Drifted", BoostOver: "BoostOver", TooBigToPlace: "TooBigToPlace",
@@ -90,205 +93,245 @@ var codeNames = map[ReasonCode]string{
 }
 
 // String returns the name of the reason.
-func (w ReasonCode) String() string {
-	if n, ok := codeNames[w]; ok {
+func (c ReasonCode) String() string {
+	if n, ok := codeNames[c]; ok {
 		return n
 	}
-	return fmt.Sprintf("Why(%d)", uint8(w))
+	return fmt.Sprintf("ReasonCode(%d)", uint8(c))
 }
 
-// A Reason says why a decision was taken. Which fields mean something depends on Why. The text is made when it is asked
-// for, so that a pass over many pods makes none.
+// A Reason is the cause of a decision. Code determines which of the other fields are set. The text is made on demand, so that
+// a pass over many pods makes none.
 type Reason struct {
 	Code      ReasonCode
-	Fallback  ReasonCode // why an eviction, and not a resize
+	Fallback  ReasonCode // why the pod is evicted and not resized; Fits when a resize is no alternative
 	Resource  cluster.Resource
 	Container string        // "" when the pod has only one
-	From, To  int64         // of the resource: the request, and what it should be
+	From, To  int64         // of the resource: the request and the target
 	Have      int           // pods, percent or attempts
-	Want      int           // what Have would have to be, or is counted of
+	Want      int           // the value that Have is compared with
 	For       time.Duration // how long something took
 	Until     time.Time     // when the reason ends by itself
-	Text      string        // what the kubelet or the API server said, or a mode
+	Text      string        // message of the kubelet or the API server, or an update mode
 }
 
-// String returns the reason as a sentence without its full stop.
+// String returns the reason as full sentences.
 func (r Reason) String() string {
-	s := r.sentence()
-	if b := fallbackTexts[r.Fallback]; b != "" {
-		s += "; " + b
+	s := r.sentence() + "."
+	if b := fallbackSentences[r.Fallback]; b != "" {
+		s += " " + b
 	}
 	return s
 }
 
-// What an eviction says of the resize that was not possible.
-var fallbackTexts = map[ReasonCode]string{
-	NoContainerRunning: "evicted because a resize is refused while no container runs",
-	QoSChange:          "evicted because a resize would change the quality-of-service class",
-	ResizeWaiting:      "evicted because the node had no room for a resize",
-	ResizeRunning:      "evicted because the resize did not end",
-	ResizeFailed:       "evicted because the resize failed",
-	ResizeImpossible:   "evicted because the node can never give as much",
-	ResizeUnclear:      "evicted because the state of the resize is unclear",
-	ResizeRefused:      "evicted because the API server refused the resize",
+// fallbackSentences explain why a pod is evicted and not resized.
+var fallbackSentences = map[ReasonCode]string{
+	NoContainerRunning: "The pod is evicted because it cannot be resized while no container is running.",
+	QoSChange:          "The pod is evicted because a resize would change its QoS class.",
+	ResizeWaiting:      "The pod is evicted because the node had no room for a resize.",
+	ResizeRunning:      "The pod is evicted because its resize did not complete in time.",
+	ResizeFailed:       "The pod is evicted because its resize failed.",
+	ResizeImpossible:   "The pod is evicted because its node cannot provide the requests.",
+	ResizeUnclear:      "The pod is evicted because the state of its resize is unknown.",
+	ResizeRefused:      "The pod is evicted because the API server refused to resize it.",
 }
 
+// fixedSentences are the sentences without values.
+var fixedSentences = map[ReasonCode]string{
+	Fits:                  "The pod has the recommended requests",
+	NoAdvice:              "There is no recommendation for any container of the pod",
+	SameSize:              "A replacement would get the same requests as the pod. Check minAllowed and maxAllowed of the VPA and the LimitRanges of the namespace",
+	NoController:          "No controller owns the pod, so nothing would replace it after an eviction. Delete and create the pod to apply the recommendation",
+	Starting:              "The pod is starting. It can be resized when it runs",
+	NoContainerRunning:    "No container of the pod is running, and Kubernetes refuses to resize such a pod",
+	Unscheduled:           "The pod has no node yet. Its events show the cause",
+	ReplicasUnknown:       "The number of replicas that the controller wants is unknown or 0. Check the scale subresource of the controller",
+	RequirementsUnmet:     "The eviction requirements of the VPA do not hold",
+	QoSChange:             "A resize would change the QoS class of the pod, which Kubernetes refuses. Update mode InPlaceOrRecreate or Recreate evicts such pods",
+	ResizeRunning:         "A resize of the pod is in progress",
+	NotSmallerThanRefused: "The node cannot provide the requests: it refused the same or a smaller size before. The pod is resized when the recommendation falls",
+	Probing:               "Earlier evictions had no lasting effect. Another pod is evicted first to test whether an eviction helps now",
+	RateLimited:           "The rate limit allows no more evictions or resizes in this pass",
+	OutOfTime:             "The pass ended before the pod was changed",
+	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
+	AlreadyGone:           "The pod was deleted or replaced before it was changed",
+}
+
+// sentence returns the text of the reason without the final period.
 func (r Reason) sentence() string {
-	what := r.Resource.String()
-	if r.Container != "" {
-		what = r.Container + ": " + what
+	if s, ok := fixedSentences[r.Code]; ok {
+		return s
 	}
-	change := cluster.Format(r.Resource, r.From) + " → " + cluster.Format(r.Resource, r.To)
 	switch r.Code {
-	case Fits:
-		return "has the recommended size"
 	case BelowRange:
-		return what + " below range: " + change
+		return fmt.Sprintf("The %s is below the lower bound; the target is %s", r.request(), r.target())
 	case AboveRange:
-		return what + " above range: " + change
+		return fmt.Sprintf("The %s is above the upper bound; the target is %s", r.request(), r.target())
 	case MissingRequest:
-		return what + " not requested: should be " + cluster.Format(r.Resource, r.To)
+		return fmt.Sprintf("%s has no %s request; the target is %s", r.container(), label(r.Resource), r.target())
 	case OutOfMemory:
-		when := "right"
+		after := "less than 1s"
 		if r.For >= time.Second {
-			when = span(r.For)
+			after = span(r.For)
 		}
-		if r.Container != "" {
-			return fmt.Sprintf("%s: out of memory %s after its start: %s %s", r.Container, when, r.Resource, change)
-		}
-		return fmt.Sprintf("out of memory %s after its start: %s %s", when, r.Resource, change)
+		return fmt.Sprintf("%s was OOM-killed %s after its start; %s", r.container(), after, r.change())
 	case Drifted:
-		return fmt.Sprintf("%d%% off after %s: %s %s", r.Have, span(r.For), what, change)
+		return fmt.Sprintf("The requests differ from the targets by %d%% and the pod has run for %s; %s", r.Have, span(r.For), r.change())
 	case BoostOver:
-		return "startup boost is over: " + what + " " + change
+		return "The CPU startup boost has ended; " + r.change()
 	case TooBigToPlace:
-		return "cannot be scheduled: " + what + " " + change
+		return "The pod cannot be scheduled and its recommendation is smaller; " + r.change()
 	case ModeOff:
-		return "update mode " + r.Text + " leaves running pods alone"
+		return "Update mode " + r.Text + " does not change running pods"
 	case GateOff:
-		return "update mode " + r.Text + " needs its feature gate"
-	case NoAdvice:
-		return "nothing is recommended yet"
+		return "Update mode " + r.Text + " requires the feature gate InPlace. Enable it with --feature-gates=InPlace=true"
 	case PodTooYoung:
 		if r.Until.IsZero() {
-			return "within range, and not started yet"
+			return "The requests are within their bounds, and the pod has not started yet"
 		}
-		return "within range until " + clock(r.Until) + ", when it is old enough for less"
+		return "The requests are within their bounds, and the pod is too young for an update within bounds until " + timestamp(r.Until)
 	case AutoscalerTooYoung:
-		return "within range until " + clock(r.Until) + ", when the autoscaler is old enough for less"
+		return "The requests are within their bounds, and the VPA is too young for an update within bounds until " + timestamp(r.Until)
 	case SmallChange:
-		return fmt.Sprintf("within range, and only %d%% off (%d%% would be enough)", r.Have, r.Want)
-	case SameSize:
-		return "would get the same size"
+		return fmt.Sprintf("The requests are within their bounds and differ from the targets by %d%%, less than the threshold of %d%%", r.Have, r.Want)
 	case Boosted:
 		if r.Until.IsZero() {
-			return "startup boost lasts until it is ready"
+			return "The CPU startup boost is active until the pod is ready"
 		}
-		return "startup boost lasts until " + clock(r.Until)
-	case NoController:
-		return "no controller would replace it"
-	case Starting:
-		return "is starting; a resize waits until it runs"
-	case NoContainerRunning:
-		return "waits for its next start; a resize is refused while no container runs"
-	case Unscheduled:
-		return "waits for a node"
+		return "The CPU startup boost is active until " + timestamp(r.Until)
 	case TooFewReplicas:
-		return fmt.Sprintf("too few replicas: %d, and %d are the minimum for an update", r.Have, r.Want)
-	case ReplicasUnknown:
-		return "its controller wants no replicas, or does not say how many"
+		return fmt.Sprintf("The controller has %s, less than the minimum of %d. Lower minReplicas of the VPA or --min-replicas to allow updates", count(r.Have, "live pod"), r.Want)
 	case BudgetSpent:
-		return fmt.Sprintf("budget spent: %d of %d pods changed in this pass", r.Have, r.Want)
+		return fmt.Sprintf("The disruption budget is used up: this pass changes %d of %s", r.Have, count(r.Want, "pod"))
 	case NotReady:
-		return fmt.Sprintf("waits for pods to become ready: %d of %d are", r.Have, r.Want)
-	case RequirementsUnmet:
-		return "eviction requirements are not met"
-	case QoSChange:
-		return "a resize would change the quality-of-service class"
+		return fmt.Sprintf("Too few pods are ready: %d of %d", r.Have, r.Want)
 	case BackingOff:
-		return fmt.Sprintf("backing off until %s after %s did not help", clock(r.Until), count(r.Have, r.Text))
+		last := "The last " + r.Text
+		if r.Have != 1 {
+			last = "The last " + count(r.Have, r.Text)
+		}
+		return last + " had no lasting effect. Check that the admission controller runs and that nothing else sets the requests" + nextAttempt(r.Until)
 	case NoNodeFits:
-		return "fits no node: " + r.Text
-	case ResizeWaiting:
-		return said("resize waits for room on the node", r.Text)
-	case ResizeRunning:
-		return "resize is under way"
-	case ResizeFailed:
-		return said("resize failed", r.Text)
-	case ResizeImpossible:
-		return said("the node can never give as much", r.Text)
-	case ResizeUnclear:
-		return said("the state of the resize is unclear", r.Text)
-	case MemoryInUse:
-		return said("the kubelet does not lower a memory limit below what is used", r.Text)
-	case NotSmallerThanRefused:
-		return "the node refused a resize to no more than this"
-	case ReplacementRefused:
-		return said("the API server would refuse the pod with the new size", r.Text)
-	case OverQuota:
-		return said("the pod with the new size would exceed a ResourceQuota", r.Text)
+		return "No node can hold a pod with the requests " + r.Text + ". Add a larger node, or set maxAllowed in the VPA"
 	}
 	return r.outcome()
 }
 
-// outcome says what became of a change that was tried, or why it was not tried.
+// outcome returns the text for a change that was tried, is in progress, or would be refused.
 func (r Reason) outcome() string {
 	switch r.Code {
+	case ResizeWaiting:
+		return r.quote("The resize waits for room on the node")
+	case ResizeFailed:
+		return r.quote("The kubelet failed to resize the pod")
+	case ResizeImpossible:
+		return r.quote("The node cannot provide the requests")
+	case ResizeUnclear:
+		return r.quote("The pod has a resize state that this version of podfit does not support")
+	case MemoryInUse:
+		return r.quote("The kubelet does not lower the memory limit below the current usage") + ". The resize completes when the usage falls"
+	case ReplacementRefused:
+		return r.quote("The API server would refuse a pod with the new requests")
+	case OverQuota:
+		return r.quote("A pod with the new requests would exceed a ResourceQuota")
 	case EvictionRefused:
-		return again(said("the API server refused the eviction", r.Text), r.Until)
+		return r.quote("The API server refused the eviction") + nextAttempt(r.Until)
 	case DisruptionBudget:
-		return again(said("a PodDisruptionBudget does not allow the eviction", r.Text), r.Until)
+		return r.quote("A PodDisruptionBudget does not allow the eviction") + nextAttempt(r.Until)
 	case ResizeRefused:
-		return again(said("the API server refused the resize", r.Text), r.Until)
+		return r.quote("The API server refused the resize") + nextAttempt(r.Until)
 	case ResizeOverQuota:
-		s := said("a ResourceQuota or LimitRange does not allow the resize", r.Text)
-		return again(s+"; the pod is not evicted instead, because its replacement would be refused, too", r.Until)
+		return r.quote("A ResourceQuota or LimitRange does not allow the resize") +
+			". The pod is not evicted, because its replacement would be refused too" + nextAttempt(r.Until)
 	case Unanswered:
 		if r.For > 0 {
-			return again(said("for "+span(r.For)+" the API server has given no clear answer to attempts to change it", r.Text), r.Until)
+			return r.quote("The API server has confirmed no change of the pod for "+span(r.For)) + nextAttempt(r.Until)
 		}
-		return again(said("the API server gave no clear answer, the change may have been made", r.Text), r.Until)
+		return r.quote("The API server did not confirm the change, so the outcome is unknown") + nextAttempt(r.Until)
 	case AwaitingReplacement:
-		return "waits until another evicted pod has its replacement; " + said("the API server refused the resize", r.Text)
+		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case ReplacementMissing:
-		return fmt.Sprintf("pods evicted before have no replacement: %d of %d pods exist, %s after the eviction", r.Have, r.Want, span(r.For))
-	case Probing:
-		return "evictions before did not help; another pod is evicted first, to find out whether an eviction helps now"
-	case RateLimited:
-		return "waits for the rate limit of evictions and resizes"
-	case OutOfTime:
-		return "the pass ended before its turn"
-	case AlreadyEvicted:
-		return "was evicted and is still shown as running"
-	case AlreadyGone:
-		return "was deleted or replaced before its turn"
+		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
+			r.Have, r.Want, span(r.For))
 	}
 	return r.Code.String()
 }
 
-// again adds to a text when the next attempt may be made.
-func again(s string, until time.Time) string {
-	if until.IsZero() {
-		return s
-	}
-	return s + "; next attempt after " + clock(until)
+// request returns the resource, the request and the container: "memory request 64Mi of container app".
+func (r Reason) request() string {
+	return label(r.Resource) + " request " + quantity(r.Resource, r.From) + r.ofContainer()
 }
 
-func said(s, text string) string {
+func (r Reason) ofContainer() string {
+	if r.Container == "" {
+		return ""
+	}
+	return " of container " + r.Container
+}
+
+func (r Reason) target() string { return quantity(r.Resource, r.To) }
+
+// change returns a clause with the request and the target.
+func (r Reason) change() string {
+	return fmt.Sprintf("the %s request%s is %s and the target is %s", label(r.Resource), r.ofContainer(), quantity(r.Resource, r.From), r.target())
+}
+
+// container returns the subject of a sentence.
+func (r Reason) container() string {
+	if r.Container == "" {
+		return "The container"
+	}
+	return "Container " + r.Container
+}
+
+// quote appends the message of the kubelet or the API server to a sentence.
+func (r Reason) quote(s string) string {
+	text := strings.TrimRight(r.Text, ". \n")
 	if text == "" {
 		return s
 	}
 	return s + ": " + text
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// nextAttempt returns the sentence that says when the next attempt is allowed, to be appended to another.
+func nextAttempt(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return ". The next attempt is possible after " + timestamp(t)
 }
 
-func clock(t time.Time) string { return t.UTC().Format("15:04") }
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// timestamp writes a time with its date and zone: events and logs are read days later and in other time zones.
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// label returns the name of a resource in a sentence.
+func label(res cluster.Resource) string {
+	if res == cluster.CPU {
+		return "CPU"
+	}
+	return res.String()
+}
+
+// quantity writes an amount with its unit: "100m" or "2 cores" of CPU, "64Mi" or "0 bytes" of memory.
+func quantity(res cluster.Resource, amount int64) string {
+	s := cluster.Format(res, amount)
+	switch {
+	case res == cluster.CPU && amount == 1000:
+		return s + " core"
+	case res == cluster.CPU && amount%1000 == 0:
+		return s + " cores"
+	case res == cluster.Memory && amount < 1<<10:
+		return s + " bytes"
+	}
+	return s
+}
 
 // span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d".
 func span(d time.Duration) string {

@@ -4,22 +4,69 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestAKillIsSaidToBeSoLongAfterTheStart(t *testing.T) {
+func TestReason_oomKill_textHasTheTimeSinceTheStart(t *testing.T) {
 	r := Reason{Code: OutOfMemory, Resource: cluster.Memory, From: 256 << 20, To: 400 << 20}
 	for after, want := range map[time.Duration]string{
-		0:                      "out of memory right after its start: memory 256Mi → 400Mi",
-		900 * time.Millisecond: "out of memory right after its start: memory 256Mi → 400Mi",
-		time.Second:            "out of memory 1s after its start: memory 256Mi → 400Mi",
-		3 * time.Minute:        "out of memory 3m after its start: memory 256Mi → 400Mi",
+		0:                      "The container was OOM-killed less than 1s after its start; the memory request is 256Mi and the target is 400Mi.",
+		900 * time.Millisecond: "The container was OOM-killed less than 1s after its start; the memory request is 256Mi and the target is 400Mi.",
+		time.Second:            "The container was OOM-killed 1s after its start; the memory request is 256Mi and the target is 400Mi.",
+		3 * time.Minute:        "The container was OOM-killed 3m after its start; the memory request is 256Mi and the target is 400Mi.",
 	} {
-		if r.For = after; r.String() != want {
-			t.Errorf("%v: %s", after, r)
+		r.For = after
+		if r.String() != want {
+			t.Errorf("after %v: got %s, want %s", after, r, want)
+		}
+	}
+}
+
+// Events and logs are read days later and in other time zones.
+func TestReason_untilIsSet_textHasDateAndZone(t *testing.T) {
+	until := time.Date(2026, 3, 2, 23, 5, 0, 0, time.FixedZone("", -5*3600))
+	for _, code := range []ReasonCode{
+		PodTooYoung, AutoscalerTooYoung, Boosted, BackingOff, EvictionRefused, DisruptionBudget, ResizeRefused, ResizeOverQuota, Unanswered,
+	} {
+		text := Reason{Code: code, Until: until}.String()
+		if !strings.Contains(text, " 2026-03-03T04:05:00Z") {
+			t.Errorf("%s: %s", code, text)
+		}
+	}
+}
+
+func TestReason_everyCode_isFullSentences(t *testing.T) {
+	until := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	for code := range codeNames {
+		texts := []string{"", "message.", "message"}
+		if slices.Contains([]ReasonCode{ModeOff, GateOff, BackingOff, NoNodeFits}, code) { // their texts are podfit's own
+			texts = []string{"eviction"}
+		}
+		for _, text := range texts {
+			s := Reason{Code: code, Fallback: QoSChange, Resource: cluster.CPU, Container: "app", Until: until, For: time.Minute, Text: text}.String()
+			if s[0] < 'A' || s[0] > 'Z' || !strings.HasSuffix(s, ".") || strings.Contains(s, "..") || strings.Contains(s, ". .") {
+				t.Errorf("%s: %s", code, s)
+			}
+		}
+	}
+}
+
+func TestReason_amounts_haveUnits(t *testing.T) {
+	for want, r := range map[string]Reason{
+		"The CPU request 1 core is above the upper bound; the target is 163m.":                                                        {Code: AboveRange, Resource: cluster.CPU, From: 1000, To: 163},
+		"The CPU request 100m of container app is below the lower bound; the target is 2 cores.":                                      {Code: BelowRange, Resource: cluster.CPU, Container: "app", From: 100, To: 2000},
+		"The memory request 0 bytes is below the lower bound; the target is 256Mi.":                                                   {Code: BelowRange, Resource: cluster.Memory, To: 256 << 20},
+		"Container app has no memory request; the target is 1Gi.":                                                                     {Code: MissingRequest, Resource: cluster.Memory, Container: "app", To: 1 << 30},
+		"The CPU startup boost has ended; the CPU request is 2 cores and the target is 500m.":                                         {Code: BoostOver, Resource: cluster.CPU, From: 2000, To: 500},
+		"The controller has 1 live pod, less than the minimum of 2. Lower minReplicas of the VPA or --min-replicas to allow updates.": {Code: TooFewReplicas, Have: 1, Want: 2},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 }

@@ -17,15 +17,15 @@ type Refusal struct {
 	Text string // what the API server said
 }
 
-// A RefusalKind says why an action was not carried out, as far as it matters for what to do next.
+// A RefusalKind is the cause for which an action was not carried out.
 type RefusalKind uint8
 
 // The kinds of refusals.
 const (
 	Denied           RefusalKind = iota // by an admission plugin or webhook, by validation or by access control
 	DeniedByBudget                      // by a PodDisruptionBudget
-	DeniedByNode                        // the pod's node can never give as much
-	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement, too
+	DeniedByNode                        // the pod's node can never provide the requests
+	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement too
 	Unsupported                         // this API server cannot do it
 	WebhookFailed                       // the API server could not call an admission webhook
 	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
@@ -36,15 +36,15 @@ const (
 // carried out, or because an overloaded server should not be asked for the next pod at once.
 func (k RefusalKind) keepsBudget() bool { return k == OutcomeIsUnknown || k == ServerBusy }
 
-// goesBySize reports whether less may be allowed where this was not.
-func (k RefusalKind) goesBySize() bool { return k == DeniedByNode || k == DeniedByQuota }
+// dependsOnSize reports whether a smaller size may be allowed.
+func (k RefusalKind) dependsOnSize() bool { return k == DeniedByNode || k == DeniedByQuota }
 
-// mayPass reports whether the next attempt may succeed though nothing in the cluster changes.
-func (k RefusalKind) mayPass() bool {
+// isTransient reports whether the next attempt may succeed without a change in the cluster.
+func (k RefusalKind) isTransient() bool {
 	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
 }
 
-// After so many failed resizes in a row, a failure that could have passed counts as a refusal.
+// Number of consecutive failed resizes after which a transient failure counts as a refusal.
 const (
 	lastingAfter  = 5 // about 15 minutes
 	webhookIsDown = 3 // about 3 minutes
@@ -53,19 +53,19 @@ const (
 // A refused is the last attempt on a pod that did not succeed.
 type refused struct {
 	Refusal
-	at    time.Time
-	n     int             // attempts in a row that did not succeed
-	brief int             // of them the last in a row that failed for what may pass by itself
-	since time.Time       // when the first of the last attempts in a row that had no answer was made; zero when the last had one
-	ready int             // pods of the group that were ready, without those changed in that pass
-	with  []policy.Fitted // what a resize asked for
+	at        time.Time
+	n         int             // consecutive failed attempts
+	transient int             // consecutive last attempts with a transient failure
+	since     time.Time       // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
+	ready     int             // pods of the group that were ready, without those changed in that pass
+	with      []policy.Fitted // what a resize asked for
 
-	// What a quota refused last, and when. A webhook that answers before the quota is asked says nothing about it.
+	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
 	overQuota   []policy.Fitted
 	overQuotaAt time.Time
 }
 
-// A refusedKey names what was refused: evicting or resizing one pod.
+// A refusedKey identifies a refused action on a pod.
 type refusedKey struct {
 	uid string
 	do  Act
@@ -74,24 +74,24 @@ type refusedKey struct {
 // maxRefusalText is how many bytes of the API server's text are kept.
 const maxRefusalText = 300
 
-// noticeablyLess is by which part a resize must ask for less than the one before for its back-off to begin anew. It bounds how
-// often a recommendation that falls step by step does that.
+// noticeablyLess is the fraction by which a resize must be smaller than the refused one to restart its back-off. It limits how often
+// a slowly falling recommendation restarts it.
 const noticeablyLess = 0.1
 
-// Refused notes that an action was refused. ready is the number of pods of its group that were ready then.
+// Refused records that an action was refused. ready is the number of ready pods of its group at that time.
 func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if len(r.Text) > maxRefusalText {
 		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
 	}
-	l.serve(now, d)
+	l.markServed(now, d)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
-	if r.Kind.goesBySize() && asksLessThan(d.With, before.with, noticeablyLess) {
-		next.n = 1 // the attempts before were about something else
+	if r.Kind.dependsOnSize() && asksLessThan(d.With, before.with, noticeablyLess) {
+		next.n = 1 // the earlier attempts had other requests
 	}
-	if r.Kind.mayPass() {
-		next.brief = before.brief + 1
+	if r.Kind.isTransient() {
+		next.transient = before.transient + 1
 	}
 	if r.Kind == OutcomeIsUnknown {
 		next.since = before.since
@@ -105,13 +105,13 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	}
 	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
-		l.owe(now, d)
+		l.addPending(now, d)
 		l.expect(now, d)
 	}
 }
 
-// attempts returns how many attempts in a row count for the back-off. After an eviction of a sibling the disruption
-// budget has moved, and counting begins anew.
+// attempts returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
+// workload, the state of the PodDisruptionBudget has changed, so the count restarts.
 func (l *Ledger) attempts(p *cluster.Pod, r refused) int {
 	if r.Kind == DeniedByBudget && r.n > 1 && !l.progress[workloadOf(p)].Before(r.at) {
 		return 1
@@ -144,31 +144,31 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 	return r
 }
 
-// isLasting reports whether a resize that failed like this counts as refused for good, so that an eviction is the way
-// where the mode allows it. A quota never does: it would refuse the replacement, too. Neither does what came after a quota
-// had refused no more than this, for as long as the ledger remembers.
+// isLasting reports whether a failed resize counts as permanently refused, so that the pod is evicted if the mode allows it. A
+// refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
+// least the size that a quota refused, within historyTTL.
 func (r refused) isLasting() bool {
-	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < remember && !asksLessThan(r.with, r.overQuota, 0) {
+	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < historyTTL && !asksLessThan(r.with, r.overQuota, 0) {
 		return false
 	}
 	switch r.Kind {
 	case Denied, DeniedByNode, Unsupported:
 		return true
 	case WebhookFailed:
-		return r.brief >= webhookIsDown
+		return r.transient >= webhookIsDown
 	case ServerBusy, OutcomeIsUnknown:
-		return r.brief >= lastingAfter
+		return r.transient >= lastingAfter
 	case DeniedByBudget, DeniedByQuota:
 	}
 	return false
 }
 
-// answerDue is how long an action on a pod may have no answer before users are told, however seldom it was tried. Single
-// lost answers, and short outages of the API server, pass sooner.
-const answerDue = 10 * time.Minute
+// unansweredAfter is how long actions on a pod may be without an answer before an event is written. Single lost answers and short
+// outages of the API server are shorter.
+const unansweredAfter = 10 * time.Minute
 
-// Unanswered reports whether an action on the pod has had no answer for long, and returns the reason to tell users. The pod may
-// be left for another reason, such as that other pods are changed first.
+// Unanswered reports whether actions on the pod have been without an answer for longer than unansweredAfter, and returns the reason
+// to report. The pod may currently be left for another reason, such as the disruption budget.
 func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 	var longest refused
 	for _, do := range []Act{Evict, Resize} {
@@ -177,7 +177,7 @@ func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 			longest = r
 		}
 	}
-	if longest.since.IsZero() || p.now.Before(longest.since.Add(answerDue)) {
+	if longest.since.IsZero() || p.now.Before(longest.since.Add(unansweredAfter)) {
 		return Reason{}, false
 	}
 	r := Reason{Code: Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
@@ -187,9 +187,9 @@ func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 	return r, true
 }
 
-// saysNothing reports whether the refusal of a resize leaves open whether a replacement of the same size would be refused,
-// too. Then one pod is evicted, and the next when that has been replaced.
-func (k RefusalKind) saysNothing() bool { return k != DeniedByNode && k != Unsupported }
+// leavesReplacementOpen reports whether it is unknown after the refusal of a resize if a replacement would be refused too. In that
+// case one pod is evicted, and the next one when that pod has been replaced.
+func (k RefusalKind) leavesReplacementOpen() bool { return k != DeniedByNode && k != Unsupported }
 
 // until returns when the next attempt may be made.
 func (r refused) until(b Budget) time.Time {
@@ -212,9 +212,9 @@ func (r refused) reason(b Budget, do Act) Reason {
 	return out
 }
 
-// evictionRefused stands in the way of an eviction that was refused a short while ago. A disruption budget is asked
-// again at once when more pods are ready than then.
-func (t *turn) evictionRefused() (Reason, bool) {
+// evictionRefused blocks an eviction during the back-off after a refusal. If a PodDisruptionBudget refused it, the eviction is tried
+// again at once when more pods are ready.
+func (t *candidate) evictionRefused() (Reason, bool) {
 	r, ok := t.w.Ledger.refusal(t.d.Pod, Evict)
 	if !ok || !t.now.Before(r.until(t.b)) {
 		return Reason{}, false
@@ -225,17 +225,17 @@ func (t *turn) evictionRefused() (Reason, bool) {
 	return r.reason(t.b, Evict), true
 }
 
-// resizeRefused stands in the way of a resize that was refused a short while ago.
-func (t *turn) resizeRefused() (Reason, bool) {
+// resizeRefused blocks a resize during the back-off after a refusal.
+func (t *candidate) resizeRefused() (Reason, bool) {
 	r, ok := t.w.Ledger.refusal(t.d.Pod, Resize)
-	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.goesBySize() && t.asksEnoughLess(r) {
+	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.dependsOnSize() && t.asksEnoughLess(r) {
 		return Reason{}, false
 	}
 	return r.reason(t.b, Resize), true
 }
 
-// asksEnoughLess reports whether a node or quota that refused a resize may be asked again: for less, and when the back-off is not
-// over for noticeably less.
-func (t *turn) asksEnoughLess(r refused) bool {
+// asksEnoughLess reports whether a resize that a node or quota refused may be tried again: with smaller requests after the back-off,
+// or with much smaller requests during it.
+func (t *candidate) asksEnoughLess(r refused) bool {
 	return asksLessThan(t.d.With, r.with, t.b.Threshold) || asksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))
 }

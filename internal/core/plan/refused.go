@@ -5,9 +5,9 @@ package plan
 
 import "podfit.dev/podfit/internal/core/policy"
 
-// replacementRefused asks whether the API server would refuse the pod with its new size, as a replacement or as a resize. An
-// eviction would achieve nothing then: the admission controller leaves such a pod as its template has it.
-func (t *turn) replacementRefused() (Reason, bool) {
+// replacementRefused blocks a change if the API server would refuse a pod with the new requests. An eviction would have no effect:
+// the admission controller does not change such a pod.
+func (t *candidate) replacementRefused() (Reason, bool) {
 	r := policy.Refused(t.w.Limits[t.d.Pod.Namespace], t.d.Pod, t.d.With)
 	if !r.Refused() {
 		return Reason{}, false

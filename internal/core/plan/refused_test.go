@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-func TestPlan_replacementThatTheAPIServerRefuses_leavesThePod(t *testing.T) {
+func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
 	top := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
 	// The init container needs more than the LimitRange of pods allows since. No size of the other container mends that.
@@ -36,34 +36,34 @@ func TestPlan_replacementThatTheAPIServerRefuses_leavesThePod(t *testing.T) {
 			Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
 		}
 		if d := Plan(noon, w, b)[0]; d.Do == Leave {
-			t.Fatalf("%s: without a LimitRange it is left: %s", mode, d.Reason)
+			t.Fatalf("%s: without a LimitRange the pod is left: %s", mode, d.Reason)
 		}
 		w.Limits = map[string]policy.Limits{"shop": limits}
 		d := Plan(noon, w, b)[0]
-		text := "the API server would refuse the pod with the new size: the cpu limit 900m of the pod is above the maximum 500m of a LimitRange"
+		text := "The API server would refuse a pod with the new requests: the cpu limit 900m of the pod is above the maximum 500m of a LimitRange."
 		if d.Do != Leave || d.Reason.Code != ReplacementRefused || d.Reason.String() != text {
 			t.Errorf("%s: %s because %s", mode, d.Do, d.Reason)
 		}
 	}
 }
 
-// A LimitRange that is younger than a pod adds its defaults at a resize, and may make a pod Guaranteed by that.
-func TestPlan_resizeThatWouldAddDefaultsAndChangeQoS_evicts(t *testing.T) {
+// A LimitRange that is younger than a pod adds its defaults at a resize, which may change the QoS class to Guaranteed.
+func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
 	pod := &cluster.Pod{QoS: cluster.Burstable, Containers: []cluster.Container{
 		{Name: "app", Requests: cluster.Amounts(100, 1<<20)}, {Name: "log", Requests: cluster.Resources{}.Set(cluster.Memory, 1<<20)},
 	}}
 	size := cluster.Amounts(200, 2<<20)
 	fits := []policy.Fitted{{Container: "app", Requests: size, Limits: size}}
 	if changesQoS(policy.Limits{}, pod, fits) {
-		t.Error("without a LimitRange it stays Burstable")
+		t.Error("without a LimitRange the QoS class must stay Burstable")
 	}
 	one := cluster.Amounts(100, 1<<20)
 	if !changesQoS(policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: one}, DefaultRequest: one}}, pod, fits) {
-		t.Error("with defaults it becomes Guaranteed")
+		t.Error("with the defaults of the LimitRange the QoS class must become Guaranteed")
 	}
 }
 
-func TestQoSOf_podLevelResources_decideAlone(t *testing.T) {
+func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	size := cluster.Amounts(100, 1<<20)
 	pod := &cluster.Pod{
 		PodLevel:   &cluster.PodResources{Requests: size, Limits: size},
@@ -73,7 +73,7 @@ func TestQoSOf_podLevelResources_decideAlone(t *testing.T) {
 		t.Errorf("class %d", q)
 	}
 	if got := total(pod, nil); got != size {
-		t.Errorf("it needs %v", got)
+		t.Errorf("the total is %v", got)
 	}
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
 	if q := qosOf(policy.Limits{}, pod, nil); q != cluster.Burstable {

@@ -10,61 +10,61 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A debt is what a controller owes: replacements of pods that were evicted, and that have not been seen yet.
-type debt struct {
+// pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
+type pendingReplacements struct {
 	autoscaler cluster.Key
-	evictions  []owed // oldest first
+	evictions  []pendingEviction // oldest first
 }
 
-// An owed eviction is one whose replacement has not been seen yet.
-type owed struct {
+// A pendingEviction is an eviction whose replacement has not been observed yet.
+type pendingEviction struct {
 	at  time.Time
 	uid string // of the pod
 }
 
-// mostOwed bounds the evictions of one controller that are remembered for want of a replacement.
-const mostOwed = 1000
+// maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
+const maxPendingEvictions = 1000
 
-// lateFor is how long an evicted pod that the watch still shows as running counts as gone.
-const lateFor = 5 * time.Minute
+// watchDelay is how long an evicted pod that the watch still shows as running counts as gone.
+const watchDelay = 5 * time.Minute
 
-// owe notes that a pod was evicted, or may have been, and needs a replacement.
-func (l *Ledger) owe(now time.Time, d Decision) {
+// addPending records that a pod was evicted, or may have been, and needs a replacement.
+func (l *Ledger) addPending(now time.Time, d Decision) {
 	if d.Pod.Controller.IsZero() {
 		return
 	}
-	o, ok := l.owed[d.Pod.Controller]
+	o, ok := l.pending[d.Pod.Controller]
 	if !ok {
 		o.autoscaler = d.Autoscaler.Key
 	}
-	o.evictions = append(slices.Clone(last(o.evictions, mostOwed-1)), owed{now, d.Pod.UID})
-	l.owed[d.Pod.Controller] = o
+	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID})
+	l.pending[d.Pod.Controller] = o
 }
 
-// Owing returns the controllers whose evicted pods have no replacement yet, sorted. The next World should have their
-// scales, even when they have no pods.
-func (l *Ledger) Owing() []cluster.Workload {
-	out := make([]cluster.Workload, 0, len(l.owed))
-	for c := range l.owed {
+// MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next World must have their
+// scales, even if they have no pods.
+func (l *Ledger) MissingReplacements() []cluster.Workload {
+	out := make([]cluster.Workload, 0, len(l.pending))
+	for c := range l.pending {
 		out = append(out, c)
 	}
 	slices.SortFunc(out, cluster.Workload.Compare)
 	return out
 }
 
-// isEvicted reports whether a pod that the watch still shows was evicted a short while ago.
+// isEvicted reports whether a pod that the watch still shows was evicted within watchDelay.
 func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 	if l == nil || len(l.evicted) == 0 {
 		return false
 	}
 	at, ok := l.evicted[p.UID]
-	return ok && now.Before(at.Add(lateFor))
+	return ok && now.Before(at.Add(watchDelay))
 }
 
-// mayBeEvicted reports whether the outcome of an eviction a short while ago is unknown, of a pod that the watch still shows.
+// mayBeEvicted reports whether an eviction of the pod within watchDelay has an unknown outcome.
 func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
 	r, ok := l.refusal(p, Evict)
-	return ok && r.Kind == OutcomeIsUnknown && now.Before(r.at.Add(lateFor))
+	return ok && r.Kind == OutcomeIsUnknown && now.Before(r.at.Add(watchDelay))
 }
 
 // A Shortage is a controller that did not replace evicted pods in time.
@@ -72,24 +72,24 @@ type Shortage struct {
 	Controller      cluster.Workload
 	Autoscaler      *cluster.Autoscaler
 	Evicted         int
-	Present, Wanted int // pods that are there, waiting for a node or being deleted; pods that should be there
+	Present, Wanted int // existing pods, with unscheduled and terminating ones; pods that should exist
 	Since           time.Time
 }
 
-// A claim is what a controller owes, held against the pods that it has.
-type claim struct {
-	debt
+// A replacementState compares the pending evictions of a controller with its pods.
+type replacementState struct {
+	pendingReplacements
 	controller     cluster.Workload
-	governor       *cluster.Autoscaler // nil when its autoscaler governs nothing any more
+	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
 	wanted         int
-	known          bool // wanted could be found out
+	known          bool // wanted is known
 	none           bool // the controller is known to want none
 }
 
-// claims returns what all controllers owe, sorted by controller.
-func (l *Ledger) claims(now time.Time, w World) []claim {
-	if l == nil || len(l.owed) == 0 {
+// replacementStates returns the state of each controller with pending evictions, sorted by controller.
+func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
+	if l == nil || len(l.pending) == 0 {
 		return nil
 	}
 	type count struct{ there, leaving int }
@@ -99,7 +99,7 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 	for _, g := range w.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
-			if _, owes := l.owed[p.Controller]; !owes || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+			if _, owes := l.pending[p.Controller]; !owes || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 				continue
 			}
 			c := counts[p.Controller]
@@ -112,12 +112,12 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 			counts[p.Controller] = c
 		}
 	}
-	out := make([]claim, 0, len(l.owed))
-	for _, controller := range l.Owing() {
-		o, n := l.owed[controller], counts[controller]
+	out := make([]replacementState, 0, len(l.pending))
+	for _, controller := range l.MissingReplacements() {
+		o, n := l.pending[controller], counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
-		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e owed) bool { return live[e.uid] })
-		c := claim{debt: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving}
+		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
+		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving}
 		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
 		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
@@ -125,26 +125,26 @@ func (l *Ledger) claims(now time.Time, w World) []claim {
 	return out
 }
 
-// isSettled reports whether the controller has all its pods again, or there is nothing of it to evict any more.
-func (c *claim) isSettled(now time.Time) bool {
+// isComplete reports whether the controller has all its pods again, or has no pods to evict any more.
+func (c *replacementState) isComplete(now time.Time) bool {
 	if len(c.evictions) == 0 {
 		return true
 	}
-	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > remember
+	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > historyTTL
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted
 }
 
-// unpaid returns the debt without the evictions that must have been replaced, going by how many pods there are.
-func (c *claim) unpaid() debt {
+// remaining returns the pending evictions without those that must have been replaced according to the number of pods.
+func (c *replacementState) remaining() pendingReplacements {
 	if !c.known {
-		return c.debt
+		return c.pendingReplacements
 	}
-	return debt{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
+	return pendingReplacements{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
 }
 
-// missingSince returns since when so many pods have been missing as are now, at the least: it takes the last evictions for
-// those that have not been replaced yet. It returns false when none is missing.
-func (c *claim) missingSince() (time.Time, bool) {
+// missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions
+// are the ones without a replacement. It returns false if no pod is missing.
+func (c *replacementState) missingSince() (time.Time, bool) {
 	missing := c.wanted - c.there - c.leaving
 	if !c.known || missing <= 0 {
 		return time.Time{}, false
@@ -153,15 +153,17 @@ func (c *claim) missingSince() (time.Time, bool) {
 }
 
 // last returns the last n evictions, or all when there are fewer.
-func last(evictions []owed, n int) []owed { return evictions[max(0, len(evictions)-n):] }
+func last(evictions []pendingEviction, n int) []pendingEviction {
+	return evictions[max(0, len(evictions)-n):]
+}
 
-// shortages returns the controllers that have had fewer pods than they want since one was evicted a while ago. It also
-// returns those that have settled.
-func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.Workload]Shortage, settled map[cluster.Workload]bool) {
-	short, settled = map[cluster.Workload]Shortage{}, map[cluster.Workload]bool{}
-	for _, c := range l.claims(now, w) {
-		if c.isSettled(now) {
-			settled[c.controller] = true
+// shortages returns the controllers whose evicted pods were not replaced within Budget.ReplacementFor. It also returns the
+// controllers with all pods.
+func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.Workload]Shortage, complete map[cluster.Workload]bool) {
+	short, complete = map[cluster.Workload]Shortage{}, map[cluster.Workload]bool{}
+	for _, c := range l.replacementStates(now, w) {
+		if c.isComplete(now) {
+			complete[c.controller] = true
 			continue
 		}
 		if since, missing := c.missingSince(); missing && !now.Before(since.Add(b.ReplacementFor)) {
@@ -171,18 +173,18 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.
 			}
 		}
 	}
-	return short, settled
+	return short, complete
 }
 
-// isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to
-// find out whether it gets one.
+// isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to test whether it is
+// replaced.
 func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
-	_, owes := s.w.Ledger.owed[controller]
-	return g.trial || owes && !s.settled[controller]
+	_, owes := s.w.Ledger.pending[controller]
+	return g.trial || owes && !s.complete[controller]
 }
 
-// replacementMissing stands in the way of evictions while the pods that were evicted before have no replacement.
-func (t *turn) replacementMissing() (Reason, bool) {
+// replacementMissing blocks evictions while evicted pods have no replacement.
+func (t *candidate) replacementMissing() (Reason, bool) {
 	if s, short := t.short[t.d.Pod.Controller]; short {
 		return Reason{Code: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
 	}

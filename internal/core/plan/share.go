@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A place is where an action stands in the order of execution. The namespaces take turns, the one that was served least
-// recently first, so that none takes all requests and the whole rate limit for pods whose changes are refused or fail.
-type place struct {
-	round  int       // how many actions of its namespace come before
-	served time.Time // when an action on a pod of the namespace was tried last
+// A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
+// no namespace uses all requests and the whole rate limit for changes that are refused or fail.
+type slot struct {
+	round  int       // number of earlier actions of its namespace
+	served time.Time // when an action on a pod of the namespace was last tried
 }
 
-func (p place) compare(o place) int {
-	return cmp.Or(cmp.Compare(p.round, o.round), p.served.Compare(o.served))
+func (s slot) compare(o slot) int {
+	return cmp.Or(cmp.Compare(s.round, o.round), s.served.Compare(o.served))
 }
 
-// share gives each action its place in the order of execution.
+// share assigns each action its slot.
 func (s *pass) share(ds []Decision) {
 	var acts []*Decision
 	for i := range ds {
@@ -29,19 +29,19 @@ func (s *pass) share(ds []Decision) {
 			acts = append(acts, &ds[i])
 		}
 	}
-	slices.SortFunc(acts, func(a, b *Decision) int { return pressing(*a, *b) })
+	slices.SortFunc(acts, func(a, b *Decision) int { return byPriority(*a, *b) })
 	rounds := map[string]int{}
 	for _, d := range acts {
 		ns := d.Pod.Namespace
-		d.place = place{rounds[ns], s.w.Ledger.served[ns]}
+		d.slot = slot{rounds[ns], s.w.Ledger.served[ns]}
 		rounds[ns]++
 	}
 }
 
-// serve notes that an action on a pod was tried.
-func (l *Ledger) serve(now time.Time, d Decision) { l.served[d.Pod.Namespace] = now }
+// markServed records that an action on a pod was tried.
+func (l *Ledger) markServed(now time.Time, d Decision) { l.served[d.Pod.Namespace] = now }
 
-// forgetServed forgets namespaces of which nothing was tried for long.
+// forgetServed forgets namespaces without an action for historyTTL.
 func (l *Ledger) forgetServed(now time.Time) {
-	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > remember })
+	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > historyTTL })
 }

@@ -418,7 +418,7 @@ func (s *transcript) changePod(f []string) error {
 		case "resize":
 			states := map[string]cluster.ResizeState{
 				"deferred": cluster.ResizeDeferred, "infeasible": cluster.ResizeInfeasible,
-				"in-progress": cluster.ResizeInProgress, "error": cluster.ResizeError, "unknown": cluster.ResizeUnknown,
+				"in-progress": cluster.ResizeInProgress, "error": cluster.ResizeError, "memory-in-use": cluster.ResizeError, "unknown": cluster.ResizeUnknown,
 				"none": cluster.NoResize,
 			}
 			state, ok := states[parts[0]]
@@ -427,6 +427,9 @@ func (s *transcript) changePod(f []string) error {
 			}
 			if p.Resize = nil; state != cluster.NoResize {
 				p.Resize = &cluster.Resize{State: state, Since: ago(1)}
+				if parts[0] == "memory-in-use" {
+					p.Resize.Problem = cluster.MemoryInUse
+				}
 				if len(parts) > 2 {
 					p.Resize.Message = strings.ReplaceAll(parts[2], "_", " ")
 				}

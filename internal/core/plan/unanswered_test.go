@@ -10,8 +10,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// An eviction that has no answer is told after ten minutes, also when the pod was tried only once because others go first.
-func TestPass_unansweredEviction_isToldAfterTenMinutes(t *testing.T) {
+// An unanswered eviction is reported after ten minutes, even if the pod was tried only once.
+func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	tests := map[string]struct {
 		attempts []RefusalKind // one every four minutes
 		after    time.Duration // since the first
@@ -36,25 +36,25 @@ func TestPass_unansweredEviction_isToldAfterTenMinutes(t *testing.T) {
 			}
 			r, told := Begin(noon.Add(tt.after), w, DefaultBudget()).Unanswered(d)
 			if told != tt.want {
-				t.Fatalf("told: %v (%s), want %v", told, r, tt.want)
+				t.Fatalf("reported: %v (%s), want %v", told, r, tt.want)
 			}
-			if told && (r.For < answerDue || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
+			if told && (r.For < unansweredAfter || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
 				t.Errorf("the reason is %+v", r)
 			}
 		})
 	}
 }
 
-func TestPass_unansweredResize_isToldAfterTenMinutes(t *testing.T) {
+func TestPass_resizeIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	w, a := shrinking(3)
 	a.Mode = cluster.InPlaceOrRecreate
 	d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
 	w.Ledger.Refused(noon, d, Refusal{Kind: OutcomeIsUnknown}, 3)
 	if _, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); !told {
-		t.Error("nobody is told")
+		t.Error("the unanswered resize is not reported")
 	}
 	w.Ledger.Done(noon.Add(time.Minute), d)
 	if r, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); told {
-		t.Errorf("users are told after the resize was carried out: %s", r)
+		t.Errorf("a resize that was carried out is reported as unanswered: %s", r)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// World is what Plan looks at. Nothing in it is changed.
+// World is the input of Plan. Plan does not change it.
 type World struct {
 	Governed []Governed
 
 	// Limits bound the pods of a namespace.
 	Limits map[string]policy.Limits
 
-	// Scales says how many replicas the direct controllers of pods want (Pod.Controller). A controller that is not in
-	// it has an unknown number of replicas.
+	// Scales are the numbers of replicas of the direct controllers of pods (Pod.Controller). The number of a controller that is
+	// not in it is unknown.
 	Scales map[cluster.Workload]cluster.Scale
 
-	// Nodes are those that a replacement could be scheduled on. When there are none, nothing is known of them, and it
-	// is not asked whether a replacement would fit.
+	// Nodes are the nodes for replacements. If there are none, the nodes are unknown, and Plan does not check whether a replacement
+	// would fit.
 	Nodes []cluster.Node
 
 	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). A pod whose selector is not
@@ -33,11 +33,11 @@ type World struct {
 	// among them counts as one that tolerates all taints.
 	Tolerations []cluster.Tolerations
 
-	// Ledger is what was tried before. Nil when nothing was.
+	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 
-	// Failed, if set, is called when an error in this program keeps Begin from deciding on the pods of an autoscaler, while
-	// the stack still shows where: the other autoscalers are not affected. When it is nil, Begin panics.
+	// Failed, if set, is called when Begin panics while it decides on the pods of an autoscaler, with the stack of the panic. The
+	// other autoscalers are not affected. If Failed is nil, Begin panics.
 	Failed func(a *cluster.Autoscaler, cause any)
 }
 

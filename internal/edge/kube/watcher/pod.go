@@ -6,6 +6,7 @@ package watcher
 import (
 	"encoding/json"
 	"math"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -120,7 +121,7 @@ func resizeOf(conditions []corev1.PodCondition) *cluster.Resize {
 	case pending != nil:
 		return &cluster.Resize{State: pendingState(pending.Reason), Since: kube.Utc(pending.LastTransitionTime), Message: pending.Message}
 	case progress != nil:
-		return &cluster.Resize{State: progressState(progress), Since: kube.Utc(progress.LastTransitionTime), Message: progress.Message}
+		return &cluster.Resize{State: progressState(progress), Problem: problemOf(progress), Since: kube.Utc(progress.LastTransitionTime), Message: progress.Message}
 	}
 	return nil
 }
@@ -143,6 +144,14 @@ func progressState(c *corev1.PodCondition) cluster.ResizeState {
 		return cluster.ResizeError
 	}
 	return cluster.ResizeUnknown
+}
+
+// problemOf reads the cause of a failed resize from the kubelet's message. The kubelet publishes no other sign of it.
+func problemOf(c *corev1.PodCondition) cluster.ResizeProblem {
+	if strings.Contains(c.Message, "decrease memory limits") || strings.Contains(c.Message, "below current usage") {
+		return cluster.MemoryInUse
+	}
+	return cluster.OtherProblem
 }
 
 func containers(p *corev1.Pod, in *Interner) []cluster.Container {

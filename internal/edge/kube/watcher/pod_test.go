@@ -177,6 +177,19 @@ func TestPodsThatSayLittleOrNonsense(t *testing.T) {
 		"failed": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: m}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeError && p.Resize.Message == "m" }},
+		"failed, because the memory is in use": {
+			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: cannot decrease memory limits}]}`,
+			func(p *cluster.Pod) bool {
+				return p.Resize.State == cluster.ResizeError && p.Resize.Problem == cluster.MemoryInUse
+			}},
+		"failed, because a pod-level limit is below the usage": {
+			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: pod memory limit below current usage}]}`,
+			func(p *cluster.Pod) bool { return p.Resize.Problem == cluster.MemoryInUse }},
+		"failed for another cause": {
+			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: cgroup not found}]}`,
+			func(p *cluster.Pod) bool {
+				return p.Resize.State == cluster.ResizeError && p.Resize.Problem == cluster.OtherProblem
+			}},
 		"a resize that is over": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "False"}]}`,
 			func(p *cluster.Pod) bool { return p.Resize == nil }},

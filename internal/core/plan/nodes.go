@@ -10,26 +10,26 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// places knows how large a pod each kind of pod's nodes could take if they were empty.
-type places struct {
+// nodeSizes returns whether a pod would fit on an empty node.
+type nodeSizes struct {
 	unknown     bool
-	nodes       []cluster.Node // those that take new pods
+	nodes       []cluster.Node // nodes that accept new pods
 	selectors   [][]string
 	tolerations []cluster.Tolerations
-	largest     map[placeKey][]cluster.Resources
+	largest     map[nodeKey][]cluster.Resources
 	byName      map[string]cluster.Resources
 }
 
-// A placeKey is what decides which nodes may take a pod.
-type placeKey struct {
+// A nodeKey identifies the nodes that may take a pod.
+type nodeKey struct {
 	place     cluster.Place
 	tolerance cluster.Tolerance
 }
 
-func placesOf(w World) places {
-	pl := places{
+func nodeSizesOf(w World) nodeSizes {
+	pl := nodeSizes{
 		unknown: len(w.Nodes) == 0, selectors: w.Selectors, tolerations: w.Tolerations,
-		largest: map[placeKey][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(w.Nodes)),
+		largest: map[nodeKey][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(w.Nodes)),
 	}
 	for _, n := range w.Nodes {
 		if n.Ready && !n.Cordoned {
@@ -40,9 +40,9 @@ func placesOf(w World) places {
 	return pl
 }
 
-// take reports whether a pod of a size could be placed. A pod of a DaemonSet comes back to the node it is on. Of any other
-// pod its node selector and its tolerations count; a required node affinity is not evaluated.
-func (pl places) take(p *cluster.Pod, size cluster.Resources) bool {
+// fit reports whether a pod with the given requests fits on a node. A pod of a DaemonSet is replaced on its own node. For other
+// pods, node selector and tolerations count; required node affinity is not evaluated.
+func (pl nodeSizes) fit(p *cluster.Pod, size cluster.Resources) bool {
 	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
 	if pl.unknown {
 		return true
@@ -53,12 +53,12 @@ func (pl places) take(p *cluster.Pod, size cluster.Resources) bool {
 		}
 		return true
 	}
-	return slices.ContainsFunc(pl.largestFor(placeKey{p.Place, p.Tolerance}), fits)
+	return slices.ContainsFunc(pl.largestFor(nodeKey{p.Place, p.Tolerance}), fits)
 }
 
-// largestFor returns the sizes of the nodes that may take a pod and that no other such node exceeds in both resources:
-// CPU falls, memory rises.
-func (pl places) largestFor(key placeKey) []cluster.Resources {
+// largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in
+// both resources. The result is sorted: CPU falls, memory rises.
+func (pl nodeSizes) largestFor(key nodeKey) []cluster.Resources {
 	largest, known := pl.largest[key]
 	if known {
 		return largest

@@ -1,0 +1,171 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+)
+
+// publishPlan publishes the decisions before they are carried out.
+func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
+	m := e.metrics
+	controlled := process.NewTally(m.controlled)
+	evictable := process.NewTally(m.evictable)
+	for i := range w.Governed {
+		g := &w.Governed[i]
+		class, mode := e.sizeClass[g.Autoscaler.Key], g.Autoscaler.Mode.String()
+		controlled.Add(class, mode, len(g.Pods))
+		if len(g.Pods) > 0 {
+			evictable.Add(class, mode, 0)
+		}
+		m.initCounters(g.Autoscaler, len(g.Pods))
+	}
+	withEvictable := process.NewTally(m.withEvictable)
+	resizable := process.NewTally(m.resizable)
+	withResizable := process.NewTally(m.withResizable)
+	type action struct {
+		autoscaler cluster.Key
+		do         plan.Act
+	}
+	counted := map[action]bool{}
+	for i := range decisions {
+		d := &decisions[i]
+		class, mode := e.sizeClass[d.Autoscaler.Key], d.Autoscaler.Mode.String()
+		key := action{d.Autoscaler.Key, d.Do}
+		first := 0
+		if !counted[key] {
+			first = 1
+		}
+		counted[key] = true
+		switch d.Do {
+		case plan.Evict:
+			evictable.Add(class, mode, 1)
+			withEvictable.Add(class, mode, first)
+		case plan.Resize:
+			resizable.Add(class, "", 1)
+			withResizable.Add(class, "", first)
+		case plan.Leave:
+			if d.Reason.Code == plan.NotSmallerThanRefused {
+				m.infeasibleSkip.WithLabelValues(class, d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
+			}
+		}
+	}
+	controlled.Publish(true)
+	evictable.Publish(true)
+	withEvictable.Publish(true)
+	resizable.Publish(false)
+	withResizable.Publish(false)
+}
+
+// publishOutcome publishes the decisions after they were carried out, and reports why pods were left.
+func (e *execution) publishOutcome(decisions []plan.Decision) {
+	e.metrics.decisions.publish(decisions)
+	current := make(map[string]notice, len(e.lastNotices))
+	for i := range decisions {
+		d := &decisions[i]
+		if d.Do == plan.Leave {
+			n := e.noticeOf(d)
+			current[d.Pod.UID] = n
+			e.reportLeft(d, n)
+		}
+	}
+	e.lastNotices = current
+}
+
+// A notice is what users are told about a pod that is left. It is reported again only when it changes.
+type notice struct {
+	code       plan.ReasonCode
+	persists   bool // the reason usually ends within one pass and did not
+	unanswered bool // actions on the pod have been without an answer for long, whatever the current reason is
+}
+
+func (e *execution) noticeOf(d *plan.Decision) notice {
+	n := notice{code: d.Reason.Code}
+	if d.Reason.Code == plan.ReplicasUnknown {
+		n.persists = e.lastNotices[d.Pod.UID].code == plan.ReplicasUnknown
+	}
+	_, n.unanswered = e.pass.Unanswered(*d)
+	return n
+}
+
+// reportLeft logs why a pod that should change is left, when the reason is new. It writes an event for the autoscaler if
+// users may have to act.
+func (e *execution) reportLeft(d *plan.Decision, n notice) {
+	if d.Wanted.Code == plan.Fits || e.lastNotices[d.Pod.UID] == n {
+		return
+	}
+	if n.code == plan.NotSmallerThanRefused {
+		e.events.ResizeSkipped(d.Pod)
+	}
+	e.log.Info("Left a pod unchanged", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
+		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
+	if needsAttention[n.code] || n.persists {
+		e.reportHeld(d, d.Reason)
+	}
+	if n.unanswered {
+		reason, _ := e.pass.Unanswered(*d)
+		e.reportHeld(d, reason)
+	}
+}
+
+// reportHeld writes an event that says why a pod is left: one for each autoscaler and reason until a pod is changed.
+func (e *execution) reportHeld(d *plan.Decision, reason plan.Reason) {
+	reported := e.heldReported[d.Autoscaler.Key]
+	if reported[reason.Code] {
+		return
+	}
+	if reported == nil {
+		reported = map[plan.ReasonCode]bool{}
+		e.heldReported[d.Autoscaler.Key] = reported
+	}
+	reported[reason.Code] = true
+	e.events.Autoscaler(d.Autoscaler, eventUpdateHeld, "Pod "+d.Pod.Name+" is not updated. "+reason.String())
+}
+
+// needsAttention are the reasons to leave a pod that do not end by themselves, or that indicate a problem.
+var needsAttention = map[plan.ReasonCode]bool{
+	plan.BackingOff: true, plan.NoNodeFits: true, plan.QoSChange: true, plan.NoController: true, plan.TooFewReplicas: true,
+	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
+	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
+	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
+	plan.OverQuota: true,
+}
+
+// reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.
+func (e *execution) reportFallback(d *plan.Decision, refusal string) {
+	e.mu.Lock()
+	reported := e.fallbackReported[d.Autoscaler.Key]
+	e.fallbackReported[d.Autoscaler.Key] = true
+	e.mu.Unlock()
+	if !reported {
+		e.events.Autoscaler(d.Autoscaler, eventResizeRefused,
+			"Pod "+d.Pod.Name+" will be evicted, because the API server refused to resize it: "+strings.TrimRight(refusal, ". ")+".")
+	}
+}
+
+// reportShortages reports controllers that have not replaced evicted pods, once until they have.
+func (e *execution) reportShortages(shortages []plan.Shortage) {
+	current := make(map[cluster.Workload]bool, len(shortages))
+	for _, s := range shortages {
+		current[s.Controller] = true
+		if e.shortReported[s.Controller] {
+			continue
+		}
+		e.log.Warn("Evicted pods have no replacement", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
+		if s.Autoscaler != nil {
+			e.events.Autoscaler(s.Autoscaler, eventReplacementMissing, fmt.Sprintf(
+				"%s %s has %d of %d pods since %s, after an eviction. None of its pods is evicted until all of them exist again. "+
+					"Check its events for the cause, such as a ResourceQuota or an admission webhook.",
+				s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, s.Since.UTC().Format(time.RFC3339)))
+		}
+	}
+	e.shortReported = current
+}

@@ -1,0 +1,310 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A candidate is a pod that should change: it changes now, or a check blocks that.
+type candidate struct {
+	*pass
+	*scope
+	d *Decision
+	g *group // nil if the pod has no controller
+}
+
+// A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
+// that blocks is the reason to leave the pod.
+type check func(*candidate) (Reason, bool)
+
+// evictionChecks are the checks for an eviction.
+var evictionChecks = []check{
+	(*candidate).sameSize,
+	(*candidate).replacementRefused,
+	(*candidate).replacementOverQuota,
+	(*candidate).unplaceable,
+	(*candidate).requirementsUnmet,
+	(*candidate).replacementMissing,
+	(*candidate).backingOff,
+	(*candidate).probing,
+	(*candidate).evictionRefused,
+	(*candidate).replicasUnknown,
+	(*candidate).tooFewReplicas,
+	(*candidate).overBudget,
+}
+
+// replacementChecks are the checks for the eviction of an unscheduled pod, which takes nothing out of service.
+var replacementChecks = []check{
+	(*candidate).sameSize,
+	(*candidate).replacementRefused,
+	(*candidate).replacementOverQuota,
+	(*candidate).requirementsUnmet,
+	(*candidate).replacementMissing,
+	(*candidate).backingOff,
+	(*candidate).probing,
+	(*candidate).evictionRefused,
+}
+
+// resizeChecks are the checks for a resize.
+var resizeChecks = []check{
+	(*candidate).undone,
+	(*candidate).resizeRefused,
+	(*candidate).replacementRefused,
+	(*candidate).resizeOverQuota,
+	(*candidate).unplaceable,
+	(*candidate).replicasUnknown,
+	(*candidate).tooFewReplicasInPlace,
+	(*candidate).overBudgetInPlace,
+}
+
+// unboostChecks are the checks for the end of a startup boost. It never leads to an eviction, and applies to a single pod too.
+var unboostChecks = []check{
+	(*candidate).resizing,
+	(*candidate).starting,
+	(*candidate).undone,
+	(*candidate).resizeRefused,
+	(*candidate).replacementRefused,
+	(*candidate).replicasUnknown,
+	(*candidate).overBudgetInPlace,
+}
+
+// take decides on the candidate.
+func (t *candidate) take() {
+	mode, p := t.d.Autoscaler.Mode, t.d.Pod
+	switch {
+	case t.d.Wanted.Code == BoostOver:
+		t.try(Resize, unboostChecks, Fits)
+	case t.d.Wanted.Code == TooBigToPlace && !mode.Evicts():
+		t.leave(Reason{Code: Unscheduled})
+	case t.d.Wanted.Code == TooBigToPlace:
+		t.try(Evict, replacementChecks, Fits)
+	case p.Phase != cluster.Pending && isResizing(p):
+		t.whileResizing()
+	case mode.Resizes():
+		t.inPlace()
+	default:
+		t.try(Evict, evictionChecks, Fits)
+	}
+}
+
+// try decides on an action if no check blocks it, and takes it from the budget of the group.
+func (t *candidate) try(do Act, against []check, because ReasonCode) {
+	for _, o := range against {
+		if r, blocked := o(t); blocked {
+			t.leave(r)
+			return
+		}
+	}
+	t.d.Do, t.d.Reason = do, t.d.Wanted
+	t.d.Reason.Fallback = because
+	t.d.Fallback = do == Resize && t.mayFallBack()
+	t.reserve(do)
+	if do == Evict {
+		t.probe(t.d)
+	}
+	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
+		t.d.taken, t.d.health = true, t.health()
+		t.g.take(t.d.health)
+	}
+}
+
+func (t *candidate) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
+
+// mayFallBack reports whether the pod may be evicted if its resize is refused.
+func (t *candidate) mayFallBack() bool {
+	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Code == BoostOver {
+		return false
+	}
+	for _, o := range evictionChecks {
+		if _, blocked := o(t); blocked {
+			return false
+		}
+	}
+	return true
+}
+
+// inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
+func (t *candidate) inPlace() {
+	p, with := t.d.Pod, t.d.With
+	last, tried := t.w.Ledger.refusal(p, Resize)
+	switch {
+	case p.Phase == cluster.Pending:
+		t.leave(Reason{Code: Starting})
+	case !isAnyRunning(p):
+		t.evictOr(NoContainerRunning, Reason{Code: NoContainerRunning})
+	case alreadyAsked(p, with) && !sameSize(p, with):
+		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not reported a state yet
+	case changesQoS(t.w.Limits[p.Namespace], p, with):
+		t.evictOr(QoSChange, Reason{Code: QoSChange})
+	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
+		t.evictOr(ResizeImpossible, Reason{Code: NotSmallerThanRefused})
+	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
+		t.evictInstead(last)
+	default:
+		t.try(Resize, resizeChecks, Fits)
+	}
+}
+
+// isAnyRunning reports whether at least one container runs. The API server refuses to resize other pods.
+func isAnyRunning(p *cluster.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
+		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
+	})
+}
+
+// evictOr evicts the pod if the mode allows it, and leaves it otherwise.
+func (t *candidate) evictOr(because ReasonCode, r Reason) {
+	if t.d.Autoscaler.Mode.Evicts() {
+		t.try(Evict, evictionChecks, because)
+		return
+	}
+	t.leave(r)
+}
+
+// evictInstead evicts a pod whose resize was refused, if the mode allows it.
+func (t *candidate) evictInstead(last refused) {
+	trial := last.Kind.leavesReplacementOpen() && t.g != nil
+	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
+		t.leave(Reason{Code: AwaitingReplacement, Text: last.Text})
+		return
+	}
+	t.evictOr(ResizeRefused, last.reason(t.b, Resize))
+	if t.d.Do == Evict && trial {
+		t.g.trial = true
+	}
+}
+
+// whileResizing decides on a pod with a resize in progress. Its duration counts from the last transition of the pod's condition
+// (W-20).
+func (t *candidate) whileResizing() {
+	p, with := t.d.Pod, t.d.With
+	takes := t.now.Sub(p.Resize.Since)
+	r := Reason{Text: p.Resize.Message}
+	var failed, again bool // whether to evict if the mode allows it; whether to request another size
+	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
+	switch p.Resize.State {
+	case cluster.ResizeDeferred:
+		r.Code, failed = ResizeWaiting, takes > t.b.DeferredFor
+		again = inPlaceOnly && asksLess(p, with, t.b.Threshold)
+	case cluster.ResizeInProgress:
+		r.Code, failed = ResizeRunning, takes > t.b.InProgressFor
+	case cluster.ResizeInfeasible:
+		r.Code, failed = ResizeImpossible, true
+		again = inPlaceOnly && asksLess(p, with, 0)
+	case cluster.ResizeError:
+		r.Code, failed = ResizeFailed, true
+		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
+		if p.Resize.Problem == cluster.MemoryInUse {
+			// The resize completes when the usage falls or the limit rises, without an eviction (kubernetes/autoscaler#8434).
+			r.Code, failed = MemoryInUse, false
+			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
+		}
+	default:
+		r.Code, failed = ResizeUnclear, true
+	}
+	switch {
+	case again:
+		t.try(Resize, resizeChecks, Fits)
+	case failed:
+		t.evictOr(r.Code, r)
+	default:
+		t.leave(r)
+	}
+}
+
+func (t *candidate) resizing() (Reason, bool) {
+	return Reason{Code: ResizeRunning}, isResizing(t.d.Pod)
+}
+
+func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State != cluster.NoResize }
+
+func (t *candidate) starting() (Reason, bool) {
+	return Reason{Code: Starting}, t.d.Pod.Phase == cluster.Pending
+}
+
+func (t *candidate) sameSize() (Reason, bool) {
+	return Reason{Code: SameSize}, sameSize(t.d.Pod, t.d.With)
+}
+
+// unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
+func (t *candidate) unplaceable() (Reason, bool) {
+	if !t.b.MustFit || t.nodeSizes.unknown || !grows(t.d.Pod, t.d.With) {
+		return Reason{}, false
+	}
+	size := total(t.d.Pod, t.d.With)
+	if t.nodeSizes.fit(t.d.Pod, size) {
+		return Reason{}, false
+	}
+	return Reason{Code: NoNodeFits, Text: size.String()}, true
+}
+
+func (t *candidate) requirementsUnmet() (Reason, bool) {
+	return Reason{Code: RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+}
+
+func (t *candidate) backingOff() (Reason, bool) {
+	n, last := t.w.Ledger.ineffectiveEvictions(workloadOf(t.d.Pod), t.effective)
+	return t.back(n, last, "eviction")
+}
+
+func (t *candidate) undone() (Reason, bool) {
+	last, _ := t.w.Ledger.lastResize(t.d.Pod)
+	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, "resize")
+}
+
+func (t *candidate) back(n int, last time.Time, what string) (Reason, bool) {
+	if n == 0 {
+		return Reason{}, false
+	}
+	until := last.Add(backoff(t.b, n))
+	return Reason{Code: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
+}
+
+func (t *candidate) replicasUnknown() (Reason, bool) {
+	return Reason{Code: ReplicasUnknown}, t.g == nil || !t.g.known
+}
+
+func (t *candidate) tooFewReplicas() (Reason, bool) {
+	return t.tooFew(), t.g.below
+}
+
+// tooFewReplicasInPlace lets the user waive the minimum for resizes.
+func (t *candidate) tooFewReplicasInPlace() (Reason, bool) {
+	return t.tooFew(), t.g.below && !t.b.SkipInPlace
+}
+
+func (t *candidate) tooFew() Reason {
+	required := t.b.MinReplicas
+	if n := t.d.Autoscaler.MinReplicas; n > 0 {
+		required = int(n)
+	}
+	return Reason{Code: TooFewReplicas, Have: t.g.live, Want: required}
+}
+
+func (t *candidate) overBudget() (Reason, bool) {
+	h := t.health()
+	if t.g.mayChange(h) {
+		return Reason{}, false
+	}
+	return t.g.budgetReason(h), true
+}
+
+func (t *candidate) overBudgetInPlace() (Reason, bool) {
+	if t.isWaived() {
+		return Reason{}, false
+	}
+	return t.overBudget()
+}
+
+// isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, and at
+// the end of a startup boost, which removes CPU that the pod had only for its start.
+func (t *candidate) isWaived() bool {
+	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver) && !restarts(t.d.Pod, t.d.With)
+}
+
+func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }
