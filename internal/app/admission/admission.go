@@ -24,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
 // NewCommand returns "podfit admission-controller".
@@ -59,7 +60,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		return nil, err
 	}
 	namespace := process.OwnNamespace(c.ServiceNamespace)
-	reg := webhook.Registration{
+	reg := registration.Config{
 		Service: cluster.Key{Namespace: namespace, Name: c.Service}, Labels: labels, Fail: c.FailurePolicyFail,
 		Timeout: int32(c.TimeoutSeconds), Namespace: c.Namespace, Ignored: c.IgnoredNamespaces,
 	}
@@ -68,7 +69,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if port == "" {
 			port = strconv.Itoa(c.Port)
 		}
-		reg.URL = webhook.URL(c.WebhookAddress, port)
+		reg.URL = registration.URL(c.WebhookAddress, port)
 	}
 	profiles, err := kube.NewProfiles(clients)
 	if err != nil {
@@ -87,14 +88,14 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	metrics := webhook.NewMetrics(p.Registry)
 	view := newClusterView(world, c.Serves, metrics, p.Log)
 	handler := webhook.NewHandler(view, options, metrics, p.Log)
-	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
+	files := registration.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
 	alone, err := c.alone(files)
 	if err != nil {
 		return nil, err
 	}
 	server, err := webhook.NewServer(webhook.Config{
 		Files: files, Private: alone,
-		Secret: cluster.Key{Namespace: namespace, Name: webhook.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
+		Secret: cluster.Key{Namespace: namespace, Name: registration.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
 		Register: c.Register, Registration: reg, TakeBack: c.takesBack(), Linger: c.linger(alone),
 	}, clients.Core, handler, p.Log)
 	if err != nil {
@@ -146,7 +147,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 // alone reports whether the webhook must leave no trace in the cluster, neither certificates nor a sign of life: in a dry run,
 // and where nobody can call it. That is so when podfit does not register it, nobody has made certificates for it that a
 // registration of theirs could trust, and this process is not in the cluster, behind the service that others may have registered.
-func (c *Config) alone(files webhook.Files) (bool, error) {
+func (c *Config) alone(files registration.Files) (bool, error) {
 	if c.ReadOnly {
 		return true, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
 // Certificates in the cluster, and the status lease by which updaters know that new pods are sized, are those of a webhook
@@ -53,7 +53,7 @@ func TestAWebhookThatNobodyCallsLeavesNoTrace(t *testing.T) {
 			if c.dry { // as podfit run settles it
 				a.ReadOnly, a.Register = true, false
 			}
-			alone, err := a.alone(webhook.Files{CA: a.ClientCAFile, Cert: a.CertFile, Key: a.KeyFile})
+			alone, err := a.alone(registration.Files{CA: a.ClientCAFile, Cert: a.CertFile, Key: a.KeyFile})
 			if err != nil || alone != c.alone {
 				t.Errorf("nobody calls it: %t, %v", alone, err)
 			}

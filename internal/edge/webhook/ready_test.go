@@ -67,7 +67,7 @@ func TestServer_expiredCertificate_isNotReady(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, service)) // nobody reads them again
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
-	r.clock.Store(r.serving.Load().leaf.Leaf.NotAfter.Unix() + 1)
+	r.clock.Store(r.serving.Load().Certificate.Leaf.NotAfter.Unix() + 1)
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "expired at") {
 		t.Errorf("ready with a certificate that no API server takes: %v", err)
 	}
@@ -79,7 +79,7 @@ func TestMetrics_servingAndRegistered_sayWhenTheCertificateExpires(t *testing.T)
 	m.ReadyWhen(r.Ready)
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.later(0)
-	want := float64(r.serving.Load().leaf.Leaf.NotAfter.Unix())
+	want := float64(r.serving.Load().Certificate.Leaf.NotAfter.Unix())
 	if got := testutil.ToFloat64(m.expiry); got != want || testutil.ToFloat64(m.registered) != 1 {
 		t.Errorf("expiry %v, want %v; registered %v", got, want, testutil.ToFloat64(m.registered))
 	}

@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,22 +26,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
-
-// SecretName is where podfit keeps certificates of its own, as upstream's script does.
-const SecretName = "vpa-tls-certs"
 
 // Config is how the webhook serves and is found.
 type Config struct {
-	Files         Files         // used when they exist
-	Secret        cluster.Key   // where podfit keeps certificates of its own when they do not
-	Ciphers       string        // TLS 1.2 cipher suites, separated by commas or colons; "" is Go's choice
-	MinTLSVersion string        // "tls1_2", which is the default, or "tls1_3"
-	Register      bool          // keep the webhook registered
-	Registration  Registration  // also says by which name the API server calls
-	Linger        time.Duration // how long to go on serving when told to stop, until nobody asks any more
-	Private       bool          // write no Secret: nobody calls, or nothing may be changed
-	TakeBack      bool          // at the end, take a registration by URL back that this process has made
+	Files         registration.Files  // used when they exist
+	Secret        cluster.Key         // where podfit keeps certificates of its own when they do not
+	Ciphers       string              // TLS 1.2 cipher suites, separated by commas or colons; "" is Go's choice
+	MinTLSVersion string              // "tls1_2", which is the default, or "tls1_3"
+	Register      bool                // keep the webhook registered
+	Registration  registration.Config // also says by which name the API server calls
+	Linger        time.Duration       // how long to go on serving when told to stop, until nobody asks any more
+	Private       bool                // write no Secret: nobody calls, or nothing may be changed
+	TakeBack      bool                // at the end, take a registration by URL back that this process has made
 }
 
 // A Server serves admission over TLS, keeps its certificates fresh and keeps itself registered.
@@ -52,12 +49,12 @@ type Server struct {
 	log       *slog.Logger
 	tls       *tls.Config
 	name      string // by which the API server calls
-	files     *fileSource
-	keeper    *keeper    // nil when there are files
-	registrar *registrar // nil when somebody else registers
+	files     *registration.FileSource
+	renewer   *registration.CertificateRenewer // nil when there are files
+	registrar *registration.Registrar          // nil when somebody else registers
 	now       func() time.Time
 
-	serving    atomic.Pointer[identity]
+	serving    atomic.Pointer[registration.Identity]
 	address    atomic.Pointer[string]
 	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust; nil while that is not certain
 	trusted    atomic.Bool            // it has been registered since the start
@@ -72,7 +69,7 @@ type Server struct {
 // NewServer returns a server. It asks nothing of the cluster and opens no port yet.
 func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logger) (*Server, error) {
 	s := &Server{config: c, handler: h, log: log, now: time.Now}
-	names, err := c.Registration.names()
+	names, err := c.Registration.Names()
 	if err != nil {
 		return nil, err
 	}
@@ -86,33 +83,17 @@ func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logg
 		return nil, err
 	}
 	if found {
-		s.files = &fileSource{files: c.Files, ca: c.Register, log: log}
+		s.files = registration.NewFileSource(c.Files, c.Register, log)
 	} else {
 		if !c.Private {
 			log.Info("There are no certificate files; the webhook makes its own certificates", slog.String("file", c.Files.Cert), slog.String("secret", c.Secret.String()))
 		}
-		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, keep: !c.Private, log: log}
+		s.renewer = registration.NewCertificateRenewer(client.CoreV1().Secrets(c.Secret.Namespace), c.Secret.Name, names, !c.Private, log)
 	}
 	if c.Register {
-		s.registrar = newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
+		s.registrar = registration.NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
 	}
 	return s, nil
-}
-
-// names returns the names under which the webhook may be called, the API server's first.
-func (r Registration) names() ([]string, error) {
-	if r.URL == "" {
-		s, ns := r.Service.Name, r.Service.Namespace
-		return []string{s + "." + ns + ".svc", s + "." + ns + ".svc.cluster.local", s + "." + ns, s}, nil
-	}
-	u, err := url.Parse(r.URL)
-	if err != nil {
-		return nil, fmt.Errorf("read the webhook's URL: %w", err)
-	}
-	if u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("the webhook's URL %q is not https://host:port", r.URL)
-	}
-	return []string{u.Hostname()}, nil
 }
 
 // tlsConfig reads upstream's two TLS flags.
@@ -149,8 +130,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time)
 	kept := make(chan struct{})
 	g.Go(func() error { return s.serve(ctx, l, kept) })
 	changed := make(chan struct{}, 1)
-	if s.files != nil && s.files.files.Reload {
-		g.Go(func() error { return s.files.files.watch(ctx, changed) })
+	if s.files != nil && s.config.Files.Reload {
+		g.Go(func() error { return s.config.Files.Watch(ctx, changed) })
 	}
 	g.Go(func() error {
 		defer close(kept)
@@ -242,23 +223,23 @@ func (s *Server) takeBack(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	switch did, err := s.registrar.withdraw(ctx); {
+	switch did, err := s.registrar.Remove(ctx); {
 	case err != nil:
 		s.log.Warn("Cannot take back the registration of the webhook; new pods wait for it in vain", slog.Any("error", err), slog.String("remedy", withdrawal))
-	case did == withdrawn:
-		s.log.Info("Took back the registration of the webhook; new pods get their size no more", slog.String("configuration", configurationName))
+	case did == registration.Removed:
+		s.log.Info("Took back the registration of the webhook; new pods get their size no more", slog.String("configuration", registration.ConfigurationName))
 	default:
 		s.log.Info("The registration of the webhook is not this process' alone, so it stays; if nobody serves it, take it back",
-			slog.String("configuration", configurationName), slog.String("remedy", withdrawal))
+			slog.String("configuration", registration.ConfigurationName), slog.String("remedy", withdrawal))
 	}
 	s.registered.Store(nil)
 }
 
-const withdrawal = "kubectl delete mutatingwebhookconfiguration " + configurationName
+const withdrawal = "kubectl delete mutatingwebhookconfiguration " + registration.ConfigurationName
 
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if id := s.serving.Load(); id != nil {
-		return id.leaf, nil
+		return id.Certificate, nil
 	}
 	return nil, errNoCertificate
 }
@@ -320,9 +301,9 @@ func (s *Server) pass(ctx context.Context) error {
 }
 
 // present serves with an identity from now on.
-func (s *Server) present(id *identity) {
+func (s *Server) present(id *registration.Identity) {
 	s.serving.Store(id)
-	if leaf := id.leaf.Leaf; leaf != nil {
+	if leaf := id.Certificate.Leaf; leaf != nil {
 		s.handler.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	}
 }
@@ -343,11 +324,11 @@ func oneIf(condition bool) float64 {
 	return 0
 }
 
-func (s *Server) refresh(ctx context.Context) (identity, error) {
-	if s.keeper == nil {
-		return s.files.refresh()
+func (s *Server) refresh(ctx context.Context) (registration.Identity, error) {
+	if s.renewer == nil {
+		return s.files.Refresh()
 	}
-	return s.keeper.refresh(ctx, s.now(), s.trusts)
+	return s.renewer.Refresh(ctx, s.now(), s.trusts)
 }
 
 // trusts reports whether the API server was told to trust a CA.
@@ -359,43 +340,37 @@ func (s *Server) trusts(ca *x509.Certificate) bool {
 	if bundle == nil {
 		return false
 	}
-	certs, _ := readCertificates(*bundle)
-	for _, c := range certs {
-		if c.Equal(ca) {
-			return true
-		}
-	}
-	return false
+	return registration.Trusts(*bundle, ca)
 }
 
-func (s *Server) register(ctx context.Context, id identity) error {
+func (s *Server) register(ctx context.Context, id registration.Identity) error {
 	if s.registered.Load() == nil {
 		if err := s.prove(ctx); err != nil {
 			return fmt.Errorf("not registering a webhook that does not work: %w", err)
 		}
 	}
-	did, err := s.registrar.assert(ctx, id.bundle)
+	did, err := s.registrar.Ensure(ctx, id.Bundle)
 	if err != nil {
 		s.registered.Store(nil) // it may be gone: nobody shall count on it
 		return err
 	}
 	switch did {
-	case created:
-		s.log.Info("Registered the webhook", slog.String("configuration", configurationName))
-	case patched:
+	case registration.Created:
+		s.log.Info("Registered the webhook", slog.String("configuration", registration.ConfigurationName))
+	case registration.Patched:
 		if s.corrected++; s.corrected == 1 {
-			s.log.Info("Corrected the registration of the webhook", slog.String("configuration", configurationName))
+			s.log.Info("Corrected the registration of the webhook", slog.String("configuration", registration.ConfigurationName))
 		} else if s.corrected == 3 {
 			s.log.Warn("Somebody else keeps changing the registration of the webhook: new pods go now here, now there. "+
-				"End one of the two, or give it --register-webhook=false", slog.String("configuration", configurationName))
+				"End one of the two, or give it --register-webhook=false", slog.String("configuration", registration.ConfigurationName))
 		}
-	case unchanged:
+	case registration.Unchanged:
 		s.corrected = 0
 	}
-	s.registered.Store(&id.bundle)
+	s.registered.Store(&id.Bundle)
 	s.trusted.Store(true)
 	if s.files != nil {
-		s.files.asserted()
+		s.files.CARegistered()
 	}
 	return nil
 }
@@ -411,8 +386,8 @@ func (s *Server) Ready() error {
 		return errors.New("the webhook is shutting down")
 	case id == nil:
 		return errNoCertificate
-	case id.leaf.Leaf != nil && s.now().After(id.leaf.Leaf.NotAfter):
-		return fmt.Errorf("the webhook's certificate expired at %s", id.leaf.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	case id.Certificate.Leaf != nil && s.now().After(id.Certificate.Leaf.NotAfter):
+		return fmt.Errorf("the webhook's certificate expired at %s", id.Certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	case !s.works.Load():
 		return errors.New("the webhook has not answered its own review yet")
 	case s.registrar != nil && !s.trusted.Load():
@@ -420,6 +395,8 @@ func (s *Server) Ready() error {
 	}
 	return nil
 }
+
+var errNoCertificate = errors.New("the webhook has no certificate yet")
 
 var errNotRegistered = errors.New("the webhook is not registered yet")
 
@@ -463,15 +440,15 @@ func (s *Server) ask(ctx context.Context) error {
 
 // clientTLS trusts what the API server trusts. When somebody else registers the webhook, with certificates of
 // theirs, what that is cannot be known.
-func (s *Server) clientTLS(id *identity) *tls.Config {
+func (s *Server) clientTLS(id *registration.Identity) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.name, Time: s.now}
-	if s.keeper == nil && s.registrar == nil {
+	if s.renewer == nil && s.registrar == nil {
 		c.InsecureSkipVerify = true
 		return c
 	}
-	if len(id.bundle) > 0 {
+	if len(id.Bundle) > 0 {
 		c.RootCAs = x509.NewCertPool()
-		c.RootCAs.AppendCertsFromPEM(id.bundle)
+		c.RootCAs.AppendCertsFromPEM(id.Bundle)
 	}
 	return c
 }

@@ -1,13 +1,14 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ import (
 
 // The names of the registration, which tools and users know.
 const (
-	configurationName = "vpa-webhook-config"
+	ConfigurationName = "vpa-webhook-config"
 	webhookName       = "vpa.k8s.io"
 
 	// namespacesAnnotation records the namespace expression that podfit put into the selector, so that it
@@ -35,8 +36,8 @@ const (
 	fieldManager   = "podfit-admission-controller"
 )
 
-// A Registration is how the API server is to call the webhook.
-type Registration struct {
+// A Config is how the API server is to call the webhook.
+type Config struct {
 	Service   cluster.Key       // the service in front of the webhook; not used when URL is set
 	URL       string            // where the API server reaches the webhook without a service
 	Labels    map[string]string // of the configuration object
@@ -44,6 +45,22 @@ type Registration struct {
 	Timeout   int32             // seconds the API server waits for an answer
 	Namespace string            // only pods and autoscalers of this namespace; "" is all
 	Ignored   []string          // not those of these namespaces
+}
+
+// Names returns the names under which the webhook may be called, the API server's first.
+func (c Config) Names() ([]string, error) {
+	if c.URL == "" {
+		s, ns := c.Service.Name, c.Service.Namespace
+		return []string{s + "." + ns + ".svc", s + "." + ns + ".svc.cluster.local", s + "." + ns, s}, nil
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read the webhook's URL: %w", err)
+	}
+	if u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("the webhook's URL %q is not https://host:port", c.URL)
+	}
+	return []string{u.Hostname()}, nil
 }
 
 // URL makes the address of a webhook without a service from an address and a port; each but the host may be missing.
@@ -57,123 +74,123 @@ func URL(address, port string) string {
 	return address + ":" + port
 }
 
-// A registrar keeps the webhook registered. It never removes the registration to make it anew: many replicas may assert the
+// A Registrar keeps the webhook registered. It never removes the registration to make it anew: many replicas may assert the
 // same one at the same time, and what an administrator adds to it stays.
-type registrar struct {
+type Registrar struct {
 	client typedv1.MutatingWebhookConfigurationInterface
-	want   Registration
+	want   Config
 	made   types.UID // of the configuration that this process has created last, if any
 	filled types.UID // of the configuration without webhooks that this process has put its own into last, if any
 
 	unconditional bool // the API server does not know match conditions
 }
 
-// newRegistrar returns a registrar.
-func newRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Registration) *registrar {
-	return &registrar{client: client, want: want}
+// NewRegistrar returns a registrar.
+func NewRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Config) *Registrar {
+	return &Registrar{client: client, want: want}
 }
 
 // What an assertion did.
-type change uint8
+type Change uint8
 
 const (
-	unchanged change = iota
-	created
-	patched
-	withdrawn
+	Unchanged Change = iota
+	Created
+	Patched
+	Removed
 )
 
 // assert makes the registration what it should be, trusting a bundle of CAs, and says what it had to do.
-func (r *registrar) assert(ctx context.Context, bundle []byte) (change, error) {
-	live, err := r.client.Get(ctx, configurationName, metav1.GetOptions{})
+func (r *Registrar) Ensure(ctx context.Context, bundle []byte) (Change, error) {
+	live, err := r.client.Get(ctx, ConfigurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return r.create(ctx, bundle)
 	}
 	if err != nil {
-		return unchanged, fmt.Errorf("read webhook configuration %s: %w", configurationName, err)
+		return Unchanged, fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
 	want := r.merge(live, bundle)
 	if equality.Semantic.DeepEqual(live, want) {
-		return unchanged, nil
+		return Unchanged, nil
 	}
 	patch, err := mergePatch(live, want)
 	if err != nil {
-		return unchanged, err
+		return Unchanged, err
 	}
-	got, err := r.client.Patch(ctx, configurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	got, err := r.client.Patch(ctx, ConfigurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
-		return unchanged, fmt.Errorf("patch webhook configuration %s: %w", configurationName, err)
+		return Unchanged, fmt.Errorf("patch webhook configuration %s: %w", ConfigurationName, err)
 	}
 	r.noteConditions(want, got)
 	if len(live.Webhooks) == 0 { // as deploy/ ships it
 		r.filled = got.UID
-		return created, nil
+		return Created, nil
 	}
-	return patched, nil
+	return Patched, nil
 }
 
-func (r *registrar) create(ctx context.Context, bundle []byte) (change, error) {
-	want := r.merge(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}, bundle)
+func (r *Registrar) create(ctx context.Context, bundle []byte) (Change, error) {
+	want := r.merge(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}, bundle)
 	live, err := r.client.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsForbidden(err) {
-		return unchanged, fmt.Errorf("webhook configuration %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
-			"creates it empty, and podfit fills it: %w", configurationName, err)
+		return Unchanged, fmt.Errorf("webhook configuration %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
+			"creates it empty, and podfit fills it: %w", ConfigurationName, err)
 	}
 	if err != nil { // AlreadyExists: another replica was faster; the next assertion compares with what it made
-		return unchanged, fmt.Errorf("create webhook configuration %s: %w", configurationName, err)
+		return Unchanged, fmt.Errorf("create webhook configuration %s: %w", ConfigurationName, err)
 	}
 	r.noteConditions(want, live)
 	r.made = live.UID
-	return created, nil
+	return Created, nil
 }
 
 // withdraw deletes the configuration if it is the one that this process has created, and still is of this webhook alone. One
 // that it has found empty it leaves empty.
-func (r *registrar) withdraw(ctx context.Context) (change, error) {
-	live, err := r.client.Get(ctx, configurationName, metav1.GetOptions{})
+func (r *Registrar) Remove(ctx context.Context) (Change, error) {
+	live, err := r.client.Get(ctx, ConfigurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return withdrawn, nil
+		return Removed, nil
 	}
 	if err != nil {
-		return unchanged, fmt.Errorf("read webhook configuration %s: %w", configurationName, err)
+		return Unchanged, fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
 	if live.UID != r.made && live.UID != r.filled || live.UID == "" || len(live.Webhooks) != 1 || live.Webhooks[0].Name != webhookName {
-		return unchanged, nil
+		return Unchanged, nil
 	}
 	if url := live.Webhooks[0].ClientConfig.URL; url == nil || *url != r.want.URL {
-		return unchanged, nil
+		return Unchanged, nil
 	}
 	if live.UID == r.filled {
 		return r.empty(ctx, live)
 	}
-	err = r.client.Delete(ctx, configurationName, metav1.DeleteOptions{
+	err = r.client.Delete(ctx, ConfigurationName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
 	})
 	switch {
 	case err == nil:
-		return withdrawn, nil
+		return Removed, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is somebody else's now
-		return unchanged, nil
+		return Unchanged, nil
 	}
-	return unchanged, fmt.Errorf("delete webhook configuration %s: %w", configurationName, err)
+	return Unchanged, fmt.Errorf("delete webhook configuration %s: %w", ConfigurationName, err)
 }
 
 // empty takes the webhook out of a configuration that has no other.
-func (r *registrar) empty(ctx context.Context, live *admissionregistrationv1.MutatingWebhookConfiguration) (change, error) {
+func (r *Registrar) empty(ctx context.Context, live *admissionregistrationv1.MutatingWebhookConfiguration) (Change, error) {
 	without := live.DeepCopy()
 	without.Webhooks = []admissionregistrationv1.MutatingWebhook{}
 	patch, err := mergePatch(live, without)
 	if err != nil {
-		return unchanged, err
+		return Unchanged, err
 	}
-	_, err = r.client.Patch(ctx, configurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = r.client.Patch(ctx, ConfigurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
 	case err == nil:
-		return withdrawn, nil
+		return Removed, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is somebody else's now
-		return unchanged, nil
+		return Unchanged, nil
 	}
-	return unchanged, fmt.Errorf("patch webhook configuration %s: %w", configurationName, err)
+	return Unchanged, fmt.Errorf("patch webhook configuration %s: %w", ConfigurationName, err)
 }
 
 // mergePatch writes what an assertion changes. It carries the version it was computed from, so that it fails
@@ -200,7 +217,7 @@ func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration
 }
 
 // merge returns what the live configuration should be: what podfit owns set, everything else as it is.
-func (r *registrar) merge(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := live.DeepCopy()
 	if len(r.want.Labels) > 0 {
 		if c.Labels == nil {
@@ -231,7 +248,7 @@ func (r *registrar) merge(live *admissionregistrationv1.MutatingWebhookConfigura
 	return c
 }
 
-func (r *registrar) clientConfig(live admissionregistrationv1.WebhookClientConfig, bundle []byte) admissionregistrationv1.WebhookClientConfig {
+func (r *Registrar) clientConfig(live admissionregistrationv1.WebhookClientConfig, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	live.CABundle = bundle
 	if r.want.URL != "" {
 		live.URL, live.Service = &r.want.URL, nil
@@ -269,7 +286,7 @@ func withoutScope(rules []admissionregistrationv1.RuleWithOperations) []admissio
 }
 
 // selectNamespaces puts podfit's namespace expression into the selector, in place of the one it put there before.
-func (r *registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookConfiguration, w *admissionregistrationv1.MutatingWebhook) {
+func (r *Registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookConfiguration, w *admissionregistrationv1.MutatingWebhook) {
 	want := r.namespaces()
 	before := c.Annotations[namespacesAnnotation]
 	var keep []metav1.LabelSelectorRequirement
@@ -301,7 +318,7 @@ func (r *registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookC
 }
 
 // namespaces returns the expression that selects the namespaces podfit serves, nil when it serves all.
-func (r *registrar) namespaces() *metav1.LabelSelectorRequirement {
+func (r *Registrar) namespaces() *metav1.LabelSelectorRequirement {
 	ignored := slices.DeleteFunc(slices.Clone(r.want.Ignored), func(s string) bool { return s == "" })
 	slices.Sort(ignored)
 	switch {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"context"
@@ -30,29 +30,29 @@ const service = "vpa-webhook.kube-system.svc"
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // verifies reports why the API server would not trust a certificate, given the CAs it was told to trust.
-func verifies(id identity, bundle []byte, name string, now time.Time) error {
+func verifies(id Identity, bundle []byte, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	_, err := id.leaf.Leaf.Verify(x509.VerifyOptions{
+	_, err := id.Certificate.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err
 }
 
-func keeperOf(secrets corev1client.SecretInterface) *keeper {
-	return &keeper{client: secrets, secret: SecretName, names: []string{service, "vpa-webhook"}, keep: true, log: silent}
+func renewerOf(secrets corev1client.SecretInterface) *CertificateRenewer {
+	return NewCertificateRenewer(secrets, SecretName, []string{service, "vpa-webhook"}, true, silent)
 }
 
 // A replica looks at the Secret, tells the API server what to trust, and then serves.
 type replica struct {
-	*keeper
-	serves  identity
+	*CertificateRenewer
+	serves  Identity
 	trusted []byte // what it last told
 }
 
 func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
 	t.Helper()
-	id, err := r.refresh(t.Context(), now, func(ca *x509.Certificate) bool {
+	id, err := r.Refresh(t.Context(), now, func(ca *x509.Certificate) bool {
 		certs, _ := readCertificates(r.trusted)
 		for _, c := range certs {
 			if c.Equal(ca) {
@@ -64,8 +64,8 @@ func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
 	if err != nil {
 		t.Fatalf("%s: %v", now, err)
 	}
-	tell(id.bundle)
-	r.trusted, r.serves = id.bundle, id
+	tell(id.Bundle)
+	r.trusted, r.serves = id.Bundle, id
 }
 
 // vault is a Secret that is quick to read: thirty years are many looks.
@@ -101,23 +101,23 @@ func (v *vault) Update(_ context.Context, s *corev1.Secret, _ metav1.UpdateOptio
 
 func TestForThirtyYearsNoReplicaServesWhatTheAPIServerDoesNotTrust(t *testing.T) {
 	secrets := &vault{}
-	replicas := []*replica{{keeper: keeperOf(secrets)}, {keeper: keeperOf(secrets)}}
+	replicas := []*replica{{CertificateRenewer: renewerOf(secrets)}, {CertificateRenewer: renewerOf(secrets)}}
 	var registered []byte
 	authorities, leaves, good := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
 	check := func(now time.Time) {
 		for i, r := range replicas {
-			if r.serves.leaf == nil {
+			if r.serves.Certificate == nil {
 				continue
 			}
-			pair := r.serves.leaf.Leaf.SerialNumber.String() + string(registered)
+			pair := r.serves.Certificate.Leaf.SerialNumber.String() + string(registered)
 			if now.Before(good[pair]) {
 				continue // the same certificate, the same trust
 			}
 			if err := verifies(r.serves, registered, service, now); err != nil {
 				t.Fatalf("%s: replica %d is not trusted: %v", now, i, err)
 			}
-			good[pair] = r.serves.leaf.Leaf.NotAfter // which is no later than its authority's
-			leaves[r.serves.leaf.Leaf.SerialNumber.String()] = true
+			good[pair] = r.serves.Certificate.Leaf.NotAfter // which is no later than its authority's
+			leaves[r.serves.Certificate.Leaf.SerialNumber.String()] = true
 		}
 		certs, _ := readCertificates(registered)
 		if len(certs) > 2 {
@@ -190,18 +190,18 @@ func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
 
 func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
 	for name, c := range map[string]struct {
-		registration Registration
+		registration Config
 		valid        []string
 		invalid      string
 	}{
-		"service": {Registration{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
-		"host":    {Registration{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
-		"address": {Registration{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
-		"v6":      {Registration{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
-		"long":    {Registration{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
+		"service": {Config{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
+		"host":    {Config{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
+		"address": {Config{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
+		"v6":      {Config{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
+		"long":    {Config{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names, err := c.registration.names()
+			names, err := c.registration.Names()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +209,7 @@ func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id := identity{leaf: made.leaf}
+			id := Identity{Certificate: made.leaf}
 			for _, n := range c.valid {
 				if err := verifies(id, made.bundle(), n, start); err != nil {
 					t.Errorf("%s: %v", n, err)
@@ -221,7 +221,7 @@ func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{"http://x", "https://", "ftp://x:1", "https://%zz"} {
-		if _, err := (Registration{URL: bad}).names(); err == nil {
+		if _, err := (Config{URL: bad}).Names(); err == nil {
 			t.Errorf("%q is a URL for a webhook", bad)
 		}
 	}
@@ -246,7 +246,7 @@ func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
 // machine of their own, do not take the certificate from each other in turn.
 func TestACertificateIsGoodForAllWhoShareIt(t *testing.T) {
 	v := &vault{}
-	one, two := &replica{keeper: keeperOf(v)}, &replica{keeper: keeperOf(v)}
+	one, two := &replica{CertificateRenewer: renewerOf(v)}, &replica{CertificateRenewer: renewerOf(v)}
 	two.names = []string{"10.0.0.1"}
 	writes := func(now time.Time, rs ...*replica) (n int) {
 		for range 5 {
@@ -322,11 +322,11 @@ func secretWith(data map[string][]byte) *corev1.Secret {
 func TestUpstreamsCertificatesAreServedAsTheyAre(t *testing.T) {
 	data := script(t)
 	client := fake.NewClientset(secretWith(data))
-	id, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+	id, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(id.bundle) != string(data["caCert.pem"]) {
+	if string(id.Bundle) != string(data["caCert.pem"]) {
 		t.Error("another CA is trusted")
 	}
 	if err := verifies(id, data["caCert.pem"], service, start); err != nil {
@@ -342,18 +342,18 @@ func TestUpstreamsCertificatesAreServedAsTheyAre(t *testing.T) {
 func TestWhatElseIsInTheSecretStays(t *testing.T) {
 	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
 	secrets := client.CoreV1().Secrets("kube-system")
-	id, err := keeperOf(secrets).refresh(t.Context(), start, nil)
+	id, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := verifies(id, id.bundle, service, start); err != nil {
+	if err := verifies(id, id.Bundle, service, start); err != nil {
 		t.Error(err)
 	}
 	s, err := secrets.Get(t.Context(), SecretName, metav1.GetOptions{})
 	if err != nil || string(s.Data["ca"]) != "theirs" {
 		t.Errorf("secret %v, %v", s.Data, err)
 	}
-	if again, err := keeperOf(secrets).refresh(t.Context(), start, nil); err != nil || string(again.bundle) != string(id.bundle) {
+	if again, err := renewerOf(secrets).Refresh(t.Context(), start, nil); err != nil || string(again.Bundle) != string(id.Bundle) {
 		t.Errorf("what was written cannot be read: %v", err)
 	}
 }
@@ -361,43 +361,43 @@ func TestWhatElseIsInTheSecretStays(t *testing.T) {
 func TestASecretThatIsDeletedOrSpoiledComesBackWithTheSameAuthority(t *testing.T) {
 	client := fake.NewClientset()
 	secrets := client.CoreV1().Secrets("kube-system")
-	k := keeperOf(secrets)
-	first, err := k.refresh(t.Context(), start, nil)
+	k := renewerOf(secrets)
+	first, err := k.Refresh(t.Context(), start, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := secrets.Delete(t.Context(), SecretName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	second, err := k.refresh(t.Context(), start, nil)
-	if err != nil || string(second.bundle) != string(first.bundle) || second.leaf != first.leaf {
+	second, err := k.Refresh(t.Context(), start, nil)
+	if err != nil || string(second.Bundle) != string(first.Bundle) || second.Certificate != first.Certificate {
 		t.Errorf("deleted: another identity, %v", err)
 	}
 	if _, err := secrets.Update(t.Context(), secretWith(map[string][]byte{"caCert.pem": []byte("x")}), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	third, err := k.refresh(t.Context(), start, nil)
-	if err != nil || string(third.bundle) != string(first.bundle) {
+	third, err := k.Refresh(t.Context(), start, nil)
+	if err != nil || string(third.Bundle) != string(first.Bundle) {
 		t.Errorf("spoiled: another authority, %v", err)
 	}
-	other, err := keeperOf(secrets).refresh(t.Context(), start, nil)
-	if err != nil || string(other.bundle) != string(first.bundle) {
+	other, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
+	if err != nil || string(other.Bundle) != string(first.Bundle) {
 		t.Errorf("another replica finds another authority, %v", err)
 	}
 }
 
 func TestReplicasThatStartTogetherAgree(t *testing.T) {
 	secrets := &vault{}
-	slow, fast := keeperOf(secrets), keeperOf(secrets)
-	var quick identity
+	slow, fast := renewerOf(secrets), renewerOf(secrets)
+	var quick Identity
 	secrets.meanwhile = func() { // the slow one has seen that there is no secret, and is about to create it
 		var err error
-		if quick, err = fast.refresh(t.Context(), start, nil); err != nil {
+		if quick, err = fast.Refresh(t.Context(), start, nil); err != nil {
 			t.Error(err)
 		}
 	}
-	late, err := slow.refresh(t.Context(), start, nil)
-	if err != nil || string(late.bundle) != string(quick.bundle) || !late.leaf.Leaf.Equal(quick.leaf.Leaf) {
+	late, err := slow.Refresh(t.Context(), start, nil)
+	if err != nil || string(late.Bundle) != string(quick.Bundle) || !late.Certificate.Leaf.Equal(quick.Certificate.Leaf) {
 		t.Errorf("they serve with different certificates: %v", err)
 	}
 }
@@ -413,7 +413,7 @@ func TestAConflictIsLookedAtAgainAndNotForEver(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		_, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+		_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 		if (err == nil) != (conflicts == 1) {
 			t.Errorf("%d conflicts: %v", conflicts, err)
 		}
@@ -425,7 +425,7 @@ func TestWithoutTheRightToReadTheSecretTheReasonIsSaid(t *testing.T) {
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
 	})
-	_, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+	_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 	if err == nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), SecretName) {
 		t.Errorf("error %v", err)
 	}

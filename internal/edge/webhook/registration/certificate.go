@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"bytes"
@@ -323,6 +323,12 @@ func readCertificates(text []byte) ([]*x509.Certificate, error) {
 		}
 		out = append(out, cert)
 	}
+}
+
+// Trusts reports whether a bundle of CAs in PEM contains a CA.
+func Trusts(bundle []byte, ca *x509.Certificate) bool {
+	certs, _ := readCertificates(bundle)
+	return slices.ContainsFunc(certs, ca.Equal)
 }
 
 // readKey reads a private key in any of the three usual forms; nothing gives nil.

@@ -1,13 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -18,15 +17,18 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// An identity is what the webhook serves with, and what the API server is to trust.
-type identity struct {
-	leaf   *tls.Certificate
-	bundle []byte // PEM; empty leaves the API server to what it trusts anyway
+// SecretName is where podfit keeps certificates of its own, as upstream's script does.
+const SecretName = "vpa-tls-certs"
+
+// An Identity is what the webhook serves with, and what the API server is to trust.
+type Identity struct {
+	Certificate *tls.Certificate
+	Bundle      []byte // PEM; empty leaves the API server to what it trusts anyway
 }
 
-// A keeper makes podfit's own certificates and renews them in time. They live in a Secret, so that every replica
+// A CertificateRenewer makes podfit's own certificates and renews them in time. They live in a Secret, so that every replica
 // serves with the same ones; whichever replica comes first makes them.
-type keeper struct {
+type CertificateRenewer struct {
 	client corev1client.SecretInterface
 	secret string
 	names  []string // of the webhook; the first is the one the API server calls
@@ -37,7 +39,7 @@ type keeper struct {
 }
 
 // refresh returns what to serve with now. It writes the Secret when something in it is due.
-func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.Certificate) bool) (identity, error) {
+func (k *CertificateRenewer) Refresh(ctx context.Context, now time.Time, trusted func(*x509.Certificate) bool) (Identity, error) {
 	if !k.keep {
 		return k.borrow(ctx, now)
 	}
@@ -47,11 +49,11 @@ func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.
 			secret, err = nil, nil
 		}
 		if err != nil {
-			return identity{}, fmt.Errorf("read secret %s with the webhook's certificates: %w", k.secret, err)
+			return Identity{}, fmt.Errorf("read secret %s with the webhook's certificates: %w", k.secret, err)
 		}
 		next, changed, err := k.current(secret, now).renewed(now, k.names, trusted)
 		if err != nil {
-			return identity{}, err
+			return Identity{}, err
 		}
 		if secret == nil || changed {
 			err = k.write(ctx, secret, next)
@@ -59,25 +61,25 @@ func (k *keeper) refresh(ctx context.Context, now time.Time, trusted func(*x509.
 				continue // another replica was faster: see what it made
 			}
 			if secret == nil && apierrors.IsForbidden(err) {
-				return identity{}, fmt.Errorf("secret %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
+				return Identity{}, fmt.Errorf("secret %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
 					"creates it empty, and podfit fills it: %w", k.secret, err)
 			}
 			if err != nil {
-				return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: %w", k.secret, err)
+				return Identity{}, fmt.Errorf("write secret %s with the webhook's certificates: %w", k.secret, err)
 			}
 			k.log.Info("Renewed the webhook's certificates", slog.String("secret", k.secret), slog.Time("until", next.leaf.Leaf.NotAfter), slog.Int("authorities", len(next.trusted())))
 		}
 		k.last = next
-		return identity{leaf: next.leaf, bundle: next.bundle()}, nil
+		return Identity{Certificate: next.leaf, Bundle: next.bundle()}, nil
 	}
-	return identity{}, fmt.Errorf("write secret %s with the webhook's certificates: others keep changing it", k.secret)
+	return Identity{}, fmt.Errorf("write secret %s with the webhook's certificates: others keep changing it", k.secret)
 }
 
 // borrow returns what to serve with for somebody who must not write: what is in the Secret where that is for us, and a
 // certificate that nobody but this process has where it is not.
-func (k *keeper) borrow(ctx context.Context, now time.Time) (identity, error) {
+func (k *CertificateRenewer) borrow(ctx context.Context, now time.Time) (Identity, error) {
 	if k.last.fresh(now) {
-		return identity{leaf: k.last.leaf, bundle: k.last.bundle()}, nil
+		return Identity{Certificate: k.last.leaf, Bundle: k.last.bundle()}, nil
 	}
 	var c chain
 	if secret, err := k.client.Get(ctx, k.secret, metav1.GetOptions{}); err == nil {
@@ -85,14 +87,14 @@ func (k *keeper) borrow(ctx context.Context, now time.Time) (identity, error) {
 	}
 	next, _, err := c.renewed(now, k.names, func(*x509.Certificate) bool { return false })
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	k.last = next
-	return identity{leaf: next.leaf, bundle: next.bundle()}, nil
+	return Identity{Certificate: next.leaf, Bundle: next.bundle()}, nil
 }
 
 // current returns the chain in the Secret, or the one in memory when the Secret cannot sign.
-func (k *keeper) current(secret *corev1.Secret, now time.Time) chain {
+func (k *CertificateRenewer) current(secret *corev1.Secret, now time.Time) chain {
 	if secret == nil {
 		return k.last
 	}
@@ -114,7 +116,7 @@ func (k *keeper) current(secret *corev1.Secret, now time.Time) chain {
 }
 
 // write puts a chain into the Secret, beside what else is there.
-func (k *keeper) write(ctx context.Context, secret *corev1.Secret, c chain) error {
+func (k *CertificateRenewer) write(ctx context.Context, secret *corev1.Secret, c chain) error {
 	entries, err := c.entries()
 	if err != nil {
 		return err
@@ -143,4 +145,7 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, c chain) erro
 	return err
 }
 
-var errNoCertificate = errors.New("the webhook has no certificate yet")
+// NewCertificateRenewer returns a renewer. If persist is false, it does not write the Secret.
+func NewCertificateRenewer(client corev1client.SecretInterface, secret string, names []string, persist bool, log *slog.Logger) *CertificateRenewer {
+	return &CertificateRenewer{client: client, secret: secret, names: names, keep: persist, log: log}
+}

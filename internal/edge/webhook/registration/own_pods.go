@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func ownPodsExpression(namespace string) string {
 }
 
 // exceptOwnPods puts podfit's match condition into a webhook, or takes it out. Others stay.
-func (r *registrar) exceptOwnPods(w *admissionregistrationv1.MutatingWebhook) {
+func (r *Registrar) exceptOwnPods(w *admissionregistrationv1.MutatingWebhook) {
 	at := slices.IndexFunc(w.MatchConditions, isOwnPodsCondition)
 	if !r.want.Fail || r.want.Service.Namespace == "" || r.unconditional {
 		if at >= 0 {
@@ -68,7 +68,7 @@ func isOwnPodsCondition(c admissionregistrationv1.MatchCondition) bool {
 
 // noteConditions finds out whether the API server has dropped the match condition: one before Kubernetes 1.28 does not know
 // it, and asking for it again at every look would be in vain.
-func (r *registrar) noteConditions(asked, got *admissionregistrationv1.MutatingWebhookConfiguration) {
+func (r *Registrar) noteConditions(asked, got *admissionregistrationv1.MutatingWebhookConfiguration) {
 	has := func(c *admissionregistrationv1.MutatingWebhookConfiguration) bool {
 		return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
 			return w.Name == webhookName && slices.ContainsFunc(w.MatchConditions, isOwnPodsCondition)

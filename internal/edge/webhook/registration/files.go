@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"bytes"
@@ -36,28 +36,33 @@ func (f Files) Exist() (bool, error) {
 	return false, fmt.Errorf("find the webhook's certificate and key: %w", errors.Join(certErr, keyErr))
 }
 
-// fileSource reads certificates from files.
-type fileSource struct {
+// FileSource reads certificates from files.
+type FileSource struct {
 	files Files
 	ca    bool // the CA matters: the webhook is registered with it
 	log   *slog.Logger
 
 	cert, key []byte // as last read
-	have      identity
+	have      Identity
 	newCA     bool // a new CA was found, and is not registered yet
 }
 
+// NewFileSource returns a source. If ca is true, it also reads the CA file.
+func NewFileSource(files Files, ca bool, log *slog.Logger) *FileSource {
+	return &FileSource{files: files, ca: ca, log: log}
+}
+
 // refresh returns what to serve with now: what the files hold, or what they held before while they do not fit together.
-func (s *fileSource) refresh() (identity, error) {
-	if s.have.leaf != nil && !s.files.Reload {
+func (s *FileSource) Refresh() (Identity, error) {
+	if s.have.Certificate != nil && !s.files.Reload {
 		return s.have, nil
 	}
 	err := s.readPair()
 	if s.ca {
 		err = errors.Join(err, s.readCA())
 	}
-	if s.have.leaf == nil {
-		return identity{}, err
+	if s.have.Certificate == nil {
+		return Identity{}, err
 	}
 	if err != nil {
 		s.log.Warn("Cannot reload the webhook's certificates; the ones before stay", slog.Any("error", err))
@@ -65,7 +70,7 @@ func (s *fileSource) refresh() (identity, error) {
 	return s.have, nil
 }
 
-func (s *fileSource) readPair() error {
+func (s *FileSource) readPair() error {
 	cert, err := os.ReadFile(s.files.Cert)
 	if err != nil {
 		return fmt.Errorf("read certificate: %w", err)
@@ -81,34 +86,34 @@ func (s *fileSource) readPair() error {
 	if err != nil { // half written, perhaps: the next look will tell
 		return fmt.Errorf("read certificate %s: %w", s.files.Cert, err)
 	}
-	if s.have.leaf != nil {
+	if s.have.Certificate != nil {
 		s.log.Info("New certificate found, reloading", slog.String("file", s.files.Cert))
 	}
-	s.cert, s.key, s.have.leaf = cert, key, &pair
+	s.cert, s.key, s.have.Certificate = cert, key, &pair
 	return nil
 }
 
-func (s *fileSource) readCA() error {
+func (s *FileSource) readCA() error {
 	ca, err := os.ReadFile(s.files.CA)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && s.have.bundle == nil {
+		if errors.Is(err, fs.ErrNotExist) && s.have.Bundle == nil {
 			return nil // the API server trusts the certificate anyway, or nobody's
 		}
 		return fmt.Errorf("read CA: %w", err)
 	}
-	if len(ca) == 0 || bytes.Equal(ca, s.have.bundle) { // empty: it is being written
+	if len(ca) == 0 || bytes.Equal(ca, s.have.Bundle) { // empty: it is being written
 		return nil
 	}
-	if s.have.bundle != nil {
+	if s.have.Bundle != nil {
 		s.newCA = true
 		s.log.Info("New client CA found, reloading and patching webhook", slog.String("file", s.files.CA))
 	}
-	s.have.bundle = ca
+	s.have.Bundle = ca
 	return nil
 }
 
 // asserted notes that the webhook is registered with the CA.
-func (s *fileSource) asserted() {
+func (s *FileSource) CARegistered() {
 	if s.newCA {
 		s.newCA = false
 		s.log.Info("Successfully patched webhook with new client CA")
@@ -117,7 +122,7 @@ func (s *fileSource) asserted() {
 
 // watch tells when something happens in the files' folders, until ctx ends. Kubernetes replaces mounted files by
 // turning a symbolic link in the folder, so it is the folders that have to be watched.
-func (f Files) watch(ctx context.Context, changed chan<- struct{}) error {
+func (f Files) Watch(ctx context.Context, changed chan<- struct{}) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch certificate files: %w", err)
