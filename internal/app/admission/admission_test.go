@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
@@ -53,11 +54,11 @@ func TestAWebhookThatNobodyCallsLeavesNoTrace(t *testing.T) {
 			if c.dry { // as podfit run settles it
 				a.ReadOnly, a.Register = true, false
 			}
-			alone, err := a.alone(registration.Files{CA: a.ClientCAFile, Cert: a.CertFile, Key: a.KeyFile})
+			alone, err := a.standalone(registration.Files{CA: a.ClientCAFile, Cert: a.CertFile, Key: a.KeyFile})
 			if err != nil || alone != c.alone {
 				t.Errorf("nobody calls it: %t, %v", alone, err)
 			}
-			if got := a.takesBack(); got != c.takesBack {
+			if got := a.unregisters(); got != c.takesBack {
 				t.Errorf("it takes its registration back: %t", got)
 			}
 		})

@@ -45,12 +45,11 @@ func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(
 		view := newClusterView(world, func(string) bool { return true }, webhook.NewMetrics(registry), slog.New(slog.NewTextHandler(out, nil)))
 		serving, end := context.WithCancel(ctx)
 		defer end()
-		view.ctx = serving
 		passed := make(chan bool, slots+1)
 		var all sync.WaitGroup
 		for range slots + 1 {
 			all.Go(func() {
-				p := view.Project(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", OwnerReferences: []metav1.OwnerReference{{
+				p := view.Project(serving, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", OwnerReferences: []metav1.OwnerReference{{
 					APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "none", Controller: new(true),
 				}}}})
 				passed <- p.Top.IsZero()

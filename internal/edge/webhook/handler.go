@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ import (
 type world interface {
 	// Project keeps of a pod what the core needs, with its topmost controller when the chain of owners is known.
 	// The pod has its namespace; it may have no name yet.
-	Project(*corev1.Pod) *cluster.Pod
+	Project(context.Context, *corev1.Pod) *cluster.Pod
 	// Autoscalers returns the autoscalers that name a workload, in any order.
 	Governing(cluster.Workload) *cluster.Autoscaler
 	// Limits returns what bounds the pods of a namespace.
@@ -44,8 +45,8 @@ type Options struct {
 	MaxCPUBoost int64 // millicores a startup boost may come to; 0: no bound
 	DryRun      bool  // every object passes unchanged; what would have been done is logged
 
-	// Meant returns the profile that the name of a recommender is probably a slip of, or "". Nil: names are not looked at.
-	Meant func(recommender string) string
+	// SimilarProfile returns the profile that the name of a recommender is probably a slip of, or "". Nil: names are not looked at.
+	SimilarProfile func(recommender string) string
 }
 
 // Handler answers AdmissionReviews: a patch for a new pod, a verdict for an autoscaler. It answers on any path.
@@ -102,7 +103,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	}
 	is = asked.err == nil && asked.about != aboutUnknown
 	var response *admissionv1.AdmissionResponse
-	response, result, about = h.answer(asked)
+	response, result, about = h.answer(r.Context(), asked)
 	clock.step(m.admit)
 
 	reply, err := json.Marshal(admissionv1.AdmissionReview{
@@ -232,7 +233,7 @@ func (h *Handler) decode(body []byte) (out *asked) {
 var errPanicked = errors.New("panic")
 
 // answer answers one review. Whatever goes wrong on our side lets the object pass.
-func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, result, about string) {
+func (h *Handler) answer(ctx context.Context, a *asked) (response *admissionv1.AdmissionResponse, result, about string) {
 	response, result, about = &admissionv1.AdmissionResponse{Allowed: true}, resultError, a.about
 	if a.request != nil {
 		response.UID = a.request.UID
@@ -258,7 +259,7 @@ func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, res
 			h.log.Warn("Cannot decode an admission review; the object passes unchanged", slog.String("error", brief(fmt.Sprint(a.err))))
 		})
 	case a.about == aboutPod:
-		result = h.withheld(response, h.pod(a, response))
+		result = h.withheld(response, h.pod(ctx, a, response))
 	case a.about == aboutAutoscaler:
 		result = h.withheld(response, h.autoscaler(a, response))
 	default:

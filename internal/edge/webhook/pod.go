@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -19,7 +20,7 @@ import (
 )
 
 // pod sizes a new pod. It never refuses one.
-func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (result string) {
+func (h *Handler) pod(ctx context.Context, asked *asked, response *admissionv1.AdmissionResponse) (result string) {
 	request := asked.request
 	if asked.err != nil {
 		h.failures.Do(func() {
@@ -33,7 +34,7 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	}
 	p := asked.pod
 	p.Namespace = request.Namespace // the pod itself may not say where it will be
-	projected := h.world.Project(p)
+	projected := h.world.Project(ctx, p)
 	if projected.Top.IsZero() {
 		return resultSkipped
 	}

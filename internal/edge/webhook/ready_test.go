@@ -18,7 +18,7 @@ import (
 func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
-	r := runAfter(t, Config{Register: true, Registration: usual, Linger: time.Hour}, func(r *running) {
+	r := runAfter(t, Config{Register: true, Registration: usual, ShutdownDelay: time.Hour}, func(r *running) {
 		if err := r.Ready(); !errors.Is(err, errNoCertificate) {
 			t.Errorf("without a certificate: %v", err)
 		}
@@ -45,7 +45,7 @@ func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
 }
 
 func TestServer_toldToStop_isNotReadyAndStillAnswers(t *testing.T) {
-	r := run(t, Config{Registration: usual, Linger: time.Hour}) // its end is not awaited
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.cancel()
 	eventually(t, "not ready", func() bool { return r.Ready() != nil })

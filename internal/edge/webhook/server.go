@@ -37,9 +37,9 @@ type Config struct {
 	MinTLSVersion string              // "tls1_2", which is the default, or "tls1_3"
 	Register      bool                // keep the webhook registered
 	Registration  registration.Config // also says by which name the API server calls
-	Linger        time.Duration       // how long to go on serving when told to stop, until nobody asks any more
-	Private       bool                // write no Secret: nobody calls, or nothing may be changed
-	TakeBack      bool                // at the end, take a registration by URL back that this process has made
+	ShutdownDelay time.Duration       // how long to go on serving when told to stop, until nobody asks any more
+	Standalone    bool                // write no Secret: nobody calls, or nothing may be changed
+	Unregister    bool                // at the end, take a registration by URL back that this process has made
 }
 
 // A Server serves admission over TLS, keeps its certificates fresh and keeps itself registered.
@@ -85,10 +85,10 @@ func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logg
 	if found {
 		s.files = registration.NewFileSource(c.Files, c.Register, log)
 	} else {
-		if !c.Private {
+		if !c.Standalone {
 			log.Info("There are no certificate files; the webhook makes its own certificates", slog.String("file", c.Files.Cert), slog.String("secret", c.Secret.String()))
 		}
-		s.renewer = registration.NewCertificateRenewer(client.CoreV1().Secrets(c.Secret.Namespace), c.Secret.Name, names, !c.Private, log)
+		s.renewer = registration.NewCertificateRenewer(client.CoreV1().Secrets(c.Secret.Namespace), c.Secret.Name, names, !c.Standalone, log)
 	}
 	if c.Register {
 		s.registrar = registration.NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
@@ -190,10 +190,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 	<-kept
 	s.takeBack(context.WithoutCancel(ctx))
 	// The API server may send reviews until it has heard that this replica is leaving.
-	if s.config.Linger > 0 {
-		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", slog.String("for", s.config.Linger.String()))
+	if s.config.ShutdownDelay > 0 {
+		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", slog.String("for", s.config.ShutdownDelay.String()))
 	}
-	linger := time.NewTimer(s.config.Linger)
+	linger := time.NewTimer(s.config.ShutdownDelay)
 	defer linger.Stop()
 	select {
 	case err := <-failed:
@@ -218,7 +218,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 // takeBack takes the registration back, if that is wanted and it is this process' own. A registration by URL that nobody
 // serves any more makes new pods wait in vain.
 func (s *Server) takeBack(ctx context.Context) {
-	if !s.config.TakeBack || s.registrar == nil {
+	if !s.config.Unregister || s.registrar == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -387,7 +387,7 @@ func TestTLSFlags(t *testing.T) {
 }
 
 func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
-	r := run(t, Config{Registration: usual, Linger: time.Hour}) // its end is not awaited
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
 	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
 	r.cancel()
 	for range 50 { // a server that did not linger would be gone after the first few
@@ -405,7 +405,7 @@ func TestWhoIsPrivateWritesNothing(t *testing.T) {
 		"own Secret":     func(r *running) { mustCreate(t, r.client, made(t, service)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := runAfter(t, Config{Private: true, Registration: usual}, before)
+			r := runAfter(t, Config{Standalone: true, Registration: usual}, before)
 			eventually(t, "it answers", func() bool { return r.Check(t.Context()) == nil })
 			first := *r.serving.Load()
 			for range 100 {
@@ -450,7 +450,7 @@ func mustCreate(t *testing.T, client *fake.Clientset, entries map[string][]byte)
 
 func TestARegistrationByURLEndsWithTheProcess(t *testing.T) {
 	for takeBack, want := range map[bool]string{true: "Took back the registration", false: ""} {
-		r := run(t, Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, TakeBack: takeBack})
+		r := run(t, Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, Unregister: takeBack})
 		eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 		if err := r.stop(); err != nil {
 			t.Error(err)

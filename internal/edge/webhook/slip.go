@@ -12,11 +12,11 @@ import (
 // slip warns of a recommender's name that is nearly one of podfit's profiles: nobody would size by the object, and nobody
 // would say so, for the name may be that of another recommender.
 func (h *Handler) slip(s *v1.VerticalPodAutoscalerSpec) (warnings []string) {
-	if h.options.Meant == nil || len(s.Recommenders) != 1 || s.Recommenders[0] == nil || s.Recommenders[0].Name == "" {
+	if h.options.SimilarProfile == nil || len(s.Recommenders) != 1 || s.Recommenders[0] == nil || s.Recommenders[0].Name == "" {
 		return nil
 	}
 	name := s.Recommenders[0].Name
-	meant := h.options.Meant(name)
+	meant := h.options.SimilarProfile(name)
 	if meant == "" {
 		return nil
 	}

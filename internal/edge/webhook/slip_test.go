@@ -9,7 +9,7 @@ import (
 )
 
 func TestAMistypedProfileIsWarnedOf(t *testing.T) {
-	h := handler(remember(), Options{Meant: func(name string) string { return map[string]string{"ballanced": "balanced"}[name] }})
+	h := handler(remember(), Options{SimilarProfile: func(name string) string { return map[string]string{"ballanced": "balanced"}[name] }})
 	with := func(recommenders string) string {
 		return vpa(target + `,"updatePolicy":{"updateMode":"Off"},"recommenders":` + recommenders)
 	}
