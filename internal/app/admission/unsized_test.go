@@ -66,7 +66,7 @@ func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(
 		t.Fatal(err)
 	}
 	want := `
-		# HELP podfit_admission_controller_unsized_pods_total Number of pods that passed unchanged because their controller was not known, by reason: owner unknown when it did not become known in time, too many waiting when too many reviews waited for controllers.
+		# HELP podfit_admission_controller_unsized_pods_total Number of pods that were admitted unchanged because their controller was not known, by reason: owner unknown when it did not become known in time, too many waiting when too many reviews waited for controllers.
 		# TYPE podfit_admission_controller_unsized_pods_total counter
 		podfit_admission_controller_unsized_pods_total{reason="owner unknown"} 64
 		podfit_admission_controller_unsized_pods_total{reason="too many waiting"} 1

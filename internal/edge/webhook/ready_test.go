@@ -44,12 +44,12 @@ func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
 	}
 }
 
-func TestServer_toldToStop_isNotReadyAndStillAnswers(t *testing.T) {
+func TestServer_stopping_isNotReadyAndStillAnswers(t *testing.T) {
 	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.cancel()
 	eventually(t, "not ready", func() bool { return r.Ready() != nil })
-	if err := r.ask(t.Context()); err != nil {
+	if err := r.sendReview(t.Context()); err != nil {
 		t.Errorf("a review is not answered any more: %v", err)
 	}
 }
@@ -57,8 +57,8 @@ func TestServer_toldToStop_isNotReadyAndStillAnswers(t *testing.T) {
 func TestServer_certificateForAnotherName_isNotReady(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, "another.name"))
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
-	eventually(t, "the reason is logged", func() bool { return r.log.has("not registering a webhook that does not work") })
-	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "has not answered") {
+	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "has not succeeded") {
 		t.Errorf("ready: %v", err)
 	}
 }
@@ -73,7 +73,7 @@ func TestServer_expiredCertificate_isNotReady(t *testing.T) {
 	}
 }
 
-func TestMetrics_servingAndRegistered_sayWhenTheCertificateExpires(t *testing.T) {
+func TestMetrics_servingAndRegistered_containCertificateExpiry(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	m := r.handler.metrics
 	m.ReadyWhen(r.Ready)

@@ -153,7 +153,7 @@ func verifies(id registration.Identity, bundle []byte, name string, now time.Tim
 	return err
 }
 
-func TestAServerWithoutAnythingServesAndRegistersItself(t *testing.T) {
+func TestServer_noCertificateFiles_servesAndRegisters(t *testing.T) {
 	for name, registration := range map[string]registration.Config{"by service": usual, "by URL": {URL: "self", Timeout: 10}} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, Config{Register: true, Registration: registration})
@@ -171,7 +171,7 @@ func TestAServerWithoutAnythingServesAndRegistersItself(t *testing.T) {
 	}
 }
 
-func TestADeletedRegistrationComesBack(t *testing.T) {
+func TestServer_deletedConfiguration_isCreatedAgain(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	configurations := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -185,7 +185,7 @@ func TestADeletedRegistrationComesBack(t *testing.T) {
 	}
 }
 
-func TestTwoWhoWantTheRegistrationAreToldSo(t *testing.T) {
+func TestServer_anotherControllerChangesTheConfiguration_isReportedOnce(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	for range 10 {
@@ -193,14 +193,14 @@ func TestTwoWhoWantTheRegistrationAreToldSo(t *testing.T) {
 		r.tick <- time.Time{} // one look
 		eventually(t, "corrected", func() bool { return registered(t, r.client).Webhooks[0].ClientConfig.Service != nil })
 	}
-	for _, line := range []string{"Corrected the registration", "Somebody else keeps changing"} {
+	for _, line := range []string{"Corrected the webhook configuration", "Another controller keeps changing the webhook configuration"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
 			t.Errorf("%q is logged %d times", line, n)
 		}
 	}
 }
 
-func TestTheCheckFailsWhileTheRegistrationCannotBeKept(t *testing.T) {
+func TestServer_configurationUnreadable_failsTheCheck(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	var broken atomic.Bool
@@ -217,14 +217,14 @@ func TestTheCheckFailsWhileTheRegistrationCannotBeKept(t *testing.T) {
 	if err := r.Check(t.Context()); err != nil {
 		t.Errorf("once it can: %v", err)
 	}
-	for _, line := range []string{"Cannot keep the webhook's certificates and registration", "in order again"} {
+	for _, line := range []string{"Cannot update the certificates or the webhook configuration", "up to date again"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
 			t.Errorf("%q is logged %d times", line, n)
 		}
 	}
 }
 
-func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
+func TestServer_sixYears_renewsCertificatesWithoutRestart(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	var seen []string
@@ -245,10 +245,10 @@ func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestNothingIsRegisteredThatDoesNotWork(t *testing.T) {
+func TestServer_failedSelfCheck_isNotRegistered(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, "another.name"))
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
-	eventually(t, "the reason is logged", func() bool { return r.log.has("not registering a webhook that does not work") })
+	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
 	if verbs := verbs(r.client); len(verbs) > 0 {
 		t.Errorf("asked the API server: %v", verbs)
 	}
@@ -297,7 +297,7 @@ func write(t *testing.T, dir string, entries map[string][]byte) registration.Fil
 	return registration.Files{CA: filepath.Join(dir, "caCert.pem"), Cert: filepath.Join(dir, "serverCert.pem"), Key: filepath.Join(dir, "serverKey.pem")}
 }
 
-func TestCertificateFilesAreReadAgainWhenTheyChange(t *testing.T) {
+func TestServer_changedCertificateFiles_areReloaded(t *testing.T) {
 	dir := t.TempDir()
 	files := write(t, dir, made(t, service))
 	files.Reload = true
@@ -330,7 +330,7 @@ func TestCertificateFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 }
 
-func TestWhoRegistersElsewhereIsNotAskedForItsCA(t *testing.T) {
+func TestServer_registeredByOthers_needsNoCA(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, "whatever"))
 	files.CA = filepath.Join(t.TempDir(), "none")
 	r := run(t, Config{Files: files, Registration: usual})
@@ -340,7 +340,7 @@ func TestWhoRegistersElsewhereIsNotAskedForItsCA(t *testing.T) {
 	}
 }
 
-func TestOneFileOfTwoIsAMistake(t *testing.T) {
+func TestNewServer_oneOfTwoFiles_isAnError(t *testing.T) {
 	dir := t.TempDir()
 	files := write(t, dir, made(t, service))
 	files.Key = filepath.Join(dir, "none")
@@ -355,7 +355,7 @@ func TestOneFileOfTwoIsAMistake(t *testing.T) {
 	}
 }
 
-func TestTLSFlags(t *testing.T) {
+func TestTLSConfig_versionAndCiphers_areApplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		version, ciphers string
 		min              uint16
@@ -386,7 +386,7 @@ func TestTLSFlags(t *testing.T) {
 	}
 }
 
-func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
+func TestServer_stopping_answersUntilTheShutdownDelay(t *testing.T) {
 	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
 	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
 	r.cancel()
@@ -397,7 +397,7 @@ func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
 	}
 }
 
-func TestWhoIsPrivateWritesNothing(t *testing.T) {
+func TestServer_standalone_writesNothing(t *testing.T) {
 	for name, before := range map[string]func(*running){
 		"nothing there":  func(*running) {},
 		"may not read":   func(r *running) { r.client.PrependReactor("get", "secrets", refuse) },
@@ -448,8 +448,8 @@ func mustCreate(t *testing.T, client *fake.Clientset, entries map[string][]byte)
 	}
 }
 
-func TestARegistrationByURLEndsWithTheProcess(t *testing.T) {
-	for takeBack, want := range map[bool]string{true: "Took back the registration", false: ""} {
+func TestServer_unregister_deletesTheConfigurationOnShutdown(t *testing.T) {
+	for takeBack, want := range map[bool]string{true: "Deleted the webhook configuration on shutdown", false: ""} {
 		r := run(t, Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, Unregister: takeBack})
 		eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 		if err := r.stop(); err != nil {

@@ -51,7 +51,7 @@ func TestServer_emptyObjectsAndNoRightToCreate_fillsThem(t *testing.T) {
 	}
 }
 
-func TestServer_missingObjectsAndNoRightToCreate_saysWhatToDo(t *testing.T) {
+func TestServer_missingObjectsAndNoRightToCreate_logsTheRemedy(t *testing.T) {
 	for name, present := range map[string][]runtime.Object{"secret": shipped()[:1], "webhook configuration": shipped()[1:]} {
 		r := runAfter(t, Config{Register: true, Registration: usual}, func(r *running) {
 			mayNotCreate(r.client)
@@ -62,7 +62,7 @@ func TestServer_missingObjectsAndNoRightToCreate_saysWhatToDo(t *testing.T) {
 			}
 		})
 		eventually(t, "the remedy is logged", func() bool {
-			return r.log.has(name+" ") && r.log.has("does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml")
+			return r.log.has(name+" ") && r.log.has("does not exist and podfit may not create it; create it with kubectl apply -f deploy/15-webhook-objects.yaml")
 		})
 		if err := r.Ready(); err == nil {
 			t.Errorf("without its %s the webhook is ready", name)

@@ -99,7 +99,7 @@ func (v *vault) Update(_ context.Context, s *corev1.Secret, _ metav1.UpdateOptio
 	return s, nil
 }
 
-func TestForThirtyYearsNoReplicaServesWhatTheAPIServerDoesNotTrust(t *testing.T) {
+func TestCertificateRenewer_thirtyYears_servesOnlyTrustedCertificates(t *testing.T) {
 	secrets := &vault{}
 	replicas := []*replica{{CertificateRenewer: renewerOf(secrets)}, {CertificateRenewer: renewerOf(secrets)}}
 	var registered []byte
@@ -146,7 +146,7 @@ func TestForThirtyYearsNoReplicaServesWhatTheAPIServerDoesNotTrust(t *testing.T)
 	}
 }
 
-func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
+func TestChain_newCA_signsOnlyAfterItIsTrusted(t *testing.T) {
 	names := []string{service}
 	never := func(*x509.Certificate) bool { return false }
 	always := func(*x509.Certificate) bool { return true }
@@ -188,7 +188,7 @@ func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
 	}
 }
 
-func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
+func TestChain_serviceOrURL_isInTheCertificate(t *testing.T) {
 	for name, c := range map[string]struct {
 		registration Config
 		valid        []string
@@ -227,7 +227,7 @@ func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
 	}
 }
 
-func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
+func TestChain_newName_getsACertificateOfTheSameCA(t *testing.T) {
 	c, _, err := chain{}.renewed(start, []string{"old.example.com"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
 
 // Two webhooks by different names that share the Secret, such as one in the cluster and one that somebody has started on a
 // machine of their own, do not take the certificate from each other in turn.
-func TestACertificateIsGoodForAllWhoShareIt(t *testing.T) {
+func TestCertificateRenewer_replicasWithDifferentNames_shareOneCertificate(t *testing.T) {
 	v := &vault{}
 	one, two := &replica{CertificateRenewer: renewerOf(v)}, &replica{CertificateRenewer: renewerOf(v)}
 	two.names = []string{"10.0.0.1"}
@@ -319,7 +319,7 @@ func secretWith(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: SecretName, Namespace: "kube-system"}, Data: data}
 }
 
-func TestUpstreamsCertificatesAreServedAsTheyAre(t *testing.T) {
+func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.T) {
 	data := script(t)
 	client := fake.NewClientset(secretWith(data))
 	id, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
@@ -339,7 +339,7 @@ func TestUpstreamsCertificatesAreServedAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatElseIsInTheSecretStays(t *testing.T) {
+func TestCertificateRenewer_otherKeysOfTheSecret_stay(t *testing.T) {
 	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
 	secrets := client.CoreV1().Secrets("kube-system")
 	id, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
@@ -358,7 +358,7 @@ func TestWhatElseIsInTheSecretStays(t *testing.T) {
 	}
 }
 
-func TestASecretThatIsDeletedOrSpoiledComesBackWithTheSameAuthority(t *testing.T) {
+func TestCertificateRenewer_deletedOrDamagedSecret_isRestoredWithTheSameCA(t *testing.T) {
 	client := fake.NewClientset()
 	secrets := client.CoreV1().Secrets("kube-system")
 	k := renewerOf(secrets)
@@ -386,7 +386,7 @@ func TestASecretThatIsDeletedOrSpoiledComesBackWithTheSameAuthority(t *testing.T
 	}
 }
 
-func TestReplicasThatStartTogetherAgree(t *testing.T) {
+func TestCertificateRenewer_concurrentStart_usesOneCertificate(t *testing.T) {
 	secrets := &vault{}
 	slow, fast := renewerOf(secrets), renewerOf(secrets)
 	var quick Identity
@@ -402,7 +402,7 @@ func TestReplicasThatStartTogetherAgree(t *testing.T) {
 	}
 }
 
-func TestAConflictIsLookedAtAgainAndNotForEver(t *testing.T) {
+func TestCertificateRenewer_conflicts_areRetriedBoundedly(t *testing.T) {
 	for _, conflicts := range []int{1, 99} {
 		client := fake.NewClientset(secretWith(nil))
 		left := conflicts
@@ -420,7 +420,7 @@ func TestAConflictIsLookedAtAgainAndNotForEver(t *testing.T) {
 	}
 }
 
-func TestWithoutTheRightToReadTheSecretTheReasonIsSaid(t *testing.T) {
+func TestCertificateRenewer_forbiddenSecret_isReported(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)

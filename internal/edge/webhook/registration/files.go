@@ -17,13 +17,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Files is where somebody else keeps the webhook's certificates.
+// Files are the paths of certificate files that an administrator or another tool provides.
 type Files struct {
 	CA, Cert, Key string
-	Reload        bool // read them again when they change
+	Reload        bool // if true, read the files again when they change
 }
 
-// Exist reports whether there are certificate files. One of the two alone is a mistake worth stopping for.
+// Exist reports whether the certificate and its key exist. It returns an error if only one of the two exists.
 func (f Files) Exist() (bool, error) {
 	_, certErr := os.Stat(f.Cert)
 	_, keyErr := os.Stat(f.Key)
@@ -33,18 +33,18 @@ func (f Files) Exist() (bool, error) {
 	case errors.Is(certErr, fs.ErrNotExist) && errors.Is(keyErr, fs.ErrNotExist), f.Cert == "" && f.Key == "":
 		return false, nil
 	}
-	return false, fmt.Errorf("find the webhook's certificate and key: %w", errors.Join(certErr, keyErr))
+	return false, fmt.Errorf("find the certificate and the key of the webhook: %w", errors.Join(certErr, keyErr))
 }
 
-// FileSource reads certificates from files.
+// A FileSource reads certificates from files.
 type FileSource struct {
 	files Files
-	ca    bool // the CA matters: the webhook is registered with it
+	ca    bool // read the CA: podfit registers the webhook with it
 	log   *slog.Logger
 
-	cert, key []byte // as last read
-	have      Identity
-	newCA     bool // a new CA was found, and is not registered yet
+	cert, key []byte // contents of the files at the last successful read
+	current   Identity
+	newCA     bool // the CA has changed and is not registered yet
 }
 
 // NewFileSource returns a source. If ca is true, it also reads the CA file.
@@ -52,22 +52,22 @@ func NewFileSource(files Files, ca bool, log *slog.Logger) *FileSource {
 	return &FileSource{files: files, ca: ca, log: log}
 }
 
-// refresh returns what to serve with now: what the files hold, or what they held before while they do not fit together.
+// Refresh returns the identity in the files. If the files are invalid, it logs a warning and returns the previous identity.
 func (s *FileSource) Refresh() (Identity, error) {
-	if s.have.Certificate != nil && !s.files.Reload {
-		return s.have, nil
+	if s.current.Certificate != nil && !s.files.Reload {
+		return s.current, nil
 	}
 	err := s.readPair()
 	if s.ca {
 		err = errors.Join(err, s.readCA())
 	}
-	if s.have.Certificate == nil {
+	if s.current.Certificate == nil {
 		return Identity{}, err
 	}
 	if err != nil {
-		s.log.Warn("Cannot reload the webhook's certificates; the ones before stay", slog.Any("error", err))
+		s.log.Warn("Certificate files are invalid; the previous certificates stay in use", slog.Any("error", err))
 	}
-	return s.have, nil
+	return s.current, nil
 }
 
 func (s *FileSource) readPair() error {
@@ -83,36 +83,36 @@ func (s *FileSource) readPair() error {
 		return nil
 	}
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil { // half written, perhaps: the next look will tell
+	if err != nil { // the files may be half written; the next Refresh reads them again
 		return fmt.Errorf("read certificate %s: %w", s.files.Cert, err)
 	}
-	if s.have.Certificate != nil {
+	if s.current.Certificate != nil {
 		s.log.Info("New certificate found, reloading", slog.String("file", s.files.Cert))
 	}
-	s.cert, s.key, s.have.Certificate = cert, key, &pair
+	s.cert, s.key, s.current.Certificate = cert, key, &pair
 	return nil
 }
 
 func (s *FileSource) readCA() error {
 	ca, err := os.ReadFile(s.files.CA)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && s.have.Bundle == nil {
-			return nil // the API server trusts the certificate anyway, or nobody's
+		if errors.Is(err, fs.ErrNotExist) && s.current.Bundle == nil {
+			return nil // the API server has to trust the certificate by other means
 		}
 		return fmt.Errorf("read CA: %w", err)
 	}
-	if len(ca) == 0 || bytes.Equal(ca, s.have.Bundle) { // empty: it is being written
+	if len(ca) == 0 || bytes.Equal(ca, s.current.Bundle) { // an empty file is being written
 		return nil
 	}
-	if s.have.Bundle != nil {
+	if s.current.Bundle != nil {
 		s.newCA = true
 		s.log.Info("New client CA found, reloading and patching webhook", slog.String("file", s.files.CA))
 	}
-	s.have.Bundle = ca
+	s.current.Bundle = ca
 	return nil
 }
 
-// asserted notes that the webhook is registered with the CA.
+// CARegistered reports to the source that the webhook is registered with the current CA.
 func (s *FileSource) CARegistered() {
 	if s.newCA {
 		s.newCA = false
@@ -120,8 +120,8 @@ func (s *FileSource) CARegistered() {
 	}
 }
 
-// watch tells when something happens in the files' folders, until ctx ends. Kubernetes replaces mounted files by
-// turning a symbolic link in the folder, so it is the folders that have to be watched.
+// Watch sends on changed when a directory of the files changes, until ctx ends. It watches directories because Kubernetes updates
+// mounted files by replacing a symbolic link in the directory.
 func (f Files) Watch(ctx context.Context, changed chan<- struct{}) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -140,7 +140,7 @@ func (f Files) Watch(ctx context.Context, changed chan<- struct{}) error {
 		case <-w.Events:
 			select {
 			case changed <- struct{}{}:
-			default: // one look is asked for already
+			default: // a change is already pending
 			}
 		case err := <-w.Errors:
 			return fmt.Errorf("watch certificate files: %w", err)

@@ -54,7 +54,7 @@ func write(t *testing.T, dir string, entries map[string][]byte) Files {
 	return Files{CA: filepath.Join(dir, entryCA), Cert: filepath.Join(dir, entryCert), Key: filepath.Join(dir, entryKey)}
 }
 
-func TestFilesThatDoNotFitTogetherAreLeftAlone(t *testing.T) {
+func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	dir := t.TempDir()
 	first := made(t, service)
 	files := write(t, dir, first)
@@ -72,7 +72,7 @@ func TestFilesThatDoNotFitTogetherAreLeftAlone(t *testing.T) {
 	if err != nil || again.Certificate != id.Certificate || string(again.Bundle) != string(first[entryCA]) {
 		t.Errorf("served %v, %v", again, err)
 	}
-	if !strings.Contains(log.String(), "the ones before stay") {
+	if !strings.Contains(log.String(), "the previous certificates stay in use") {
 		t.Error("and nobody is told")
 	}
 	write(t, dir, made(t, service))
@@ -81,7 +81,7 @@ func TestFilesThatDoNotFitTogetherAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWithoutReloadFilesAreReadOnce(t *testing.T) {
+func TestFileSource_withoutReload_readsOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := NewFileSource(write(t, dir, made(t, service)), false, silent)
 	id, err := s.Refresh()

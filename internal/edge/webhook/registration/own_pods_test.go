@@ -21,7 +21,7 @@ const ownPods = `!(request.namespace == "kube-system" && request.resource.group 
 	`"app" in object.metadata.labels && object.metadata.labels["app"] in ["vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"] || ` +
 	`"app.kubernetes.io/name" in object.metadata.labels && object.metadata.labels["app.kubernetes.io/name"] in ["vertical-pod-autoscaler", "podfit"]))`
 
-func TestRegistrar_failurePolicyFail_exceptsOwnPods(t *testing.T) {
+func TestRegistrar_failurePolicyFail_excludesOwnPods(t *testing.T) {
 	client := fake.NewClientset()
 	assert(t, client, failing, "CA")
 	w := registered(t, client).Webhooks[0]
@@ -44,7 +44,7 @@ func TestRegistrar_failurePolicyFail_exceptsOwnPods(t *testing.T) {
 	}
 }
 
-func TestRegistrar_serverWithoutMatchConditions_isNotAskedAgain(t *testing.T) {
+func TestRegistrar_serverWithoutMatchConditions_isPatchedOnce(t *testing.T) {
 	client := fake.NewClientset()
 	drop := func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
 		for i := range o.Webhooks {
@@ -64,7 +64,7 @@ func TestRegistrar_serverWithoutMatchConditions_isNotAskedAgain(t *testing.T) {
 	}
 }
 
-func TestRegistrar_configurationFoundEmpty_isLeftEmpty(t *testing.T) {
+func TestRegistrar_configurationFoundEmpty_isEmptyAfterRemove(t *testing.T) {
 	client := fake.NewClientset(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, UID: "c"}})
 	r := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), Config{URL: "https://10.0.0.1:8443", Timeout: 10})
 	if did, err := r.Ensure(t.Context(), []byte("CA")); err != nil || did != Created {

@@ -23,31 +23,31 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// The names of the registration, which tools and users know.
+// Names in the webhook configuration. They are the same as upstream's.
 const (
 	ConfigurationName = "vpa-webhook-config"
 	webhookName       = "vpa.k8s.io"
 
-	// namespacesAnnotation records the namespace expression that podfit put into the selector, so that it
-	// can take it out again, and leaves alone what an administrator put there.
+	// namespacesAnnotation contains the namespace expression that podfit added to the selector, so that podfit can remove it
+	// again without removing expressions of an administrator.
 	namespacesAnnotation = "podfit.dev/webhook-namespaces"
 
 	namespaceLabel = "kubernetes.io/metadata.name"
 	fieldManager   = "podfit-admission-controller"
 )
 
-// A Config is how the API server is to call the webhook.
+// A Config describes how the API server calls the webhook.
 type Config struct {
-	Service   cluster.Key       // the service in front of the webhook; not used when URL is set
+	Service   cluster.Key       // the service of the webhook; not used if URL is set
 	URL       string            // where the API server reaches the webhook without a service
 	Labels    map[string]string // of the configuration object
-	Fail      bool              // refuse pods while the webhook does not answer
-	Timeout   int32             // seconds the API server waits for an answer
-	Namespace string            // only pods and autoscalers of this namespace; "" is all
-	Ignored   []string          // not those of these namespaces
+	Fail      bool              // reject pods while the webhook does not answer
+	Timeout   int32             // seconds that the API server waits for an answer
+	Namespace string            // only pods and VPAs of this namespace; "" means all
+	Ignored   []string          // except those of these namespaces
 }
 
-// Names returns the names under which the webhook may be called, the API server's first.
+// Names returns the DNS names or the IP address of the webhook. The API server calls the first one.
 func (c Config) Names() ([]string, error) {
 	if c.URL == "" {
 		s, ns := c.Service.Name, c.Service.Namespace
@@ -55,15 +55,15 @@ func (c Config) Names() ([]string, error) {
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, fmt.Errorf("read the webhook's URL: %w", err)
+		return nil, fmt.Errorf("parse the URL of the webhook: %w", err)
 	}
 	if u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("the webhook's URL %q is not https://host:port", c.URL)
+		return nil, fmt.Errorf("the URL of the webhook must be https://host:port, got %q", c.URL)
 	}
 	return []string{u.Hostname()}, nil
 }
 
-// URL makes the address of a webhook without a service from an address and a port; each but the host may be missing.
+// URL returns the URL of a webhook. The address may lack the scheme, and the port may be empty.
 func URL(address, port string) string {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address
@@ -74,24 +74,26 @@ func URL(address, port string) string {
 	return address + ":" + port
 }
 
-// A Registrar keeps the webhook registered. It never removes the registration to make it anew: many replicas may assert the
-// same one at the same time, and what an administrator adds to it stays.
+// A Registrar keeps the webhook configuration up to date. It patches the configuration and never replaces it, because several
+// replicas may update it at the same time, and changes of an administrator must stay.
 type Registrar struct {
-	client typedv1.MutatingWebhookConfigurationInterface
-	want   Config
-	made   types.UID // of the configuration that this process has created last, if any
-	filled types.UID // of the configuration without webhooks that this process has put its own into last, if any
+	client  typedv1.MutatingWebhookConfigurationInterface
+	want    Config
+	created types.UID // of the configuration that this process created last, or ""
+	filled  types.UID // of the empty configuration to which this process added the webhook last, or ""
 
-	unconditional bool // the API server does not know match conditions
+	noConditions bool // the API server does not support match conditions
 }
 
-// NewRegistrar returns a registrar.
+// NewRegistrar returns a registrar. It sends no request.
 func NewRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Config) *Registrar {
 	return &Registrar{client: client, want: want}
 }
 
-// What an assertion did.
+// A Change is the result of a call of Ensure or Remove.
 type Change uint8
+
+// The changes.
 
 const (
 	Unchanged Change = iota
@@ -100,7 +102,7 @@ const (
 	Removed
 )
 
-// assert makes the registration what it should be, trusting a bundle of CAs, and says what it had to do.
+// Ensure creates or corrects the webhook configuration. bundle is the CAs that the API server must trust, in PEM.
 func (r *Registrar) Ensure(ctx context.Context, bundle []byte) (Change, error) {
 	live, err := r.client.Get(ctx, ConfigurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -121,8 +123,8 @@ func (r *Registrar) Ensure(ctx context.Context, bundle []byte) (Change, error) {
 	if err != nil {
 		return Unchanged, fmt.Errorf("patch webhook configuration %s: %w", ConfigurationName, err)
 	}
-	r.noteConditions(want, got)
-	if len(live.Webhooks) == 0 { // as deploy/ ships it
+	r.detectMatchConditions(want, got)
+	if len(live.Webhooks) == 0 { // deploy/ creates it empty
 		r.filled = got.UID
 		return Created, nil
 	}
@@ -133,19 +135,19 @@ func (r *Registrar) create(ctx context.Context, bundle []byte) (Change, error) {
 	want := r.merge(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}, bundle)
 	live, err := r.client.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsForbidden(err) {
-		return Unchanged, fmt.Errorf("webhook configuration %s does not exist and may not be created: kubectl apply -f deploy/15-webhook-objects.yaml "+
-			"creates it empty, and podfit fills it: %w", ConfigurationName, err)
+		return Unchanged, fmt.Errorf("webhook configuration %s does not exist and podfit may not create it; create it with "+
+			"kubectl apply -f deploy/15-webhook-objects.yaml: %w", ConfigurationName, err)
 	}
-	if err != nil { // AlreadyExists: another replica was faster; the next assertion compares with what it made
+	if err != nil { // AlreadyExists: another replica has created it; the next Ensure compares with that
 		return Unchanged, fmt.Errorf("create webhook configuration %s: %w", ConfigurationName, err)
 	}
-	r.noteConditions(want, live)
-	r.made = live.UID
+	r.detectMatchConditions(want, live)
+	r.created = live.UID
 	return Created, nil
 }
 
-// withdraw deletes the configuration if it is the one that this process has created, and still is of this webhook alone. One
-// that it has found empty it leaves empty.
+// Remove deletes the webhook configuration if this process created it and it contains only this webhook. If this process found the
+// configuration empty, Remove leaves it empty.
 func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 	live, err := r.client.Get(ctx, ConfigurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -154,7 +156,7 @@ func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 	if err != nil {
 		return Unchanged, fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
-	if live.UID != r.made && live.UID != r.filled || live.UID == "" || len(live.Webhooks) != 1 || live.Webhooks[0].Name != webhookName {
+	if live.UID != r.created && live.UID != r.filled || live.UID == "" || len(live.Webhooks) != 1 || live.Webhooks[0].Name != webhookName {
 		return Unchanged, nil
 	}
 	if url := live.Webhooks[0].ClientConfig.URL; url == nil || *url != r.want.URL {
@@ -169,13 +171,13 @@ func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 	switch {
 	case err == nil:
 		return Removed, nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is somebody else's now
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // another controller has changed it
 		return Unchanged, nil
 	}
 	return Unchanged, fmt.Errorf("delete webhook configuration %s: %w", ConfigurationName, err)
 }
 
-// empty takes the webhook out of a configuration that has no other.
+// empty removes the only webhook from a configuration.
 func (r *Registrar) empty(ctx context.Context, live *admissionregistrationv1.MutatingWebhookConfiguration) (Change, error) {
 	without := live.DeepCopy()
 	without.Webhooks = []admissionregistrationv1.MutatingWebhook{}
@@ -187,14 +189,14 @@ func (r *Registrar) empty(ctx context.Context, live *admissionregistrationv1.Mut
 	switch {
 	case err == nil:
 		return Removed, nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is somebody else's now
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // another controller has changed it
 		return Unchanged, nil
 	}
 	return Unchanged, fmt.Errorf("patch webhook configuration %s: %w", ConfigurationName, err)
 }
 
-// mergePatch writes what an assertion changes. It carries the version it was computed from, so that it fails
-// rather than undo what somebody changed meanwhile: a merge patch replaces the list of webhooks as a whole.
+// mergePatch returns the difference between two configurations. It contains the resource version, so that the API server rejects it
+// if the configuration has changed in the meantime: a merge patch replaces the whole list of webhooks.
 func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration) ([]byte, error) {
 	annotations := map[string]any{}
 	if text, ok := want.Annotations[namespacesAnnotation]; ok {
@@ -211,12 +213,12 @@ func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": meta, "webhooks": want.Webhooks})
 	if err != nil {
-		return nil, fmt.Errorf("write patch of webhook configuration: %w", err)
+		return nil, fmt.Errorf("encode the patch of the webhook configuration: %w", err)
 	}
 	return patch, nil
 }
 
-// merge returns what the live configuration should be: what podfit owns set, everything else as it is.
+// merge returns the live configuration with the fields that podfit owns.
 func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := live.DeepCopy()
 	if len(r.want.Labels) > 0 {
@@ -244,7 +246,7 @@ func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfigura
 	w.TimeoutSeconds = new(r.want.Timeout)
 	w.AdmissionReviewVersions = []string{"v1"}
 	r.selectNamespaces(c, w)
-	r.exceptOwnPods(w)
+	r.excludeOwnPods(w)
 	return c
 }
 
@@ -255,7 +257,7 @@ func (r *Registrar) clientConfig(live admissionregistrationv1.WebhookClientConfi
 		return live
 	}
 	live.URL = nil
-	if live.Service == nil { // else its path and port stay
+	if live.Service == nil { // an existing path and port stay
 		live.Service = &admissionregistrationv1.ServiceReference{}
 	}
 	live.Service.Namespace, live.Service.Name = r.want.Service.Namespace, r.want.Service.Name
@@ -276,7 +278,7 @@ func rules() []admissionregistrationv1.RuleWithOperations {
 	}}
 }
 
-// withoutScope drops the scope, which the API server fills in.
+// withoutScope removes the scope, which the API server sets by default.
 func withoutScope(rules []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	out := slices.Clone(rules)
 	for i := range out {
@@ -285,16 +287,16 @@ func withoutScope(rules []admissionregistrationv1.RuleWithOperations) []admissio
 	return out
 }
 
-// selectNamespaces puts podfit's namespace expression into the selector, in place of the one it put there before.
+// selectNamespaces replaces podfit's previous namespace expression in the selector with the current one.
 func (r *Registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookConfiguration, w *admissionregistrationv1.MutatingWebhook) {
 	want := r.namespaces()
 	before := c.Annotations[namespacesAnnotation]
 	var keep []metav1.LabelSelectorRequirement
 	if w.NamespaceSelector != nil {
 		for _, e := range w.NamespaceSelector.MatchExpressions {
-			// Upstream writes NotIn [""] when it has nothing to say: it excludes nothing, and confuses readers.
-			void := e.Key == namespaceLabel && e.Operator == metav1.LabelSelectorOpNotIn && slices.Equal(e.Values, []string{""})
-			if !void && expression(&e) != before && (want == nil || expression(&e) != expression(want)) {
+			// Upstream writes NotIn [""] if no namespace is ignored. It has no effect.
+			noEffect := e.Key == namespaceLabel && e.Operator == metav1.LabelSelectorOpNotIn && slices.Equal(e.Values, []string{""})
+			if !noEffect && expression(&e) != before && (want == nil || expression(&e) != expression(want)) {
 				keep = append(keep, e)
 			}
 		}
@@ -317,7 +319,7 @@ func (r *Registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookC
 	w.NamespaceSelector.MatchExpressions = keep
 }
 
-// namespaces returns the expression that selects the namespaces podfit serves, nil when it serves all.
+// namespaces returns the expression that selects the namespaces that podfit serves, or nil if podfit serves all.
 func (r *Registrar) namespaces() *metav1.LabelSelectorRequirement {
 	ignored := slices.DeleteFunc(slices.Clone(r.want.Ignored), func(s string) bool { return s == "" })
 	slices.Sort(ignored)
@@ -330,7 +332,7 @@ func (r *Registrar) namespaces() *metav1.LabelSelectorRequirement {
 	return nil
 }
 
-// expression writes an expression on one line, its values sorted.
+// expression formats an expression on one line, with sorted values.
 func expression(e *metav1.LabelSelectorRequirement) string {
 	values := slices.Clone(e.Values)
 	slices.Sort(values)

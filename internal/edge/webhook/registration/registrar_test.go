@@ -43,7 +43,7 @@ func assert(t *testing.T, client *fake.Clientset, want Config, bundle string) Ch
 	return did
 }
 
-func TestTheWebhookIsRegisteredAsUpstreamDoes(t *testing.T) {
+func TestRegistrar_noConfiguration_createsTheSameAsUpstream(t *testing.T) {
 	client := fake.NewClientset()
 	if did := assert(t, client, usual, "CA"); did != Created {
 		t.Errorf("it did %v", did)
@@ -62,7 +62,7 @@ func TestTheWebhookIsRegisteredAsUpstreamDoes(t *testing.T) {
 	}
 }
 
-func TestTheRegistrationFollowsTheConfiguration(t *testing.T) {
+func TestRegistrar_changedFlags_updateTheConfiguration(t *testing.T) {
 	client := fake.NewClientset()
 	assert(t, client, Config{
 		URL: "https://10.0.0.1:8443", Labels: map[string]string{"a": "b"}, Fail: true, Timeout: 5, Ignored: []string{"", "z", "kube-system"},
@@ -118,7 +118,7 @@ func upstreams() *admissionregistrationv1.MutatingWebhookConfiguration {
 	}
 }
 
-func TestUpstreamsRegistrationIsTakenOver(t *testing.T) {
+func TestRegistrar_upstreamsConfiguration_isPatched(t *testing.T) {
 	client := fake.NewClientset(upstreams())
 	if did := assert(t, client, usual, "CA"); did != Patched {
 		t.Errorf("it did %v", did)
@@ -132,7 +132,7 @@ func TestUpstreamsRegistrationIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestWhatAnAdministratorAddsStays(t *testing.T) {
+func TestRegistrar_fieldsOfAnAdministrator_stay(t *testing.T) {
 	c := upstreams()
 	c.Labels = map[string]string{"team": "sre"}
 	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "x"}
@@ -163,7 +163,7 @@ func TestWhatAnAdministratorAddsStays(t *testing.T) {
 	}
 }
 
-func TestAssertingTwiceWritesOnce(t *testing.T) {
+func TestRegistrar_ensureTwice_writesOnce(t *testing.T) {
 	for name, want := range map[string]Config{
 		"usual": usual, "by URL": {URL: "https://x", Timeout: 1}, "one namespace": {Service: serviceKey, Namespace: "shop", Timeout: 1},
 		"without some": {Service: serviceKey, Ignored: []string{"b", "a"}, Timeout: 1, Labels: map[string]string{"a": "b"}},
@@ -195,7 +195,7 @@ func TestAssertingTwiceWritesOnce(t *testing.T) {
 	}
 }
 
-func TestTheRegistrationIsNeverDeleted(t *testing.T) { // W-18
+func TestRegistrar_changedFlags_neverDeleteTheConfiguration(t *testing.T) { // W-18
 	client := fake.NewClientset(upstreams())
 	assert(t, client, Config{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
 	assert(t, client, usual, "CA")
@@ -205,7 +205,7 @@ func TestTheRegistrationIsNeverDeleted(t *testing.T) { // W-18
 }
 
 // What this process has registered by URL goes with it, unless somebody else has made it theirs.
-func TestARegistrationIsTakenBackOnlyWhileItIsOurs(t *testing.T) {
+func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
 	byURL := Config{URL: "https://10.0.0.1:8443", Timeout: 10}
 	for name, c := range map[string]struct {
 		want   Config
@@ -276,7 +276,7 @@ func verbs(client *fake.Clientset) (out []string) {
 	return out
 }
 
-func TestURL(t *testing.T) {
+func TestURL_addressAndPort_areJoined(t *testing.T) {
 	for in, want := range map[[2]string]string{
 		{"https://h", "443"}: "https://h:443", {"h", "443"}: "https://h:443", {"https://h", ""}: "https://h", {"[::1]", "1"}: "https://[::1]:1",
 	} {
