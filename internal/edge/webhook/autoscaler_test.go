@@ -116,7 +116,7 @@ func TestHandler_invalidAutoscaler_isRejected(t *testing.T) { // W-16: without a
 		"recommenders":                   {spec: target + `,"recommenders":[{"name":"a"},{"name":"b"}]`, want: `spec.recommenders: Too many: 2: must have at most 1 item`},
 		"recommender":                    {spec: target + `,"recommenders":[{"name":"a"}]`},
 
-		"quantity nobody can read": {
+		"invalid quantity": {
 			spec: container(`"minAllowed":{"cpu":"lots"}`),
 			want: `.: Internal error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
 		},

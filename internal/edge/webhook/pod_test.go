@@ -398,7 +398,7 @@ func TestHandler_podWithoutGoverningAutoscaler_isAdmittedUnchanged(t *testing.T)
 		"that is not a pod": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(`{"metadata":[]}`)}
 		}},
-		"with a quantity nobody can read": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+		"with a invalid quantity": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(cart("", `"containers":[{"name":"app","resources":{"requests":{"cpu":"lots"}}}]`))}
 		}},
 		"without anything in it": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},

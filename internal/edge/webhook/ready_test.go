@@ -64,7 +64,7 @@ func TestServer_certificateForAnotherName_isNotReady(t *testing.T) {
 }
 
 func TestServer_expiredCertificate_isNotReady(t *testing.T) {
-	files := write(t, t.TempDir(), made(t, service)) // nobody reads them again
+	files := write(t, t.TempDir(), made(t, service)) // not reloaded
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.clock.Store(r.serving.Load().Certificate.Leaf.NotAfter.Unix() + 1)

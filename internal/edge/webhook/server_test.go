@@ -143,7 +143,7 @@ func verbs(client *fake.Clientset) (out []string) {
 	return out
 }
 
-// verifies reports why the API server would not trust a certificate, given the CAs it was told to trust.
+// verifies reports why the API server would not trust a certificate, given a bundle of CAs.
 func verifies(id registration.Identity, bundle []byte, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -165,7 +165,7 @@ func TestServer_noCertificateFiles_servesAndRegisters(t *testing.T) {
 				t.Error(err)
 			}
 			if err := r.Check(context.WithoutCancel(t.Context())); err == nil {
-				t.Error("the check succeeds although nothing listens")
+				t.Error("check succeeds after the server has stopped")
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestServer_deletedConfiguration_isCreatedAgain(t *testing.T) {
 	r.later(10 * time.Second)
 	registered(t, r.client)
 	if slices.Contains(verbs(r.client)[1:], "update") {
-		t.Error("something was overwritten")
+		t.Error("the configuration was replaced by an update")
 	}
 }
 
@@ -195,7 +195,7 @@ func TestServer_anotherControllerChangesTheConfiguration_isReportedOnce(t *testi
 	}
 	for _, line := range []string{"Corrected the webhook configuration", "Another controller keeps changing the webhook configuration"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q is logged %d times, want 1", line, n)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestServer_configurationUnreadable_failsTheCheck(t *testing.T) {
 	}
 	for _, line := range []string{"Cannot update the certificates or the webhook configuration", "up to date again"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q is logged %d times, want 1", line, n)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestServer_failedSelfCheck_isNotRegistered(t *testing.T) {
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
 	if verbs := verbs(r.client); len(verbs) > 0 {
-		t.Errorf("asked the API server: %v", verbs)
+		t.Errorf("requests to the API server: %v", verbs)
 	}
 	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered") {
 		t.Errorf("check: %v", err)
@@ -336,7 +336,7 @@ func TestServer_registeredByOthers_needsNoCA(t *testing.T) {
 	r := run(t, Config{Files: files, Registration: usual})
 	eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
 	if verbs := verbs(r.client); len(verbs) > 0 {
-		t.Errorf("asked the API server: %v", verbs)
+		t.Errorf("requests to the API server: %v", verbs)
 	}
 }
 

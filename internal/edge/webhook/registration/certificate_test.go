@@ -29,7 +29,7 @@ const service = "vpa-webhook.kube-system.svc"
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// verifies reports why the API server would not trust a certificate, given the CAs it was told to trust.
+// verifies reports why the API server would not trust a certificate, given a bundle of CAs.
 func verifies(id Identity, bundle []byte, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -47,7 +47,7 @@ func renewerOf(secrets corev1client.SecretInterface) *CertificateRenewer {
 type replica struct {
 	*CertificateRenewer
 	serves  Identity
-	trusted []byte // what it last told
+	trusted []byte // the bundle of the last pass
 }
 
 func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
@@ -169,7 +169,7 @@ func TestChain_newCA_signsOnlyAfterItIsTrusted(t *testing.T) {
 	next := c.next.cert
 	step(due.Add(90*24*time.Hour), never)
 	if !c.signer.cert.Equal(first) {
-		t.Error("it signs although nobody is known to trust it")
+		t.Error("the new CA signs before it is trusted")
 	}
 	c, _, _ = c.renewed(due.Add(caOverlap-time.Minute), names, always)
 	if !c.signer.cert.Equal(first) {
@@ -242,7 +242,7 @@ func TestChain_newName_getsACertificateOfTheSameCA(t *testing.T) {
 	}
 }
 
-// Two webhooks by different names that share the Secret, such as one in the cluster and one that somebody has started on a
+// Two webhooks by different names that share the Secret, for example one in the cluster and one on a
 // machine of their own, do not take the certificate from each other in turn.
 func TestCertificateRenewer_replicasWithDifferentNames_shareOneCertificate(t *testing.T) {
 	v := &vault{}
@@ -275,7 +275,7 @@ func TestCertificateRenewer_replicasWithDifferentNames_shareOneCertificate(t *te
 		t.Errorf("at its time the certificate was renewed %d times", n)
 	}
 	if err := verifies(one.serves, one.trusted, "10.0.0.1", later); err == nil {
-		t.Error("a name that nobody has any more is in it")
+		t.Error("the renewed certificate contains the name of a former replica")
 	}
 	if err := verifies(two.serves, one.trusted, "10.0.0.1", later); err != nil {
 		t.Errorf("what is still served elsewhere is not good any more: %v", err)
@@ -327,14 +327,14 @@ func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.
 		t.Fatal(err)
 	}
 	if string(id.Bundle) != string(data["caCert.pem"]) {
-		t.Error("another CA is trusted")
+		t.Error("the bundle differs from upstream's CA")
 	}
 	if err := verifies(id, data["caCert.pem"], service, start); err != nil {
 		t.Error(err)
 	}
 	for _, a := range client.Actions() {
 		if a.GetVerb() != "get" {
-			t.Errorf("the secret was touched: %s", a.GetVerb())
+			t.Errorf("the Secret was written: %s", a.GetVerb())
 		}
 	}
 }
@@ -354,7 +354,7 @@ func TestCertificateRenewer_otherKeysOfTheSecret_stay(t *testing.T) {
 		t.Errorf("secret %v, %v", s.Data, err)
 	}
 	if again, err := renewerOf(secrets).Refresh(t.Context(), start, nil); err != nil || string(again.Bundle) != string(id.Bundle) {
-		t.Errorf("what was written cannot be read: %v", err)
+		t.Errorf("the written Secret cannot be read again: %v", err)
 	}
 }
 
@@ -371,18 +371,18 @@ func TestCertificateRenewer_deletedOrDamagedSecret_isRestoredWithTheSameCA(t *te
 	}
 	second, err := k.Refresh(t.Context(), start, nil)
 	if err != nil || string(second.Bundle) != string(first.Bundle) || second.Certificate != first.Certificate {
-		t.Errorf("deleted: another identity, %v", err)
+		t.Errorf("deleted Secret: the identity changed: %v", err)
 	}
 	if _, err := secrets.Update(t.Context(), secretWith(map[string][]byte{"caCert.pem": []byte("x")}), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	third, err := k.Refresh(t.Context(), start, nil)
 	if err != nil || string(third.Bundle) != string(first.Bundle) {
-		t.Errorf("spoiled: another authority, %v", err)
+		t.Errorf("damaged Secret: the CA changed: %v", err)
 	}
 	other, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
 	if err != nil || string(other.Bundle) != string(first.Bundle) {
-		t.Errorf("another replica finds another authority, %v", err)
+		t.Errorf("another replica uses another CA: %v", err)
 	}
 }
 
@@ -398,7 +398,7 @@ func TestCertificateRenewer_concurrentStart_usesOneCertificate(t *testing.T) {
 	}
 	late, err := slow.Refresh(t.Context(), start, nil)
 	if err != nil || string(late.Bundle) != string(quick.Bundle) || !late.Certificate.Leaf.Equal(quick.Certificate.Leaf) {
-		t.Errorf("they serve with different certificates: %v", err)
+		t.Errorf("the replicas serve different certificates: %v", err)
 	}
 }
 

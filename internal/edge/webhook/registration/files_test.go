@@ -73,7 +73,7 @@ func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 		t.Errorf("served %v, %v", again, err)
 	}
 	if !strings.Contains(log.String(), "the previous certificates stay in use") {
-		t.Error("and nobody is told")
+		t.Error("no warning is logged")
 	}
 	write(t, dir, made(t, service))
 	if again, err = s.Refresh(); err != nil || again.Certificate == id.Certificate || string(again.Bundle) == string(first[entryCA]) {

@@ -29,7 +29,7 @@ func TestRegistrar_failurePolicyFail_excludesOwnPods(t *testing.T) {
 		t.Errorf("match conditions %+v", w.MatchConditions)
 	}
 	if did := assert(t, client, failing, "CA"); did != Unchanged {
-		t.Errorf("once more it did %v", did)
+		t.Errorf("second call: change %v", did)
 	}
 
 	c := registered(t, client)
@@ -57,10 +57,10 @@ func TestRegistrar_serverWithoutMatchConditions_isPatchedOnce(t *testing.T) {
 	})
 	r := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), failing)
 	if did, err := r.Ensure(t.Context(), []byte("CA")); err != nil || did != Created {
-		t.Fatalf("it did %v: %v", did, err)
+		t.Fatalf("change %v, %v", did, err)
 	}
 	if did, err := r.Ensure(t.Context(), []byte("CA")); err != nil || did != Unchanged {
-		t.Errorf("at the next look it did %v: %v", did, err)
+		t.Errorf("second call: change %v, %v", did, err)
 	}
 }
 
@@ -68,12 +68,12 @@ func TestRegistrar_configurationFoundEmpty_isEmptyAfterRemove(t *testing.T) {
 	client := fake.NewClientset(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, UID: "c"}})
 	r := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), Config{URL: "https://10.0.0.1:8443", Timeout: 10})
 	if did, err := r.Ensure(t.Context(), []byte("CA")); err != nil || did != Created {
-		t.Fatalf("it did %v: %v", did, err)
+		t.Fatalf("change %v, %v", did, err)
 	}
 	if did, err := r.Remove(t.Context()); err != nil || did != Removed {
-		t.Errorf("it did %v: %v", did, err)
+		t.Errorf("change %v, %v", did, err)
 	}
 	if n := len(registered(t, client).Webhooks); n != 0 {
-		t.Errorf("%d webhooks are left for an address where nobody answers", n)
+		t.Errorf("%d webhooks are left, want 0", n)
 	}
 }

@@ -46,7 +46,7 @@ func assert(t *testing.T, client *fake.Clientset, want Config, bundle string) Ch
 func TestRegistrar_noConfiguration_createsTheSameAsUpstream(t *testing.T) {
 	client := fake.NewClientset()
 	if did := assert(t, client, usual, "CA"); did != Created {
-		t.Errorf("it did %v", did)
+		t.Errorf("change %v", did)
 	}
 	got := registered(t, client)
 	text, err := json.Marshal(got.Webhooks)
@@ -121,7 +121,7 @@ func upstreams() *admissionregistrationv1.MutatingWebhookConfiguration {
 func TestRegistrar_upstreamsConfiguration_isPatched(t *testing.T) {
 	client := fake.NewClientset(upstreams())
 	if did := assert(t, client, usual, "CA"); did != Patched {
-		t.Errorf("it did %v", did)
+		t.Errorf("change %v", did)
 	}
 	w := registered(t, client).Webhooks[0]
 	if len(w.NamespaceSelector.MatchExpressions) != 0 {
@@ -184,7 +184,7 @@ func TestRegistrar_ensureTwice_writesOnce(t *testing.T) {
 			}
 			client.ClearActions()
 			if did := assert(t, client, want, "CA"); did != Unchanged {
-				t.Errorf("it did %v", did)
+				t.Errorf("change %v", did)
 			}
 			for _, a := range client.Actions() {
 				if a.GetVerb() != "get" {
@@ -204,7 +204,7 @@ func TestRegistrar_changedFlags_neverDeleteTheConfiguration(t *testing.T) { // W
 	}
 }
 
-// What this process has registered by URL goes with it, unless somebody else has made it theirs.
+// Remove deletes a configuration with a URL only if this process created it and nothing else uses it.
 func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
 	byURL := Config{URL: "https://10.0.0.1:8443", Timeout: 10}
 	for name, c := range map[string]struct {
@@ -222,14 +222,14 @@ func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
 		"of two webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			c.Webhooks = append(c.Webhooks, c.Webhooks[0])
 		}},
-		"of nobody's known": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil }},
+		"without webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := numbered()
 			configurations := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 			r := NewRegistrar(configurations, c.want)
 			if did, err := r.Ensure(t.Context(), []byte("CA")); did != Created || err != nil {
-				t.Fatalf("it did %v, %v", did, err)
+				t.Fatalf("change %v, %v", did, err)
 			}
 			if c.change != nil {
 				live := registered(t, client)
@@ -240,7 +240,7 @@ func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
 			}
 			did, err := r.Remove(t.Context())
 			if err != nil || (did == Removed) != c.gone {
-				t.Errorf("it did %v, %v", did, err)
+				t.Errorf("change %v, %v", did, err)
 			}
 			if _, err := configurations.Get(t.Context(), ConfigurationName, metav1.GetOptions{}); apierrors.IsNotFound(err) != c.gone {
 				t.Errorf("afterwards: %v", err)
