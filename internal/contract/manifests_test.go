@@ -128,7 +128,7 @@ var rights = map[string][]string{
 		"cluster core/limitranges: list watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
-		"cluster podfit.dev/sizingprofiles: list",
+		"cluster podfit.dev/sizingprofiles: list watch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-admission-controller]: get update",
 		"kube-system core/secrets[vpa-tls-certs]: get update",

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ type namespaceView struct {
 	limits     policy.Limits
 }
 
-func (n *namespaceView) Project(p *corev1.Pod) *cluster.Pod {
+func (n *namespaceView) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 	out := watcher.ProjectPod(p, &n.interner)
 	out.Top = out.Controller
 	return out

@@ -59,7 +59,7 @@ func running(p *corev1.Pod) *corev1.Pod {
 
 // decide returns what the planner decides for a running pod.
 func decide(view *namespaceView, pod *corev1.Pod) plan.Decision {
-	p := view.Project(pod)
+	p := view.Project(context.Background(), pod)
 	budget := plan.DefaultBudget()
 	budget.MinReplicas, budget.InPlace, budget.StartupBoost = 1, true, true
 	ds := plan.Plan(longAgo.Add(48*time.Hour), plan.World{

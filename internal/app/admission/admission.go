@@ -9,21 +9,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
 // NewCommand returns "podfit admission-controller".
@@ -40,67 +37,54 @@ configuration. If no certificate files exist, it creates and renews its own cert
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Limits: true, Quotas: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
+				Limits: true, Quotas: true, Profiles: !c.NoProfiles, Log: p.Log,
+			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
-			admit, err := Work(&c, p, clients, world)
+			serve, err := Work(&c, p, clients, world)
 			if err != nil {
 				return nil, err
 			}
-			return func(ctx context.Context) error { return process.WithWorld(ctx, world, admit) }, nil
+			return func(ctx context.Context) error { return process.WithWorld(ctx, world, serve) }, nil
 		},
 	}.Command(s)
 }
 
-// Work returns the work of the admission controller. It serves at once: while the world is not known yet, pods pass
-// unchanged, and the status lease, by which the updater knows that evicted pods will be sized, is not renewed.
+// A job is the admission controller with everything it needs to run.
+type job struct {
+	config     *Config
+	log        *slog.Logger
+	server     *webhook.Server
+	ready      func() error // returns nil if the API server may send reviews
+	standalone bool
+	lease      statusLease
+}
+
+// Work returns the work of the admission controller. The webhook serves immediately. Until the first lists have succeeded, it admits
+// pods unchanged, and the status lease is not renewed, so the updater evicts no pods.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) (func(context.Context) error, error) {
-	labels, err := c.labels()
-	if err != nil {
-		return nil, err
-	}
 	namespace := process.OwnNamespace(c.ServiceNamespace)
-	reg := webhook.Registration{
-		Service: cluster.Key{Namespace: namespace, Name: c.Service}, Labels: labels, Fail: c.FailurePolicyFail,
-		Timeout: int32(c.TimeoutSeconds), Namespace: c.Namespace, Ignored: c.IgnoredNamespaces,
-	}
-	if c.ByURL {
-		port := c.WebhookPort
-		if port == "" {
-			port = strconv.Itoa(c.Port)
-		}
-		reg.URL = webhook.URL(c.WebhookAddress, port)
-	}
-	profiles, err := kube.NewProfiles(clients)
+	registered, err := c.registration(namespace)
 	if err != nil {
 		return nil, err
 	}
-	typed := &typos{source: profiles}
-	options := webhook.Options{
-		Gates: webhook.Gates{
-			InPlace: c.Gates.On(process.InPlaceGate), CPUStartupBoost: c.Gates.On(process.CPUStartupBoost), PerVPAConfig: c.Gates.On(process.PerVPAConfig),
-		},
-		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.ReadOnly,
-	}
-	if !c.NoProfiles {
-		options.Meant = typed.meant
+	files := registration.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
+	standalone, err := c.standalone(files)
+	if err != nil {
+		return nil, err
 	}
 	metrics := webhook.NewMetrics(p.Registry)
 	view := newClusterView(world, c.Serves, metrics, p.Log)
-	handler := webhook.NewHandler(view, options, metrics, p.Log)
-	files := webhook.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
-	alone, err := c.alone(files)
-	if err != nil {
-		return nil, err
-	}
+	handler := webhook.NewHandler(view, c.handlerOptions(world), metrics, p.Log)
 	server, err := webhook.NewServer(webhook.Config{
-		Files: files, Private: alone,
-		Secret: cluster.Key{Namespace: namespace, Name: webhook.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
-		Register: c.Register, Registration: reg, TakeBack: c.takesBack(), Linger: c.linger(alone),
+		Files: files, Standalone: standalone,
+		Secret: cluster.Key{Namespace: namespace, Name: registration.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
+		Register: c.Register, Registration: registered, Unregister: c.unregisters(), ShutdownDelay: c.shutdownDelay(standalone),
 	}, clients.Core, handler, p.Log)
 	if err != nil {
 		return nil, err
 	}
-	c.explain(p.Log, alone)
+	c.logSetup(p.Log, standalone)
 	ready := func() error {
 		if !world.Synced() || !world.Discovered() {
 			return errNotSynced
@@ -109,44 +93,88 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	}
 	p.Readiness = append(p.Readiness, ready)
 	metrics.ReadyWhen(ready)
-	lease := kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName)
-	return func(ctx context.Context) error {
-		serving := context.WithoutCancel(ctx) // reviews are answered for a while after the process was told to end
-		view.ctx, typed.ctx = serving, serving
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(c.Port)))
-		if err != nil && alone {
-			p.Log.Info("The webhook is not served: its port cannot be had, and nobody would call it", slog.Any("error", err))
-			<-ctx.Done()
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("listen on --port %d for admission: %w", c.Port, err)
-		}
-		tick := time.NewTicker(c.StatusInterval)
-		defer tick.Stop()
-		g, ctx := errgroup.WithContext(ctx)
-		g.Go(func() error { return server.Run(ctx, l, tick.C) })
-		if alone {
-			return g.Wait()
-		}
-		g.Go(func() error {
-			publishStatus(ctx, p.Log, lease, c.StatusInterval, func(ctx context.Context) error {
-				if err := ready(); err != nil {
-					return err
-				}
-				return server.Check(ctx)
-			})
-			return nil
-		})
-		return g.Wait()
-	}, nil
+	j := &job{
+		config: c, log: p.Log, server: server, ready: ready, standalone: standalone,
+		lease: kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName),
+	}
+	return j.run, nil
 }
 
-// alone reports whether the webhook must leave no trace in the cluster, neither certificates nor a sign of life: in a dry run,
-// and where nobody can call it. That is so when podfit does not register it, nobody has made certificates for it that a
-// registration of theirs could trust, and this process is not in the cluster, behind the service that others may have registered.
-func (c *Config) alone(files webhook.Files) (bool, error) {
+var errNotSynced = errors.New("the initial lists of the watches are not complete")
+
+// run serves the webhook and renews the status lease until ctx ends.
+func (j *job) run(ctx context.Context) error {
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(j.config.Port)))
+	if err != nil && j.standalone {
+		j.log.Info("Webhook not served: cannot listen on its port, and no webhook configuration refers to it", slog.Any("error", err))
+		<-ctx.Done()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen on --port %d for admission: %w", j.config.Port, err)
+	}
+	tick := time.NewTicker(j.config.StatusInterval)
+	defer tick.Stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return j.server.Run(ctx, listener, tick.C) })
+	if !j.standalone {
+		g.Go(func() error {
+			publishStatus(ctx, j.log, j.lease, j.config.StatusInterval, j.check)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// check returns nil if the webhook is ready and answers a review.
+func (j *job) check(ctx context.Context) error {
+	if err := j.ready(); err != nil {
+		return err
+	}
+	return j.server.Check(ctx)
+}
+
+// registration returns how the API server calls the webhook.
+func (c *Config) registration(namespace string) (registration.Config, error) {
+	labels, err := c.labels()
+	if err != nil {
+		return registration.Config{}, err
+	}
+	out := registration.Config{
+		Service: cluster.Key{Namespace: namespace, Name: c.Service}, Labels: labels, Fail: c.FailurePolicyFail,
+		Timeout: int32(c.TimeoutSeconds), Namespace: c.Namespace, Ignored: c.IgnoredNamespaces,
+	}
+	if c.ByURL {
+		port := c.WebhookPort
+		if port == "" {
+			port = strconv.Itoa(c.Port)
+		}
+		out.URL = registration.URL(c.WebhookAddress, port)
+	}
+	return out, nil
+}
+
+func (c *Config) handlerOptions(profiles profileNames) webhook.Options {
+	out := webhook.Options{
+		Gates: webhook.Gates{
+			InPlace:         c.Gates.On(process.InPlaceGate),
+			CPUStartupBoost: c.Gates.On(process.CPUStartupBoost),
+			PerVPAConfig:    c.Gates.On(process.PerVPAConfig),
+		},
+		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.ReadOnly,
+	}
+	if !c.NoProfiles {
+		out.SimilarProfile = func(recommender string) string { return similarProfile(profiles, recommender) }
+	}
+	return out
+}
+
+// standalone reports whether the webhook must write nothing to the cluster, neither certificates nor the status lease. This is so in
+// a dry run, and if the API server cannot call this process: podfit does not register the webhook, there are no certificate files
+// that a webhook configuration of an administrator could trust, and this process does not run in the cluster, where it could be
+// behind the service of such a configuration.
+func (c *Config) standalone(files registration.Files) (bool, error) {
 	if c.ReadOnly {
 		return true, nil
 	}
@@ -157,137 +185,35 @@ func (c *Config) alone(files webhook.Files) (bool, error) {
 	return !found, err
 }
 
-// takesBack reports whether the registration goes with the process. In a pod there are other replicas, or there will be; and
-// who refuses pods that cannot be sized wants none of them to pass meanwhile.
-func (c *Config) takesBack() bool {
+// unregisters reports whether the webhook configuration is deleted on shutdown. In a pod it is not, because other replicas or the
+// next pod use it. With the failure policy Fail it is not, because pods must not be admitted without their size in the meantime.
+func (c *Config) unregisters() bool {
 	return c.Register && c.ByURL && !c.FailurePolicyFail && !kube.InCluster()
 }
 
-// linger is how long the webhook answers after it was told to end: where it is one of several behind an address, that one
-// takes a moment to hear of it.
-func (c *Config) linger(alone bool) time.Duration {
-	switch {
-	case alone:
+// shutdownDelay is how long the webhook serves after the process was told to stop: until the API server does not call it any more.
+func (c *Config) shutdownDelay(standalone bool) time.Duration {
+	if standalone {
 		return 0
-	case c.takesBack():
-		return 250 * time.Millisecond // the API server hears at once
+	}
+	if c.unregisters() {
+		return 250 * time.Millisecond // the API server watches webhook configurations
 	}
 	if c.Outside() {
 		return 3 * time.Second
 	}
-	return 10 * time.Second // until every node knows that the pod is no longer behind the service
+	return 10 * time.Second // until each node has removed the pod from the endpoints of the service
 }
 
-// explain says what the reader of the log might not expect.
-func (c *Config) explain(log *slog.Logger, alone bool) {
+// logSetup logs a configuration in which new pods do not get their size.
+func (c *Config) logSetup(log *slog.Logger, standalone bool) {
 	switch {
-	case alone && !c.ReadOnly:
-		log.Info("Nobody calls this webhook: it is not registered, there are no certificate files, and this process is outside of the cluster. "+
-			"So it keeps no certificates in the cluster, and does not renew the status lease", slog.String("file", c.CertFile))
+	case standalone && !c.ReadOnly:
+		log.Info("The API server does not call this webhook: it is not registered, there are no certificate files, and this process runs outside of the "+
+			"cluster. No certificates are stored, and the status lease is not renewed", slog.String("file", c.CertFile))
 	case c.Register && !c.ByURL && !kube.InCluster():
-		log.Warn("The webhook is registered by service, but this process runs on a machine of its own. If no pods of podfit are behind the service, "+
-			"new pods do not get their size", slog.String("service", c.Service),
-			slog.String("remedy", "give --register-by-url and --webhook-address, or --register-webhook=false, or --dry-run to look only"))
+		log.Warn("The webhook is registered with a Service, but this process runs outside of the cluster. If the Service has no podfit pods, new pods "+
+			"do not get their size", slog.String("service", c.Service),
+			slog.String("remedy", "use --register-by-url and --webhook-address, or --register-webhook=false, or --dry-run"))
 	}
 }
-
-// statusLease is where the admission controller says that it works.
-type statusLease interface {
-	Renew(ctx context.Context, holder string, now time.Time) error
-}
-
-// publishStatus renews the status lease for as long as the webhook really works.
-func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, interval time.Duration, works func(context.Context) error) {
-	holder, err := os.Hostname()
-	if err != nil {
-		holder = "podfit"
-	}
-	problem := ""
-	for wait := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-		err := renew(ctx, lease, holder, max(interval, 5*time.Second), works)
-		wait = interval
-		switch {
-		case err == nil && problem != "":
-			log.Info("The webhook works; its status lease is renewed")
-			problem = ""
-		case err != nil && ctx.Err() == nil:
-			wait = min(interval, time.Second) // it should be known soon that it works again
-			if err.Error() != problem {
-				log.Warn("The status lease is not renewed, so the updater changes no pods", slog.Any("reason", err))
-				problem = err.Error()
-			}
-		}
-	}
-}
-
-func renew(ctx context.Context, lease statusLease, holder string, timeout time.Duration, works func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if err := works(ctx); err != nil {
-		return err
-	}
-	return lease.Renew(ctx, holder, time.Now())
-}
-
-// ownerWait is how long a new pod's admission waits for our watch to see its controller, which may have been created a
-// moment before the pod.
-const ownerWait = time.Second
-
-// clusterView is the cluster as the webhook sees it.
-type clusterView struct {
-	world  *watcher.World
-	serves func(namespace string) bool
-	ctx    context.Context // does not end while reviews are answered
-
-	metrics *webhook.Metrics
-	log     *slog.Logger
-	seldom  rate.Sometimes // a tenant can cause these log messages as often as they like
-}
-
-func newClusterView(world *watcher.World, serves func(namespace string) bool, metrics *webhook.Metrics, log *slog.Logger) *clusterView {
-	return &clusterView{world: world, serves: serves, metrics: metrics, log: log, seldom: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
-}
-
-// Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
-// could be concerned.
-func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
-	q := watcher.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
-	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
-		return q
-	}
-	ctx, cancel := context.WithTimeout(v.ctx, ownerWait)
-	defer cancel()
-	top, err := v.world.TopSoon(ctx, q.Controller)
-	q.Top = top
-	switch {
-	case errors.Is(err, watcher.ErrTooManyWaiting):
-		v.metrics.Unsized(webhook.UnsizedTooManyWaiting)
-		v.seldom.Do(func() {
-			v.log.Warn("Pod admitted without its recommendation: too many reviews wait for unknown controllers",
-				slog.String("namespace", q.Namespace), slog.String("kind", q.Controller.Kind), slog.String("controller", q.Controller.Name))
-		})
-	case errors.Is(err, watcher.ErrOwnerUnknown):
-		v.metrics.Unsized(webhook.UnsizedOwnerUnknown)
-	}
-	return q
-}
-
-// Governing returns the autoscaler that governs the pods of a workload, or nil.
-func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
-	if !v.serves(w.Namespace) {
-		return nil
-	}
-	return v.world.Governing(w)
-}
-
-// Limits returns what bounds the pods of a namespace.
-func (v *clusterView) Limits(namespace string) policy.Limits {
-	return policy.Limits{Range: v.world.Limits(namespace), Quotas: v.world.Quotas(namespace)}
-}
-
-var errNotSynced = errors.New("the cluster has not been read yet")

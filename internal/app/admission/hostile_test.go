@@ -35,7 +35,6 @@ func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T)
 	}
 	metrics, log := webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	view := newClusterView(watcher.NewWorld(clients, watcher.Options{}), func(string) bool { return true }, metrics, log)
-	view.ctx = t.Context()
 	h := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	before := liveHeap()
 	for i := range reviews {

@@ -45,12 +45,11 @@ func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(
 		view := newClusterView(world, func(string) bool { return true }, webhook.NewMetrics(registry), slog.New(slog.NewTextHandler(out, nil)))
 		serving, end := context.WithCancel(ctx)
 		defer end()
-		view.ctx = serving
 		passed := make(chan bool, slots+1)
 		var all sync.WaitGroup
 		for range slots + 1 {
 			all.Go(func() {
-				p := view.Project(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", OwnerReferences: []metav1.OwnerReference{{
+				p := view.Project(serving, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", OwnerReferences: []metav1.OwnerReference{{
 					APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "none", Controller: new(true),
 				}}}})
 				passed <- p.Top.IsZero()
@@ -67,7 +66,7 @@ func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(
 		t.Fatal(err)
 	}
 	want := `
-		# HELP podfit_admission_controller_unsized_pods_total Number of pods that passed unchanged because their controller was not known, by reason: owner unknown when it did not become known in time, too many waiting when too many reviews waited for controllers.
+		# HELP podfit_admission_controller_unsized_pods_total Number of pods that were admitted unchanged because their controller was not known, by reason: owner unknown when it did not become known in time, too many waiting when too many reviews waited for controllers.
 		# TYPE podfit_admission_controller_unsized_pods_total counter
 		podfit_admission_controller_unsized_pods_total{reason="owner unknown"} 64
 		podfit_admission_controller_unsized_pods_total{reason="too many waiting"} 1

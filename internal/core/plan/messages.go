@@ -25,7 +25,7 @@ func (m *Message) Text() string {
 }
 
 // FallbackText returns what the reason of an eviction ends with if the code is the reason why the pod is not resized; "" if there is no such text.
-func (m *Message) FallbackText() string { return fallbackTexts[m.Code] }
+func (m *Message) FallbackText() string { return fallbackSentences[m.Code] }
 
 // exampleTime is the time in the examples.
 var exampleTime = time.Date(2026, time.March, 2, 14, 30, 0, 0, time.UTC)

@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// defaultPolicy is the patch for an autoscaler that does not say how it applies its recommendation.
+// defaultPolicy is the patch for a VPA without an update policy.
 const defaultPolicy = `[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]`
 
-// decodeAutoscalers reads an autoscaler, and what it was before.
-func (h *Handler) decodeAutoscalers(out *asked, object, old []byte) {
+// decodeAutoscalers decodes the new and the old object of a review of a VPA.
+func (h *Handler) decodeAutoscalers(out *decodedReview, object, old []byte) {
 	create := out.request.Operation == admissionv1.Create
 	if out.request.SubResource != "" || !create && out.request.Operation != admissionv1.Update {
 		return
@@ -40,31 +40,31 @@ func (h *Handler) decodeAutoscalers(out *asked, object, old []byte) {
 		out.before = before
 	case errors.As(err, new(unboundedError)):
 		out.err = err
-	default: // What is stored cannot be read: the update may be what mends it.
+	default: // The stored object is invalid. The update may correct it.
 		h.failures.Do(func() {
-			h.log.Warn("Cannot decode the autoscaler before its update", slog.String("namespace", brief(out.request.Namespace)), slog.String("name", brief(out.request.Name)),
-				slog.String("error", brief(err.Error())))
+			h.log.Warn("Cannot decode the old object of a VPA update", slog.String("namespace", truncate(out.request.Namespace)), slog.String("vpa", truncate(out.request.Name)),
+				slog.String("error", truncate(err.Error())))
 		})
 	}
 }
 
-// autoscaler defaults and validates an autoscaler. It comes before the API server compares the object with the
-// schema, so it also meets objects that the schema would refuse.
-func (h *Handler) autoscaler(asked *asked, response *admissionv1.AdmissionResponse) (result string) {
-	request := asked.request
-	if asked.err != nil {
-		h.deny(request, response, field.ErrorList{field.InternalError(field.NewPath("."), asked.err)})
+// autoscaler sets the default update policy of a VPA and validates it. The API server calls it before it validates the object with the
+// schema of the CRD, so it also gets objects that do not conform to the schema.
+func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.AdmissionResponse) (result string) {
+	request := review.request
+	if review.err != nil {
+		h.deny(request, response, field.ErrorList{field.InternalError(field.NewPath("."), review.err)})
 		return resultSkipped
 	}
-	if asked.now == nil {
+	if review.now == nil {
 		return resultSkipped
 	}
-	a, old := asked.now, asked.before
+	a, old := review.now, review.before
 	if old == nil && request.Operation != admissionv1.Create {
 		old = &autoscalerReview{}
 	}
 	warnings, errs := validate(a, old, h.options.Gates)
-	response.Warnings = slices.Concat(warnings, h.slip(&a.Spec))
+	response.Warnings = slices.Concat(warnings, h.misspelledProfile(&a.Spec))
 	if len(errs) > 0 && !excused(a, old) {
 		h.deny(request, response, errs)
 		return resultSkipped
@@ -76,13 +76,13 @@ func (h *Handler) autoscaler(asked *asked, response *admissionv1.AdmissionRespon
 	return resultApplied
 }
 
-// excused reports whether an update must pass whatever the object says: it does not touch the spec, or it lets go of
-// an object that is being deleted. Finalizers and labels of an object that was never valid can still be changed.
+// excused reports whether an update must be admitted although the object is invalid: the spec does not change, or the object is being
+// deleted. So finalizers and labels of an invalid object can still be changed.
 func excused(a, old *autoscalerReview) bool {
 	return old != nil && (a.Metadata.DeletionTimestamp != nil || equality.Semantic.DeepEqual(a.Spec, old.Spec))
 }
 
-// excusedUnread is excused for an object that cannot be decoded, such as one with a quantity that is out of bounds.
+// excusedUnread is excused for an object that cannot be decoded, for example because a quantity is out of range.
 func excusedUnread(object, old []byte) bool {
 	type unread struct {
 		Metadata struct {
@@ -105,11 +105,11 @@ func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissio
 	status := apierrors.NewInvalid(schema.GroupKind{Group: request.Resource.Group, Kind: kind}, request.Name, errs).ErrStatus
 	response.Allowed = false
 	response.Result = &status
-	did := "Refused an autoscaler"
+	message := "Rejected a VPA"
 	if h.options.DryRun {
-		did = "Would refuse an autoscaler"
+		message = "Would reject a VPA"
 	}
 	h.verdicts.Do(func() {
-		h.log.Info(did, slog.String("namespace", brief(request.Namespace)), slog.String("name", brief(request.Name)), slog.String("reason", brief(status.Message)))
+		h.log.Info(message, slog.String("namespace", truncate(request.Namespace)), slog.String("vpa", truncate(request.Name)), slog.String("reason", truncate(status.Message)))
 	})
 }

@@ -53,7 +53,7 @@ func verdict(t testing.TB, h *Handler, object, old string) *admissionv1.Admissio
 	return ask(t, h, request)
 }
 
-func TestAnAutoscalerIsRefusedForWhatIsWrongWithIt(t *testing.T) { // W-16: without a target too
+func TestHandler_invalidAutoscaler_isRejected(t *testing.T) { // W-16: without a target too
 	for name, c := range map[string]struct {
 		gates Gates
 		spec  string
@@ -116,7 +116,7 @@ func TestAnAutoscalerIsRefusedForWhatIsWrongWithIt(t *testing.T) { // W-16: with
 		"recommenders":                   {spec: target + `,"recommenders":[{"name":"a"},{"name":"b"}]`, want: `spec.recommenders: Too many: 2: must have at most 1 item`},
 		"recommender":                    {spec: target + `,"recommenders":[{"name":"a"}]`},
 
-		"quantity nobody can read": {
+		"invalid quantity": {
 			spec: container(`"minAllowed":{"cpu":"lots"}`),
 			want: `.: Internal error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
 		},
@@ -145,7 +145,7 @@ func TestAnAutoscalerIsRefusedForWhatIsWrongWithIt(t *testing.T) { // W-16: with
 	}
 }
 
-func TestAnUpdateMayKeepWhatItHasButNotAddToIt(t *testing.T) {
+func TestHandler_updateOfInvalidAutoscaler_mayKeepExistingValues(t *testing.T) {
 	off := target + `,"updatePolicy":{"updateMode":"Off"}`
 	inPlace := target + `,"updatePolicy":{"updateMode":"InPlace"}`
 	boost := `,"startupBoost":{"cpu":{"type":"Factor","factor":2}}`
@@ -185,7 +185,7 @@ func TestAnUpdateMayKeepWhatItHasButNotAddToIt(t *testing.T) {
 
 const inPlaceOrRecreate = target + `,"updatePolicy":{"updateMode":"InPlaceOrRecreate"}`
 
-func TestAnAutoscalerThatIsBeingDeletedCanLoseItsFinalizers(t *testing.T) {
+func TestHandler_autoscalerBeingDeleted_canLoseItsFinalizers(t *testing.T) {
 	old := vpa(container(`"mode":"bad"`))
 	object := strings.Replace(vpa(container(`"mode":"worse"`)), `"name":"web"`, `"name":"web","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
 	if r := verdict(t, handler(remember(), Options{}), object, old); !r.Allowed {
@@ -218,7 +218,7 @@ func TestHandler_unreadableAutoscaler_canLoseItsFinalizers(t *testing.T) {
 	}
 }
 
-func TestWarningsComeWithTheVerdict(t *testing.T) {
+func TestHandler_deprecatedValues_areWarnedAbout(t *testing.T) {
 	h := handler(remember(), Options{})
 	auto := verdict(t, h, vpa(target+`,"updatePolicy":{"updateMode":"Auto"}`), "")
 	want := []string{`spec.updatePolicy: "Auto" mode is deprecated and will be removed in a future API version. Use explicit update modes like: ` +
@@ -240,7 +240,7 @@ func TestWarningsComeWithTheVerdict(t *testing.T) {
 	}
 }
 
-func TestAnAutoscalerWithoutAPolicyIsRecreate(t *testing.T) {
+func TestHandler_autoscalerWithoutUpdatePolicy_getsRecreate(t *testing.T) {
 	h := handler(remember(), Options{})
 	for name, old := range map[string]string{"created": "", "updated": vpa(target)} {
 		r := verdict(t, h, vpa(target), old)
@@ -255,7 +255,7 @@ func TestAnAutoscalerWithoutAPolicyIsRecreate(t *testing.T) {
 	}
 }
 
-func TestAnAutoscalerOutsideCreationAndUpdatePasses(t *testing.T) {
+func TestHandler_autoscalerDeleteOrSubresource_isAdmitted(t *testing.T) {
 	for _, change := range []func(*admissionv1.AdmissionRequest){
 		func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete },
 		func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" },

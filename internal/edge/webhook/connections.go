@@ -12,41 +12,41 @@ import (
 	"time"
 )
 
-// How many connections there may be. Each takes some 50 KiB. An API server uses one or two.
+// Bounds on the number of connections. A connection takes about 50 KiB. An API server uses one or two.
 const (
-	maxConnections     = 500
-	maxConnectionsOfIP = 100
+	maxConnections      = 500
+	maxConnectionsPerIP = 100
 
-	slowRequest = 5 * time.Second // no first request of an API server takes that long
+	slowRequest = 5 * time.Second // longer than any first request of an API server takes
 )
 
-// connections bounds how many connections there are. When there are too many, one of the address with the most of them is
-// closed: of those that have no request under way the oldest one that has never brought a review, else the oldest; else the
-// oldest one with a slow first request. So those who only hold connections lose them, and the API server, which has few and
-// uses them, does not, even where all come from one address.
+// connections bounds the number of connections. If there are too many, it closes a connection of the address that has the most. The
+// candidates, in this order, are: the connection that has been idle longest and has never carried a review, the connection that has
+// been idle longest, and the connection with the oldest slow first request. So clients that only hold connections lose them, and the
+// API server, which has few connections and uses them, keeps them, even if all clients share one address.
 type connections struct {
-	mu   sync.Mutex
-	all  int
-	byIP map[string]*ofIP
+	mu    sync.Mutex
+	total int
+	byIP  map[string]*client
 }
 
-// ofIP are the connections of one address.
-type ofIP struct {
-	place  map[net.Conn]place
-	idle   list.List // of net.Conn, the one that is idle for the longest time in front
-	proven list.List // those of them that have brought a review
-	begun  list.List // those with a request under way that have not brought a review yet
+// A client is the connections of one address. The lists contain net.Conn values, the oldest first.
+type client struct {
+	states       map[net.Conn]connectionState
+	idle         list.List // idle, never carried a review
+	idleReviewed list.List // idle, has carried a review
+	firstRequest list.List // has a request in progress, never carried a review
 }
 
-// A place is where a connection stands.
-type place struct {
-	in     *list.List // nil while a request is under way on one that has brought a review
-	at     *list.Element
-	since  time.Time // when it was put there
-	proven bool
+// A connectionState is the list that contains a connection, and its position in the list.
+type connectionState struct {
+	list     *list.List // nil while a request is in progress on a connection that has carried a review
+	element  *list.Element
+	since    time.Time // when the connection was added to the list
+	reviewed bool      // the connection has carried a review
 }
 
-// note is called when a connection changes its state. It is the ConnState of the HTTP server.
+// note records a change of state of a connection. It is the ConnState function of the HTTP server.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,26 +55,26 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if of == nil {
-			of = &ofIP{place: make(map[net.Conn]place)}
+			of = &client{states: make(map[net.Conn]connectionState)}
 			if c.byIP == nil {
-				c.byIP = make(map[string]*ofIP)
+				c.byIP = make(map[string]*client)
 			}
 			c.byIP[ip] = of
 		}
-		of.place[conn] = place{}
-		c.all++
+		of.states[conn] = connectionState{}
+		c.total++
 		c.makeRoom(of, conn)
-		of.rest(conn) // from now on it may have to make room itself
+		of.markIdle(conn) // after makeRoom, so that makeRoom does not close it
 	case http.StateActive:
-		of.busy(conn)
+		of.markActive(conn)
 	case http.StateIdle:
-		of.rest(conn)
+		of.markIdle(conn)
 	case http.StateClosed, http.StateHijacked:
 		c.forget(conn)
 	}
 }
 
-// forget counts a connection no more.
+// forget removes a connection.
 func (c *connections) forget(conn net.Conn) {
 	ip := addressOf(conn)
 	of := c.byIP[ip]
@@ -82,125 +82,128 @@ func (c *connections) forget(conn net.Conn) {
 		return
 	}
 	of.move(conn, nil)
-	delete(of.place, conn)
-	c.all--
-	if len(of.place) == 0 {
+	delete(of.states, conn)
+	c.total--
+	if len(of.states) == 0 {
 		delete(c.byIP, ip)
 	}
 }
 
-// has reports whether a connection is counted. One that was closed to make room is not, although the server may still be
-// about to notice.
-func (o *ofIP) has(conn net.Conn) bool {
+// has reports whether a connection is recorded. A connection that was closed to make room is not, although the server may not have
+// noticed yet.
+func (o *client) has(conn net.Conn) bool {
 	if o == nil {
 		return false
 	}
-	_, ok := o.place[conn]
+	_, ok := o.states[conn]
 	return ok
 }
 
-// busy says that a request is under way.
-func (o *ofIP) busy(conn net.Conn) {
+// markActive records that a request is in progress.
+func (o *client) markActive(conn net.Conn) {
 	if !o.has(conn) {
 		return
 	}
-	p := o.place[conn]
-	if p.proven {
+	p := o.states[conn]
+	if p.reviewed {
 		o.move(conn, nil)
-	} else if p.in != &o.begun {
-		o.move(conn, &o.begun)
+	} else if p.list != &o.firstRequest {
+		o.move(conn, &o.firstRequest)
 	}
 }
 
-// rest says that no request is under way.
-func (o *ofIP) rest(conn net.Conn) {
+// markIdle records that no request is in progress.
+func (o *client) markIdle(conn net.Conn) {
 	if !o.has(conn) {
 		return
 	}
-	if o.place[conn].proven {
-		o.move(conn, &o.proven)
+	if o.states[conn].reviewed {
+		o.move(conn, &o.idleReviewed)
 	} else {
 		o.move(conn, &o.idle)
 	}
 }
 
-// move puts a connection at the end of a list, if any, and takes it out of the one where it was.
-func (o *ofIP) move(conn net.Conn, to *list.List) {
-	p := o.place[conn]
-	if p.in != nil {
-		p.in.Remove(p.at)
+// move appends a connection to a list, or to none if to is nil, and removes it from its previous list.
+func (o *client) move(conn net.Conn, to *list.List) {
+	p := o.states[conn]
+	if p.list != nil {
+		p.list.Remove(p.element)
 	}
-	p.in, p.at, p.since = to, nil, time.Now()
+	p.list = to
+	p.element = nil
+	p.since = time.Now()
 	if to != nil {
-		p.at = to.PushBack(conn)
+		p.element = to.PushBack(conn)
 	}
-	o.place[conn] = p
+	o.states[conn] = p
 }
 
-// prove says that a review has come over a connection.
-func (c *connections) prove(conn net.Conn) {
+// markReviewed records that a connection has carried a review.
+func (c *connections) markReviewed(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.byIP[addressOf(conn)]
 	if !of.has(conn) {
 		return
 	}
-	p := of.place[conn]
-	p.proven = true
-	of.place[conn] = p
-	if p.in == &of.begun {
-		of.busy(conn)
+	p := of.states[conn]
+	p.reviewed = true
+	of.states[conn] = p
+	if p.list == &of.firstRequest {
+		of.markActive(conn)
 	}
 }
 
-// makeRoom closes a connection if there are too many, after an address has made one.
-func (c *connections) makeRoom(of *ofIP, newest net.Conn) {
-	if len(of.place) <= maxConnectionsOfIP && c.all <= maxConnections {
+// makeRoom closes a connection if there are too many. newest is the connection that was just opened by the client.
+func (c *connections) makeRoom(of *client, newest net.Conn) {
+	if len(of.states) <= maxConnectionsPerIP && c.total <= maxConnections {
 		return
 	}
-	if len(of.place) <= maxConnectionsOfIP {
+	if len(of.states) <= maxConnectionsPerIP {
 		of = c.greatest(of)
 	}
-	victim := of.oldest(c.all > 2*maxConnections)
-	if victim == nil && c.all > 2*maxConnections {
+	victim := of.oldest(c.total > 2*maxConnections)
+	if victim == nil && c.total > 2*maxConnections {
 		victim = newest
 	}
 	if victim != nil {
 		c.forget(victim)
-		hangUp(victim)
+		closeAbruptly(victim)
 	}
 }
 
-// greatest returns the address with the most connections. Of several, it is the one that holds one idle for the longest
-// time: somebody who has many addresses does not keep out who has one.
-func (c *connections) greatest(of *ofIP) *ofIP {
+// greatest returns the client with the most connections. Of several such clients it returns the one with the connection that has been
+// idle longest, so that an attacker with many addresses does not displace a client with one address.
+func (c *connections) greatest(of *client) *client {
 	for _, other := range c.byIP {
-		if len(other.place) > len(of.place) || len(other.place) == len(of.place) && other.idles(of) {
+		if len(other.states) > len(of.states) || len(other.states) == len(of.states) && other.idleLonger(of) {
 			of = other
 		}
 	}
 	return of
 }
 
-// idles reports whether an address has a connection that is idle for longer than all of another one.
-func (o *ofIP) idles(other *ofIP) bool {
-	mine, others := o.idle.Front(), other.idle.Front()
+// idleLonger reports whether a client has a connection that has been idle longer than all connections of another client.
+func (o *client) idleLonger(other *client) bool {
+	mine := o.idle.Front()
+	others := other.idle.Front()
 	if mine == nil || others == nil {
 		return mine != nil
 	}
-	return o.place[mine.Value.(net.Conn)].since.Before(other.place[others.Value.(net.Conn)].since)
+	return o.states[mine.Value.(net.Conn)].since.Before(other.states[others.Value.(net.Conn)].since)
 }
 
-// oldest returns the connection to close first, or nil when each has a request under way. Among those are first requests
-// that are slow, and with pressed all first requests.
-func (o *ofIP) oldest(pressed bool) net.Conn {
-	for _, l := range []*list.List{&o.idle, &o.proven, &o.begun} {
+// oldest returns the connection to close first, or nil if none may be closed. A connection with a first request in progress may be
+// closed if the request is slow, or if pressed is true.
+func (o *client) oldest(pressed bool) net.Conn {
+	for _, l := range []*list.List{&o.idle, &o.idleReviewed, &o.firstRequest} {
 		e := l.Front()
 		if e == nil {
 			continue
 		}
 		conn := e.Value.(net.Conn)
-		if l != &o.begun || pressed || time.Since(o.place[conn].since) >= slowRequest {
+		if l != &o.firstRequest || pressed || time.Since(o.states[conn].since) >= slowRequest {
 			return conn
 		}
 	}
@@ -210,8 +213,8 @@ func (o *ofIP) oldest(pressed bool) net.Conn {
 // connectionKey is the key of the connection in the context of a request.
 type connectionKey struct{}
 
-// hangUp closes a connection without a word, which could take seconds.
-func hangUp(conn net.Conn) {
+// closeAbruptly closes a connection without a TLS close message, whose sending could take seconds.
+func closeAbruptly(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}

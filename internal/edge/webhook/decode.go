@@ -19,8 +19,8 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 )
 
-// A review is decoded into types that have only the fields that are needed. What is left out is skipped without an
-// allocation, so the memory that a review takes is bounded by these limits and not by its content.
+// A review is decoded into types that have only the necessary fields. The decoder skips other fields without allocating memory, so these
+// limits bound the memory of a review.
 const (
 	maxContainers = 256    // in each list of a pod: cluster.Container counts up to 255
 	maxOwners     = 256    // owner references of a pod
@@ -29,15 +29,15 @@ const (
 	maxUID        = 256    // bytes; the answer repeats it
 )
 
-// An unboundedError says that an object has more of something than podfit looks at. Such an object passes unchanged.
+// An unboundedError is returned if an object exceeds a limit. Such an object is admitted unchanged.
 type unboundedError struct {
-	what string // as the metric names it
+	what string // label value of the metric
 	most int
 }
 
 func (e unboundedError) Error() string { return fmt.Sprintf("more than %d %s", e.most, e.what) }
 
-// What there may be too much of, as the metric names it.
+// The limits, as label values of the metric.
 const (
 	tooManyContainers = "containers"
 	tooManyOwners     = "owner references"
@@ -45,7 +45,7 @@ const (
 	tooLongName       = "bytes in a name"
 )
 
-// decodeRequest reads an AdmissionReview. The objects of the request share the memory of the body.
+// decodeRequest decodes an AdmissionReview. The objects of the request share the memory of the body.
 func decodeRequest(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review struct {
 		Request *struct {
@@ -78,7 +78,7 @@ func decodeRequest(body []byte) (*admissionv1.AdmissionRequest, error) {
 
 var null = []byte("null")
 
-// shared is a part of JSON that is not copied.
+// shared is a part of a JSON text that is not copied.
 type shared []byte
 
 func (s *shared) UnmarshalJSON(text []byte) error {
@@ -88,7 +88,7 @@ func (s *shared) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// decodePod reads what podfit needs of a pod that is being created.
+// decodePod decodes the fields of a new pod that podfit needs.
 func decodePod(text []byte) (*corev1.Pod, error) {
 	var from struct {
 		Metadata struct {
@@ -102,7 +102,7 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 			Containers     containers    `json:"containers"`
 			Resources      *requirements `json:"resources"`
 
-			// These decide which ResourceQuotas count the pod.
+			// These fields determine which ResourceQuotas apply to the pod.
 			Overhead      resourceList   `json:"overhead"`
 			Deadline      *int64         `json:"activeDeadlineSeconds"`
 			PriorityClass string         `json:"priorityClassName"`
@@ -132,7 +132,7 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// present says whether there is an object; what is in it does not matter.
+// present is whether a field contains an object.
 type present bool
 
 func (p *present) UnmarshalJSON(text []byte) error {
@@ -163,7 +163,7 @@ func (o *owners) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// containers are the containers of a pod, with what podfit needs of each.
+// containers are the containers of a pod, with the fields that podfit needs.
 type containers []corev1.Container
 
 func (c *containers) UnmarshalJSON(text []byte) error {
@@ -190,7 +190,7 @@ func checkNames(names ...string) error {
 	return nil
 }
 
-// requirements are requests and limits of CPU and memory, and whether there is anything else.
+// requirements are requests and limits of CPU and memory, and whether the object has any fields.
 type requirements struct {
 	requests, limits resourceList
 	members          bool
@@ -206,8 +206,8 @@ func (r *requirements) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// resources returns the requirements. A claim without a name stands for all that is not decoded, in this version of Kubernetes
-// or a later one.
+// resources converts the requirements. If there are neither requests nor limits but other fields, it adds a claim without a name, so
+// that the patch does not replace the object.
 func (r *requirements) resources() corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: r.requests.list, Limits: r.limits.list}
 	if r.members && r.requests.list == nil && r.limits.list == nil {
@@ -216,7 +216,7 @@ func (r *requirements) resources() corev1.ResourceRequirements {
 	return out
 }
 
-// resourceList is the CPU and memory of a resource list. An empty list is told from none.
+// resourceList is the CPU and memory of a resource list. An empty list is not nil.
 type resourceList struct{ list corev1.ResourceList }
 
 func (a *resourceList) UnmarshalJSON(text []byte) error {
@@ -241,7 +241,7 @@ func (a *resourceList) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// quantityText is a quantity that is parsed only if that takes bounded time.
+// quantityText is a quantity that is parsed only if parsing takes bounded time.
 type quantityText resource.Quantity
 
 func (q *quantityText) UnmarshalJSON(text []byte) error {
@@ -251,7 +251,7 @@ func (q *quantityText) UnmarshalJSON(text []byte) error {
 	return (*resource.Quantity)(q).UnmarshalJSON(text)
 }
 
-// An autoscalerReview is what podfit needs of an autoscaler that is being created or changed.
+// An autoscalerReview is the fields of a VPA that podfit needs to review it.
 type autoscalerReview struct {
 	Metadata struct {
 		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
@@ -259,7 +259,7 @@ type autoscalerReview struct {
 	Spec v1.VerticalPodAutoscalerSpec `json:"spec"`
 }
 
-// decodeAutoscaler reads what podfit needs of an autoscaler.
+// decodeAutoscaler decodes the fields of a VPA that podfit needs to review it.
 func decodeAutoscaler(text []byte) (*autoscalerReview, error) {
 	var whole struct {
 		Spec shared `json:"spec"`
@@ -277,8 +277,7 @@ func decodeAutoscaler(text []byte) (*autoscalerReview, error) {
 	return &out, kjson.Unmarshal(text, &out)
 }
 
-// elements calls each with each element of a JSON array that is known to be valid. An element that is null is an empty
-// object. There may be most elements at most.
+// elements calls each for each element of a valid JSON array. It returns an unboundedError if there are more than most elements.
 func elements(array []byte, most int, what string, each func(element []byte) error) error {
 	if bytes.Equal(array, null) {
 		return nil

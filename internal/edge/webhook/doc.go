@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook is podfit's door to pod admission. It reads AdmissionReviews, asks the core what a new pod should
-// run with, and answers with a JSON patch; it defaults and validates VerticalPodAutoscalers; and it keeps the
-// certificates and the registration by which the API server finds and trusts it.
+// Package webhook serves the admission webhook. It reads AdmissionReviews, asks the core for the size of a new pod, and answers
+// with a JSON patch. It also sets the default update policy of VerticalPodAutoscalers and validates them. Its server calls package
+// registration to keep certificates and the webhook configuration up to date.
 //
-// It decides nothing about sizes, and it makes no API call while a review waits: what it needs is in memory, or it
-// lets the pod pass. A pod is never refused.
+// It does not decide sizes. It makes no API call while a review waits for its answer: it reads everything from memory, and admits
+// a pod unchanged if the data is missing. It never rejects a pod.
 package webhook

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -27,62 +28,64 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// world is what the webhook must know of the cluster. Every answer comes from memory: a review is waiting.
+// world gives the webhook the watched objects of the cluster, from memory.
 type world interface {
-	// Project keeps of a pod what the core needs, with its topmost controller when the chain of owners is known.
-	// The pod has its namespace; it may have no name yet.
-	Project(*corev1.Pod) *cluster.Pod
-	// Autoscalers returns the autoscalers that name a workload, in any order.
+	// Project returns the fields of a pod that the core needs, with the topmost controller if it is known. It may wait for
+	// the controller until ctx ends. The pod has a namespace, but may have no name yet.
+	Project(context.Context, *corev1.Pod) *cluster.Pod
+	// Governing returns the VPA that governs the pods of a workload, or nil.
 	Governing(cluster.Workload) *cluster.Autoscaler
-	// Limits returns what bounds the pods of a namespace.
+	// Limits returns the LimitRanges and ResourceQuotas of a namespace.
 	Limits(namespace string) policy.Limits
 }
 
-// Options is what the handler may do.
+// Options is the configuration of a Handler.
 type Options struct {
 	Gates       Gates
-	MaxCPUBoost int64 // millicores a startup boost may come to; 0: no bound
-	DryRun      bool  // every object passes unchanged; what would have been done is logged
+	MaxCPUBoost int64 // maximum CPU of a startup boost in millicores; 0 means no maximum
+	DryRun      bool  // admit all objects unchanged, and log what would have been done
 
-	// Meant returns the profile that the name of a recommender is probably a slip of, or "". Nil: names are not looked at.
-	Meant func(recommender string) string
+	// SimilarProfile returns the profile of which a recommender name is probably a misspelling, or "". It must not block.
+	// Nil disables the check.
+	SimilarProfile func(recommender string) string
 }
 
-// Handler answers AdmissionReviews: a patch for a new pod, a verdict for an autoscaler. It answers on any path.
+// A Handler answers AdmissionReviews, on any path: with a patch for new pods, and with defaults and validation errors for VPAs.
 type Handler struct {
-	world   world
-	options Options
-	metrics *Metrics
-	quiet   *Metrics // for reviews from ourselves
-	log     *slog.Logger
-	intake  *intake
-	self    string // the path of reviews from ourselves: nobody else knows it
+	world       world
+	options     Options
+	metrics     *Metrics
+	selfMetrics *Metrics // for self-checks; not registered
+	log         *slog.Logger
+	intake      *intake
+	self        string // the random path of self-checks
 
-	// What somebody else can cause as often as they like is logged a few times, and then once in a while.
-	refusals, failures, verdicts, boosts, kept *rate.Sometimes
+	// Rate limits of log messages that a client can cause at any rate.
+	refusals, failures, verdicts, boosts, unsized *rate.Sometimes
 }
 
 // NewHandler returns a handler.
 func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
-	seldom := func() *rate.Sometimes { return &rate.Sometimes{First: 20, Interval: 10 * time.Second} }
+	limit := func() *rate.Sometimes { return &rate.Sometimes{First: 20, Interval: 10 * time.Second} }
 	return &Handler{
-		world: w, options: o, metrics: m, quiet: NewMetrics(prometheus.NewRegistry()), log: log,
+		world: w, options: o, metrics: m, selfMetrics: NewMetrics(prometheus.NewRegistry()), log: log,
 		intake: newIntake(), self: "/podfit-self-check/" + rand.Text(),
-		refusals: seldom(), failures: seldom(), verdicts: seldom(), boosts: seldom(), kept: seldom(),
+		refusals: limit(), failures: limit(), verdicts: limit(), boosts: limit(), unsized: limit(),
 	}
 }
 
 // ServeHTTP answers one review.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }
 
-// serve answers one review, and reports whether it was one that the API server may have sent.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
+// serve answers one request, and reports whether it was a review that the API server may have sent.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (isReview bool) {
 	m := h.metrics
 	if r.URL.Path == h.self {
-		m = h.quiet
+		m = h.selfMetrics
 	}
 	clock := m.start()
-	result, about := resultError, aboutUnknown
+	result := resultError
+	about := aboutUnknown
 	defer func() { clock.done(result, about) }()
 
 	ticket := h.intake.enter(func() { _ = http.NewResponseController(w).SetReadDeadline(longAgo) })
@@ -95,14 +98,14 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 		_ = send(ticket, w, r, http.StatusUnsupportedMediaType, "text/plain; charset=utf-8", []byte("the content type must be application/json\n"))
 		return false
 	}
-	asked, err := h.receive(ticket, r, &clock)
+	review, err := h.receive(ticket, r, &clock)
 	if err != nil {
 		h.refuse(ticket, w, r, err)
 		return false
 	}
-	is = asked.err == nil && asked.about != aboutUnknown
+	isReview = review.err == nil && review.about != aboutUnknown
 	var response *admissionv1.AdmissionResponse
-	response, result, about = h.answer(asked)
+	response, result, about = h.answer(r.Context(), review)
 	clock.step(m.admit)
 
 	reply, err := json.Marshal(admissionv1.AdmissionReview{
@@ -111,36 +114,36 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (is bool) {
 	})
 	if err != nil {
 		result = resultError
-		h.log.Error("Cannot write the answer to an admission review", slog.Any("error", err))
-		_ = send(ticket, w, r, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("cannot write the answer\n"))
-		return is
+		h.log.Error("Cannot encode the answer to an admission review", slog.Any("error", err))
+		_ = send(ticket, w, r, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("cannot encode the answer\n"))
+		return isReview
 	}
 	clock.step(m.build)
 
 	if err := send(ticket, w, r, http.StatusOK, "application/json", reply); err != nil {
 		result = resultError
 		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", slog.Any("error", err)) })
-		return is
+		return isReview
 	}
 	clock.step(m.write)
-	return is
+	return isReview
 }
 
 var longAgo = time.Unix(1, 0)
 
-// uncounted is how long an answer may take for which the intake has no room.
-const uncounted = time.Second
+// uncountedTimeout is the time limit for sending an answer whose memory the intake cannot reserve.
+const uncountedTimeout = time.Second
 
-// send sends an answer and waits until it is sent, because a sender of requests that does not take the answers holds as much
-// memory as one that sends its bodies slowly. The connection of one that has to give way is closed.
+// send sends an answer and waits until it is sent, because a client that does not read answers uses as much memory as one that sends
+// its bodies slowly. If the ticket is aborted, the connection is closed.
 func send(t *ticket, w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) error {
 	control := http.NewResponseController(w)
 	abort := func() { _ = control.SetWriteDeadline(longAgo) }
 	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); ok {
-		abort = func() { hangUp(conn) }
+		abort = func() { closeAbruptly(conn) }
 	}
 	if t == nil || !t.answers(abort) {
-		_ = control.SetWriteDeadline(time.Now().Add(uncounted))
+		_ = control.SetWriteDeadline(time.Now().Add(uncountedTimeout))
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -156,25 +159,31 @@ func send(t *ticket, w http.ResponseWriter, r *http.Request, status int, content
 	return nil
 }
 
-// refuse answers a request that is no review that podfit can take. What becomes of the object is up to the failure policy.
+// refuse answers a request that podfit cannot review. The failure policy decides whether the object is admitted.
 func (h *Handler) refuse(t *ticket, w http.ResponseWriter, r *http.Request, err error) {
-	status, reason, text := http.StatusBadRequest, refusedUnreadable, "cannot read the review"
+	status := http.StatusBadRequest
+	reason := refusedUnreadable
+	text := "cannot read the review"
 	switch {
 	case errors.Is(err, errTooBig):
-		status, reason, text = http.StatusRequestEntityTooLarge, refusedTooLarge, err.Error()
+		status = http.StatusRequestEntityTooLarge
+		reason = refusedTooLarge
+		text = err.Error()
 	case errors.Is(err, errBusy):
-		status, reason, text = http.StatusTooManyRequests, refusedBusy, err.Error()
+		status = http.StatusTooManyRequests
+		reason = refusedBusy
+		text = err.Error()
 		w.Header().Set("Retry-After", "1")
 	}
 	h.metrics.refused.WithLabelValues(reason).Inc()
 	h.refusals.Do(func() {
-		h.log.Warn("Refused an admission review; its object passes, or is refused, as the failure policy says", slog.Int("status", status), slog.Any("error", err))
+		h.log.Warn("Admission request not reviewed; the failure policy decides whether the object is admitted", slog.Int("status", status), slog.Any("error", err))
 	})
 	_ = send(t, w, r, status, "text/plain; charset=utf-8", []byte(text+"\n"))
 }
 
-// receive reads and decodes a review. The body is garbage when it returns.
-func (h *Handler) receive(t *ticket, r *http.Request, clock *watch) (*asked, error) {
+// receive reads and decodes a review. The body can be garbage-collected when it returns.
+func (h *Handler) receive(t *ticket, r *http.Request, clock *stopwatch) (*decodedReview, error) {
 	body, err := t.read(r)
 	if err != nil {
 		return nil, err
@@ -189,36 +198,42 @@ func (h *Handler) receive(t *ticket, r *http.Request, clock *watch) (*asked, err
 	return h.decode(body), nil
 }
 
-// asked is a review that has been decoded.
-type asked struct {
-	request *admissionv1.AdmissionRequest // nil when there is none; without its objects
+// A decodedReview is the decoded body of a request.
+type decodedReview struct {
+	request *admissionv1.AdmissionRequest // without its objects; nil if the body has none
 	about   string
-	pod     *corev1.Pod       // nil unless it is about a pod to be created
-	now     *autoscalerReview // nil unless it is about an autoscaler to be created or changed
-	before  *autoscalerReview // of an autoscaler to be changed; nil when it cannot be read
-	err     error             // why the object cannot be read, or is not looked at
+	pod     *corev1.Pod       // nil unless a pod is created
+	now     *autoscalerReview // nil unless a VPA is created or updated
+	before  *autoscalerReview // the old object of an updated VPA; nil if it cannot be decoded
+	err     error             // why the object cannot be decoded or exceeds a bound
 }
 
-// decode reads a review. It never fails: what cannot be read is an asked with an error.
-func (h *Handler) decode(body []byte) (out *asked) {
-	out = &asked{about: aboutUnknown}
+// decode decodes a review. If it fails, the result contains the error.
+func (h *Handler) decode(body []byte) (out *decodedReview) {
+	out = &decodedReview{about: aboutUnknown}
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("Decoding a review panicked; the object passes unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			out.err, out.pod, out.now = errPanicked, nil, nil
+			h.log.Error("Decoding of an admission review panicked; object admitted unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			out.err = errPanicked
+			out.pod = nil
+			out.now = nil
 		}
 	}()
 	request, err := decodeRequest(body)
-	out.request, out.err = request, err
+	out.request = request
+	out.err = err
 	if request == nil || err != nil {
 		return out
 	}
-	object, old := request.Object.Raw, request.OldObject.Raw
-	request.Object.Raw, request.OldObject.Raw = nil, nil
-	switch r := request.Resource; {
+	object := request.Object.Raw
+	old := request.OldObject.Raw
+	request.Object.Raw = nil
+	request.OldObject.Raw = nil
+	r := request.Resource
+	switch {
 	case r.Group == "" && r.Resource == "pods":
 		out.about = aboutPod
-		// Resources may only be set here while a pod is being created.
+		// A webhook may change the resources of a pod only on creation.
 		if request.Operation == admissionv1.Create && request.SubResource == "" {
 			out.pod, out.err = decodePod(object)
 		}
@@ -231,55 +246,57 @@ func (h *Handler) decode(body []byte) (out *asked) {
 
 var errPanicked = errors.New("panic")
 
-// answer answers one review. Whatever goes wrong on our side lets the object pass.
-func (h *Handler) answer(a *asked) (response *admissionv1.AdmissionResponse, result, about string) {
-	response, result, about = &admissionv1.AdmissionResponse{Allowed: true}, resultError, a.about
+// answer answers one review. If podfit fails, the object is admitted unchanged.
+func (h *Handler) answer(ctx context.Context, a *decodedReview) (response *admissionv1.AdmissionResponse, result, about string) {
+	response = &admissionv1.AdmissionResponse{Allowed: true}
+	result = resultError
+	about = a.about
 	if a.request != nil {
 		response.UID = a.request.UID
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("Admission panicked; the object passes unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			h.log.Error("Admission review panicked; object admitted unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			response = &admissionv1.AdmissionResponse{UID: response.UID, Allowed: true}
 			result = resultError
 		}
 	}()
-	beyond, unbounded := errors.AsType[unboundedError](a.err)
+	exceeded, unbounded := errors.AsType[unboundedError](a.err)
 	switch {
 	case unbounded:
-		h.metrics.unchecked.WithLabelValues(beyond.what).Inc()
+		h.metrics.unchecked.WithLabelValues(exceeded.what).Inc()
 		h.failures.Do(func() {
-			h.log.Warn("An object has more than podfit looks at; it passes unchanged", slog.String("resource", a.request.Resource.Resource),
-				slog.String("namespace", brief(a.request.Namespace)), slog.String("name", brief(a.request.Name)), slog.Any("error", beyond))
+			h.log.Warn("Object exceeds a size limit of podfit; admitted unchanged", slog.String("resource", a.request.Resource.Resource),
+				slog.String("namespace", truncate(a.request.Namespace)), slog.String("object", truncate(a.request.Name)), slog.Any("error", exceeded))
 		})
 		result = resultSkipped
 	case a.request == nil || a.about == aboutUnknown && a.err != nil:
 		h.failures.Do(func() {
-			h.log.Warn("Cannot decode an admission review; the object passes unchanged", slog.String("error", brief(fmt.Sprint(a.err))))
+			h.log.Warn("Cannot decode an admission review; object admitted unchanged", slog.String("error", truncate(fmt.Sprint(a.err))))
 		})
 	case a.about == aboutPod:
-		result = h.withheld(response, h.pod(a, response))
+		result = h.applyDryRun(response, h.pod(ctx, a, response))
 	case a.about == aboutAutoscaler:
-		result = h.withheld(response, h.autoscaler(a, response))
+		result = h.applyDryRun(response, h.autoscaler(a, response))
 	default:
 		h.failures.Do(func() {
-			h.log.Warn("An admission review is about a resource that podfit does not serve", slog.String("resource", brief(a.request.Resource.String())))
+			h.log.Warn("Admission review for a resource that podfit does not serve", slog.String("resource", truncate(a.request.Resource.String())))
 		})
 	}
 	return response, result, about
 }
 
-// brief shortens what somebody else has written, for the log.
-func brief(s string) string {
-	const most = 300
-	if len(s) > most {
-		return s[:most] + "…"
+// truncate shortens a text of a client for the log.
+func truncate(s string) string {
+	const maxLength = 300
+	if len(s) > maxLength {
+		return s[:maxLength] + "…"
 	}
 	return s
 }
 
-// withheld makes of an answer what a dry run answers: that the object may pass as it is.
-func (h *Handler) withheld(response *admissionv1.AdmissionResponse, result string) string {
+// applyDryRun replaces the answer in a dry run: the object is admitted unchanged.
+func (h *Handler) applyDryRun(response *admissionv1.AdmissionResponse, result string) string {
 	if !h.options.DryRun {
 		return result
 	}
@@ -290,7 +307,7 @@ func (h *Handler) withheld(response *admissionv1.AdmissionResponse, result strin
 	return result
 }
 
-// patchWith puts a JSON patch into an answer.
+// patchWith adds a JSON patch to an answer.
 func patchWith(response *admissionv1.AdmissionResponse, patch []byte) {
 	response.Patch = patch
 	response.PatchType = new(admissionv1.PatchTypeJSONPatch)

@@ -103,7 +103,7 @@ func BenchmarkFiveHundredASecond(b *testing.B) {
 	}
 }
 
-func TestAnAdmissionStaysWithinItsAllocations(t *testing.T) {
+func TestHandler_newPod_staysWithinAllocationBudget(t *testing.T) {
 	h, body := handler(crowd(100), Options{}), grown(t)
 	// Measured: 204, httptest's own included; decoding the pod makes most of them.
 	if n := testing.AllocsPerRun(100, func() { serve(t, h, body) }); n > 240 {

@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestWhatCannotBeReadPasses(t *testing.T) {
+func TestHandler_unreadableReview_isAdmitted(t *testing.T) {
 	h := handler(remember(), Options{})
 	for _, body := range []string{``, `x`, `{`, `{}`, `[]`, `null`, `{"request":null}`, `{"request":{}}`, `{"request":{"uid":7}}`} {
 		status, reply := post(h, "application/json; charset=utf-8", []byte(body))
@@ -33,7 +33,7 @@ func TestWhatCannotBeReadPasses(t *testing.T) {
 	}
 }
 
-func TestOnlyJSONIsAnswered(t *testing.T) {
+func TestHandler_otherContentType_isRejected(t *testing.T) {
 	for _, contentType := range []string{"", "text/plain", "application/xml", "application/jsonx", ";;"} {
 		if status, _ := post(handler(remember(), Options{}), contentType, []byte("{}")); status != http.StatusUnsupportedMediaType {
 			t.Errorf("%q: status %d", contentType, status)
@@ -41,7 +41,7 @@ func TestOnlyJSONIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAReviewIsBounded(t *testing.T) {
+func TestHandler_tooLargeReview_isRejected(t *testing.T) {
 	h := handler(remember(), Options{})
 	atLimit := append([]byte(`{}`), bytes.Repeat([]byte(" "), maxReview-2)...)
 	if status, _ := post(h, "application/json", atLimit); status != http.StatusOK {
@@ -63,7 +63,7 @@ func TestAReviewIsBounded(t *testing.T) {
 	}
 }
 
-func TestInADryRunEverythingPassesAsItIsAndTheLogSaysWhatWouldHaveBeenDone(t *testing.T) {
+func TestHandler_dryRun_admitsUnchangedAndLogs(t *testing.T) {
 	var j journal
 	reg := prometheus.NewRegistry()
 	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
@@ -79,7 +79,7 @@ func TestInADryRunEverythingPassesAsItIsAndTheLogSaysWhatWouldHaveBeenDone(t *te
 			t.Errorf("%s: answer %+v", name, response)
 		}
 	}
-	for _, line := range []string{"Would size a new pod", "shop/cart", `\"100m\"`, "Would refuse an autoscaler", "updateMode is required"} {
+	for _, line := range []string{"Would size a new pod", "shop/cart", `\"100m\"`, "Would reject a VPA", "updateMode is required"} {
 		if !j.has(line) {
 			t.Errorf("not logged: %s in\n%s", line, j.String())
 		}
@@ -94,7 +94,7 @@ type deaf struct{ http.ResponseWriter }
 
 func (deaf) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
-func TestReviewsAreCountedWithUpstreamsNames(t *testing.T) {
+func TestMetrics_reviews_areCountedWithUpstreamsNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
 	h := NewHandler(remember(a), Options{}, NewMetrics(reg), silent)

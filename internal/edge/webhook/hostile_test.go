@@ -150,7 +150,7 @@ type hearing struct {
 
 func (h hearing) SetReadDeadline(time.Time) error { h.end(); return nil }
 
-func TestHandler_stalledBodies_holdBoundedMemoryAndKeepNobodyOut(t *testing.T) {
+func TestHandler_stalledBodies_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
 	for name, c := range map[string]struct{ requests, sent int }{
 		"announced only":     {2000, 1},
 		"small, almost sent": {2000, smallBody - 10},
@@ -225,7 +225,7 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestServer_manyConnections_keepNobodyOut(t *testing.T) {
+func TestServer_manyConnections_blockNoReviews(t *testing.T) {
 	r := run(t, Config{Registration: usual})
 	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
 	var held []net.Conn
@@ -234,7 +234,7 @@ func TestServer_manyConnections_keepNobodyOut(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	for range 3 * maxConnectionsOfIP {
+	for range 3 * maxConnectionsPerIP {
 		c, err := net.Dial("tcp", *r.address.Load())
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestServer_manyConnections_keepNobodyOut(t *testing.T) {
 	eventually(t, "the oldest connections are closed", func() bool {
 		r.connections.mu.Lock()
 		defer r.connections.mu.Unlock()
-		return r.connections.all <= maxConnectionsOfIP
+		return r.connections.total <= maxConnectionsPerIP
 	})
 }
 
@@ -261,15 +261,15 @@ type conn struct {
 func (c *conn) RemoteAddr() net.Addr { a, _ := net.ResolveTCPAddr("tcp", c.from+":1"); return a }
 func (c *conn) Close() error         { c.closed = true; return nil }
 
-func TestConnections_tooManyFromOneAddress_keepsThoseThatBringReviews(t *testing.T) {
+func TestConnections_tooManyFromOneAddress_keepsThoseWithReviews(t *testing.T) {
 	var cs connections
 	api := &conn{from: "10.0.0.1"}
 	cs.note(api, http.StateNew)
 	cs.note(api, http.StateActive)
-	cs.prove(api)
+	cs.markReviewed(api)
 	cs.note(api, http.StateIdle)
 	closed := 0
-	for range 3 * maxConnectionsOfIP {
+	for range 3 * maxConnectionsPerIP {
 		c := &conn{from: "10.0.0.1"}
 		cs.note(c, http.StateNew)
 		if c.closed {
@@ -281,7 +281,7 @@ func TestConnections_tooManyFromOneAddress_keepsThoseThatBringReviews(t *testing
 	}
 }
 
-func TestConnections_tooManyFromManyAddresses_closesThoseOfTheGreatest(t *testing.T) {
+func TestConnections_tooManyFromManyAddresses_closesThoseOfTheLargestClient(t *testing.T) {
 	var cs connections
 	var all []*conn
 	connect := func(from string, state http.ConnState) *conn {
@@ -296,7 +296,7 @@ func TestConnections_tooManyFromManyAddresses_closesThoseOfTheGreatest(t *testin
 	api := connect("10.0.0.1", http.StateActive)
 	quiet := connect("10.0.0.1", http.StateIdle)
 	for ip := range 20 {
-		for range maxConnectionsOfIP {
+		for range maxConnectionsPerIP {
 			connect(fmt.Sprint("10.1.0.", ip), http.StateIdle)
 			for _, c := range all {
 				if c.closed {
@@ -306,18 +306,18 @@ func TestConnections_tooManyFromManyAddresses_closesThoseOfTheGreatest(t *testin
 			all = slices.DeleteFunc(all, func(c *conn) bool { return c.closed })
 		}
 	}
-	if cs.all > maxConnections || api.closed || quiet.closed {
-		t.Errorf("%d connections; the API server's are closed: %t, %t", cs.all, api.closed, quiet.closed)
+	if cs.total > maxConnections || api.closed || quiet.closed {
+		t.Errorf("%d connections; the API server's are closed: %t, %t", cs.total, api.closed, quiet.closed)
 	}
 	for _, c := range all {
 		cs.note(c, http.StateClosed)
 	}
-	if cs.all != 0 || len(cs.byIP) != 0 {
-		t.Errorf("%d connections of %d addresses are kept", cs.all, len(cs.byIP))
+	if cs.total != 0 || len(cs.byIP) != 0 {
+		t.Errorf("%d connections of %d addresses are kept", cs.total, len(cs.byIP))
 	}
 }
 
-func TestConnections_oneFromEachOfManyAddresses_keepTheAPIServerNotOut(t *testing.T) {
+func TestConnections_oneFromEachOfManyAddresses_doNotBlockTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cs connections
 		for ip := range maxConnections {
@@ -331,13 +331,13 @@ func TestConnections_oneFromEachOfManyAddresses_keepTheAPIServerNotOut(t *testin
 				t.Fatalf("connection %d of the API server is closed", i)
 			}
 		}
-		if cs.all != maxConnections {
-			t.Errorf("there are %d connections, want %d", cs.all, maxConnections)
+		if cs.total != maxConnections {
+			t.Errorf("there are %d connections, want %d", cs.total, maxConnections)
 		}
 	})
 }
 
-func TestConnections_manySlowFirstRequests_keepTheAPIServerNotOut(t *testing.T) {
+func TestConnections_manySlowFirstRequests_doNotBlockTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cs connections
 		for range 3 * maxConnections {
@@ -345,8 +345,8 @@ func TestConnections_manySlowFirstRequests_keepTheAPIServerNotOut(t *testing.T) 
 			cs.note(c, http.StateNew)
 			cs.note(c, http.StateActive)
 		}
-		if most := 2 * maxConnections; cs.all > most {
-			t.Errorf("there are %d connections, want at most %d", cs.all, most)
+		if most := 2 * maxConnections; cs.total > most {
+			t.Errorf("there are %d connections, want at most %d", cs.total, most)
 		}
 		for _, from := range []string{"10.0.0.1", "10.1.0.1"} { // its own address, and the same
 			api := &conn{from: from}
@@ -355,7 +355,7 @@ func TestConnections_manySlowFirstRequests_keepTheAPIServerNotOut(t *testing.T) 
 				t.Errorf("the connection of the API server from %s is closed", from)
 			}
 			cs.note(api, http.StateActive)
-			cs.prove(api)
+			cs.markReviewed(api)
 			time.Sleep(slowRequest)
 			for range 3 * maxConnections {
 				c := &conn{from: "10.1.0.1"}
@@ -366,17 +366,17 @@ func TestConnections_manySlowFirstRequests_keepTheAPIServerNotOut(t *testing.T) 
 				t.Errorf("the busy connection of the API server from %s is closed", from)
 			}
 		}
-		if cs.all > 2*maxConnections {
-			t.Errorf("there are %d connections", cs.all)
+		if cs.total > 2*maxConnections {
+			t.Errorf("there are %d connections", cs.total)
 		}
 	})
 }
 
-func TestConnections_manyFirstRequestsAtATime_areNotClosed(t *testing.T) {
+func TestConnections_manyConcurrentFirstRequests_areNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cs connections
 		var all []*conn
-		for range 3 * maxConnectionsOfIP { // API servers behind one address that speak HTTP/1.1
+		for range 3 * maxConnectionsPerIP { // API servers behind one address that speak HTTP/1.1
 			c := &conn{from: "10.0.0.1"}
 			all = append(all, c)
 			cs.note(c, http.StateNew)

@@ -13,48 +13,47 @@ import (
 	"time"
 )
 
-// Bounds of what reviews may hold at a time, over all connections. Anybody who reaches the port can send a review, so
-// nothing is allocated because somebody announces to send it.
+// Bounds on the memory of all reviews at the same time, over all connections. Any client that reaches the port can send a review, so
+// memory is allocated when data arrives, not when a client announces it.
 const (
 	maxReview = 5 << 20 // etcd takes objects of 1.5 MB, and a review of an update holds two
 
-	reviewCost = 8 << 10     // what a request takes besides its body
-	firstRead  = 16 << 10    // a review of a usual pod is smaller
-	smallBody  = 64 << 10    // larger bodies are counted, and decoded, apart from the usual ones
+	reviewCost = 8 << 10     // memory of a request without its body
+	firstRead  = 16 << 10    // larger than the review of an ordinary pod
+	smallBody  = 64 << 10    // larger bodies have a separate budget and are decoded in turn
 	smallBytes = 16 << 20    // for all small bodies
 	largeBytes = 24 << 20    // for all large ones
-	largeWait  = time.Second // how long a large body waits for its turn to be decoded
+	largeWait  = time.Second // how long a large body waits to be decoded
 )
 
 var (
-	errBusy   = errors.New("too many reviews at a time")
+	errBusy   = errors.New("too many reviews at the same time")
 	errTooBig = errors.New("request payload too large")
 )
 
-// An intake bounds the memory of the reviews that are being answered. Small and large bodies are counted apart, so that
-// large ones cannot keep the usual ones out. When there is no room, the review that has been waiting for its sender for the
-// longest time gives way: its body arrives slowly, or its answer is not taken. Reviews that were sent to be held back have
-// waited longer than any that the API server sends.
+// An intake bounds the memory of the reviews in progress. Small and large bodies have separate budgets, so that large ones cannot block
+// ordinary ones. If a budget is exhausted, the review that has waited longest for its client is aborted: its body arrives slowly, or the
+// client does not read the answer. Reviews of slow clients have waited longer than any review of the API server.
 type intake struct {
 	mu           sync.Mutex
 	small, large lane
-	decoding     chan struct{} // holds one entry for each large body that is being decoded
+	decoding     chan struct{} // one element for each large body that is being decoded
 }
 
-// A lane counts the bytes of some reviews.
+// A lane is the budget of the small or of the large reviews.
 type lane struct {
 	limit, held int
-	arriving    list.List // of *ticket that wait for their sender, the one that began first in front
+	arriving    list.List // of *ticket that wait for their clients, the oldest first
 }
 
-// A ticket is what one review holds.
+// A ticket is the memory that one review has reserved.
 type ticket struct {
 	intake  *intake
 	lane    *lane
 	held    int
-	place   *list.Element // among those arriving, nil when it does not wait for its sender
-	evicted bool          // it had to give way; it holds nothing any more
-	abort   func()        // ends the wait for the sender; called with the mutex held
+	place   *list.Element // in lane.arriving; nil if it does not wait for its client
+	evicted bool          // it was aborted; it has reserved nothing
+	abort   func()        // ends the wait for the client; called with the mutex held
 }
 
 func newIntake() *intake {
@@ -64,7 +63,7 @@ func newIntake() *intake {
 	}
 }
 
-// enter lets a review in, or returns nil when there is no room. The caller must call leave.
+// enter reserves memory for a review, or returns nil if the budget is exhausted. The caller must call leave.
 func (in *intake) enter(abort func()) *ticket {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -76,7 +75,7 @@ func (in *intake) enter(abort func()) *ticket {
 	return t
 }
 
-// grow makes room for a body of n bytes, and reports whether there is.
+// grow reserves memory for a body of n bytes, and reports whether it could.
 func (t *ticket) grow(n int) bool {
 	t.intake.mu.Lock()
 	defer t.intake.mu.Unlock()
@@ -94,7 +93,7 @@ func (t *ticket) grow(n int) bool {
 	return true
 }
 
-// hold makes the ticket hold n bytes of a lane. Others that are still arriving give way.
+// hold reserves n bytes of a lane. It aborts tickets that wait for their clients if it has to.
 func (t *ticket) hold(l *lane, n int) bool {
 	more := n - t.held
 	for oldest := l.arriving.Front(); l.held+more > l.limit; oldest = l.arriving.Front() {
@@ -114,7 +113,7 @@ func (t *ticket) hold(l *lane, n int) bool {
 	return true
 }
 
-// release gives everything back.
+// release returns the reserved memory to the lane.
 func (t *ticket) release() {
 	if t.place != nil {
 		t.lane.arriving.Remove(t.place)
@@ -126,7 +125,7 @@ func (t *ticket) release() {
 	t.held = 0
 }
 
-// arrived says that the body is complete: the ticket does not give way any more. It reports false if it did before.
+// arrived records that the body is complete, so that the ticket cannot be aborted any more. It returns false if it was aborted before.
 func (t *ticket) arrived() bool {
 	t.intake.mu.Lock()
 	defer t.intake.mu.Unlock()
@@ -137,18 +136,18 @@ func (t *ticket) arrived() bool {
 	return !t.evicted
 }
 
-// decoded says that the body is not needed any more.
+// decoded releases the memory of the body.
 func (t *ticket) decoded() {
 	t.intake.mu.Lock()
 	defer t.intake.mu.Unlock()
 	if !t.evicted {
 		t.release()
-		t.hold(&t.intake.small, reviewCost) // if there is no room for so little, it is not counted
+		t.hold(&t.intake.small, reviewCost) // if that fails, the rest of the review is not counted
 	}
 }
 
-// answers says that the answer is being sent: until leave the ticket gives way again, and abort ends the sending. It reports
-// false if there is no room for that. Abort is called with the mutex held.
+// answers records that the answer is being sent. Until leave is called, the ticket can be aborted, and abort ends the sending; it is
+// called with the mutex held. answers returns false if the budget is exhausted.
 func (t *ticket) answers(abort func()) bool {
 	t.intake.mu.Lock()
 	defer t.intake.mu.Unlock()
@@ -161,15 +160,15 @@ func (t *ticket) answers(abort func()) bool {
 	return true
 }
 
-// leave ends the review.
+// leave releases all memory of the review.
 func (t *ticket) leave() {
 	t.intake.mu.Lock()
 	defer t.intake.mu.Unlock()
 	t.release()
 }
 
-// turn waits until a body of n bytes may be decoded, and returns what to call afterwards. Large bodies take turns, so that
-// decoding them leaves a processor to the others.
+// turn waits until a body of n bytes may be decoded, and returns a function to call afterwards. The number of large bodies that are
+// decoded at the same time is limited, so that processors stay free for ordinary ones.
 func (in *intake) turn(r *http.Request, n int) (done func(), err error) {
 	if n <= smallBody {
 		return func() {}, nil
@@ -186,7 +185,7 @@ func (in *intake) turn(r *http.Request, n int) (done func(), err error) {
 	}
 }
 
-// read reads the body of a request as it arrives.
+// read returns the body of a request. It reserves memory as data arrives.
 func (t *ticket) read(r *http.Request) ([]byte, error) {
 	most := maxReview
 	if r.ContentLength > maxReview {
@@ -195,7 +194,7 @@ func (t *ticket) read(r *http.Request) ([]byte, error) {
 	if r.ContentLength >= 0 {
 		most = int(r.ContentLength)
 	}
-	// One byte more than there may be, so that the end of the body is seen without growing.
+	// One byte more than the maximum, so that the end of the body is seen without growing the buffer.
 	body := make([]byte, 0, min(most, firstRead)+1)
 	if !t.grow(cap(body)) {
 		return nil, errBusy
@@ -219,7 +218,7 @@ func (t *ticket) read(r *http.Request) ([]byte, error) {
 		}
 		if len(body) == cap(body) {
 			size := min(2*cap(body), most+1)
-			if size <= cap(body) { // more than was announced; net/http does not let that happen
+			if size <= cap(body) { // more than announced; net/http prevents this
 				return nil, io.ErrUnexpectedEOF
 			}
 			if !t.grow(size) {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The results of a review, and what it was about, as the metrics name them.
+// Label values: the result of a review, and the kind of its object.
 const (
 	resultError   = "error"
 	resultSkipped = "skipped"
@@ -21,20 +21,20 @@ const (
 	aboutAutoscaler = "VPA"
 )
 
-// Why a request is refused, as the metric names it.
+// Label values: why a request was not reviewed.
 const (
 	refusedTooLarge   = "too large"
 	refusedBusy       = "busy"
 	refusedUnreadable = "unreadable"
 )
 
-// Why a pod passed without its recommendation, as the metric names it.
+// Label values: why a pod was admitted without its recommendation.
 const (
 	UnsizedOwnerUnknown   = "owner unknown"
 	UnsizedTooManyWaiting = "too many waiting"
 )
 
-// Metrics are the counts and times of the webhook, with upstream's names, and its state.
+// Metrics are the metrics of the webhook.
 type Metrics struct {
 	applied, untouched prometheus.Counter
 	latency            *prometheus.HistogramVec
@@ -47,7 +47,7 @@ type Metrics struct {
 	read, admit, build, write, total prometheus.Observer
 }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics creates and registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	const namespace = "vpa_admission_controller"
 	pods := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -81,7 +81,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	unsized := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: own,
 		Name:      "unsized_pods_total",
-		Help: "Number of pods that passed unchanged because their controller was not known, by reason: owner unknown when it did not " +
+		Help: "Number of pods that were admitted unchanged because their controller was not known, by reason: owner unknown when it did not " +
 			"become known in time, too many waiting when too many reviews waited for controllers.",
 	}, []string{"reason"})
 	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -126,32 +126,32 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 }
 
-// ReadyWhen says how to find out whether the replica is ready. Until then the metric says that it is not.
+// ReadyWhen sets the check for the metric ready. Without a check the metric is 0.
 func (m *Metrics) ReadyWhen(check func() error) { m.ready.Store(&check) }
 
-// Unsized counts a pod that passed unchanged because its controller was not known.
+// Unsized counts a pod that was admitted unchanged because its controller was not known.
 func (m *Metrics) Unsized(reason string) { m.unsized.WithLabelValues(reason).Inc() }
 
-// A watch times the steps of one review.
-type watch struct {
+// A stopwatch measures the duration of the steps of one review.
+type stopwatch struct {
 	m           *Metrics
 	begin, last time.Time
 }
 
-func (m *Metrics) start() watch {
+func (m *Metrics) start() stopwatch {
 	now := time.Now()
-	return watch{m: m, begin: now, last: now}
+	return stopwatch{m: m, begin: now, last: now}
 }
 
-// step notes the time since the previous step.
-func (w *watch) step(o prometheus.Observer) {
+// step records the time since the previous step.
+func (w *stopwatch) step(o prometheus.Observer) {
 	now := time.Now()
 	o.Observe(now.Sub(w.last).Seconds())
 	w.last = now
 }
 
-// done notes the whole review.
-func (w *watch) done(result, about string) {
+// done records the duration and the result of the review.
+func (w *stopwatch) done(result, about string) {
 	d := time.Since(w.begin).Seconds()
 	w.m.total.Observe(d)
 	w.m.latency.WithLabelValues(result, about).Observe(d)

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -18,22 +19,22 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// pod sizes a new pod. It never refuses one.
-func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (result string) {
-	request := asked.request
-	if asked.err != nil {
+// pod sets the size of a new pod. It never rejects a pod.
+func (h *Handler) pod(ctx context.Context, review *decodedReview, response *admissionv1.AdmissionResponse) (result string) {
+	request := review.request
+	if review.err != nil {
 		h.failures.Do(func() {
-			h.log.Warn("Cannot decode a pod; it passes unchanged", slog.String("namespace", brief(request.Namespace)), slog.String("name", brief(request.Name)),
-				slog.String("error", brief(asked.err.Error())))
+			h.log.Warn("Cannot decode a pod; admitted unchanged", slog.String("namespace", truncate(request.Namespace)), slog.String("pod", truncate(request.Name)),
+				slog.String("error", truncate(review.err.Error())))
 		})
 		return resultError
 	}
-	if asked.pod == nil {
+	if review.pod == nil {
 		return resultSkipped
 	}
-	p := asked.pod
-	p.Namespace = request.Namespace // the pod itself may not say where it will be
-	projected := h.world.Project(p)
+	p := review.pod
+	p.Namespace = request.Namespace // the namespace of the object may be empty
+	projected := h.world.Project(ctx, p)
 	if projected.Top.IsZero() {
 		return resultSkipped
 	}
@@ -43,7 +44,7 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	}
 	patch, err := h.fit(a, p, projected)
 	if err != nil {
-		h.log.Error("Cannot write the patch of a pod; it passes unchanged", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.Any("error", err))
+		h.log.Error("Cannot encode the patch of a pod; admitted unchanged", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.Any("error", err))
 		return resultError
 	}
 	patchWith(response, patch)
@@ -55,12 +56,12 @@ func (h *Handler) pod(asked *asked, response *admissionv1.AdmissionResponse) (re
 	return resultApplied
 }
 
-// fit returns the JSON patch that gives a pod what the core fits for it. The order of the operations is promised.
+// fit returns the JSON patch that sets the size of a pod. The order of its operations does not change.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
 	s := h.fitted(a, projected, standingOf(p))
 	if s.refused.Refused() {
-		h.kept.Do(func() {
-			h.log.Info("A new pod keeps its own resources because the API server would refuse it with the recommended ones",
+		h.unsized.Do(func() {
+			h.log.Info("New pod keeps its own resources: the API server would reject it with the recommended ones",
 				slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.String("reason", s.refused.String()))
 		})
 	}
@@ -89,7 +90,7 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	if s.boostRefused.Refused() {
 		text = policy.WithRefusedBoost(a, text, s.boostRefused)
 		h.boosts.Do(func() {
-			h.log.Warn("Startup boost not applied: the API server would refuse the pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
+			h.log.Warn("Startup boost not applied: the API server would reject the pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
 				slog.String("reason", s.boostRefused.String()))
 		})
 	}
@@ -100,7 +101,7 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	return json.Marshal(ops)
 }
 
-// newSize is what the containers of a new pod should run with.
+// newSize is the size of a new pod.
 type newSize struct {
 	fits         []policy.Fitted
 	originals    []policy.Original // of boosted containers
@@ -108,25 +109,25 @@ type newSize struct {
 	boostRefused policy.Refusal    // why the pod is not boosted
 }
 
-// fitted sizes a new pod. A pod that the API server would admit as it is, and refuse with its sizes, is not boosted, or
-// keeps its own resources.
+// fitted returns the size of a new pod. If the API server would reject the pod with its new size but not with its own resources, the pod
+// gets no startup boost, and if that is not sufficient, it keeps its own resources.
 func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod, standing cluster.Standing) newSize {
-	around := h.world.Limits(p.Namespace)
+	limits := h.world.Limits(p.Namespace)
 	refusal := func(fits []policy.Fitted) policy.Refusal {
-		r := policy.Refused(around, p, fits)
-		if r.Refused() && !(r.Kind.OfLimitRange() && policy.Refused(around, p, nil).Refused()) {
+		r := policy.Refused(limits, p, fits)
+		if r.Refused() && !(r.Kind.OfLimitRange() && policy.Refused(limits, p, nil).Refused()) {
 			return r
 		}
-		// If it was refused with its own size, too, the LimitRange may have changed by now.
-		return policy.QuotaRefusal(around, p, standing, fits)
+		// If the pod violates the LimitRange with its own resources, too, the LimitRange may have changed in the meantime.
+		return policy.QuotaRefusal(limits, p, standing, fits)
 	}
 	var s newSize
 	if a.Mode != cluster.Off {
-		s.fits = policy.Fit(a, around, p)
+		s.fits = policy.Fit(a, limits, p)
 	}
 	if h.options.Gates.CPUStartupBoost && a.HasStartupBoost() {
 		boosted, originals := policy.Boost(a, p, slices.Clone(s.fits), h.options.MaxCPUBoost)
-		policy.Admissible(around, p, boosted)
+		policy.Admissible(limits, p, boosted)
 		s.boostRefused = refusal(boosted)
 		if !s.boostRefused.Refused() {
 			s.fits, s.originals = boosted, originals
@@ -166,17 +167,17 @@ func (o *operations) annotate(name, value string) {
 	o.add("/metadata/annotations/"+pointer.Replace(name), value)
 }
 
-// pointer writes a name as one step of a JSON pointer.
+// pointer escapes a name for a JSON pointer.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// container sets what a container is to run with.
+// container sets the resources of a container.
 func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
 		return
 	}
 	at := "/spec/containers/" + strconv.Itoa(i) + "/resources"
 	r := &c.Resources
-	// Where there are claims, or what is not known here, there is an object already, and replacing it would lose them.
+	// If there are claims or unknown fields, the object exists, and replacing it would remove them.
 	if r.Requests == nil && r.Limits == nil && len(r.Claims) == 0 {
 		o.add(at, emptyObject)
 	}
@@ -184,7 +185,7 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
 }
 
-// podLevel sets what the pod as a whole is to have.
+// podLevel sets the resources of the pod as a whole.
 func (o *operations) podLevel(p *corev1.Pod, fits []policy.Fitted) {
 	if len(fits) == 0 || fits[0].PodLevel == nil || p.Spec.Resources == nil {
 		return
@@ -207,7 +208,7 @@ func (o *operations) amounts(at string, missing bool, amounts cluster.Resources)
 	}
 }
 
-// quantity writes an amount as upstream writes it: CPU in decimal, memory in binary units.
+// quantity formats an amount as upstream does: CPU in decimal, memory in binary units.
 func quantity(res cluster.Resource, amount int64) string {
 	if res == cluster.CPU {
 		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()

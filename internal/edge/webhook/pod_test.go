@@ -34,7 +34,7 @@ func cart(metadata, spec string) string {
 
 func mi(n int64) int64 { return n << 20 }
 
-func TestANewPodGetsWhatTheCoreFitsForIt(t *testing.T) {
+func TestHandler_newPod_getsItsSize(t *testing.T) {
 	app := map[string]cluster.Resources{"app": cluster.Amounts(350, mi(745))}
 	for name, c := range map[string]struct {
 		autoscaler *cluster.Autoscaler
@@ -352,7 +352,7 @@ func apply(t *testing.T, pod string, patch []byte) map[string]any {
 	return out
 }
 
-func TestAPatchedPodKeepsEverythingElse(t *testing.T) {
+func TestHandler_patchedPod_keepsOtherFields(t *testing.T) {
 	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
 	pod := cart(`"labels":{"x":"y"}`, `"nodeSelector":{"a":"b"},"containers":[{"name":"app","image":"i",
 		"resources":{"requests":{"nvidia.com/gpu":"1","cpu":"2"},"claims":[{"name":"c"}]},"unknownField":7}]`)
@@ -369,7 +369,7 @@ func TestAPatchedPodKeepsEverythingElse(t *testing.T) {
 	}
 }
 
-func TestThePatchIsTheSameEveryTime(t *testing.T) {
+func TestHandler_samePod_getsTheSamePatch(t *testing.T) {
 	h := handler(remember(sizing("cart", map[string]cluster.Resources{"a": cluster.Amounts(100, mi(1)), "b": cluster.Amounts(200, mi(2)), "c": cluster.Amounts(300, mi(3))})), Options{})
 	pod := cart("", `"containers":[{"name":"c"},{"name":"b"},{"name":"a"}]`)
 	first := ask(t, h, creation(pod)).Patch
@@ -380,7 +380,7 @@ func TestThePatchIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
-func TestAPodPassesUnchanged(t *testing.T) {
+func TestHandler_podWithoutGoverningAutoscaler_isAdmittedUnchanged(t *testing.T) {
 	one := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
 	containers := `"containers":[{"name":"app"}]`
 	for name, c := range map[string]struct {
@@ -398,7 +398,7 @@ func TestAPodPassesUnchanged(t *testing.T) {
 		"that is not a pod": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(`{"metadata":[]}`)}
 		}},
-		"with a quantity nobody can read": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+		"with a invalid quantity": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(cart("", `"containers":[{"name":"app","resources":{"requests":{"cpu":"lots"}}}]`))}
 		}},
 		"without anything in it": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
@@ -419,7 +419,7 @@ func TestAPodPassesUnchanged(t *testing.T) {
 	}
 }
 
-func TestTheOldestAutoscalerThatIsNotOffSizesThePod(t *testing.T) {
+func TestHandler_severalAutoscalers_oldestThatIsNotOffApplies(t *testing.T) {
 	as := func(name string, age time.Duration, mode cluster.Mode, cpu int64) *cluster.Autoscaler {
 		a := sizing(name, map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, cpu)})
 		a.Created, a.Mode = a.Created.Add(-age), mode
@@ -433,7 +433,7 @@ func TestTheOldestAutoscalerThatIsNotOffSizesThePod(t *testing.T) {
 	}
 }
 
-func TestAPanicLetsThePodPass(t *testing.T) {
+func TestHandler_panic_admitsThePod(t *testing.T) {
 	var j journal
 	h := handler(nil, Options{}) // nothing behind it: the first question panics
 	h.log = j.logger()
@@ -441,7 +441,7 @@ func TestAPanicLetsThePodPass(t *testing.T) {
 	if !response.Allowed || response.Patch != nil {
 		t.Errorf("answer %+v", response)
 	}
-	if !j.has("Admission panicked") {
+	if !j.has("Admission review panicked") {
 		t.Errorf("log %s", j.String())
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
-	r := runAfter(t, Config{Register: true, Registration: usual, Linger: time.Hour}, func(r *running) {
+	r := runAfter(t, Config{Register: true, Registration: usual, ShutdownDelay: time.Hour}, func(r *running) {
 		if err := r.Ready(); !errors.Is(err, errNoCertificate) {
 			t.Errorf("without a certificate: %v", err)
 		}
@@ -44,12 +44,12 @@ func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
 	}
 }
 
-func TestServer_toldToStop_isNotReadyAndStillAnswers(t *testing.T) {
-	r := run(t, Config{Registration: usual, Linger: time.Hour}) // its end is not awaited
+func TestServer_stopping_isNotReadyAndStillAnswers(t *testing.T) {
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.cancel()
 	eventually(t, "not ready", func() bool { return r.Ready() != nil })
-	if err := r.ask(t.Context()); err != nil {
+	if err := r.sendReview(t.Context()); err != nil {
 		t.Errorf("a review is not answered any more: %v", err)
 	}
 }
@@ -57,29 +57,29 @@ func TestServer_toldToStop_isNotReadyAndStillAnswers(t *testing.T) {
 func TestServer_certificateForAnotherName_isNotReady(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, "another.name"))
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
-	eventually(t, "the reason is logged", func() bool { return r.log.has("not registering a webhook that does not work") })
-	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "has not answered") {
+	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "has not succeeded") {
 		t.Errorf("ready: %v", err)
 	}
 }
 
 func TestServer_expiredCertificate_isNotReady(t *testing.T) {
-	files := write(t, t.TempDir(), made(t, service)) // nobody reads them again
+	files := write(t, t.TempDir(), made(t, service)) // not reloaded
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
-	r.clock.Store(r.serving.Load().leaf.Leaf.NotAfter.Unix() + 1)
+	r.clock.Store(r.serving.Load().Certificate.Leaf.NotAfter.Unix() + 1)
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "expired at") {
 		t.Errorf("ready with a certificate that no API server takes: %v", err)
 	}
 }
 
-func TestMetrics_servingAndRegistered_sayWhenTheCertificateExpires(t *testing.T) {
+func TestMetrics_servingAndRegistered_containCertificateExpiry(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	m := r.handler.metrics
 	m.ReadyWhen(r.Ready)
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.later(0)
-	want := float64(r.serving.Load().leaf.Leaf.NotAfter.Unix())
+	want := float64(r.serving.Load().Certificate.Leaf.NotAfter.Unix())
 	if got := testutil.ToFloat64(m.expiry); got != want || testutil.ToFloat64(m.registered) != 1 {
 		t.Errorf("expiry %v, want %v; registered %v", got, want, testutil.ToFloat64(m.registered))
 	}

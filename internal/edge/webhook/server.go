@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,52 +26,50 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
-// SecretName is where podfit keeps certificates of its own, as upstream's script does.
-const SecretName = "vpa-tls-certs"
-
-// Config is how the webhook serves and is found.
+// Config is the configuration of a Server.
 type Config struct {
-	Files         Files         // used when they exist
-	Secret        cluster.Key   // where podfit keeps certificates of its own when they do not
-	Ciphers       string        // TLS 1.2 cipher suites, separated by commas or colons; "" is Go's choice
-	MinTLSVersion string        // "tls1_2", which is the default, or "tls1_3"
-	Register      bool          // keep the webhook registered
-	Registration  Registration  // also says by which name the API server calls
-	Linger        time.Duration // how long to go on serving when told to stop, until nobody asks any more
-	Private       bool          // write no Secret: nobody calls, or nothing may be changed
-	TakeBack      bool          // at the end, take a registration by URL back that this process has made
+	Files         registration.Files  // used if they exist
+	Secret        cluster.Key         // stores podfit's own certificates if they do not
+	Ciphers       string              // TLS 1.2 cipher suites, separated by commas or colons; "" means Go's defaults
+	MinTLSVersion string              // "tls1_2", which is the default, or "tls1_3"
+	Register      bool                // keep the webhook configuration up to date
+	Registration  registration.Config // how the API server calls the webhook
+	ShutdownDelay time.Duration       // how long to serve after ctx has ended, until the API server does not call any more
+	Standalone    bool                // do not write the Secret
+	Unregister    bool                // on shutdown, delete a configuration with a URL that this process created
 }
 
-// A Server serves admission over TLS, keeps its certificates fresh and keeps itself registered.
+// A Server serves admission reviews over TLS, renews its certificates and keeps its webhook configuration up to date.
 type Server struct {
 	config    Config
 	handler   *Handler
 	log       *slog.Logger
 	tls       *tls.Config
-	name      string // by which the API server calls
-	files     *fileSource
-	keeper    *keeper    // nil when there are files
-	registrar *registrar // nil when somebody else registers
+	name      string // under which the API server calls
+	files     *registration.FileSource
+	renewer   *registration.CertificateRenewer // nil if there are certificate files
+	registrar *registration.Registrar          // nil if podfit does not register the webhook
 	now       func() time.Time
 
-	serving    atomic.Pointer[identity]
-	address    atomic.Pointer[string]
-	registered atomic.Pointer[[]byte] // the bundle the API server was last told to trust; nil while that is not certain
-	trusted    atomic.Bool            // it has been registered since the start
-	works      atomic.Bool            // a review sent the way the API server sends it has been answered since the start
-	ending     atomic.Bool            // it goes on serving for a while, and then stops
-	problem    string                 // the last pass's error, so that it is logged once
-	corrected  int                    // how often the registration had to be corrected in a row
+	serving        atomic.Pointer[registration.Identity]
+	address        atomic.Pointer[string]
+	registered     atomic.Pointer[[]byte] // the CAs in the webhook configuration; nil if the last check failed
+	everRegistered atomic.Bool            // the webhook was registered at least once
+	selfChecked    atomic.Bool            // a self-check has succeeded
+	stopping       atomic.Bool            // ctx has ended; reviews are served for ShutdownDelay
+	problem        string                 // the error of the last pass, so that it is logged once
+	corrections    int                    // consecutive passes that corrected the webhook configuration
 
 	connections connections
 }
 
-// NewServer returns a server. It asks nothing of the cluster and opens no port yet.
+// NewServer returns a server. It sends no request and opens no port.
 func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logger) (*Server, error) {
 	s := &Server{config: c, handler: h, log: log, now: time.Now}
-	names, err := c.Registration.names()
+	names, err := c.Registration.Names()
 	if err != nil {
 		return nil, err
 	}
@@ -86,36 +83,20 @@ func NewServer(c Config, client kubernetes.Interface, h *Handler, log *slog.Logg
 		return nil, err
 	}
 	if found {
-		s.files = &fileSource{files: c.Files, ca: c.Register, log: log}
+		s.files = registration.NewFileSource(c.Files, c.Register, log)
 	} else {
-		if !c.Private {
-			log.Info("There are no certificate files; the webhook makes its own certificates", slog.String("file", c.Files.Cert), slog.String("secret", c.Secret.String()))
+		if !c.Standalone {
+			log.Info("No certificate files found; podfit creates its own certificates", slog.String("file", c.Files.Cert), slog.String("secret", c.Secret.String()))
 		}
-		s.keeper = &keeper{client: client.CoreV1().Secrets(c.Secret.Namespace), secret: c.Secret.Name, names: names, keep: !c.Private, log: log}
+		s.renewer = registration.NewCertificateRenewer(client.CoreV1().Secrets(c.Secret.Namespace), c.Secret.Name, names, !c.Standalone, log)
 	}
 	if c.Register {
-		s.registrar = newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
+		s.registrar = registration.NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), c.Registration)
 	}
 	return s, nil
 }
 
-// names returns the names under which the webhook may be called, the API server's first.
-func (r Registration) names() ([]string, error) {
-	if r.URL == "" {
-		s, ns := r.Service.Name, r.Service.Namespace
-		return []string{s + "." + ns + ".svc", s + "." + ns + ".svc.cluster.local", s + "." + ns, s}, nil
-	}
-	u, err := url.Parse(r.URL)
-	if err != nil {
-		return nil, fmt.Errorf("read the webhook's URL: %w", err)
-	}
-	if u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("the webhook's URL %q is not https://host:port", r.URL)
-	}
-	return []string{u.Hostname()}, nil
-}
-
-// tlsConfig reads upstream's two TLS flags.
+// tlsConfig converts upstream's two TLS flags.
 func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 	c := &tls.Config{}
 	switch version {
@@ -124,7 +105,7 @@ func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 	case "tls1_3":
 		c.MinVersion = tls.VersionTLS13
 	default:
-		return nil, fmt.Errorf("the least TLS version is %q: give tls1_2 or tls1_3", version)
+		return nil, fmt.Errorf("the minimum TLS version must be tls1_2 or tls1_3, got %q", version)
 	}
 	known := map[string]uint16{}
 	for _, suite := range tls.CipherSuites() {
@@ -134,33 +115,33 @@ func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 		if id, ok := known[name]; ok {
 			c.CipherSuites = append(c.CipherSuites, id)
 		} else {
-			log.Warn("Left out an unknown or insecure TLS cipher suite", slog.String("name", name))
+			log.Warn("Unknown or insecure TLS cipher suite ignored", slog.String("flag", "tls-ciphers"), slog.String("used", name))
 		}
 	}
 	return c, nil
 }
 
-// Run serves on a listener and keeps certificates and registration, once at the start and then at every tick, until
-// ctx ends. The listener is closed.
+// Run serves on a listener until ctx ends, and then closes the listener. It updates certificates and the webhook configuration at the
+// start, at each tick, and when certificate files change.
 func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time) error {
 	address := reachable(l.Addr())
 	s.address.Store(&address)
 	g, ctx := errgroup.WithContext(ctx)
-	kept := make(chan struct{})
-	g.Go(func() error { return s.serve(ctx, l, kept) })
+	updatesEnded := make(chan struct{})
+	g.Go(func() error { return s.serve(ctx, l, updatesEnded) })
 	changed := make(chan struct{}, 1)
-	if s.files != nil && s.files.files.Reload {
-		g.Go(func() error { return s.files.files.watch(ctx, changed) })
+	if s.files != nil && s.config.Files.Reload {
+		g.Go(func() error { return s.config.Files.Watch(ctx, changed) })
 	}
 	g.Go(func() error {
-		defer close(kept)
-		s.keep(ctx, tick, changed)
+		defer close(updatesEnded)
+		s.update(ctx, tick, changed)
 		return nil
 	})
 	return g.Wait()
 }
 
-// reachable returns how this process reaches itself where it listens.
+// reachable returns the address at which this process reaches its own listener.
 func reachable(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -175,8 +156,8 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// serve answers until ctx ends, and then for a while; when nobody keeps the registration any more it may be taken back.
-func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}) error {
+// serve serves reviews until ShutdownDelay after ctx has ended. After the last pass has ended, it deletes the webhook configuration if configured.
+func (s *Server) serve(ctx context.Context, l net.Listener, updatesEnded <-chan struct{}) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.answer),
 		TLSConfig:         s.tls,
@@ -191,113 +172,114 @@ func (s *Server) serve(ctx context.Context, l net.Listener, kept <-chan struct{}
 		},
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 100, // a client with more requests opens another connection
-			// What a body may send ahead before the handler has counted it.
+			// Bounds on the data of a request body that the server buffers before the handler counts it.
 			MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10,
-			WriteByteTimeout: 5 * time.Second, // for a client that does not read at all
+			WriteByteTimeout: 5 * time.Second, // closes connections of clients that do not read
 		},
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // failed handshakes, mostly
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // mostly failed handshakes
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(l, "", "") }()
-	s.log.Info("Serving admission", slog.String("address", l.Addr().String()))
+	s.log.Info("Serving admission reviews", slog.String("address", l.Addr().String()))
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve admission: %w", err)
+		return fmt.Errorf("serve admission reviews: %w", err)
 	case <-ctx.Done():
 	}
-	s.ending.Store(true)
-	<-kept
-	s.takeBack(context.WithoutCancel(ctx))
-	// The API server may send reviews until it has heard that this replica is leaving.
-	if s.config.Linger > 0 {
-		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", slog.String("for", s.config.Linger.String()))
+	s.stopping.Store(true)
+	<-updatesEnded
+	s.unregister(context.WithoutCancel(ctx))
+	// The API server sends reviews until it has noticed that this replica is shutting down.
+	if s.config.ShutdownDelay > 0 {
+		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", slog.Duration("duration", s.config.ShutdownDelay))
 	}
-	linger := time.NewTimer(s.config.Linger)
-	defer linger.Stop()
+	delay := time.NewTimer(s.config.ShutdownDelay)
+	defer delay.Stop()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve admission: %w", err)
-	case <-linger.C:
+		return fmt.Errorf("serve admission reviews: %w", err)
+	case <-delay.C:
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		return fmt.Errorf("stop serving admission: %w", err)
+		return fmt.Errorf("shut down the webhook server: %w", err)
 	}
 	return nil
 }
 
-// answer answers a request, and notes over which connections reviews come.
+// answer answers a request, and marks its connection if the request was a review.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); s.handler.serve(w, r) && ok {
-		s.connections.prove(conn)
+		s.connections.markReviewed(conn)
 	}
 }
 
-// takeBack takes the registration back, if that is wanted and it is this process' own. A registration by URL that nobody
-// serves any more makes new pods wait in vain.
-func (s *Server) takeBack(ctx context.Context) {
-	if !s.config.TakeBack || s.registrar == nil {
+// unregister deletes the webhook configuration if configured and if this process created it. With a URL that does not answer, the API
+// server would wait for the timeout at each new pod.
+func (s *Server) unregister(ctx context.Context) {
+	if !s.config.Unregister || s.registrar == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	switch did, err := s.registrar.withdraw(ctx); {
+	change, err := s.registrar.Remove(ctx)
+	configuration := slog.String("configuration", registration.ConfigurationName)
+	remedy := slog.String("remedy", "kubectl delete mutatingwebhookconfiguration "+registration.ConfigurationName)
+	switch {
 	case err != nil:
-		s.log.Warn("Cannot take back the registration of the webhook; new pods wait for it in vain", slog.Any("error", err), slog.String("remedy", withdrawal))
-	case did == withdrawn:
-		s.log.Info("Took back the registration of the webhook; new pods get their size no more", slog.String("configuration", configurationName))
+		s.log.Warn("Cannot delete the webhook configuration on shutdown; the API server waits for the webhook at each new pod", configuration, slog.Any("error", err), remedy)
+	case change == registration.Removed:
+		s.log.Info("Deleted the webhook configuration on shutdown; new pods keep their own requests", configuration)
 	default:
-		s.log.Info("The registration of the webhook is not this process' alone, so it stays; if nobody serves it, take it back",
-			slog.String("configuration", configurationName), slog.String("remedy", withdrawal))
+		s.log.Info("Webhook configuration not deleted on shutdown because another process uses it; if none does, delete it", configuration, remedy)
 	}
 	s.registered.Store(nil)
 }
 
-const withdrawal = "kubectl delete mutatingwebhookconfiguration " + configurationName
-
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if id := s.serving.Load(); id != nil {
-		return id.leaf, nil
+		return id.Certificate, nil
 	}
 	return nil, errNoCertificate
 }
 
-// retryAfter is how soon a failed pass is repeated, should the tick be slower.
+// retryAfter is the delay after which a failed pass is repeated if no tick comes earlier.
 const retryAfter = 2 * time.Second
 
-func (s *Server) keep(ctx context.Context, tick <-chan time.Time, changed <-chan struct{}) {
+// update runs a pass at the start, at each tick, when files change, and retryAfter a failed pass.
+func (s *Server) update(ctx context.Context, tick <-chan time.Time, changed <-chan struct{}) {
 	for {
 		err := s.pass(ctx)
 		s.note(err)
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if err != nil {
-			again = time.After(retryAfter)
+			retry = time.After(retryAfter)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		case <-changed:
-		case <-again:
+		case <-retry:
 		}
 	}
 }
 
-// note logs a problem when it appears and when it goes, not at every tick in between.
+// note logs an error when it first occurs and when it is resolved.
 func (s *Server) note(err error) {
 	switch {
 	case err == nil && s.problem != "":
 		s.problem = ""
-		s.log.Info("The webhook's certificates and registration are in order again")
+		s.log.Info("Certificates and webhook configuration are up to date again")
 	case err != nil && err.Error() != s.problem && !errors.Is(err, context.Canceled):
 		s.problem = err.Error()
-		s.log.Error("Cannot keep the webhook's certificates and registration", slog.Any("error", err))
+		s.log.Error("Cannot update the certificates or the webhook configuration", slog.Any("error", err))
 	}
 }
 
-// pass brings certificates and registration up to date, once. The order matters: what is to be served must be
-// trusted first, and what is registered must work.
+// pass updates certificates and the webhook configuration once. The API server must trust a certificate before it is served, and the
+// webhook must work before it is registered.
 func (s *Server) pass(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -306,32 +288,32 @@ func (s *Server) pass(ctx context.Context) error {
 		return err
 	}
 	if s.serving.Load() == nil {
-		s.present(&id)
+		s.setIdentity(&id)
 	}
 	switch {
 	case s.registrar != nil:
 		err = s.register(ctx, id)
-	case !s.works.Load():
-		err = s.prove(ctx)
+	case !s.selfChecked.Load():
+		err = s.selfCheck(ctx)
 	}
-	s.present(&id)
+	s.setIdentity(&id)
 	s.handler.metrics.registered.Set(oneIf(s.registered.Load() != nil))
 	return err
 }
 
-// present serves with an identity from now on.
-func (s *Server) present(id *identity) {
+// setIdentity makes the server use an identity for new connections.
+func (s *Server) setIdentity(id *registration.Identity) {
 	s.serving.Store(id)
-	if leaf := id.leaf.Leaf; leaf != nil {
+	if leaf := id.Certificate.Leaf; leaf != nil {
 		s.handler.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	}
 }
 
-// prove sends a review to itself, and notes when it is answered.
-func (s *Server) prove(ctx context.Context) error {
-	err := s.ask(ctx)
+// selfCheck sends a review to this server and records whether it was answered.
+func (s *Server) selfCheck(ctx context.Context) error {
+	err := s.sendReview(ctx)
 	if err == nil {
-		s.works.Store(true)
+		s.selfChecked.Store(true)
 	}
 	return err
 }
@@ -343,97 +325,93 @@ func oneIf(condition bool) float64 {
 	return 0
 }
 
-func (s *Server) refresh(ctx context.Context) (identity, error) {
-	if s.keeper == nil {
-		return s.files.refresh()
+func (s *Server) refresh(ctx context.Context) (registration.Identity, error) {
+	if s.renewer == nil {
+		return s.files.Refresh()
 	}
-	return s.keeper.refresh(ctx, s.now(), s.trusts)
+	return s.renewer.Refresh(ctx, s.now(), s.trusts)
 }
 
-// trusts reports whether the API server was told to trust a CA.
+// trusts reports whether the webhook configuration contains a CA.
 func (s *Server) trusts(ca *x509.Certificate) bool {
 	if s.registrar == nil {
-		return true // nobody here can tell; the time it had must do
+		return true // not known here; the minimum time for which a CA is trusted has to suffice
 	}
 	bundle := s.registered.Load()
 	if bundle == nil {
 		return false
 	}
-	certs, _ := readCertificates(*bundle)
-	for _, c := range certs {
-		if c.Equal(ca) {
-			return true
-		}
-	}
-	return false
+	return registration.Trusts(*bundle, ca)
 }
 
-func (s *Server) register(ctx context.Context, id identity) error {
+func (s *Server) register(ctx context.Context, id registration.Identity) error {
 	if s.registered.Load() == nil {
-		if err := s.prove(ctx); err != nil {
-			return fmt.Errorf("not registering a webhook that does not work: %w", err)
+		if err := s.selfCheck(ctx); err != nil {
+			return fmt.Errorf("webhook not registered because its self-check failed: %w", err)
 		}
 	}
-	did, err := s.registrar.assert(ctx, id.bundle)
+	change, err := s.registrar.Ensure(ctx, id.Bundle)
 	if err != nil {
-		s.registered.Store(nil) // it may be gone: nobody shall count on it
+		s.registered.Store(nil) // the configuration may have been deleted
 		return err
 	}
-	switch did {
-	case created:
-		s.log.Info("Registered the webhook", slog.String("configuration", configurationName))
-	case patched:
-		if s.corrected++; s.corrected == 1 {
-			s.log.Info("Corrected the registration of the webhook", slog.String("configuration", configurationName))
-		} else if s.corrected == 3 {
-			s.log.Warn("Somebody else keeps changing the registration of the webhook: new pods go now here, now there. "+
-				"End one of the two, or give it --register-webhook=false", slog.String("configuration", configurationName))
+	switch change {
+	case registration.Created:
+		s.log.Info("Registered the webhook", slog.String("configuration", registration.ConfigurationName))
+	case registration.Patched:
+		s.corrections++
+		switch s.corrections {
+		case 1:
+			s.log.Info("Corrected the webhook configuration", slog.String("configuration", registration.ConfigurationName))
+		case maxCorrections:
+			s.log.Warn("Another controller keeps changing the webhook configuration; pods may be admitted without podfit",
+				slog.String("configuration", registration.ConfigurationName), slog.String("remedy", "stop one of the two, or set --register-webhook=false on one"))
 		}
-	case unchanged:
-		s.corrected = 0
+	case registration.Unchanged, registration.Removed:
+		s.corrections = 0
 	}
-	s.registered.Store(&id.bundle)
-	s.trusted.Store(true)
+	s.registered.Store(&id.Bundle)
+	s.everRegistered.Store(true)
 	if s.files != nil {
-		s.files.asserted()
+		s.files.CARegistered()
 	}
 	return nil
 }
 
-// Ready returns nil when the API server may send reviews here: the webhook has a certificate, it has answered a review sent
-// the way the API server sends it, and it has been registered, if it is podfit that registers it. An API server that is away
-// does not end that, because the webhook goes on to work; a certificate that has expired does, and being told to stop, although
-// reviews are answered for a while.
+// Ready returns nil if the API server may send reviews to this replica: it has a valid certificate, its self-check has succeeded, and it
+// was registered at least once, if podfit registers it. It stays ready while the API server is not reachable. It is not ready after ctx
+// has ended, although it still serves reviews for ShutdownDelay.
 func (s *Server) Ready() error {
 	id := s.serving.Load()
 	switch {
-	case s.ending.Load():
+	case s.stopping.Load():
 		return errors.New("the webhook is shutting down")
 	case id == nil:
 		return errNoCertificate
-	case id.leaf.Leaf != nil && s.now().After(id.leaf.Leaf.NotAfter):
-		return fmt.Errorf("the webhook's certificate expired at %s", id.leaf.Leaf.NotAfter.UTC().Format(time.RFC3339))
-	case !s.works.Load():
-		return errors.New("the webhook has not answered its own review yet")
-	case s.registrar != nil && !s.trusted.Load():
+	case id.Certificate.Leaf != nil && s.now().After(id.Certificate.Leaf.NotAfter):
+		return fmt.Errorf("the certificate of the webhook expired at %s", id.Certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	case !s.selfChecked.Load():
+		return errors.New("the self-check of the webhook has not succeeded yet")
+	case s.registrar != nil && !s.everRegistered.Load():
 		return errNotRegistered
 	}
 	return nil
 }
 
+var errNoCertificate = errors.New("the webhook has no certificate yet")
+
 var errNotRegistered = errors.New("the webhook is not registered yet")
 
-// Check returns nil when the webhook works: it is registered, if it is podfit that registers it, and a review sent
-// the way the API server sends it is answered.
+// Check returns nil if the webhook works: it is registered, if podfit registers it, and it answers a review.
 func (s *Server) Check(ctx context.Context) error {
 	if s.registrar != nil && s.registered.Load() == nil {
 		return errNotRegistered
 	}
-	return s.ask(ctx)
+	return s.sendReview(ctx)
 }
 
-// ask sends a review over TLS, trusting what the API server trusts.
-func (s *Server) ask(ctx context.Context) error {
+// sendReview sends a review to this server over TLS, with the CAs that the API server trusts.
+func (s *Server) sendReview(ctx context.Context) error {
 	address, id := s.address.Load(), s.serving.Load()
 	if address == nil || id == nil {
 		return errNoCertificate
@@ -443,38 +421,41 @@ func (s *Server) ask(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.clientTLS(id)}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+s.handler.self, bytes.NewReader(selfReview()))
 	if err != nil {
-		return fmt.Errorf("ask the webhook: %w", err)
+		return fmt.Errorf("send a review to the webhook: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	reply, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return fmt.Errorf("ask the webhook: %w", err)
+		return fmt.Errorf("send a review to the webhook: %w", err)
 	}
-	defer func() { _ = reply.Body.Close() }()
+	defer func() { _ = response.Body.Close() }()
 	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(io.LimitReader(reply.Body, 1<<20)).Decode(&review); err != nil {
-		return fmt.Errorf("read the webhook's answer (%s): %w", reply.Status, err)
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&review); err != nil {
+		return fmt.Errorf("decode the answer of the webhook (%s): %w", response.Status, err)
 	}
 	if r := review.Response; r == nil || !r.Allowed || r.UID != selfUID {
-		return errors.New("the webhook's answer to a pod without an owner is not that it may pass")
+		return errors.New("the webhook did not admit a pod without an owner")
 	}
 	return nil
 }
 
-// clientTLS trusts what the API server trusts. When somebody else registers the webhook, with certificates of
-// theirs, what that is cannot be known.
-func (s *Server) clientTLS(id *identity) *tls.Config {
+// clientTLS returns a configuration with the CAs that the API server trusts. If another tool provides the certificates and registers
+// the webhook, the CAs are not known, and the certificate is not verified.
+func (s *Server) clientTLS(id *registration.Identity) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.name, Time: s.now}
-	if s.keeper == nil && s.registrar == nil {
+	if s.renewer == nil && s.registrar == nil {
 		c.InsecureSkipVerify = true
 		return c
 	}
-	if len(id.bundle) > 0 {
+	if len(id.Bundle) > 0 {
 		c.RootCAs = x509.NewCertPool()
-		c.RootCAs.AppendCertsFromPEM(id.bundle)
+		c.RootCAs.AppendCertsFromPEM(id.Bundle)
 	}
 	return c
 }
+
+// maxCorrections is the number of consecutive corrections of the webhook configuration at which another controller is reported.
+const maxCorrections = 3
 
 const selfUID = "podfit-self-check"
 

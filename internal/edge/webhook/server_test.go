@@ -17,15 +17,22 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
+
+const service = "vpa-webhook.kube-system.svc"
+
+var usual = registration.Config{Service: cluster.Key{Namespace: "kube-system", Name: "vpa-webhook"}, Timeout: 30}
 
 // running is a server on a port of this machine, with its API server's memory.
 type running struct {
@@ -55,7 +62,7 @@ func runAfter(t *testing.T, c Config, before func(*running)) *running {
 	if c.Registration.URL == "self" {
 		c.Registration.URL = "https://" + l.Addr().String()
 	}
-	c.Secret = cluster.Key{Namespace: "kube-system", Name: SecretName}
+	c.Secret = cluster.Key{Namespace: "kube-system", Name: registration.SecretName}
 	if r.Server, err = NewServer(c, r.client, handler(remember(), Options{}), r.log.logger()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +106,55 @@ func (r *running) served(t *testing.T) (*x509.Certificate, error) {
 	return c.ConnectionState().PeerCertificates[0], nil
 }
 
-func TestAServerWithoutAnythingServesAndRegistersItself(t *testing.T) {
-	for name, registration := range map[string]Registration{"by service": usual, "by URL": {URL: "self", Timeout: 10}} {
+func registered(t *testing.T, client *fake.Clientset) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	c, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "vpa-webhook-config", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// overwrite changes the webhook configuration as another controller does.
+func overwrite(t *testing.T, client *fake.Clientset, config registration.Config) {
+	t.Helper()
+	r := registration.NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), config)
+	if _, err := r.Ensure(t.Context(), []byte("CA")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// numbered returns a client whose API server gives what is created a UID.
+func numbered() *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if m, err := meta.Accessor(a.(clienttesting.CreateAction).GetObject()); err == nil {
+			m.SetUID("1")
+		}
+		return false, nil, nil
+	})
+	return client
+}
+
+func verbs(client *fake.Clientset) (out []string) {
+	for _, a := range client.Actions() {
+		out = append(out, a.GetVerb())
+	}
+	return out
+}
+
+// verifies reports why the API server would not trust a certificate, given a bundle of CAs.
+func verifies(id registration.Identity, bundle []byte, name string, now time.Time) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err := id.Certificate.Leaf.Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+func TestServer_noCertificateFiles_servesAndRegisters(t *testing.T) {
+	for name, registration := range map[string]registration.Config{"by service": usual, "by URL": {URL: "self", Timeout: 10}} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, Config{Register: true, Registration: registration})
 			eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
@@ -111,42 +165,42 @@ func TestAServerWithoutAnythingServesAndRegistersItself(t *testing.T) {
 				t.Error(err)
 			}
 			if err := r.Check(context.WithoutCancel(t.Context())); err == nil {
-				t.Error("the check succeeds although nothing listens")
+				t.Error("check succeeds after the server has stopped")
 			}
 		})
 	}
 }
 
-func TestADeletedRegistrationComesBack(t *testing.T) {
+func TestServer_deletedConfiguration_isCreatedAgain(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	configurations := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if err := configurations.Delete(t.Context(), configurationName, metav1.DeleteOptions{}); err != nil {
+	if err := configurations.Delete(t.Context(), registration.ConfigurationName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.later(10 * time.Second)
 	registered(t, r.client)
 	if slices.Contains(verbs(r.client)[1:], "update") {
-		t.Error("something was overwritten")
+		t.Error("the configuration was replaced by an update")
 	}
 }
 
-func TestTwoWhoWantTheRegistrationAreToldSo(t *testing.T) {
+func TestServer_anotherControllerChangesTheConfiguration_isReportedOnce(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	for range 10 {
-		assert(t, r.client, Registration{URL: "https://10.0.0.1", Timeout: 10}, "CA")
+		overwrite(t, r.client, registration.Config{URL: "https://10.0.0.1", Timeout: 10})
 		r.tick <- time.Time{} // one look
 		eventually(t, "corrected", func() bool { return registered(t, r.client).Webhooks[0].ClientConfig.Service != nil })
 	}
-	for _, line := range []string{"Corrected the registration", "Somebody else keeps changing"} {
+	for _, line := range []string{"Corrected the webhook configuration", "Another controller keeps changing the webhook configuration"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q is logged %d times, want 1", line, n)
 		}
 	}
 }
 
-func TestTheCheckFailsWhileTheRegistrationCannotBeKept(t *testing.T) {
+func TestServer_configurationUnreadable_failsTheCheck(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	var broken atomic.Bool
@@ -163,14 +217,14 @@ func TestTheCheckFailsWhileTheRegistrationCannotBeKept(t *testing.T) {
 	if err := r.Check(t.Context()); err != nil {
 		t.Errorf("once it can: %v", err)
 	}
-	for _, line := range []string{"Cannot keep the webhook's certificates and registration", "in order again"} {
+	for _, line := range []string{"Cannot update the certificates or the webhook configuration", "up to date again"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q is logged %d times, want 1", line, n)
 		}
 	}
 }
 
-func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
+func TestServer_sixYears_renewsCertificatesWithoutRestart(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	var seen []string
@@ -191,12 +245,12 @@ func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestNothingIsRegisteredThatDoesNotWork(t *testing.T) {
+func TestServer_failedSelfCheck_isNotRegistered(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, "another.name"))
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
-	eventually(t, "the reason is logged", func() bool { return r.log.has("not registering a webhook that does not work") })
+	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
 	if verbs := verbs(r.client); len(verbs) > 0 {
-		t.Errorf("asked the API server: %v", verbs)
+		t.Errorf("requests to the API server: %v", verbs)
 	}
 	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered") {
 		t.Errorf("check: %v", err)
@@ -206,25 +260,26 @@ func TestNothingIsRegisteredThatDoesNotWork(t *testing.T) {
 // made makes the entries of a Secret with certificates for a name.
 func made(t *testing.T, name string) map[string][]byte {
 	t.Helper()
-	c, _, err := chain{}.renewed(time.Now(), []string{name}, nil)
+	secrets := fake.NewClientset().CoreV1().Secrets("kube-system")
+	renewer := registration.NewCertificateRenewer(secrets, registration.SecretName, []string{name}, true, silent)
+	if _, err := renewer.Refresh(t.Context(), time.Now(), func(*x509.Certificate) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := secrets.Get(t.Context(), registration.SecretName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := c.entries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return entries
+	return secret.Data
 }
 
 // write puts certificates into a folder as Kubernetes mounts a Secret: links to a folder behind a link.
-func write(t *testing.T, dir string, entries map[string][]byte) Files {
+func write(t *testing.T, dir string, entries map[string][]byte) registration.Files {
 	t.Helper()
 	version, err := os.MkdirTemp(dir, "..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{entryCA, entryCert, entryKey} {
+	for _, name := range []string{"caCert.pem", "serverCert.pem", "serverKey.pem"} {
 		if err := os.WriteFile(filepath.Join(version, name), entries[name], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -239,10 +294,10 @@ func write(t *testing.T, dir string, entries map[string][]byte) Files {
 	if err := os.Rename(link, filepath.Join(dir, "..data")); err != nil {
 		t.Fatal(err)
 	}
-	return Files{CA: filepath.Join(dir, entryCA), Cert: filepath.Join(dir, entryCert), Key: filepath.Join(dir, entryKey)}
+	return registration.Files{CA: filepath.Join(dir, "caCert.pem"), Cert: filepath.Join(dir, "serverCert.pem"), Key: filepath.Join(dir, "serverKey.pem")}
 }
 
-func TestCertificateFilesAreReadAgainWhenTheyChange(t *testing.T) {
+func TestServer_changedCertificateFiles_areReloaded(t *testing.T) {
 	dir := t.TempDir()
 	files := write(t, dir, made(t, service))
 	files.Reload = true
@@ -265,7 +320,7 @@ func TestCertificateFilesAreReadAgainWhenTheyChange(t *testing.T) {
 		after, err = r.served(t)
 		return err == nil && !after.Equal(before)
 	})
-	if got := registered(t, r.client).Webhooks[0].ClientConfig.CABundle; string(got) != string(second[entryCA]) {
+	if got := registered(t, r.client).Webhooks[0].ClientConfig.CABundle; string(got) != string(second["caCert.pem"]) {
 		t.Error("what is trusted is not the file")
 	}
 	for _, a := range r.client.Actions() {
@@ -275,72 +330,32 @@ func TestCertificateFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 }
 
-func TestFilesThatDoNotFitTogetherAreLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	first := made(t, service)
-	files := write(t, dir, first)
-	files.Reload = true
-	var j journal
-	s := &fileSource{files: files, ca: true, log: j.logger()}
-	id, err := s.refresh()
-	if err != nil {
-		t.Fatal(err)
-	}
-	half := made(t, service)
-	half[entryKey], half[entryCA] = first[entryKey], nil
-	write(t, dir, half)
-	again, err := s.refresh()
-	if err != nil || again.leaf != id.leaf || string(again.bundle) != string(first[entryCA]) {
-		t.Errorf("served %v, %v", again, err)
-	}
-	if !j.has("the ones before stay") {
-		t.Error("and nobody is told")
-	}
-	write(t, dir, made(t, service))
-	if again, err = s.refresh(); err != nil || again.leaf == id.leaf || string(again.bundle) == string(first[entryCA]) {
-		t.Errorf("once they fit: %v", err)
-	}
-}
-
-func TestWithoutReloadFilesAreReadOnce(t *testing.T) {
-	dir := t.TempDir()
-	s := &fileSource{files: write(t, dir, made(t, service)), log: silent}
-	id, err := s.refresh()
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, dir, made(t, service))
-	if again, err := s.refresh(); err != nil || again.leaf != id.leaf {
-		t.Errorf("read again: %v", err)
-	}
-}
-
-func TestWhoRegistersElsewhereIsNotAskedForItsCA(t *testing.T) {
+func TestServer_registeredByOthers_needsNoCA(t *testing.T) {
 	files := write(t, t.TempDir(), made(t, "whatever"))
 	files.CA = filepath.Join(t.TempDir(), "none")
 	r := run(t, Config{Files: files, Registration: usual})
 	eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
 	if verbs := verbs(r.client); len(verbs) > 0 {
-		t.Errorf("asked the API server: %v", verbs)
+		t.Errorf("requests to the API server: %v", verbs)
 	}
 }
 
-func TestOneFileOfTwoIsAMistake(t *testing.T) {
+func TestNewServer_oneOfTwoFiles_isAnError(t *testing.T) {
 	dir := t.TempDir()
 	files := write(t, dir, made(t, service))
 	files.Key = filepath.Join(dir, "none")
 	if _, err := NewServer(Config{Files: files, Registration: usual}, fake.NewClientset(), handler(remember(), Options{}), silent); err == nil {
 		t.Error("accepted")
 	}
-	for _, none := range []Files{{}, {CA: "/none/a", Cert: "/none/b", Key: "/none/c"}} {
+	for _, none := range []registration.Files{{}, {CA: "/none/a", Cert: "/none/b", Key: "/none/c"}} {
 		s, err := NewServer(Config{Files: none, Registration: usual}, fake.NewClientset(), handler(remember(), Options{}), silent)
-		if err != nil || s.keeper == nil {
+		if err != nil || s.renewer == nil {
 			t.Errorf("%+v: %v", none, err)
 		}
 	}
 }
 
-func TestTLSFlags(t *testing.T) {
+func TestTLSConfig_versionAndCiphers_areApplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		version, ciphers string
 		min              uint16
@@ -371,8 +386,8 @@ func TestTLSFlags(t *testing.T) {
 	}
 }
 
-func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
-	r := run(t, Config{Registration: usual, Linger: time.Hour}) // its end is not awaited
+func TestServer_stopping_answersUntilTheShutdownDelay(t *testing.T) {
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
 	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
 	r.cancel()
 	for range 50 { // a server that did not linger would be gone after the first few
@@ -382,7 +397,7 @@ func TestAStoppingServerLingersForWhoHasNotHeard(t *testing.T) {
 	}
 }
 
-func TestWhoIsPrivateWritesNothing(t *testing.T) {
+func TestServer_standalone_writesNothing(t *testing.T) {
 	for name, before := range map[string]func(*running){
 		"nothing there":  func(*running) {},
 		"may not read":   func(r *running) { r.client.PrependReactor("get", "secrets", refuse) },
@@ -390,7 +405,7 @@ func TestWhoIsPrivateWritesNothing(t *testing.T) {
 		"own Secret":     func(r *running) { mustCreate(t, r.client, made(t, service)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := runAfter(t, Config{Private: true, Registration: usual}, before)
+			r := runAfter(t, Config{Standalone: true, Registration: usual}, before)
 			eventually(t, "it answers", func() bool { return r.Check(t.Context()) == nil })
 			first := *r.serving.Load()
 			for range 100 {
@@ -399,7 +414,7 @@ func TestWhoIsPrivateWritesNothing(t *testing.T) {
 			if err := r.Check(t.Context()); err != nil {
 				t.Errorf("a hundred days later: %v", err)
 			}
-			if err := verifies(*r.serving.Load(), r.serving.Load().bundle, service, r.now()); err != nil {
+			if err := verifies(*r.serving.Load(), r.serving.Load().Bundle, service, r.now()); err != nil {
 				t.Error(err)
 			}
 			for _, v := range verbs(r.client) {
@@ -408,11 +423,11 @@ func TestWhoIsPrivateWritesNothing(t *testing.T) {
 				}
 			}
 			if strings.HasSuffix(name, "Secret") {
-				kept, err := r.client.CoreV1().Secrets("kube-system").Get(t.Context(), SecretName, metav1.GetOptions{})
+				kept, err := r.client.CoreV1().Secrets("kube-system").Get(t.Context(), registration.SecretName, metav1.GetOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := verifies(first, kept.Data[entryCA], service, time.Now()); err != nil {
+				if err := verifies(first, kept.Data["caCert.pem"], service, time.Now()); err != nil {
 					t.Errorf("who trusts the Secret does not trust what is served: %v", err)
 				}
 			}
@@ -427,20 +442,20 @@ func refuse(clienttesting.Action) (bool, runtime.Object, error) {
 func mustCreate(t *testing.T, client *fake.Clientset, entries map[string][]byte) {
 	t.Helper()
 	_, err := client.CoreV1().Secrets("kube-system").Create(t.Context(),
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: SecretName}, Data: entries}, metav1.CreateOptions{})
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: registration.SecretName}, Data: entries}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestARegistrationByURLEndsWithTheProcess(t *testing.T) {
-	for takeBack, want := range map[bool]string{true: "Took back the registration", false: ""} {
-		r := run(t, Config{Register: true, Registration: Registration{URL: "self", Timeout: 10}, TakeBack: takeBack})
+func TestServer_unregister_deletesTheConfigurationOnShutdown(t *testing.T) {
+	for takeBack, want := range map[bool]string{true: "Deleted the webhook configuration on shutdown", false: ""} {
+		r := run(t, Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, Unregister: takeBack})
 		eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
-		_, err := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.WithoutCancel(t.Context()), configurationName, metav1.GetOptions{})
+		_, err := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.WithoutCancel(t.Context()), registration.ConfigurationName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) != takeBack || !r.log.has(want) {
 			t.Errorf("take back %t: %v\n%s", takeBack, err, r.log)
 		}

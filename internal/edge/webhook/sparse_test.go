@@ -106,11 +106,11 @@ func TestDecodePod_randomPods_areSizedAsWhenWhole(t *testing.T) {
 		}
 		world := remember(a)
 		h := handler(world, Options{Gates: allGates})
-		got, err := h.fit(a, sparse, world.Project(sparse))
+		got, err := h.fit(a, sparse, world.Project(t.Context(), sparse))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := h.fit(a, whole, world.Project(whole))
+		want, err := h.fit(a, whole, world.Project(t.Context(), whole))
 		if err != nil {
 			t.Fatal(err)
 		}

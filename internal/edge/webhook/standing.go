@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// standingOf returns what decides which ResourceQuotas count a new pod, and how much of it.
+// standingOf returns the properties of a new pod that determine which ResourceQuotas apply to it.
 func standingOf(p *corev1.Pod) cluster.Standing {
 	s := cluster.Standing{
 		Terminating:            cluster.TruthOf(p.Spec.ActiveDeadlineSeconds != nil && *p.Spec.ActiveDeadlineSeconds >= 0),
@@ -30,7 +30,7 @@ func standingOf(p *corev1.Pod) cluster.Standing {
 	return s
 }
 
-// crossing reads what crossNamespace.affinity says.
+// crossing converts the result of crossNamespace.affinity.
 func crossing(a *corev1.Affinity) cluster.Truth {
 	switch {
 	case a == nil:
@@ -41,7 +41,7 @@ func crossing(a *corev1.Affinity) cluster.Truth {
 	return cluster.Unknown
 }
 
-// crossNamespace says whether an affinity is to pods of other namespaces. The zero value says that it is not.
+// crossNamespace is whether an affinity refers to pods of other namespaces. The zero value means that it does not.
 type crossNamespace struct{ yes, unknown bool }
 
 func (c *crossNamespace) UnmarshalJSON(text []byte) error {
@@ -58,12 +58,13 @@ func (c *crossNamespace) UnmarshalJSON(text []byte) error {
 		from.PodAffinity.Required.crossNamespace, from.PodAffinity.Preferred.crossNamespace,
 		from.PodAntiAffinity.Required.crossNamespace, from.PodAntiAffinity.Preferred.crossNamespace,
 	} {
-		c.yes, c.unknown = c.yes || of.yes, c.unknown || of.unknown
+		c.yes = c.yes || of.yes
+		c.unknown = c.unknown || of.unknown
 	}
 	return err
 }
 
-// affinity returns an affinity that says as much to standingOf. Nothing else of an affinity matters.
+// affinity encodes c as an affinity, which standingOf decodes. No other property of an affinity is used.
 func (c crossNamespace) affinity() *corev1.Affinity {
 	switch {
 	case c.yes:
@@ -74,10 +75,10 @@ func (c crossNamespace) affinity() *corev1.Affinity {
 	return nil
 }
 
-// maxTerms is how many terms in a list of an affinity are looked at.
+// maxTerms is the maximum number of terms in a list of an affinity that are decoded.
 const maxTerms = 100
 
-// terms says whether one of the terms in a list is about other namespaces. Of a list that is too long that may be unknown.
+// terms is whether one of the terms in a list refers to other namespaces. It is unknown for a list with more than maxTerms terms.
 type terms[T interface{ crosses() bool }] struct{ crossNamespace }
 
 func (t *terms[T]) UnmarshalJSON(text []byte) error {
@@ -107,7 +108,7 @@ type term struct {
 
 func (t term) crosses() bool { return bool(t.Namespaces) || bool(t.NamespaceSelector) }
 
-// occupied says whether an array has elements.
+// occupied is whether an array has elements.
 type occupied bool
 
 func (o *occupied) UnmarshalJSON(text []byte) error {

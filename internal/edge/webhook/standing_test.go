@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestStandingOf_whatTheReviewSays(t *testing.T) {
+func TestStandingOf_podSpec_isConverted(t *testing.T) {
 	known := cluster.Standing{Terminating: cluster.No, CrossNamespaceAffinity: cluster.No, PriorityClassKnown: true}
 	with := func(change func(*cluster.Standing)) cluster.Standing {
 		s := known

@@ -74,7 +74,7 @@ func unread(t *testing.T, r *running, streams int, contentType string) io.Closer
 	}
 }
 
-func TestServer_answersThatAreNotTaken_holdBoundedMemoryAndKeepNobodyOut(t *testing.T) {
+func TestServer_unreadAnswers_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
 	for _, contentType := range []string{"application/json", "text/plain"} {
 		t.Run(contentType, func(t *testing.T) {
 			r := run(t, Config{Registration: usual})

@@ -15,14 +15,14 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 )
 
-// Gates are the features of an autoscaler that must be allowed before it may use them.
+// Gates are the feature gates that VPAs need for certain fields.
 type Gates struct {
 	InPlace         bool // update mode InPlace
-	CPUStartupBoost bool // startupBoost, here and in containers' policies
-	PerVPAConfig    bool // the recommender's settings per autoscaler
+	CPUStartupBoost bool // startupBoost in the spec and in container policies
+	PerVPAConfig    bool // recommender settings per VPA
 }
 
-// The names of the gates, in texts for users.
+// The names of the gates, for messages.
 const (
 	gateInPlace         = "InPlace"
 	gateCPUStartupBoost = "CPUStartupBoost"
@@ -30,7 +30,7 @@ const (
 )
 
 var (
-	updateModes = []string{ // without Auto, which is accepted and not advertised
+	updateModes = []string{ // without Auto, which is accepted but deprecated
 		string(v1.UpdateModeInPlace), string(v1.UpdateModeInPlaceOrRecreate), string(v1.UpdateModeInitial),
 		string(v1.UpdateModeOff), string(v1.UpdateModeRecreate),
 	}
@@ -39,18 +39,17 @@ var (
 	sizedNames   = []string{string(corev1.ResourceCPU), string(corev1.ResourceMemory)}
 )
 
-// A validation goes through one spec and collects what is wrong with it and what is only unwise.
-// The texts are promised to users: they are upstream's to the letter.
+// A validation collects the errors and warnings of one spec. The messages are the same as upstream's.
 type validation struct {
 	create   bool
-	gates    Gates                        // open by configuration, or because the old object went through them
-	existing map[corev1.ResourceName]bool // controlled resources of the old object: allowed to stay
+	gates    Gates                        // enabled by configuration, or because the old object uses the feature
+	existing map[corev1.ResourceName]bool // controlled resources of the old object, which stay valid
 
 	errs     field.ErrorList
 	warnings []string
 }
 
-// validate says what is wrong with an autoscaler. The old object is nil when there is none (on creation).
+// validate returns the warnings and errors of a VPA. old is nil on creation.
 func validate(a, old *autoscalerReview, gates Gates) (warnings []string, errs field.ErrorList) {
 	v := validation{create: old == nil, gates: gates}
 	if old != nil {
@@ -60,7 +59,7 @@ func validate(a, old *autoscalerReview, gates Gates) (warnings []string, errs fi
 	return v.warnings, v.errs
 }
 
-// inherit opens what the old object already used: an update must not be refused because of what is there.
+// inherit enables what the old object already uses, so that an update is not rejected because of it.
 func (v *validation) inherit(old *v1.VerticalPodAutoscalerSpec) {
 	v.existing = map[corev1.ResourceName]bool{}
 	if p := old.UpdatePolicy; p != nil {
@@ -85,7 +84,7 @@ func (v *validation) inherit(old *v1.VerticalPodAutoscalerSpec) {
 	}
 }
 
-// maxFindings is how many errors, and how many warnings, an answer has. Each of 20,000 values may be wrong.
+// maxFindings is the maximum number of errors and of warnings in an answer.
 const maxFindings = 100
 
 func (v *validation) add(err *field.Error) {
@@ -165,7 +164,7 @@ func (v *validation) containerPolicy(c *v1.ContainerResourcePolicy, at *field.Pa
 	}
 }
 
-// allowed goes through the two lists in the order of their names, so that the same object gives the same text.
+// allowed validates minAllowed and maxAllowed in the order of resource names, so that the messages are deterministic.
 func (v *validation) allowed(c *v1.ContainerResourcePolicy, at *field.Path) {
 	for _, name := range slices.Sorted(maps.Keys(c.MinAllowed)) {
 		low := c.MinAllowed[name]
@@ -215,7 +214,7 @@ func (v *validation) recommenderSettings(c *v1.ContainerResourcePolicy, at *fiel
 	}
 }
 
-// perVPA reports whether the recommender's settings may be given, and refuses the field when not.
+// perVPA reports whether recommender settings per VPA are enabled, and adds an error if not.
 func (v *validation) perVPA(at *field.Path) bool {
 	if !v.gates.PerVPAConfig {
 		v.add(field.Forbidden(at, fmt.Sprintf("not supported when feature flag %s is disabled", gatePerVPAConfig)))
@@ -259,7 +258,7 @@ func (v *validation) boost(b *v1.StartupBoost, at *field.Path) {
 	}
 }
 
-// resolution refuses amounts finer than podfit, and the kubelet, can give.
+// resolution adds an error if an amount has a finer resolution than podfit and the kubelet support.
 func (v *validation) resolution(name corev1.ResourceName, q resource.Quantity, at *field.Path) {
 	switch name {
 	case corev1.ResourceCPU:

@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -47,7 +48,7 @@ func (m memory) Governing(w cluster.Workload) *cluster.Autoscaler {
 
 func (m memory) Limits(namespace string) policy.Limits { return m.limits[namespace] }
 
-func (m memory) Project(p *corev1.Pod) *cluster.Pod {
+func (m memory) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 	out := &cluster.Pod{Key: cluster.Key{Namespace: p.Namespace, Name: p.Name}}
 	if o := metav1.GetControllerOf(p); o != nil {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
@@ -184,7 +185,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		case <-poll.C:
 		}
 	}

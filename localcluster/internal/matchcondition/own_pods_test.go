@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// The test of package internal/edge/webhook checks that podfit registers this expression.
+// The test of package internal/edge/webhook/registration checks that podfit registers this expression.
 const ownPods = `!(request.namespace == "kube-system" && request.resource.group == "" && request.resource.resource == "pods" && ` +
 	`has(object.metadata.labels) && (` +
 	`"app" in object.metadata.labels && object.metadata.labels["app"] in ["vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"] || ` +

@@ -128,7 +128,7 @@ type view struct {
 	interner *watcher.Interner
 }
 
-func (v view) Project(p *corev1.Pod) *cluster.Pod {
+func (v view) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 	out := watcher.ProjectPod(p, v.interner)
 	out.Top = out.Controller
 	return out

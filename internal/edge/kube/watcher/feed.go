@@ -170,15 +170,19 @@ func (f *feed) note(ctx context.Context, err error) {
 	}
 	f.err = err
 	switch {
-	case f.spare != "" && apierrors.IsForbidden(err):
+	case f.spare != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 		if !f.without {
+			remedy := "let podfit list and watch " + f.name + ", as deploy/10-rbac.yaml does"
+			if apierrors.IsNotFound(err) {
+				remedy = f.remedy
+			}
 			f.log.Warn("This may not be read; podfit goes on without", slog.String("resource", f.name), slog.String("lost", f.spare),
-				slog.String("remedy", "let podfit list and watch "+f.name+", as deploy/10-rbac.yaml does"), slog.Any("error", err))
+				slog.String("remedy", remedy), slog.Any("error", err))
 		}
 		f.without = true
 		f.begin()
 	case !first:
-	case f.synced:
+	case f.begun:
 		f.log.Warn("watch has failed, keeping what is known", slog.String("resource", f.name), slog.Any("error", err))
 	case f.remedy != "" && apierrors.IsNotFound(err):
 		f.log.Warn("Cannot read these yet; nothing begins before", slog.String("resource", f.name), slog.String("remedy", f.remedy), slog.Any("error", err))

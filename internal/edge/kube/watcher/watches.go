@@ -46,6 +46,9 @@ func (w *World) addFeeds() {
 		s.passive = true // without it podfit works as it does without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
 	}
+	if w.o.Profiles {
+		w.addProfileNames()
+	}
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projectEvictionEvent)
 		s.selector = and(w.namespaces(), "reason=Evicted")

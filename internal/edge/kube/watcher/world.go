@@ -33,6 +33,7 @@ type Options struct {
 	Nodes     bool
 	Limits    bool // limit ranges
 	Quotas    bool // resource quotas
+	Profiles  bool // the names of SizingProfiles
 	Evictions bool // the kubelet's events about evicted pods
 	DryRun    bool // statuses are not sent
 	Boosts    bool // the feature gate CPUStartupBoost is on: an autoscaler in mode Off with a startup boost governs pods
@@ -61,6 +62,10 @@ type World struct {
 	quotas      store[cluster.Quota]
 	quotaSets   map[string]*cluster.Quotas
 	quotaFeed   *feed
+
+	profileNames store[struct{}]
+	profileFeed  *feed // nil if they are not watched
+
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
 	owners      owners
@@ -92,6 +97,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
 	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
+	w.profileNames = store[struct{}]{mu: &w.mu}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{

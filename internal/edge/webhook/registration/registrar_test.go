@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ import (
 
 var (
 	serviceKey = cluster.Key{Namespace: "kube-system", Name: "vpa-webhook"}
-	usual      = Registration{Service: serviceKey, Timeout: 30}
+	usual      = Config{Service: serviceKey, Timeout: 30}
 )
 
 func registered(t *testing.T, client *fake.Clientset) *admissionregistrationv1.MutatingWebhookConfiguration {
@@ -34,19 +34,19 @@ func registered(t *testing.T, client *fake.Clientset) *admissionregistrationv1.M
 	return c
 }
 
-func assert(t *testing.T, client *fake.Clientset, want Registration, bundle string) change {
+func assert(t *testing.T, client *fake.Clientset, want Config, bundle string) Change {
 	t.Helper()
-	did, err := newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), want).assert(t.Context(), []byte(bundle))
+	did, err := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), want).Ensure(t.Context(), []byte(bundle))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return did
 }
 
-func TestTheWebhookIsRegisteredAsUpstreamDoes(t *testing.T) {
+func TestRegistrar_noConfiguration_createsTheSameAsUpstream(t *testing.T) {
 	client := fake.NewClientset()
-	if did := assert(t, client, usual, "CA"); did != created {
-		t.Errorf("it did %v", did)
+	if did := assert(t, client, usual, "CA"); did != Created {
+		t.Errorf("change %v", did)
 	}
 	got := registered(t, client)
 	text, err := json.Marshal(got.Webhooks)
@@ -62,9 +62,9 @@ func TestTheWebhookIsRegisteredAsUpstreamDoes(t *testing.T) {
 	}
 }
 
-func TestTheRegistrationFollowsTheConfiguration(t *testing.T) {
+func TestRegistrar_changedFlags_updateTheConfiguration(t *testing.T) {
 	client := fake.NewClientset()
-	assert(t, client, Registration{
+	assert(t, client, Config{
 		URL: "https://10.0.0.1:8443", Labels: map[string]string{"a": "b"}, Fail: true, Timeout: 5, Ignored: []string{"", "z", "kube-system"},
 	}, "CA")
 	c := registered(t, client)
@@ -77,7 +77,7 @@ func TestTheRegistrationFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("namespaces (-want +got):\n%s", diff)
 	}
 
-	assert(t, client, Registration{Service: serviceKey, Timeout: 30, Namespace: "shop"}, "CA2")
+	assert(t, client, Config{Service: serviceKey, Timeout: 30, Namespace: "shop"}, "CA2")
 	w = registered(t, client).Webhooks[0]
 	if w.ClientConfig.URL != nil || w.ClientConfig.Service.Name != "vpa-webhook" || string(w.ClientConfig.CABundle) != "CA2" || *w.FailurePolicy != "Ignore" {
 		t.Errorf("configuration %+v", w)
@@ -118,10 +118,10 @@ func upstreams() *admissionregistrationv1.MutatingWebhookConfiguration {
 	}
 }
 
-func TestUpstreamsRegistrationIsTakenOver(t *testing.T) {
+func TestRegistrar_upstreamsConfiguration_isPatched(t *testing.T) {
 	client := fake.NewClientset(upstreams())
-	if did := assert(t, client, usual, "CA"); did != patched {
-		t.Errorf("it did %v", did)
+	if did := assert(t, client, usual, "CA"); did != Patched {
+		t.Errorf("change %v", did)
 	}
 	w := registered(t, client).Webhooks[0]
 	if len(w.NamespaceSelector.MatchExpressions) != 0 {
@@ -132,7 +132,7 @@ func TestUpstreamsRegistrationIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestWhatAnAdministratorAddsStays(t *testing.T) {
+func TestRegistrar_fieldsOfAnAdministrator_stay(t *testing.T) {
 	c := upstreams()
 	c.Labels = map[string]string{"team": "sre"}
 	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "x"}
@@ -163,8 +163,8 @@ func TestWhatAnAdministratorAddsStays(t *testing.T) {
 	}
 }
 
-func TestAssertingTwiceWritesOnce(t *testing.T) {
-	for name, want := range map[string]Registration{
+func TestRegistrar_ensureTwice_writesOnce(t *testing.T) {
+	for name, want := range map[string]Config{
 		"usual": usual, "by URL": {URL: "https://x", Timeout: 1}, "one namespace": {Service: serviceKey, Namespace: "shop", Timeout: 1},
 		"without some": {Service: serviceKey, Ignored: []string{"b", "a"}, Timeout: 1, Labels: map[string]string{"a": "b"}},
 	} {
@@ -183,8 +183,8 @@ func TestAssertingTwiceWritesOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			client.ClearActions()
-			if did := assert(t, client, want, "CA"); did != unchanged {
-				t.Errorf("it did %v", did)
+			if did := assert(t, client, want, "CA"); did != Unchanged {
+				t.Errorf("change %v", did)
 			}
 			for _, a := range client.Actions() {
 				if a.GetVerb() != "get" {
@@ -195,20 +195,20 @@ func TestAssertingTwiceWritesOnce(t *testing.T) {
 	}
 }
 
-func TestTheRegistrationIsNeverDeleted(t *testing.T) { // W-18
+func TestRegistrar_changedFlags_neverDeleteTheConfiguration(t *testing.T) { // W-18
 	client := fake.NewClientset(upstreams())
-	assert(t, client, Registration{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
+	assert(t, client, Config{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
 	assert(t, client, usual, "CA")
 	if slices.ContainsFunc(verbs(client), func(v string) bool { return v == "delete" || v == "update" }) {
 		t.Errorf("verbs %v", verbs(client))
 	}
 }
 
-// What this process has registered by URL goes with it, unless somebody else has made it theirs.
-func TestARegistrationIsTakenBackOnlyWhileItIsOurs(t *testing.T) {
-	byURL := Registration{URL: "https://10.0.0.1:8443", Timeout: 10}
+// Remove deletes a configuration with a URL only if this process created it and nothing else uses it.
+func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
+	byURL := Config{URL: "https://10.0.0.1:8443", Timeout: 10}
 	for name, c := range map[string]struct {
-		want   Registration
+		want   Config
 		change func(*admissionregistrationv1.MutatingWebhookConfiguration)
 		gone   bool
 	}{
@@ -222,14 +222,14 @@ func TestARegistrationIsTakenBackOnlyWhileItIsOurs(t *testing.T) {
 		"of two webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			c.Webhooks = append(c.Webhooks, c.Webhooks[0])
 		}},
-		"of nobody's known": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil }},
+		"without webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := numbered()
 			configurations := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-			r := newRegistrar(configurations, c.want)
-			if did, err := r.assert(t.Context(), []byte("CA")); did != created || err != nil {
-				t.Fatalf("it did %v, %v", did, err)
+			r := NewRegistrar(configurations, c.want)
+			if did, err := r.Ensure(t.Context(), []byte("CA")); did != Created || err != nil {
+				t.Fatalf("change %v, %v", did, err)
 			}
 			if c.change != nil {
 				live := registered(t, client)
@@ -238,21 +238,21 @@ func TestARegistrationIsTakenBackOnlyWhileItIsOurs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			did, err := r.withdraw(t.Context())
-			if err != nil || (did == withdrawn) != c.gone {
-				t.Errorf("it did %v, %v", did, err)
+			did, err := r.Remove(t.Context())
+			if err != nil || (did == Removed) != c.gone {
+				t.Errorf("change %v, %v", did, err)
 			}
-			if _, err := configurations.Get(t.Context(), configurationName, metav1.GetOptions{}); apierrors.IsNotFound(err) != c.gone {
+			if _, err := configurations.Get(t.Context(), ConfigurationName, metav1.GetOptions{}); apierrors.IsNotFound(err) != c.gone {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
 	}
 	client := fake.NewClientset(upstreams()) // taken over, not made
-	r := newRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), byURL)
-	if _, err := r.assert(t.Context(), []byte("CA")); err != nil {
+	r := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), byURL)
+	if _, err := r.Ensure(t.Context(), []byte("CA")); err != nil {
 		t.Fatal(err)
 	}
-	if did, err := r.withdraw(t.Context()); did != unchanged || err != nil {
+	if did, err := r.Remove(t.Context()); did != Unchanged || err != nil {
 		t.Errorf("of one that was there before: %v, %v", did, err)
 	}
 }
@@ -276,7 +276,7 @@ func verbs(client *fake.Clientset) (out []string) {
 	return out
 }
 
-func TestURL(t *testing.T) {
+func TestURL_addressAndPort_areJoined(t *testing.T) {
 	for in, want := range map[[2]string]string{
 		{"https://h", "443"}: "https://h:443", {"h", "443"}: "https://h:443", {"https://h", ""}: "https://h", {"[::1]", "1"}: "https://[::1]:1",
 	} {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"bytes"
@@ -21,35 +21,33 @@ import (
 	"time"
 )
 
-// How long certificates live, and when they are replaced. A new CA is trusted for a while before it signs
-// anything that is served, and the one before it stays trusted until it expires: at no moment does the API server
-// meet a certificate that it does not trust yet, or no longer.
+// Validity and renewal of certificates. The API server trusts a new CA for some time before the CA signs a served certificate, and
+// trusts the old CA until it expires. So it never sees a served certificate that it does not trust.
 const (
 	caLife     = 5 * 365 * 24 * time.Hour
-	caRenew    = 365 * 24 * time.Hour // a new CA is made when less than this is left
-	caOverlap  = 24 * time.Hour       // how long a new CA is trusted before it signs
+	caRenew    = 365 * 24 * time.Hour // remaining validity at which a new CA is created
+	caOverlap  = 24 * time.Hour       // minimum time for which a new CA is trusted before it signs
 	leafLife   = 90 * 24 * time.Hour
-	leafRenew  = 30 * 24 * time.Hour // a new certificate is made when less than this is left
-	clockSlack = time.Hour           // certificates are dated back by this: clocks differ
+	leafRenew  = 30 * 24 * time.Hour // remaining validity at which a new certificate is created
+	clockSlack = time.Hour           // how far certificates are backdated, because clocks differ
 )
 
-// An authority is a CA, with its key when it may still sign.
+// An authority is a CA certificate, with its key if it still signs.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// A chain is what the webhook needs to be trusted. It is a value: next makes a new one.
+// A chain is the serving certificate and the CAs that the API server trusts. It is a value: renewed returns a new one.
 type chain struct {
-	signer  authority           // signs what is served
-	next    authority           // will sign, and is trusted already; its cert is nil when there is none
-	retired []*x509.Certificate // still trusted
-	leaf    *tls.Certificate    // what is served
+	signer  authority           // signs the serving certificate
+	next    authority           // is trusted and will sign later; cert is nil if there is none
+	retired []*x509.Certificate // trusted, but do not sign any more
+	leaf    *tls.Certificate    // the serving certificate
 }
 
-// next returns the chain as it should be at a time, and whether it differs. Names are the DNS names and IP
-// addresses under which the API server calls; the first must be in the certificate. A next CA may sign only once
-// it is known to be trusted.
+// renewed returns the chain that is needed at a time, and whether it differs from c. names are the DNS names and IP addresses of
+// the webhook; the API server calls the first one. The next CA signs only after trusted has returned true for it.
 func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certificate) bool) (chain, bool, error) {
 	before := c
 	c.retired = slices.DeleteFunc(slices.Clone(c.retired), func(r *x509.Certificate) bool { return now.After(r.NotAfter) })
@@ -79,10 +77,11 @@ func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certifi
 		c.signer, c.next = c.next, authority{}
 	}
 	if !c.serves(now, names[0]) {
-		// Who shares the certificates and is called by another name would replace ours with theirs in turn. So what is good but
-		// for the name goes on to be good for its own; what has come to its time is for the names of those who are there.
+		// A replica with another name may share the Secret. If only the name is missing, the new certificate keeps the names of
+		// the other replica, so that the two do not replace each other's certificate in turn. A certificate that is due for
+		// renewal does not keep them, so that names of former replicas disappear.
 		if c.fresh(now) {
-			names = append(slices.Clone(names), others(c.leaf.Leaf, names)...)
+			names = append(slices.Clone(names), otherNames(c.leaf.Leaf, names)...)
 		}
 		leaf, err := c.signer.sign(now, names)
 		if err != nil {
@@ -99,12 +98,12 @@ func (a authority) valid(now time.Time) bool {
 	return a.cert != nil && a.key != nil && a.cert.IsCA && !now.Before(a.cert.NotBefore) && now.Before(a.cert.NotAfter)
 }
 
-// serves reports whether what is served will do: signed by the signer, for the name, with enough time left.
+// serves reports whether the serving certificate is signed by the signer, is not due for renewal, and contains the name.
 func (c chain) serves(now time.Time, name string) bool {
 	return c.fresh(now) && c.leaf.Leaf.VerifyHostname(name) == nil
 }
 
-// fresh reports whether what is served is signed by the signer and has enough time left.
+// fresh reports whether the serving certificate is signed by the signer and is not due for renewal.
 func (c chain) fresh(now time.Time) bool {
 	if c.leaf == nil {
 		return false
@@ -114,8 +113,8 @@ func (c chain) fresh(now time.Time) bool {
 	return x.CheckSignatureFrom(c.signer.cert) == nil && !now.Before(x.NotBefore) && x.NotAfter.Sub(now) >= left
 }
 
-// others returns the names of a certificate that are not among those given.
-func others(x *x509.Certificate, names []string) []string {
+// otherNames returns the names of a certificate that are not in names.
+func otherNames(x *x509.Certificate, names []string) []string {
 	has := slices.Clone(x.DNSNames)
 	for _, ip := range x.IPAddresses {
 		has = append(has, ip.String())
@@ -123,7 +122,7 @@ func others(x *x509.Certificate, names []string) []string {
 	return slices.DeleteFunc(has, func(n string) bool { return slices.Contains(names, n) })
 }
 
-// bundle returns what the API server is to trust, as PEM: the signer first.
+// bundle returns the CAs that the API server trusts, in PEM, the signer first.
 func (c chain) bundle() []byte {
 	var b bytes.Buffer
 	for _, cert := range c.trusted() {
@@ -145,7 +144,7 @@ func (c chain) trusted() []*x509.Certificate {
 func newAuthority(now time.Time) (authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return authority{}, fmt.Errorf("make the key of a CA: %w", err)
+		return authority{}, fmt.Errorf("create the key of a CA: %w", err)
 	}
 	serial, err := serialNumber()
 	if err != nil {
@@ -153,7 +152,7 @@ func newAuthority(now time.Time) (authority, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// The serial keeps CAs of one name apart for those who look up an issuer by its name.
+		// Clients that look up an issuer by its subject distinguish CAs by the serial number.
 		Subject:               pkix.Name{CommonName: "vpa_webhook_ca", SerialNumber: serial.Text(16)},
 		NotBefore:             now.Add(-clockSlack),
 		NotAfter:              now.Add(caLife),
@@ -164,20 +163,20 @@ func newAuthority(now time.Time) (authority, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return authority{}, fmt.Errorf("make a CA: %w", err)
+		return authority{}, fmt.Errorf("create a CA: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return authority{}, fmt.Errorf("read the CA just made: %w", err)
+		return authority{}, fmt.Errorf("parse the new CA: %w", err)
 	}
 	return authority{cert: cert, key: key}, nil
 }
 
-// sign makes a serving certificate for DNS names and IP addresses.
+// sign returns a new serving certificate for DNS names and IP addresses.
 func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the key of a certificate: %w", err)
+		return nil, fmt.Errorf("create the key of a certificate: %w", err)
 	}
 	serial, err := serialNumber()
 	if err != nil {
@@ -194,7 +193,7 @@ func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error)
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if len(names[0]) <= 64 { // the longest a common name may be
+	if len(names[0]) <= 64 { // the maximum length of a common name
 		template.Subject.CommonName = names[0]
 	}
 	for _, n := range names {
@@ -206,11 +205,11 @@ func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for %s: %w", names[0], err)
+		return nil, fmt.Errorf("create a certificate for %s: %w", names[0], err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("read the certificate just made: %w", err)
+		return nil, fmt.Errorf("parse the new certificate: %w", err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
@@ -218,21 +217,21 @@ func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error)
 func serialNumber() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, fmt.Errorf("make a serial number: %w", err)
+		return nil, fmt.Errorf("create a serial number: %w", err)
 	}
 	return n, nil
 }
 
-// The entries of the Secret. The first four are those of upstream's own certificate script.
+// The keys of the Secret. Upstream's certificate script uses the same ones, except nextCaKey.pem.
 const (
-	entryCA      = "caCert.pem"    // every trusted CA, the signer first
+	entryCA      = "caCert.pem"    // all trusted CAs, the signer first
 	entryCAKey   = "caKey.pem"     // the signer's key
-	entryNextKey = "nextCaKey.pem" // the next CA's key, while there is one
+	entryNextKey = "nextCaKey.pem" // the key of the next CA, if there is one
 	entryCert    = "serverCert.pem"
 	entryKey     = "serverKey.pem"
 )
 
-// entries writes a chain as the entries of a Secret; a nil value stands for an entry to remove.
+// entries encodes a chain as data of a Secret. A nil value means that the key is to be removed.
 func (c chain) entries() (map[string][]byte, error) {
 	out := map[string][]byte{entryCA: c.bundle(), entryNextKey: nil}
 	var err error
@@ -256,16 +255,16 @@ func (c chain) entries() (map[string][]byte, error) {
 func keyPEM(key crypto.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("write a key: %w", err)
+		return nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// readChain reads what it can of the entries of a Secret. What cannot be read is absent, and will be made anew.
+// readChain decodes the data of a Secret. It returns the parts that are valid, and an error for each part that is not.
 func readChain(data map[string][]byte) (c chain, errs error) {
 	certs, err := readCertificates(data[entryCA])
 	errs = errors.Join(errs, err)
-	var keys []crypto.Signer // the signer's, the next one's
+	var keys []crypto.Signer // of the signer and of the next CA
 	for _, entry := range []string{entryCAKey, entryNextKey} {
 		k, err := readKey(data[entry])
 		if err != nil {
@@ -325,7 +324,13 @@ func readCertificates(text []byte) ([]*x509.Certificate, error) {
 	}
 }
 
-// readKey reads a private key in any of the three usual forms; nothing gives nil.
+// Trusts reports whether a bundle of CAs in PEM contains a CA.
+func Trusts(bundle []byte, ca *x509.Certificate) bool {
+	certs, _ := readCertificates(bundle)
+	return slices.ContainsFunc(certs, ca.Equal)
+}
+
+// readKey decodes a private key in PKCS #1, SEC 1 or PKCS #8 format. It returns nil for an empty text.
 func readKey(text []byte) (crypto.Signer, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -342,11 +347,11 @@ func readKey(text []byte) (crypto.Signer, error) {
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("read key: %w", err)
+		return nil, fmt.Errorf("parse key: %w", err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("a %T cannot sign", key)
+		return nil, fmt.Errorf("key type %T cannot sign", key)
 	}
 	return signer, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"fmt"
@@ -11,12 +11,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// ownPodsCondition is the name of the match condition by which the API server does not ask the webhook about podfit's own
-// pods. It is there where pods are refused while the webhook does not answer: else podfit could not start again.
+// ownPodsCondition is the name of the match condition that excludes podfit's own pods from the webhook. It is set with the failure
+// policy Fail, because otherwise the API server would reject podfit's own pods while no replica answers.
 const ownPodsCondition = "not-own-pods.podfit.dev"
 
-// ownLabels are the labels by which podfit's own pods are known, in its own namespace: those of deploy/ and of upstream's
-// Helm chart.
+// ownLabels are the labels of podfit's own pods in its own namespace, in deploy/ and in upstream's Helm chart.
 var ownLabels = []struct {
 	label  string
 	values []string
@@ -25,7 +24,7 @@ var ownLabels = []struct {
 	{"app.kubernetes.io/name", []string{"vertical-pod-autoscaler", "podfit"}},
 }
 
-// ownPodsExpression returns the expression, in CEL, that is false for podfit's own pods.
+// ownPodsExpression returns a CEL expression that is false for podfit's own pods.
 func ownPodsExpression(namespace string) string {
 	expression := fmt.Sprintf(`!(request.namespace == %s && request.resource.group == "" && request.resource.resource == "pods" && `+
 		`has(object.metadata.labels) && (`, strconv.Quote(namespace))
@@ -45,10 +44,10 @@ func ownPodsExpression(namespace string) string {
 	return expression + "))"
 }
 
-// exceptOwnPods puts podfit's match condition into a webhook, or takes it out. Others stay.
-func (r *registrar) exceptOwnPods(w *admissionregistrationv1.MutatingWebhook) {
+// excludeOwnPods adds podfit's match condition to a webhook, or removes it. Other conditions stay.
+func (r *Registrar) excludeOwnPods(w *admissionregistrationv1.MutatingWebhook) {
 	at := slices.IndexFunc(w.MatchConditions, isOwnPodsCondition)
-	if !r.want.Fail || r.want.Service.Namespace == "" || r.unconditional {
+	if !r.want.Fail || r.want.Service.Namespace == "" || r.noConditions {
 		if at >= 0 {
 			w.MatchConditions = slices.Delete(w.MatchConditions, at, at+1)
 		}
@@ -66,15 +65,15 @@ func isOwnPodsCondition(c admissionregistrationv1.MatchCondition) bool {
 	return c.Name == ownPodsCondition
 }
 
-// noteConditions finds out whether the API server has dropped the match condition: one before Kubernetes 1.28 does not know
-// it, and asking for it again at every look would be in vain.
-func (r *registrar) noteConditions(asked, got *admissionregistrationv1.MutatingWebhookConfiguration) {
+// detectMatchConditions detects whether the API server has dropped the match condition. Kubernetes before 1.28 does not support match
+// conditions; without this check, podfit would patch the configuration again and again.
+func (r *Registrar) detectMatchConditions(sent, got *admissionregistrationv1.MutatingWebhookConfiguration) {
 	has := func(c *admissionregistrationv1.MutatingWebhookConfiguration) bool {
 		return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
 			return w.Name == webhookName && slices.ContainsFunc(w.MatchConditions, isOwnPodsCondition)
 		})
 	}
-	if has(asked) && !has(got) {
-		r.unconditional = true
+	if has(sent) && !has(got) {
+		r.noConditions = true
 	}
 }

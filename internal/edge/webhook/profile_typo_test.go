@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-func TestAMistypedProfileIsWarnedOf(t *testing.T) {
-	h := handler(remember(), Options{Meant: func(name string) string { return map[string]string{"ballanced": "balanced"}[name] }})
+func TestHandler_misspelledProfile_isWarnedAbout(t *testing.T) {
+	h := handler(remember(), Options{SimilarProfile: func(name string) string { return map[string]string{"ballanced": "balanced"}[name] }})
 	with := func(recommenders string) string {
 		return vpa(target + `,"updatePolicy":{"updateMode":"Off"},"recommenders":` + recommenders)
 	}
 	warned := []string{`spec.recommenders[0].name: podfit has no profile "ballanced"; did you mean "balanced"? ` +
-		`Nothing is recommended for this object unless another recommender has that name`}
+		`podfit makes no recommendation for this object; another recommender may have that name`}
 	for recommenders, want := range map[string][]string{
 		`[{"name":"ballanced"}]`: warned, `[{"name":"frugal"}]`: nil, `[]`: nil, `[{}]`: nil, `[null]`: nil,
 	} {

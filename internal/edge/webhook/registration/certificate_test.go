@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package registration
 
 import (
 	"context"
@@ -29,30 +29,30 @@ const service = "vpa-webhook.kube-system.svc"
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// verifies reports why the API server would not trust a certificate, given the CAs it was told to trust.
-func verifies(id identity, bundle []byte, name string, now time.Time) error {
+// verifies reports why the API server would not trust a certificate, given a bundle of CAs.
+func verifies(id Identity, bundle []byte, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	_, err := id.leaf.Leaf.Verify(x509.VerifyOptions{
+	_, err := id.Certificate.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err
 }
 
-func keeperOf(secrets corev1client.SecretInterface) *keeper {
-	return &keeper{client: secrets, secret: SecretName, names: []string{service, "vpa-webhook"}, keep: true, log: silent}
+func renewerOf(secrets corev1client.SecretInterface) *CertificateRenewer {
+	return NewCertificateRenewer(secrets, SecretName, []string{service, "vpa-webhook"}, true, silent)
 }
 
 // A replica looks at the Secret, tells the API server what to trust, and then serves.
 type replica struct {
-	*keeper
-	serves  identity
-	trusted []byte // what it last told
+	*CertificateRenewer
+	serves  Identity
+	trusted []byte // the bundle of the last pass
 }
 
 func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
 	t.Helper()
-	id, err := r.refresh(t.Context(), now, func(ca *x509.Certificate) bool {
+	id, err := r.Refresh(t.Context(), now, func(ca *x509.Certificate) bool {
 		certs, _ := readCertificates(r.trusted)
 		for _, c := range certs {
 			if c.Equal(ca) {
@@ -64,8 +64,8 @@ func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
 	if err != nil {
 		t.Fatalf("%s: %v", now, err)
 	}
-	tell(id.bundle)
-	r.trusted, r.serves = id.bundle, id
+	tell(id.Bundle)
+	r.trusted, r.serves = id.Bundle, id
 }
 
 // vault is a Secret that is quick to read: thirty years are many looks.
@@ -99,25 +99,25 @@ func (v *vault) Update(_ context.Context, s *corev1.Secret, _ metav1.UpdateOptio
 	return s, nil
 }
 
-func TestForThirtyYearsNoReplicaServesWhatTheAPIServerDoesNotTrust(t *testing.T) {
+func TestCertificateRenewer_thirtyYears_servesOnlyTrustedCertificates(t *testing.T) {
 	secrets := &vault{}
-	replicas := []*replica{{keeper: keeperOf(secrets)}, {keeper: keeperOf(secrets)}}
+	replicas := []*replica{{CertificateRenewer: renewerOf(secrets)}, {CertificateRenewer: renewerOf(secrets)}}
 	var registered []byte
 	authorities, leaves, good := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
 	check := func(now time.Time) {
 		for i, r := range replicas {
-			if r.serves.leaf == nil {
+			if r.serves.Certificate == nil {
 				continue
 			}
-			pair := r.serves.leaf.Leaf.SerialNumber.String() + string(registered)
+			pair := r.serves.Certificate.Leaf.SerialNumber.String() + string(registered)
 			if now.Before(good[pair]) {
 				continue // the same certificate, the same trust
 			}
 			if err := verifies(r.serves, registered, service, now); err != nil {
 				t.Fatalf("%s: replica %d is not trusted: %v", now, i, err)
 			}
-			good[pair] = r.serves.leaf.Leaf.NotAfter // which is no later than its authority's
-			leaves[r.serves.leaf.Leaf.SerialNumber.String()] = true
+			good[pair] = r.serves.Certificate.Leaf.NotAfter // which is no later than its authority's
+			leaves[r.serves.Certificate.Leaf.SerialNumber.String()] = true
 		}
 		certs, _ := readCertificates(registered)
 		if len(certs) > 2 {
@@ -146,7 +146,7 @@ func TestForThirtyYearsNoReplicaServesWhatTheAPIServerDoesNotTrust(t *testing.T)
 	}
 }
 
-func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
+func TestChain_newCA_signsOnlyAfterItIsTrusted(t *testing.T) {
 	names := []string{service}
 	never := func(*x509.Certificate) bool { return false }
 	always := func(*x509.Certificate) bool { return true }
@@ -169,7 +169,7 @@ func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
 	next := c.next.cert
 	step(due.Add(90*24*time.Hour), never)
 	if !c.signer.cert.Equal(first) {
-		t.Error("it signs although nobody is known to trust it")
+		t.Error("the new CA signs before it is trusted")
 	}
 	c, _, _ = c.renewed(due.Add(caOverlap-time.Minute), names, always)
 	if !c.signer.cert.Equal(first) {
@@ -188,20 +188,20 @@ func TestANewAuthorityWaitsUntilItIsKnownToBeTrusted(t *testing.T) {
 	}
 }
 
-func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
+func TestChain_serviceOrURL_isInTheCertificate(t *testing.T) {
 	for name, c := range map[string]struct {
-		registration Registration
+		registration Config
 		valid        []string
 		invalid      string
 	}{
-		"service": {Registration{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
-		"host":    {Registration{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
-		"address": {Registration{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
-		"v6":      {Registration{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
-		"long":    {Registration{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
+		"service": {Config{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
+		"host":    {Config{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
+		"address": {Config{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
+		"v6":      {Config{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
+		"long":    {Config{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names, err := c.registration.names()
+			names, err := c.registration.Names()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +209,7 @@ func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id := identity{leaf: made.leaf}
+			id := Identity{Certificate: made.leaf}
 			for _, n := range c.valid {
 				if err := verifies(id, made.bundle(), n, start); err != nil {
 					t.Errorf("%s: %v", n, err)
@@ -221,13 +221,13 @@ func TestCertificatesNameTheServiceOrTheURL(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{"http://x", "https://", "ftp://x:1", "https://%zz"} {
-		if _, err := (Registration{URL: bad}).names(); err == nil {
+		if _, err := (Config{URL: bad}).Names(); err == nil {
 			t.Errorf("%q is a URL for a webhook", bad)
 		}
 	}
 }
 
-func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
+func TestChain_newName_getsACertificateOfTheSameCA(t *testing.T) {
 	c, _, err := chain{}.renewed(start, []string{"old.example.com"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -242,11 +242,11 @@ func TestANewNameGetsANewCertificateFromTheSameAuthority(t *testing.T) {
 	}
 }
 
-// Two webhooks by different names that share the Secret, such as one in the cluster and one that somebody has started on a
+// Two webhooks by different names that share the Secret, for example one in the cluster and one on a
 // machine of their own, do not take the certificate from each other in turn.
-func TestACertificateIsGoodForAllWhoShareIt(t *testing.T) {
+func TestCertificateRenewer_replicasWithDifferentNames_shareOneCertificate(t *testing.T) {
 	v := &vault{}
-	one, two := &replica{keeper: keeperOf(v)}, &replica{keeper: keeperOf(v)}
+	one, two := &replica{CertificateRenewer: renewerOf(v)}, &replica{CertificateRenewer: renewerOf(v)}
 	two.names = []string{"10.0.0.1"}
 	writes := func(now time.Time, rs ...*replica) (n int) {
 		for range 5 {
@@ -275,7 +275,7 @@ func TestACertificateIsGoodForAllWhoShareIt(t *testing.T) {
 		t.Errorf("at its time the certificate was renewed %d times", n)
 	}
 	if err := verifies(one.serves, one.trusted, "10.0.0.1", later); err == nil {
-		t.Error("a name that nobody has any more is in it")
+		t.Error("the renewed certificate contains the name of a former replica")
 	}
 	if err := verifies(two.serves, one.trusted, "10.0.0.1", later); err != nil {
 		t.Errorf("what is still served elsewhere is not good any more: %v", err)
@@ -319,90 +319,90 @@ func secretWith(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: SecretName, Namespace: "kube-system"}, Data: data}
 }
 
-func TestUpstreamsCertificatesAreServedAsTheyAre(t *testing.T) {
+func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.T) {
 	data := script(t)
 	client := fake.NewClientset(secretWith(data))
-	id, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+	id, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(id.bundle) != string(data["caCert.pem"]) {
-		t.Error("another CA is trusted")
+	if string(id.Bundle) != string(data["caCert.pem"]) {
+		t.Error("the bundle differs from upstream's CA")
 	}
 	if err := verifies(id, data["caCert.pem"], service, start); err != nil {
 		t.Error(err)
 	}
 	for _, a := range client.Actions() {
 		if a.GetVerb() != "get" {
-			t.Errorf("the secret was touched: %s", a.GetVerb())
+			t.Errorf("the Secret was written: %s", a.GetVerb())
 		}
 	}
 }
 
-func TestWhatElseIsInTheSecretStays(t *testing.T) {
+func TestCertificateRenewer_otherKeysOfTheSecret_stay(t *testing.T) {
 	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
 	secrets := client.CoreV1().Secrets("kube-system")
-	id, err := keeperOf(secrets).refresh(t.Context(), start, nil)
+	id, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := verifies(id, id.bundle, service, start); err != nil {
+	if err := verifies(id, id.Bundle, service, start); err != nil {
 		t.Error(err)
 	}
 	s, err := secrets.Get(t.Context(), SecretName, metav1.GetOptions{})
 	if err != nil || string(s.Data["ca"]) != "theirs" {
 		t.Errorf("secret %v, %v", s.Data, err)
 	}
-	if again, err := keeperOf(secrets).refresh(t.Context(), start, nil); err != nil || string(again.bundle) != string(id.bundle) {
-		t.Errorf("what was written cannot be read: %v", err)
+	if again, err := renewerOf(secrets).Refresh(t.Context(), start, nil); err != nil || string(again.Bundle) != string(id.Bundle) {
+		t.Errorf("the written Secret cannot be read again: %v", err)
 	}
 }
 
-func TestASecretThatIsDeletedOrSpoiledComesBackWithTheSameAuthority(t *testing.T) {
+func TestCertificateRenewer_deletedOrDamagedSecret_isRestoredWithTheSameCA(t *testing.T) {
 	client := fake.NewClientset()
 	secrets := client.CoreV1().Secrets("kube-system")
-	k := keeperOf(secrets)
-	first, err := k.refresh(t.Context(), start, nil)
+	k := renewerOf(secrets)
+	first, err := k.Refresh(t.Context(), start, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := secrets.Delete(t.Context(), SecretName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	second, err := k.refresh(t.Context(), start, nil)
-	if err != nil || string(second.bundle) != string(first.bundle) || second.leaf != first.leaf {
-		t.Errorf("deleted: another identity, %v", err)
+	second, err := k.Refresh(t.Context(), start, nil)
+	if err != nil || string(second.Bundle) != string(first.Bundle) || second.Certificate != first.Certificate {
+		t.Errorf("deleted Secret: the identity changed: %v", err)
 	}
 	if _, err := secrets.Update(t.Context(), secretWith(map[string][]byte{"caCert.pem": []byte("x")}), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	third, err := k.refresh(t.Context(), start, nil)
-	if err != nil || string(third.bundle) != string(first.bundle) {
-		t.Errorf("spoiled: another authority, %v", err)
+	third, err := k.Refresh(t.Context(), start, nil)
+	if err != nil || string(third.Bundle) != string(first.Bundle) {
+		t.Errorf("damaged Secret: the CA changed: %v", err)
 	}
-	other, err := keeperOf(secrets).refresh(t.Context(), start, nil)
-	if err != nil || string(other.bundle) != string(first.bundle) {
-		t.Errorf("another replica finds another authority, %v", err)
+	other, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
+	if err != nil || string(other.Bundle) != string(first.Bundle) {
+		t.Errorf("another replica uses another CA: %v", err)
 	}
 }
 
-func TestReplicasThatStartTogetherAgree(t *testing.T) {
+func TestCertificateRenewer_concurrentStart_usesOneCertificate(t *testing.T) {
 	secrets := &vault{}
-	slow, fast := keeperOf(secrets), keeperOf(secrets)
-	var quick identity
+	slow, fast := renewerOf(secrets), renewerOf(secrets)
+	var quick Identity
 	secrets.meanwhile = func() { // the slow one has seen that there is no secret, and is about to create it
 		var err error
-		if quick, err = fast.refresh(t.Context(), start, nil); err != nil {
+		if quick, err = fast.Refresh(t.Context(), start, nil); err != nil {
 			t.Error(err)
 		}
 	}
-	late, err := slow.refresh(t.Context(), start, nil)
-	if err != nil || string(late.bundle) != string(quick.bundle) || !late.leaf.Leaf.Equal(quick.leaf.Leaf) {
-		t.Errorf("they serve with different certificates: %v", err)
+	late, err := slow.Refresh(t.Context(), start, nil)
+	if err != nil || string(late.Bundle) != string(quick.Bundle) || !late.Certificate.Leaf.Equal(quick.Certificate.Leaf) {
+		t.Errorf("the replicas serve different certificates: %v", err)
 	}
 }
 
-func TestAConflictIsLookedAtAgainAndNotForEver(t *testing.T) {
+func TestCertificateRenewer_conflicts_areRetriedBoundedly(t *testing.T) {
 	for _, conflicts := range []int{1, 99} {
 		client := fake.NewClientset(secretWith(nil))
 		left := conflicts
@@ -413,19 +413,19 @@ func TestAConflictIsLookedAtAgainAndNotForEver(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		_, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+		_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 		if (err == nil) != (conflicts == 1) {
 			t.Errorf("%d conflicts: %v", conflicts, err)
 		}
 	}
 }
 
-func TestWithoutTheRightToReadTheSecretTheReasonIsSaid(t *testing.T) {
+func TestCertificateRenewer_forbiddenSecret_isReported(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
 	})
-	_, err := keeperOf(client.CoreV1().Secrets("kube-system")).refresh(t.Context(), start, nil)
+	_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 	if err == nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), SecretName) {
 		t.Errorf("error %v", err)
 	}

@@ -1,0 +1,30 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/edge/profile"
+)
+
+// profileNames returns the names of the SizingProfiles of the cluster from memory, and whether they are known.
+type profileNames interface {
+	ProfileNames() (names []string, known bool)
+}
+
+// similarProfile returns the profile of which a recommender name is probably a misspelling. It returns "" if there is no such
+// profile, if a profile has that name, and if the profiles of the cluster are not known.
+func similarProfile(profiles profileNames, recommender string) string {
+	if _, builtin := recommend.Builtin(recommender); builtin {
+		return ""
+	}
+	names, known := profiles.ProfileNames()
+	if !known {
+		return ""
+	}
+	for _, builtin := range recommend.Builtins() {
+		names = append(names, builtin.Name)
+	}
+	return profile.Typo(recommender, names)
+}

@@ -1,0 +1,87 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+const profilesPath = "/apis/podfit.dev/v1alpha1/sizingprofiles"
+
+func TestWorld_profileNames_followTheWatch(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Apply(profilesPath, `{"metadata":{"name":"b"},"spec":{"algorithm":"x"}}`)
+	w := startWorld(t, f, Options{Profiles: true})
+	has := func(want ...string) func() bool {
+		return func() bool {
+			names, known := w.ProfileNames()
+			return known && slices.Equal(names, want)
+		}
+	}
+	kubetest.Eventually(t, "the profile is known", has("b"))
+	f.Apply(profilesPath, `{"metadata":{"name":"a"},"spec":{}}`)
+	kubetest.Eventually(t, "both profiles are known", has("a", "b"))
+	f.Delete(profilesPath, "/b")
+	kubetest.Eventually(t, "the deleted profile is removed", has("a"))
+}
+
+func TestWorld_profilesNotWatched_areNotKnown(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	w := startWorld(t, f, Options{})
+	if names, known := w.ProfileNames(); known || len(names) > 0 {
+		t.Errorf("names %v, known %t", names, known)
+	}
+}
+
+func TestWorld_profilesMissingOrForbidden_startsAndWarnsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		code         int
+		body, remedy string
+	}{
+		"no CRD":        {404, "404 page not found", "podfit crds | kubectl apply -f -"},
+		"no permission": {403, forbidden, "deploy/10-rbac.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := kubetest.NewFakeAPI(t)
+			f.ApplyShop()
+			f.Apply(profilesPath, `{"metadata":{"name":"a"}}`)
+			f.Reply("GET "+profilesPath, c.code, c.body)
+			var text logText
+			w := startWorld(t, f, Options{Profiles: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
+			kubetest.Eventually(t, "the list is repeated", func() bool { return f.Refusals("GET "+profilesPath) > 2 })
+			if names, known := w.ProfileNames(); !known || len(names) > 0 {
+				t.Errorf("names %v, known %t, want none, known", names, known)
+			}
+			if n := strings.Count(text.String(), "resource=sizingprofiles"); n != 1 || !strings.Contains(text.String(), c.remedy) {
+				t.Errorf("%d log messages about profiles, want 1 with remedy %q:\n%s", n, c.remedy, text.String())
+			}
+			f.ForgetReply("GET " + profilesPath)
+			kubetest.Eventually(t, "profiles are known once they can be read", func() bool {
+				names, _ := w.ProfileNames()
+				return slices.Equal(names, []string{"a"})
+			})
+		})
+	}
+}
+
+func TestWorld_profileListFails_startsAndDoesNotStopTheUpdater(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Reply("GET "+profilesPath, 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`)
+	w := startWorld(t, f, Options{Profiles: true})
+	if _, known := w.ProfileNames(); known {
+		t.Error("profiles are known although they were never listed")
+	}
+	if stale := w.Stale(time.Now()); slices.Contains(stale, "sizingprofiles") {
+		t.Errorf("stale resources %v", stale)
+	}
+}
