@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -256,7 +257,7 @@ func newClusterView(world *watcher.World, serves func(namespace string) bool, me
 // Project keeps of a pod what the core needs. It waits for the pod's controller to become known where an autoscaler
 // could be concerned.
 func (v *clusterView) Project(p *corev1.Pod) *cluster.Pod {
-	q := watcher.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
+	q := projection.Pod(p, nil) // not interned: the pod of a review may never be stored
 	if q.Controller.IsZero() || !v.serves(q.Namespace) || !v.world.HasAutoscalers(q.Namespace) {
 		return q
 	}

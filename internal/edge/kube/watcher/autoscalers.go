@@ -15,6 +15,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // An autoscalerEntry is an autoscaler, and what its status writer has to know of the object.
@@ -28,7 +29,7 @@ type autoscalerEntry struct {
 
 func projectAutoscaler(o *kube.AutoscalerObject) *autoscalerEntry {
 	e := &autoscalerEntry{
-		Autoscaler: ParseAutoscaler(&o.VerticalPodAutoscaler),
+		Autoscaler: projection.Autoscaler(&o.VerticalPodAutoscaler),
 		status:     o.Status,
 		version:    o.ResourceVersion,
 		problem:    o.Problem,

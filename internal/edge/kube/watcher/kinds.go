@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 const (
@@ -38,21 +40,21 @@ func (k kind) scalable() bool { return k.resource != "" && k.scale }
 // group, what was known of the group stays.
 type kinds struct {
 	mu     *sync.Mutex // the world's
-	served map[groupKind]kind
-	loaded time.Time               // when served was last asked for, zero: never
-	tried  bool                    // discovery has answered, or failed, at least once
-	asked  map[groupKind]time.Time // kinds that are not served, and since when somebody wants them
-	wake   chan struct{}           // has room for one
+	served map[projection.GroupKind]kind
+	loaded time.Time                          // when served was last asked for, zero: never
+	tried  bool                               // discovery has answered, or failed, at least once
+	asked  map[projection.GroupKind]time.Time // kinds that are not served, and since when somebody wants them
+	wake   chan struct{}                      // has room for one
 	log    *slog.Logger
 }
 
 func newKinds(mu *sync.Mutex, log *slog.Logger) *kinds {
-	return &kinds{mu: mu, asked: make(map[groupKind]time.Time), wake: make(chan struct{}, 1), log: log}
+	return &kinds{mu: mu, asked: make(map[projection.GroupKind]time.Time), wake: make(chan struct{}, 1), log: log}
 }
 
 // find returns how a kind is served; the zero kind when it is not served. A kind never heard of is pending until
 // discovery has been asked again: its definition may be newer than our knowledge.
-func (k *kinds) find(gk groupKind) (kind, error) {
+func (k *kinds) find(gk projection.GroupKind) (kind, error) {
 	if info, ok := k.served[gk]; ok {
 		return info, nil
 	}
@@ -72,7 +74,7 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 }
 
 // peek is find for kinds that nothing in the cluster is known to have: it remembers nothing and asks nobody.
-func (k *kinds) peek(gk groupKind) (kind, error) {
+func (k *kinds) peek(gk projection.GroupKind) (kind, error) {
 	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
 		return info, nil
 	}
@@ -169,12 +171,12 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 
 // kindsIn sorts what discovery returns by kind. A version with a scale subresource beats one without, the group's
 // preferred version any other.
-func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[groupKind]kind {
+func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[projection.GroupKind]kind {
 	preferred := make(map[string]string)
 	for _, g := range groups {
 		preferred[g.Name] = g.PreferredVersion.Version
 	}
-	out := make(map[groupKind]kind)
+	out := make(map[projection.GroupKind]kind)
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -191,7 +193,7 @@ func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[gro
 			if strings.Contains(r.Name, "/") || !r.Namespaced {
 				continue
 			}
-			gk := groupKind{gv.Group, r.Kind}
+			gk := projection.GroupKind{Group: gv.Group, Kind: r.Kind}
 			k := kind{version: gv.Version, resource: r.Name, scale: scalable[r.Name]}
 			before, ok := out[gk]
 			if !ok || (k.scale && !before.scale) ||

@@ -8,13 +8,8 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
-
-// A controller is what is kept of a controller of a well-known kind.
-type controller struct {
-	parent cluster.Workload // the controller that owns it, zero when none does
-	scale  cluster.Scale
-}
 
 // errPending says that the answer depends on something that has not arrived yet. It may come with the next event.
 var errPending = errors.New("not known yet")
@@ -26,11 +21,11 @@ var errCycle = errors.New("cycle detected in ownership chain")
 
 // owners is the graph of who owns whom. The world's mutex guards it.
 type owners struct {
-	known map[groupKind]*store[controller] // the well-known kinds, watched
-	kinds *kinds                           // which others there are
-	scale *scales                          // the others that pods or autoscalers speak of
+	known map[projection.GroupKind]*store[projection.ControllerState] // the well-known kinds, watched
+	kinds *kinds                                                      // which others there are
+	scale *scales                                                     // the others that pods or autoscalers speak of
 
-	synced func(groupKind) bool // whether all of a well-known kind have been listed
+	synced func(projection.GroupKind) bool // whether all of a well-known kind have been listed
 }
 
 // top follows the owners of a workload, itself included, and returns the last one that is of a well-known kind or has a
@@ -38,7 +33,7 @@ type owners struct {
 func (o *owners) top(w cluster.Workload) (cluster.Workload, error) { return o.follow(w, o.kinds.find) }
 
 // follow is top with another way to find out how a kind is served.
-func (o *owners) follow(w cluster.Workload, find func(groupKind) (kind, error)) (cluster.Workload, error) {
+func (o *owners) follow(w cluster.Workload, find func(projection.GroupKind) (kind, error)) (cluster.Workload, error) {
 	var best cluster.Workload
 	for range longestChain {
 		if w.IsZero() {
@@ -58,14 +53,14 @@ func (o *owners) follow(w cluster.Workload, find func(groupKind) (kind, error)) 
 
 // parent returns the owner of a controller, and whether the controller is of a kind that is followed at all.
 func (o *owners) parent(
-	w cluster.Workload, find func(groupKind) (kind, error),
+	w cluster.Workload, find func(projection.GroupKind) (kind, error),
 ) (parent cluster.Workload, follows bool, err error) {
-	kind := kindOf(w)
-	if kind.isWellKnown() {
+	kind := projection.KindOf(w)
+	if kind.IsWellKnown() {
 		c, ok := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
 		switch {
 		case ok:
-			return c.parent, true, nil
+			return c.Parent, true, nil
 		case o.synced(kind):
 			return parent, true, missingError{w}
 		}
@@ -83,10 +78,10 @@ func (o *owners) parent(
 
 // scaleOf returns what a controller says of its replicas.
 func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
-	kind := kindOf(w)
-	if kind.isWellKnown() {
+	kind := projection.KindOf(w)
+	if kind.IsWellKnown() {
 		c, _ := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
-		return c.scale
+		return c.Scale
 	}
 	switch info, err := o.kinds.find(kind); {
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // Why TopSoon does not know the topmost controller of a new pod.
@@ -60,7 +61,7 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 }
 
 // findForReview is kinds.find for the owners of a pod that may never be stored.
-func (w *World) findForReview(gk groupKind) (kind, error) {
+func (w *World) findForReview(gk projection.GroupKind) (kind, error) {
 	if w.targetKinds[gk] > 0 {
 		return w.owners.kinds.find(gk)
 	}
@@ -71,13 +72,13 @@ func (w *World) findForReview(gk groupKind) (kind, error) {
 func (w *World) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
 	kept := w.indexAutoscaler(key, before, now)
 	if before != nil {
-		gk := kindOf((*before).Target)
+		gk := projection.KindOf((*before).Target)
 		if w.targetKinds[gk]--; w.targetKinds[gk] == 0 {
 			delete(w.targetKinds, gk)
 		}
 	}
 	if now != nil {
-		w.targetKinds[kindOf(kept.Target)]++
+		w.targetKinds[projection.KindOf(kept.Target)]++
 	}
 	return kept
 }
@@ -88,8 +89,8 @@ const selectorsKept = 5 * time.Minute
 // forgetSelectors makes room for new node selectors, until ctx ends.
 func (w *World) forgetSelectors(ctx context.Context) {
 	for pause(ctx, selectorsKept) {
-		if w.in.crowded() {
-			w.in.forget(w.placesInUse())
+		if w.in.Crowded() {
+			w.in.ForgetSelectors(w.placesInUse())
 		}
 	}
 }

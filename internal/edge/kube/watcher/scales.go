@@ -20,6 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 const (
@@ -89,7 +90,7 @@ func (s *scales) parent(w cluster.Workload) cluster.Workload {
 type scaleReader func(ctx context.Context, k kind, w cluster.Workload) (*autoscalingv1.Scale, error)
 
 // run keeps the entries fresh until ctx ends; changed is called, with the mutex held, when an owner becomes known.
-func (s *scales) run(ctx context.Context, find func(groupKind) (kind, error), read scaleReader, changed func()) {
+func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (kind, error), read scaleReader, changed func()) {
 	slots := make(chan struct{}, scaleAtOnce)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -161,9 +162,9 @@ func (s *scales) collect(now time.Time) (ready []dueScale, next time.Duration) {
 	return ready, next
 }
 
-func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(groupKind) (kind, error), read scaleReader, changed func()) {
+func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(projection.GroupKind) (kind, error), read scaleReader, changed func()) {
 	s.mu.Lock()
-	k, err := find(kindOf(w))
+	k, err := find(projection.KindOf(w))
 	s.mu.Unlock()
 
 	var got *autoscalingv1.Scale
@@ -206,7 +207,7 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(grou
 func (e *scaleEntry) learn(got *autoscalingv1.Scale, w cluster.Workload) {
 	e.read, e.gone, e.err, e.fails = true, false, nil, 0
 	e.scale = cluster.Scale{Known: true, Replicas: got.Spec.Replicas}
-	e.parent = controllerOf(got.OwnerReferences, w.Namespace, nil)
+	e.parent = projection.ControllerOf(got.OwnerReferences, w.Namespace, nil)
 }
 
 // pause is how long to wait before an entry is read again: a minute, more when there are many entries, less after a

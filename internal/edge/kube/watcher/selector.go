@@ -13,17 +13,18 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // selectorPaths are where the controllers of Kubernetes itself are read.
-var selectorPaths = map[groupKind]struct{ path, resource string }{
-	{"apps", "Deployment"}:        {"/apis/apps/v1", "deployments"},
-	{"apps", "ReplicaSet"}:        {"/apis/apps/v1", "replicasets"},
-	{"apps", "StatefulSet"}:       {"/apis/apps/v1", "statefulsets"},
-	{"apps", "DaemonSet"}:         {"/apis/apps/v1", "daemonsets"},
-	{"batch", "Job"}:              {"/apis/batch/v1", "jobs"},
-	{"batch", "CronJob"}:          {"/apis/batch/v1", "cronjobs"},
-	{"", "ReplicationController"}: {"/api/v1", "replicationcontrollers"},
+var selectorPaths = map[projection.GroupKind]struct{ path, resource string }{
+	{Group: "apps", Kind: "Deployment"}:        {"/apis/apps/v1", "deployments"},
+	{Group: "apps", Kind: "ReplicaSet"}:        {"/apis/apps/v1", "replicasets"},
+	{Group: "apps", Kind: "StatefulSet"}:       {"/apis/apps/v1", "statefulsets"},
+	{Group: "apps", Kind: "DaemonSet"}:         {"/apis/apps/v1", "daemonsets"},
+	{Group: "batch", Kind: "Job"}:              {"/apis/batch/v1", "jobs"},
+	{Group: "batch", Kind: "CronJob"}:          {"/apis/batch/v1", "cronjobs"},
+	{Group: "", Kind: "ReplicationController"}: {"/api/v1", "replicationcontrollers"},
 }
 
 // selectorHolder is where controllers keep the labels of their pods.
@@ -43,7 +44,7 @@ type selectorHolder struct {
 // Selector reads the selector of a controller's pods from the API server: for pods that have gone, of which only the
 // labels are remembered. It returns a selector of nothing for a controller that has none, or that is not Kubernetes' own.
 func (w *World) Selector(ctx context.Context, c cluster.Workload) (labels.Selector, error) {
-	at, known := selectorPaths[kindOf(c)]
+	at, known := selectorPaths[projection.KindOf(c)]
 	if !known {
 		return labels.Nothing(), nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // Snapshot returns all pods and autoscalers as they are known now, with pods whose owner has arrived since resolved.
@@ -120,13 +121,13 @@ func (w *World) Limits(namespace string) cluster.LimitRange {
 	}
 	merged, ok := w.limits[namespace]
 	if !ok {
-		merged = mergeLimits(w.limitItems.in(namespace))
+		merged = projection.MergeLimits(w.limitItems.in(namespace))
 		w.limits[namespace] = merged
 	}
 	return merged
 }
 
-func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]limitItem) []limitItem {
+func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]projection.LimitItem) []projection.LimitItem {
 	delete(w.limits, key.Namespace)
 	if now == nil {
 		return nil
@@ -144,6 +145,9 @@ func (w *World) Nodes() []cluster.Node {
 
 // Selectors returns the node selectors that pods have: that of a pod of place p is number p − cluster.Selected.
 func (w *World) Selectors() [][]string { return w.in.Selectors() }
+
+// Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
+func (w *World) Tolerations() []cluster.Tolerations { return w.in.Tolerations() }
 
 // MemoryEvictions returns the containers whose use of memory made the kubelet evict their pods, as long as the API
 // server remembers (an hour, usually), oldest first. The same ones come again each time.

@@ -19,6 +19,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // The statuses of a condition. A condition without status is one to be removed.
@@ -85,7 +86,7 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 
 // saying returns the entry as it is with another status.
 func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autoscalerEntry {
-	said := ParseAutoscaler(&v1.VerticalPodAutoscaler{Status: *status})
+	said := projection.Autoscaler(&v1.VerticalPodAutoscaler{Status: *status})
 	a, next := *e.Autoscaler, *e
 	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
 	a.FetchingHistory = said.FetchingHistory

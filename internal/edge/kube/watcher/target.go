@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // TargetProblem returns what is wrong with the target of an autoscaler, in the words of upstream's condition
@@ -51,8 +52,8 @@ func (o *owners) targetProblem(a *cluster.Autoscaler) (problem string, known boo
 // unreadable says why the target itself cannot be read: it does not exist, or nothing is known of it but a refusal.
 func (o *owners) unreadable(a *cluster.Autoscaler) error {
 	t := a.Target
-	gk := kindOf(t)
-	if gk.isWellKnown() {
+	gk := projection.KindOf(t)
+	if gk.IsWellKnown() {
 		_, _, err := o.parent(t, o.kinds.find)
 		return err
 	}

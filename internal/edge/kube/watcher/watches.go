@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // addFeeds makes one feed for each collection that the options ask for.
@@ -30,31 +31,31 @@ func (w *World) addFeeds() {
 	w.addMetadataOnly("Job", "jobs")
 	w.addMetadataOnly("CronJob", "cronjobs")
 	if w.o.Pods != NoPods {
-		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return ProjectPod(p, w.in) })
+		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return projection.Pod(p, w.in) })
 		s.selector = and(w.namespaces(), podSelector(w.o.Pods))
 		addFeed(w, s, &w.pods)
 	}
 	if w.o.Limits {
-		s := typed("limitranges", core.LimitRanges(ns), projectLimitRange)
+		s := typed("limitranges", core.LimitRanges(ns), projection.LimitItems)
 		s.selector = w.namespaces()
 		addFeed(w, s, &w.limitItems)
 	}
 	if w.o.Quotas {
-		s := typed("resourcequotas", core.ResourceQuotas(ns), projectQuota)
+		s := typed("resourcequotas", core.ResourceQuotas(ns), projection.Quota)
 		s.selector = w.namespaces()
 		s.spare = "whether a pod still fits its ResourceQuotas with a new size"
 		s.passive = true // without it podfit works as it does without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
 	}
 	if w.o.Evictions {
-		s := typed("events", core.Events(ns), projectEvictionEvent)
+		s := typed("events", core.Events(ns), projection.MemoryEvictions)
 		s.selector = and(w.namespaces(), "reason=Evicted")
 		s.spare = "how much memory containers used whose pods their node evicted for want of it"
 		s.passive = true
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {
-		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projectNode(n, w.in) })
+		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
 		s.spare = "whether a pod fits on a node before it is evicted, and the bound of profiles by the size of nodes (mostOfNode)"
 		addFeed(w, s, &w.nodes)
 	}
@@ -121,7 +122,7 @@ func typed[O any, L runtime.Object, T any, P interface {
 
 // addController watches a kind whose number of replicas matters.
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
-	w.addOwners(kind, source[controller]{
+	w.addOwners(kind, source[projection.ControllerState]{
 		name:  strings.ToLower(kind) + "s",
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch: c.Watch,
@@ -130,30 +131,30 @@ func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 
 // addMetadataOnly watches a kind of which only the owner matters.
 func (w *World) addMetadataOnly(kind, resource string) {
-	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: wellKnown[kind], Version: "v1", Resource: resource}).
+	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: projection.GroupOfWellKnown(kind), Version: "v1", Resource: resource}).
 		Namespace(w.o.Namespace)
-	w.addOwners(kind, source[controller]{
+	w.addOwners(kind, source[projection.ControllerState]{
 		name:  resource,
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch: c.Watch,
 	})
 }
 
-func (w *World) addOwners(kind string, src source[controller]) {
+func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
 	src.selector = w.namespaces()
-	src.project = func(o runtime.Object) controller { return projectController(o, w.in) }
-	s := &store[controller]{mu: &w.mu, changed: func(_ cluster.Key, _, now *controller) controller {
+	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
+	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(_ cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
 		if now == nil {
-			return controller{}
+			return projection.ControllerState{}
 		}
 		w.ownerArrived()
 		return *now
 	}}
-	gk := groupKind{wellKnown[kind], kind}
+	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
 	w.owners.known[gk] = s
 	f := addFeed(w, src, s)
 	before := w.owners.synced
-	w.owners.synced = func(k groupKind) bool {
+	w.owners.synced = func(k projection.GroupKind) bool {
 		if k == gk {
 			return f.state().Synced
 		}

@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // A PodScope says which pods are watched.
@@ -48,7 +49,7 @@ type World struct {
 	clients *kube.Clients
 	o       Options
 	log     *slog.Logger
-	in      *Interner
+	in      *projection.Interner
 	feeds   []*feed
 	running sync.WaitGroup
 
@@ -56,7 +57,7 @@ type World struct {
 	pods        store[*cluster.Pod]
 	autoscalers store[*autoscalerEntry]
 	candidates  candidates
-	limitItems  store[[]limitItem]
+	limitItems  store[[]projection.LimitItem]
 	limits      map[string]cluster.LimitRange
 	quotas      store[cluster.Quota]
 	quotaSets   map[string]*cluster.Quotas
@@ -64,9 +65,9 @@ type World struct {
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
 	owners      owners
-	arrived     chan struct{}     // if somebody waits: closed when an owner becomes known
-	waiting     waitSlots         // of reviews that wait for an owner
-	targetKinds map[groupKind]int // how many autoscalers have a target of the kind
+	arrived     chan struct{}                // if somebody waits: closed when an owner becomes known
+	waiting     waitSlots                    // of reviews that wait for an owner
+	targetKinds map[projection.GroupKind]int // how many autoscalers have a target of the kind
 
 	generationPruned bool // the CRD is one without status.observedGeneration, as of the last status that was written
 }
@@ -80,25 +81,25 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		clients:    c,
 		o:          o,
 		log:        o.Log,
-		in:         new(Interner),
+		in:         new(projection.Interner),
 		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
 		quotaSets:  make(map[string]*cluster.Quotas),
 
 		waiting:     newWaitSlots(),
-		targetKinds: make(map[groupKind]int),
+		targetKinds: make(map[projection.GroupKind]int),
 	}
 	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
-	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
+	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
-		known:  make(map[groupKind]*store[controller]),
+		known:  make(map[projection.GroupKind]*store[projection.ControllerState]),
 		kinds:  newKinds(&w.mu, o.Log),
 		scale:  newScales(&w.mu, o.Log),
-		synced: func(groupKind) bool { return false },
+		synced: func(projection.GroupKind) bool { return false },
 	}
 	w.addFeeds()
 	return w

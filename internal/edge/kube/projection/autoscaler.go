@@ -1,13 +1,15 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
@@ -19,9 +21,9 @@ import (
 // has as many containers; an object of 1.5 MB holds 70,000 of them, which would take fifty times its size in memory.
 const maxPerAutoscaler = 1024
 
-// ParseAutoscaler returns an autoscaler in podfit's words. It never fails: a field that cannot be understood has its
+// Autoscaler returns an autoscaler in podfit's words. It never fails: a field that cannot be understood has its
 // default, and an unknown update mode is Off, the mode that touches nothing.
-func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
+func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	a := &cluster.Autoscaler{
 		Key:        cluster.Key{Namespace: o.Namespace, Name: o.Name},
 		UID:        string(o.UID),
@@ -33,7 +35,7 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		IntegerCPU: integerCPU(o.Annotations),
 	}
 	if t := o.Spec.TargetRef; t != nil {
-		a.Target = workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
+		a.Target = Workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
 		a.APIVersion = t.APIVersion
 	}
 	if r := o.Spec.Recommenders; len(r) > 0 && r[0] != nil {
@@ -49,11 +51,11 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		c := &o.Status.Conditions[i]
 		switch c.Type {
 		case v1alpha1.ConditionSizingProfileUsable:
-			if string(c.Status) == False {
+			if c.Status == corev1.ConditionFalse {
 				a.ProfileProblem = c.Reason
 			}
 		case v1.FetchingHistory:
-			a.FetchingHistory = string(c.Status) == True
+			a.FetchingHistory = c.Status == corev1.ConditionTrue
 		}
 		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
 			a.Remarked = true

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-func projectNode(n *corev1.Node, in *Interner) cluster.Node {
+func Node(n *corev1.Node, in *Interner) cluster.Node {
 	out := cluster.Node{
 		Labels:      pairs(n.Labels, in),
 		Name:        n.Name,

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ import (
 
 // projectEvictionEvent reads the kubelet's event about an evicted pod. The event lists the containers that used more
 // than they asked for, how much, and of what.
-func projectEvictionEvent(e *corev1.Event) []usage.OOM {
+func MemoryEvictions(e *corev1.Event) []usage.OOM {
 	if e.Reason != "Evicted" || e.InvolvedObject.Kind != "Pod" {
 		return nil
 	}

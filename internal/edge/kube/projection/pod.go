@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"encoding/json"
@@ -14,14 +14,14 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// ProjectPod returns what podfit keeps of a pod. It shares no memory with p but single strings. It never fails: what a
+// Pod returns what podfit keeps of a pod. It shares no memory with p but single strings. It never fails: what a
 // pod does not say, or says in a way that cannot be understood, is left out. Top is left open; it is not the pod's to know.
-func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
+func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	name, uid := joined(p.Name, string(p.UID))
 	out := &cluster.Pod{
 		Key:        cluster.Key{Namespace: in.String(p.Namespace), Name: name},
 		UID:        uid,
-		Controller: controllerOf(p.OwnerReferences, p.Namespace, in),
+		Controller: ControllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:       in.String(p.Spec.NodeName),
 		Place:      in.place(&p.Spec),
 		Tolerance:  in.tolerance(&p.Spec),

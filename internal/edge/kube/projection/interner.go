@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"strings"
@@ -135,7 +135,7 @@ func (in *Interner) Selectors() [][]string {
 }
 
 // crowded reports whether it is time to look for selectors that no pod has any more.
-func (in *Interner) crowded() bool {
+func (in *Interner) Crowded() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.places) > maxSelectors/4
@@ -143,7 +143,7 @@ func (in *Interner) crowded() bool {
 
 // forget frees the places that are not used, if they were not used at the call before and no pod with one was projected
 // since. So a pod that is on its way into the store, or in a snapshot that somebody still reads, keeps its place.
-func (in *Interner) forget(used map[cluster.Place]bool) {
+func (in *Interner) ForgetSelectors(used map[cluster.Place]bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for name, place := range in.places {

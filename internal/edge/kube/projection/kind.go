@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"strings"
@@ -12,9 +12,9 @@ import (
 )
 
 // A groupKind names a kind of controller, whatever the version.
-type groupKind struct{ Group, Kind string }
+type GroupKind struct{ Group, Kind string }
 
-func kindOf(w cluster.Workload) groupKind { return groupKind{w.Group, w.Kind} }
+func KindOf(w cluster.Workload) GroupKind { return GroupKind{w.Group, w.Kind} }
 
 // wellKnown are the kinds of Kubernetes itself that own pods, each with the group that serves it today. They are
 // watched; of all other kinds only those with a scale subresource are followed.
@@ -28,7 +28,10 @@ var wellKnown = map[string]string{
 	"CronJob":               "batch",
 }
 
-func (k groupKind) isWellKnown() bool {
+// groupOfWellKnown returns the API group of a well-known kind.
+func GroupOfWellKnown(kind string) string { return wellKnown[kind] }
+
+func (k GroupKind) IsWellKnown() bool {
 	group, ok := wellKnown[k.Kind]
 	return ok && group == k.Group
 }
@@ -36,7 +39,7 @@ func (k groupKind) isWellKnown() bool {
 // workload returns the workload an API version, kind and name refer to. A well-known kind without a group, or in the
 // group "extensions" in which it began, is the kind of that name in today's group; a kind of that name in a foreign
 // group is a different kind.
-func workload(apiVersion, kind, namespace, name string) cluster.Workload {
+func Workload(apiVersion, kind, namespace, name string) cluster.Workload {
 	group, _, versioned := strings.Cut(apiVersion, "/")
 	if !versioned {
 		group = ""
@@ -51,13 +54,13 @@ func workload(apiVersion, kind, namespace, name string) cluster.Workload {
 
 // controllerOf returns the controller among the owners of an object, or the zero workload. A node that owns its static
 // pods is not a controller in this sense.
-func controllerOf(owners []metav1.OwnerReference, namespace string, in *Interner) cluster.Workload {
+func ControllerOf(owners []metav1.OwnerReference, namespace string, in *Interner) cluster.Workload {
 	for i := range owners {
 		o := &owners[i]
 		if o.Controller == nil || !*o.Controller {
 			continue
 		}
-		w := workload(o.APIVersion, o.Kind, namespace, o.Name)
+		w := Workload(o.APIVersion, o.Kind, namespace, o.Name)
 		if w.Group == "" && w.Kind == "Node" {
 			return cluster.Workload{}
 		}

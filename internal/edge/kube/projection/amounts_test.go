@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ import (
 func TestProjectPod_fractionOfAByte_staysWithinItsLimit(t *testing.T) {
 	tenth := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.1Gi")} // 107374182.4 bytes
 	c := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{Requests: tenth, Limits: tenth}}
-	p := ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}, InitContainers: []corev1.Container{c}}}, nil)
+	p := Pod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}, InitContainers: []corev1.Container{c}}}, nil)
 	const below = 107374182
 	if app := p.Containers[0]; app.Limits.Memory != below || app.Requests.Memory != below {
 		t.Errorf("request %d, limit %d, want %d for both", app.Requests.Memory, app.Limits.Memory, below)
@@ -33,7 +33,7 @@ func TestProjectPod_fractionOfAByte_staysWithinItsLimit(t *testing.T) {
 func TestLimitRangeOf_fractions_areRoundedTowardsWhatIsAdmitted(t *testing.T) {
 	tenth := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.1Gi")}
 	ratio := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1.0005")}
-	got := LimitRangeOf(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+	got := LimitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 		{Type: corev1.LimitTypeContainer, Min: tenth, Max: tenth, MaxLimitRequestRatio: ratio},
 	}}})
 	if low, high := got.Container.Min.Memory, got.Container.Max.Memory; low != 107374183 || high != 107374182 {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,23 +12,29 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// A controller is what is kept of a controller of a well-known kind.
+type ControllerState struct {
+	Parent cluster.Workload // the controller that owns it, zero when none does
+	Scale  cluster.Scale
+}
+
 // projectController returns what is kept of a controller: who owns it, and how many replicas it wants. Of the kinds
 // watched for their metadata only, the replicas stay unknown.
-func projectController(o runtime.Object, in *Interner) controller {
+func Controller(o runtime.Object, in *Interner) ControllerState {
 	m, ok := o.(metav1.Object)
 	if !ok {
-		return controller{}
+		return ControllerState{}
 	}
-	c := controller{parent: controllerOf(m.GetOwnerReferences(), m.GetNamespace(), in)}
+	c := ControllerState{Parent: ControllerOf(m.GetOwnerReferences(), m.GetNamespace(), in)}
 	switch o := o.(type) {
 	case *appsv1.ReplicaSet:
-		c.scale = wanted(o.Spec.Replicas)
+		c.Scale = wanted(o.Spec.Replicas)
 	case *appsv1.StatefulSet:
-		c.scale = wanted(o.Spec.Replicas)
+		c.Scale = wanted(o.Spec.Replicas)
 	case *corev1.ReplicationController:
-		c.scale = wanted(o.Spec.Replicas)
+		c.Scale = wanted(o.Spec.Replicas)
 	case *appsv1.DaemonSet:
-		c.scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady}
+		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady}
 	}
 	return c
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func TestWhereAPodMayRunIsReadFromItsSpec(t *testing.T) {
 	in := new(Interner)
 	place := func(selector map[string]string, a *corev1.NodeAffinity) cluster.Place {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: selector, Affinity: &corev1.Affinity{NodeAffinity: a}}}
-		return ProjectPod(p, in).Place
+		return Pod(p, in).Place
 	}
 	small := place(map[string]string{"pool": "small", "arch": "arm64"}, nil)
 	large := place(map[string]string{"pool": "large"}, &corev1.NodeAffinity{}) // an affinity that requires nothing
@@ -36,14 +36,14 @@ func TestWhereAPodMayRunIsReadFromItsSpec(t *testing.T) {
 	if got := place(map[string]string{"pool": "small"}, required); got != cluster.Somewhere {
 		t.Errorf("with a required affinity: %d", got)
 	}
-	if got := ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}}, nil).Place; got != cluster.Somewhere {
+	if got := Pod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}}, nil).Place; got != cluster.Somewhere {
 		t.Errorf("without an interner: %d", got)
 	}
 }
 
 func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
 	tainted := func(taints ...corev1.Taint) cluster.Node {
-		return projectNode(&corev1.Node{
+		return Node(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "small", "arch": "arm64"}},
 			Spec:       corev1.NodeSpec{Taints: taints},
 		}, nil)
@@ -71,9 +71,9 @@ func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
 }
 
 func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
-	w := &World{in: new(Interner)}
+	in := new(Interner)
 	tolerance := func(ts ...corev1.Toleration) cluster.Tolerance {
-		return ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: ts}}, w.in).Tolerance
+		return Pod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: ts}}, in).Tolerance
 	}
 	usual := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	gpu := corev1.Toleration{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
@@ -89,7 +89,7 @@ func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
 		{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
 		{{Key: "arch", Exists: true}, {Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
 	}
-	if diff := cmp.Diff(want, w.Tolerations()); diff != "" {
+	if diff := cmp.Diff(want, in.Tolerations()); diff != "" {
 		t.Error(diff)
 	}
 	if got := tolerance(make([]corev1.Toleration, maxTolerations+1)...); got != cluster.AnyTaint {
@@ -98,7 +98,7 @@ func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
 	for i := range 1000 {
 		tolerance(corev1.Toleration{Key: fmt.Sprint("k", i)})
 	}
-	if n := len(w.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
+	if n := len(in.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
 		t.Errorf("%d different tolerations are kept", n)
 	}
 	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.AnyTaint {
@@ -107,7 +107,7 @@ func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
 }
 
 func TestTaints_nodeIsSetApart_taintsAreKept(t *testing.T) {
-	n := projectNode(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+	n := Node(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute},

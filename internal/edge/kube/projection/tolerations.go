@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"cmp"
@@ -72,9 +72,9 @@ func tolerations(p *corev1.PodSpec) cluster.Tolerations {
 	return out
 }
 
-// Tolerations returns the tolerations that pods have: those of a pod of tolerance t are number t − cluster.FirstListed.
-func (w *World) Tolerations() []cluster.Tolerations {
-	w.in.mu.Lock()
-	defer w.in.mu.Unlock()
-	return slices.Clone(w.in.tolerances.all)
+// Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
+func (in *Interner) Tolerations() []cluster.Tolerations {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.tolerances.all)
 }

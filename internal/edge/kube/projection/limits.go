@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ import (
 )
 
 // limitItem is one item of a LimitRange that speaks of containers or pods.
-type limitItem struct {
+type LimitItem struct {
 	pod      bool
 	min, max cluster.Resources
 	dflt     cluster.Resources
@@ -24,14 +24,14 @@ type limitItem struct {
 	fraction bool              // an amount is not a whole number of bytes
 }
 
-func projectLimitRange(l *corev1.LimitRange) []limitItem {
-	var out []limitItem
+func LimitItems(l *corev1.LimitRange) []LimitItem {
+	var out []LimitItem
 	for i := range l.Spec.Limits {
 		it := &l.Spec.Limits[i]
 		if it.Type != corev1.LimitTypeContainer && it.Type != corev1.LimitTypePod {
 			continue
 		}
-		out = append(out, limitItem{
+		out = append(out, LimitItem{
 			pod:      it.Type == corev1.LimitTypePod,
 			min:      kube.Amounts(it.Min),
 			max:      kube.AmountsBelow(it.Max),
@@ -60,18 +60,18 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
-// LimitRangeOf returns what LimitRanges of one namespace demand together, as World keeps it of those it watches.
-func LimitRangeOf(objects ...*corev1.LimitRange) cluster.LimitRange {
-	byName := make(map[string][]limitItem, len(objects))
+// LimitRange returns what LimitRanges of one namespace demand together, as World keeps it of those it watches.
+func LimitRange(objects ...*corev1.LimitRange) cluster.LimitRange {
+	byName := make(map[string][]LimitItem, len(objects))
 	for _, o := range objects {
-		byName[o.Name] = projectLimitRange(o)
+		byName[o.Name] = LimitItems(o)
 	}
-	return mergeLimits(byName)
+	return MergeLimits(byName)
 }
 
 // mergeLimits returns what the limit ranges of one namespace demand together: the highest minimum, the lowest maximum and
 // ratio, and the defaults of the last one by name that has some.
-func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
+func MergeLimits(byName map[string][]LimitItem) cluster.LimitRange {
 	names := make([]string, 0, len(byName))
 	for name := range byName {
 		names = append(names, name)
