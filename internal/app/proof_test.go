@@ -20,7 +20,7 @@ var proofs = map[string]string{
 	"kubeconfig": "TestPodfit_undisturbedCluster_sizesPods", "address": "TestPodfit_undisturbedCluster_sizesPods",
 	"kube-api-qps": "TestNegativeRatesAreNotLimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
 	"profiling":            "TestProfilesAreServedOnlyWhenAskedFor",
-	"vpa-object-namespace": "TestNamespacesAreScopedByTheServer", "ignored-vpa-object-namespaces": "TestNamespacesAreScopedByTheServer",
+	"vpa-object-namespace": "TestWorld_namespaceOptions_areAppliedByTheServer", "ignored-vpa-object-namespaces": "TestWorld_namespaceOptions_areAppliedByTheServer",
 	"feature-gates": "TestGatesOpenWhatTheyAreFor",
 	"v":             "TestTheLogGoesWhereTheFlagsSay", "log-file": "TestTheLogGoesWhereTheFlagsSay",
 	"logtostderr": "TestTheLogGoesWhereTheFlagsSay", "alsologtostderr": "TestTheLogGoesWhereTheFlagsSay",

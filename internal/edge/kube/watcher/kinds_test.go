@@ -86,7 +86,7 @@ var (
 	robot   = projection.GroupKind{Group: "example.com", Kind: "Robot"}
 )
 
-func TestKindsAreRefreshedAndFailuresLoseNothing(t *testing.T) {
+func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(fakeDiscovery)
 		d.set(nil, resources("argoproj.io/v1alpha1", "rollouts", "Rollout", "rollouts/scale", "Scale"))
@@ -121,7 +121,7 @@ func TestKindsAreRefreshedAndFailuresLoseNothing(t *testing.T) {
 	})
 }
 
-func TestKinds_discoveryHangs_askingEndsInTimeAndWithTheContext(t *testing.T) {
+func TestKinds_discoveryHangs_requestEndsInTimeAndWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDiscovery{hangs: true}
 		k := newKinds(new(sync.Mutex), slog.New(slog.DiscardHandler))
@@ -136,7 +136,7 @@ func TestKinds_discoveryHangs_askingEndsInTimeAndWithTheContext(t *testing.T) {
 	})
 }
 
-func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
+func TestKinds_unknownKinds_discoveryIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(fakeDiscovery)
 		k, mu := startKinds(t, d)
@@ -165,7 +165,7 @@ func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
 	})
 }
 
-func TestTheVersionWithAScaleIsTakenElseThePreferred(t *testing.T) {
+func TestKindsIn_severalVersions_scaleThenPreferredVersionWins(t *testing.T) {
 	got := kindsIn(
 		[]*metav1.APIGroup{{Name: "g", PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"}}},
 		[]*metav1.APIResourceList{
@@ -237,7 +237,7 @@ func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
 	return s, &mu
 }
 
-func TestScalesAreReadBehindTheReadersAndKeptThroughFailures(t *testing.T) {
+func TestScales_readFails_knownScaleIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeScales{n: 3}
 		s, mu := startScales(t, f)
@@ -283,7 +283,7 @@ func TestScalesAreReadBehindTheReadersAndKeptThroughFailures(t *testing.T) {
 	})
 }
 
-func TestManyScalesAreATrickle(t *testing.T) {
+func TestScales_manyControllers_requestsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workloads = 600
 		f := &fakeScales{n: 1, slow: 50 * time.Millisecond}

@@ -14,8 +14,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// The budget of a cached pod is 600 bytes, with its part of the store, of the index of names and of the interner.
-func TestACachedPodTakesAtMost600Bytes(t *testing.T) {
+// The budget of a cached pod is 600 bytes, including its share of the store and of the interner.
+func TestWorld_cachedPod_takesAtMost600Bytes(t *testing.T) {
 	const pods, budget = 50_000, 600
 	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{Pods: AllPods})
 	before := kubetest.HeapBytes()

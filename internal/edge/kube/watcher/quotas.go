@@ -10,14 +10,14 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// Quotas returns what the ResourceQuotas of a namespace have left. It returns nil when there are none that may bound the size of
-// a pod, and when it is not known: they are not watched, may not be read, or have not been heard of for a while.
+// Quotas returns the unused amounts of the ResourceQuotas of a namespace. It returns nil if no quota bounds the size of a pod, and
+// if the quotas are unknown: not watched, not readable, or stale.
 func (w *World) Quotas(namespace string) *cluster.Quotas {
 	if w.quotaFeed == nil {
 		return nil
 	}
 	state := w.quotaFeed.state()
-	if !state.Synced || state.Without || state.IsStale(time.Now()) {
+	if !state.Synced || state.Forbidden || state.IsStale(time.Now()) {
 		return nil
 	}
 	w.mu.Lock()

@@ -20,7 +20,7 @@ func quotaJSON(name, used string) string {
 	return `{"metadata":{"namespace":"shop","name":"` + name + `"},"status":{"hard":{"cpu":"4"},"used":{"cpu":"` + used + `"}}}`
 }
 
-func TestWorld_quotas_followTheWatch(t *testing.T) {
+func TestWorld_quotaChanges_unusedAmountIsUpdated(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	f.Apply(quotasPath, quotaJSON("a", "1"))
@@ -37,11 +37,11 @@ func TestWorld_quotas_followTheWatch(t *testing.T) {
 		t.Errorf("left %v", got)
 	}
 	if w.Quotas("other") != nil || len(w.quotaSets) > 1 {
-		t.Error("a namespace without quotas has some, or is remembered")
+		t.Error("a namespace without quotas has an entry")
 	}
 	f.Apply(quotasPath, quotaJSON("a", "2"))
 	f.Apply(quotasPath, quotaJSON("b", "4"))
-	kubetest.Eventually(t, "what is used is known", func() bool { return slices.Equal(left(), []int64{2000, 0}) })
+	kubetest.Eventually(t, "the new usage arrives", func() bool { return slices.Equal(left(), []int64{2000, 0}) })
 }
 
 func TestWorld_tooManyQuotas_areNotEvaluated(t *testing.T) {
@@ -56,8 +56,8 @@ func TestWorld_tooManyQuotas_areNotEvaluated(t *testing.T) {
 	}
 }
 
-// Upstream's roles give no right to ResourceQuotas. podfit starts all the same, and knows nothing of them.
-func TestWorld_quotasMayNotBeRead_goesOnWithoutThem(t *testing.T) {
+// Upstream's roles grant no right to read ResourceQuotas. podfit starts without them.
+func TestWorld_quotasForbidden_runsWithoutThem(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	f.Apply(quotasPath, quotaJSON("a", "1"))
@@ -67,10 +67,10 @@ func TestWorld_quotasMayNotBeRead_goesOnWithoutThem(t *testing.T) {
 	if !w.Synced() || w.Quotas("shop") != nil {
 		t.Errorf("synced %t, quotas %+v", w.Synced(), w.Quotas("shop"))
 	}
-	kubetest.Eventually(t, "it is tried again", func() bool { return f.Refusals("GET "+quotasPath) > 2 })
-	if n := strings.Count(text.String(), "goes on without\" resource=resourcequotas lost="); n != 1 {
-		t.Errorf("it is said %d times:\n%s", n, text.String())
+	kubetest.Eventually(t, "the list is retried", func() bool { return f.Refusals("GET "+quotasPath) > 2 })
+	if n := strings.Count(text.String(), "podfit runs without it\" resource=resourcequotas impact="); n != 1 {
+		t.Errorf("logged %d times, want 1:\n%s", n, text.String())
 	}
 	f.ForgetReply("GET " + quotasPath)
-	kubetest.Eventually(t, "once there is the right, quotas are known", func() bool { return w.Quotas("shop") != nil })
+	kubetest.Eventually(t, "quotas are listed once podfit has the right", func() bool { return w.Quotas("shop") != nil })
 }

@@ -41,7 +41,7 @@ func aim(w *World, name string, target cluster.Workload) {
 		&autoscalerEntry{Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: target.Namespace, Name: name}, Target: target}})
 }
 
-func TestTopSoon_unknownKindsOfReviews_areNotRemembered(t *testing.T) {
+func TestTopSoon_unknownKindsOfReviews_leaveNoState(t *testing.T) {
 	w := loadedWorld(t)
 	aim(w, "web", cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
 	for i := range 10_000 {
@@ -55,7 +55,7 @@ func TestTopSoon_unknownKindsOfReviews_areNotRemembered(t *testing.T) {
 	}
 }
 
-func TestTopSoon_unknownKindThatAnAutoscalerTargets_asksDiscovery(t *testing.T) {
+func TestTopSoon_unknownKindOfAnAutoscalerTarget_asksDiscovery(t *testing.T) {
 	w := loadedWorld(t)
 	target := cluster.Workload{Group: "g.example", Kind: "Set", Namespace: "shop", Name: "x"}
 	aim(w, "x", target)
@@ -70,7 +70,7 @@ func TestTopSoon_unknownKindThatAnAutoscalerTargets_asksDiscovery(t *testing.T) 
 	}
 }
 
-func TestTopSoon_ownersThatNeverCome_waitInBounds(t *testing.T) {
+func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWorld(nowhere(t), Options{})
 		for ns := range 20 {
@@ -141,7 +141,7 @@ func TestTopSoon_otherNamespacesHoldAllSlots_newNamespaceStillFindsItsOwner(t *t
 	}
 }
 
-func TestTopSoon_allSlotsOfTheNamespaceHeld_saysThatTooManyWait(t *testing.T) {
+func TestTopSoon_allSlotsOfTheNamespaceHeld_returnsTooManyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWorld(nowhere(t), Options{})
 		reviewsOf(t, w, "shop", maxWaitingInNamespace)
@@ -152,7 +152,7 @@ func TestTopSoon_allSlotsOfTheNamespaceHeld_saysThatTooManyWait(t *testing.T) {
 	})
 }
 
-func TestKinds_veryManyUnknownKinds_areNotAllRemembered(t *testing.T) {
+func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
 	w := loadedWorld(t)
 	for i := range 2 * maxAsked {
 		_, _ = w.owners.kinds.find(projection.GroupKind{Group: "g.example", Kind: fmt.Sprint("Kind", i)})

@@ -44,7 +44,7 @@ func worldWithAutoscaler(t *testing.T, f *kubetest.FakeAPI, status string) (*Wor
 	return w, w.Autoscaler(kubetest.WebKey)
 }
 
-func TestAStatusIsWrittenAsUpstreamWritesIt(t *testing.T) {
+func TestWriteStatus_recommendation_isWrittenAsUpstreamWritesIt(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{"conditions":[
 		{"type":"RecommendationProvided","status":"False","lastTransitionTime":"2026-03-01T10:00:00Z"},
@@ -113,7 +113,7 @@ func TestAStatusIsWrittenAsUpstreamWritesIt(t *testing.T) {
 	}
 }
 
-func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
+func TestWriteStatus_unchanged_sendsNothing(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
@@ -146,7 +146,7 @@ func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestAStatusOfAnObjectThatHasChangedIsNotWritten(t *testing.T) {
+func TestWriteStatus_objectChanged_isRefused(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	f.Reply(statusPatch, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the object has been modified"}`)
@@ -165,7 +165,7 @@ func TestAStatusOfAnObjectThatHasChangedIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestAStatusIsNotWrittenTwiceWhenTheServerIsAway(t *testing.T) {
+func TestWriteStatus_apiServerUnavailable_isNotWrittenTwice(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	f.Stop()
@@ -181,7 +181,7 @@ func TestAStatusIsNotWrittenTwiceWhenTheServerIsAway(t *testing.T) {
 	})
 }
 
-func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
+func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	w := startWorld(t, f, Options{DryRun: true})

@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// addFeeds makes one feed for each collection that the options ask for.
+// addFeeds adds a feed for each collection that the options select.
 func (w *World) addFeeds() {
 	c, ns := w.clients, w.o.Namespace
 	core, apps := c.Core.CoreV1(), c.Core.AppsV1()
@@ -32,31 +32,31 @@ func (w *World) addFeeds() {
 	w.addMetadataOnly("CronJob", "cronjobs")
 	if w.o.Pods != NoPods {
 		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return projection.Pod(p, w.in) })
-		s.selector = and(w.namespaces(), podSelector(w.o.Pods))
+		s.fieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
 		addFeed(w, s, &w.pods)
 	}
 	if w.o.Limits {
 		s := typed("limitranges", core.LimitRanges(ns), projection.LimitItems)
-		s.selector = w.namespaces()
+		s.fieldSelector = w.namespaces()
 		addFeed(w, s, &w.limitItems)
 	}
 	if w.o.Quotas {
 		s := typed("resourcequotas", core.ResourceQuotas(ns), projection.Quota)
-		s.selector = w.namespaces()
-		s.spare = "whether a pod still fits its ResourceQuotas with a new size"
-		s.passive = true // without it podfit works as it does without the right to read it
+		s.fieldSelector = w.namespaces()
+		s.lostWithout = "whether a pod still fits its ResourceQuotas with a new size"
+		s.nonBlocking = true // podfit also runs without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
 	}
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projection.MemoryEvictions)
-		s.selector = and(w.namespaces(), "reason=Evicted")
-		s.spare = "how much memory containers used whose pods their node evicted for want of it"
-		s.passive = true
+		s.fieldSelector = and(w.namespaces(), "reason=Evicted")
+		s.lostWithout = "how much memory containers used before the kubelet evicted their pods for memory pressure"
+		s.nonBlocking = true
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {
 		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
-		s.spare = "whether a pod fits on a node before it is evicted, and the bound of profiles by the size of nodes (mostOfNode)"
+		s.lostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
 		addFeed(w, s, &w.nodes)
 	}
 }
@@ -68,7 +68,7 @@ func podSelector(s PodScope) string {
 	return ""
 }
 
-// namespaces is the field selector that leaves out the ignored namespaces.
+// namespaces returns the field selector that excludes the ignored namespaces.
 func (w *World) namespaces() string {
 	var parts []string
 	for _, ns := range w.o.Ignored {
@@ -101,7 +101,7 @@ type lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// typed is the source behind a typed client.
+// typed returns the source of a typed client.
 func typed[O any, L runtime.Object, T any, P interface {
 	*O
 	runtime.Object
@@ -120,7 +120,7 @@ func typed[O any, L runtime.Object, T any, P interface {
 	}
 }
 
-// addController watches a kind whose number of replicas matters.
+// addController watches a kind of controller with its number of replicas.
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 	w.addOwners(kind, source[projection.ControllerState]{
 		name:  strings.ToLower(kind) + "s",
@@ -129,7 +129,7 @@ func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 	})
 }
 
-// addMetadataOnly watches a kind of which only the owner matters.
+// addMetadataOnly watches only the metadata of a kind of controller, for its owner.
 func (w *World) addMetadataOnly(kind, resource string) {
 	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: projection.GroupOfWellKnown(kind), Version: "v1", Resource: resource}).
 		Namespace(w.o.Namespace)
@@ -141,7 +141,7 @@ func (w *World) addMetadataOnly(kind, resource string) {
 }
 
 func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
-	src.selector = w.namespaces()
+	src.fieldSelector = w.namespaces()
 	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
 	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(_ cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
 		if now == nil {
