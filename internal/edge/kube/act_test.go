@@ -73,8 +73,8 @@ func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
 
 func TestAResizeToNothingSendsNothing(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.Seen()) != 0 {
-		t.Errorf("sent %v, error %v", f.Seen(), err)
+	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.Requests()) != 0 {
+		t.Errorf("sent %v, error %v", f.Requests(), err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 					t.Errorf("is %q: %t; error %v", reason, errors.Is(err, reason), err)
 				}
 			}
-			if n := len(f.Seen()); n != 1 {
+			if n := len(f.Requests()); n != 1 {
 				t.Errorf("asked %d times", n)
 			}
 		})

@@ -55,7 +55,7 @@ func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
 	f.ApplyShop()
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"clusters":[{"name":"c","cluster":{"server":"`+f.Srv.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
+		"clusters":[{"name":"c","cluster":{"server":"`+f.URL()+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cs, err := NewClients(Config{Kubeconfig: kubeconfig, QPS: -1, ReadOnly: true})
@@ -95,7 +95,7 @@ func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
 	if pods, err := cs.Core.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
 		t.Errorf("cannot read: %v", err)
 	}
-	for _, r := range f.Seen() {
+	for _, r := range f.Requests() {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("left: %s", r)
 		}

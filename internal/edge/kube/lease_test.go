@@ -61,7 +61,7 @@ func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"GET " + path + "/l", "POST " + path, "GET " + path + "/l", "PUT " + path + "/l"}
-	if got := f.Seen(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
+	if got := f.Requests(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
 		t.Errorf("requests %v, want %v", got, want)
 	}
 }
@@ -74,14 +74,14 @@ func TestEventsAreUpstreams(t *testing.T) {
 	// The bodies are protobuf; every text is in them as it is. One at a time, because only the last is remembered.
 	sent := func(send func(), n int, texts ...string) {
 		send()
-		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Seen()) >= n })
+		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Requests()) >= n })
 		body := f.Body("POST /api/v1/namespaces/shop/events")
 		for _, text := range append(texts, "vpa-updater", "Normal") {
 			if !strings.Contains(body, text) {
 				t.Errorf("no %q in %q", text, body)
 			}
 		}
-		got = f.Seen()
+		got = f.Requests()
 	}
 	sent(func() { e.Resized(p) }, 1, "Pod", "u7", "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
 	sent(func() { e.ResizeSkipped(p) }, 2, "InPlaceResizeSkipped",

@@ -59,11 +59,14 @@ func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
-	for want, reply := range map[error]kubetest.FakeReply{
-		ErrUnsupported: {Code: http.StatusNotFound, Body: "404 page not found"}, // the definition is not installed
-		ErrForbidden:   {Code: http.StatusForbidden, Body: forbidden},
+	for want, reply := range map[error]struct {
+		code int
+		body string
+	}{
+		ErrUnsupported: {http.StatusNotFound, "404 page not found"}, // the CRD is not installed
+		ErrForbidden:   {http.StatusForbidden, forbidden},
 	} {
-		f.Reply("GET "+profilesPath, reply.Code, reply.Body)
+		f.Reply("GET "+profilesPath, reply.code, reply.body)
 		if _, err := p.List(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}

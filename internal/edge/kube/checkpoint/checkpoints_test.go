@@ -86,7 +86,7 @@ func TestWhatIsWrittenIsLoadedAfterARestart(t *testing.T) {
 	for range 2 {
 		paths = append(paths, "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/web-app")
 	}
-	if diff := cmp.Diff(paths, f.Seen()); diff != "" {
+	if diff := cmp.Diff(paths, f.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -215,7 +215,7 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 	if n != 2 || err != nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
-	seen := f.Seen()
+	seen := f.Requests()
 	slices.Sort(seen)
 	const path = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/"
 	if diff := cmp.Diff([]string{path + "deleted-app", path + "web-gone"}, seen); diff != "" {

@@ -96,7 +96,7 @@ func TestHistoriesAreLoadedAsTheyWereWritten(t *testing.T) {
 	if string(text) != wantText {
 		t.Errorf("stored is\n%s, want\n%s", text, wantText)
 	}
-	if diff := cmp.Diff([]string{"POST " + historiesOfOne, "PATCH " + historiesOfOne + "/deployment-web"}, f.Seen()); diff != "" {
+	if diff := cmp.Diff([]string{"POST " + historiesOfOne, "PATCH " + historiesOfOne + "/deployment-web"}, f.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -175,7 +175,7 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "podfit crds | kubectl apply -f -") {
 		t.Errorf("%d warnings: %s", n, &log)
 	}
-	if seen := f.Seen(); len(seen) != 0 {
+	if seen := f.Requests(); len(seen) != 0 {
 		t.Errorf("asked all the same: %v", seen)
 	}
 	f.ForgetReply("GET " + historiesPath)
@@ -358,7 +358,7 @@ func TestHistories_List_ReadsSmallPages(t *testing.T) {
 	if n := len(loadHistories(t, newHistories(t, f, StorageOptions{}))); n != 120 {
 		t.Errorf("%d are loaded", n)
 	}
-	if n := f.Pages[historiesPath]; n != 3 {
+	if n, _ := f.Lists(historiesPath); n != 3 {
 		t.Errorf("%d pages were read, want 3 of at most 50 objects", n)
 	}
 }

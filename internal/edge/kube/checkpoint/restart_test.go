@@ -223,8 +223,8 @@ func TestWhatIsStoredStaysSmall(t *testing.T) {
 				t.Errorf("%s: %d bytes for %d containers", p.Name, len(text), containers)
 			}
 		}
-		for key, o := range l.api.Objects[kubetest.CheckpointsPath] {
-			a, _ := kubetest.MetaOf(o.(map[string]any))["annotations"].(map[string]any)
+		for _, key := range l.api.Keys(kubetest.CheckpointsPath) {
+			a, _ := kubetest.MetaOf(l.api.Object(kubetest.CheckpointsPath, key))["annotations"].(map[string]any)
 			if s, _ := a[annotationWindow].(string); len(s) == 0 || len(s) > annotation {
 				t.Errorf("%s: the annotation of %s has %d bytes", p.Name, key, len(s))
 			}

@@ -19,6 +19,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 )
 
+// PodFrom decodes a pod from YAML.
 func PodFrom(t testing.TB, text string) *corev1.Pod {
 	t.Helper()
 	p := new(corev1.Pod)
@@ -28,6 +29,7 @@ func PodFrom(t testing.TB, text string) *corev1.Pod {
 	return p
 }
 
+// RichPod is a pod in YAML with every field that podfit reads.
 const RichPod = `
 metadata:
   namespace: shop
@@ -80,6 +82,7 @@ status:
     state: {terminated: {reason: OOMKilled, exitCode: 137, finishedAt: "2026-03-01T10:00:09Z"}}
 `
 
+// RichAutoscaler is an autoscaler in YAML with every field that podfit reads.
 const RichAutoscaler = `
 metadata:
   namespace: shop
@@ -132,7 +135,7 @@ status:
   - {type: SizingProfileUsable, status: "False", reason: Deleted, message: it does not exist}
 `
 
-// LargePod is a pod as large clusters have them: what podfit does not need is most of it.
+// LargePod returns pod i of a large cluster. podfit does not need most of its fields.
 func LargePod(i int) *corev1.Pod {
 	set := fmt.Sprintf("service-%d-7d4b9c6f5d", i/5)
 	yes := true
@@ -168,7 +171,7 @@ func LargePod(i int) *corev1.Pod {
 	return p
 }
 
-// HostilePod is a pod as large and as unlike others as a tenant can make it.
+// HostilePod returns a pod that is as large and as different from other pods as a tenant can make it.
 func HostilePod(i int) *corev1.Pod {
 	id := fmt.Sprintf("%08d", i)
 	return &corev1.Pod{
@@ -186,6 +189,7 @@ func HostilePod(i int) *corev1.Pod {
 	}
 }
 
+// HeapBytes returns the size of the live heap, after a garbage collection.
 func HeapBytes() int64 {
 	var m runtime.MemStats
 	runtime.GC()

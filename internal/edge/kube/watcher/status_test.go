@@ -203,7 +203,7 @@ func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 	if len(a.Advice) != 0 {
 		t.Error("what was handed out before has changed")
 	}
-	for _, r := range f.Seen() {
+	for _, r := range f.Requests() {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("sent: %s", r)
 		}
@@ -213,11 +213,11 @@ func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 // Upstream's older CRDs have no status.observedGeneration: the API server drops it from what is written.
 func TestWriteStatus_CRDWithoutObservedGeneration_writesOnce(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Prune = func(o map[string]any) {
+	f.PruneWrites(func(o map[string]any) {
 		if status, ok := o["status"].(map[string]any); ok {
 			delete(status, "observedGeneration")
 		}
-	}
+	})
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	for i := range 3 {

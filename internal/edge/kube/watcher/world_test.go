@@ -178,11 +178,10 @@ func TestWorld_lists_arePagedWithoutResourceVersion(t *testing.T) {
 	if n := len(w.Pods()); n != pods {
 		t.Errorf("%d pods, want %d", n, pods)
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	q, err := url.ParseQuery(f.Queries[kubetest.PodsPath])
-	if err != nil || f.Pages[kubetest.PodsPath] != 3 || q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
-		t.Errorf("%d pages, the last with %s", f.Pages[kubetest.PodsPath], f.Queries[kubetest.PodsPath])
+	lists, query := f.Lists(kubetest.PodsPath)
+	q, err := url.ParseQuery(query)
+	if err != nil || lists != 3 || q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
+		t.Errorf("%d pages, the last with %s", lists, query)
 	}
 	if got := q.Get("fieldSelector"); got != "status.phase!=Succeeded,status.phase!=Failed" {
 		t.Errorf("field selector %q", got)
