@@ -27,7 +27,7 @@ func autoscalerFrom(t testing.TB, text string) *v1.VerticalPodAutoscaler {
 	return o
 }
 
-func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
+func TestAutoscaler_allFields_areKept(t *testing.T) {
 	got := Autoscaler(autoscalerFrom(t, kubetest.RichAutoscaler))
 	want := &cluster.Autoscaler{
 		Key:           cluster.Key{Namespace: "shop", Name: "web"},
@@ -83,7 +83,7 @@ func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
 	}
 }
 
-func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
+func TestAutoscaler_missingOrInvalidFields_getDefaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object string
 		holds  func(*cluster.Autoscaler) bool
@@ -92,7 +92,7 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			return a.Mode == cluster.Recreate && a.Target == cluster.Workload{} && a.Advice == nil
 		}},
 		"a policy without mode": {`spec: {updatePolicy: {}}`, func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Recreate }},
-		"a mode of tomorrow": {`spec: {updatePolicy: {updateMode: Magic}}`,
+		"an unknown mode": {`spec: {updatePolicy: {updateMode: Magic}}`,
 			func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Off }},
 		"negative numbers": {
 			`spec: {updatePolicy: {minReplicas: -1, evictAfterOOMSeconds: -5}, resourcePolicy: {containerPolicies: [{memoryAggregationIntervalSeconds: -1, memoryAggregationIntervalCount: -1, maxAllowed: {cpu: "-3"}}]}}`,
@@ -102,7 +102,7 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			}},
 		"null among pointers": {`spec: {recommenders: [null], updatePolicy: {evictionRequirements: [null]}}`,
 			func(a *cluster.Autoscaler) bool { return a.Recommender == "" && len(a.Requirements) == 0 }},
-		"history that has been read": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
+		"fetched history": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
 			func(a *cluster.Autoscaler) bool { return !a.FetchingHistory && !a.Remarked }},
 		"a boost without amount": {`spec: {startupBoost: {cpu: {type: Quantity, factor: 2}}}`,
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
@@ -110,7 +110,7 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
 		"no group in the target": {`spec: {targetRef: {kind: CronJob, name: n}}`,
 			func(a *cluster.Autoscaler) bool { return a.Target.Group == "batch" && a.APIVersion == "" }},
-		"a foreign group": {`spec: {targetRef: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: n}}`,
+		"another API group": {`spec: {targetRef: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: n}}`,
 			func(a *cluster.Autoscaler) bool { return a.Target.Group == "batch.volcano.sh" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 	}
 }
 
-func TestAutoscaler_quantityThatCannotBeParsedInTime_makesTheObjectUnreadable(t *testing.T) {
+func TestAutoscaler_hugeExponent_objectIsUndecodable(t *testing.T) {
 	for name, text := range map[string]string{
 		"spec":   `{"metadata":{"name":"a"},"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"*","minAllowed":{"cpu":"1e-999999999"}}]}}}`,
 		"status": `{"metadata":{"name":"a"},"status":{"recommendation":{"containerRecommendations":[{"target":{"cpu":"1e-999999999"}}]}}}`,
@@ -133,7 +133,7 @@ func TestAutoscaler_quantityThatCannotBeParsedInTime_makesTheObjectUnreadable(t 
 	}
 }
 
-func TestAutoscaler_veryManyPolicies_takeBoundedMemory(t *testing.T) {
+func TestAutoscaler_manyPolicies_memoryIsBounded(t *testing.T) {
 	const n = 70_000 // as many as fit into an object of 1.5 MB
 	text := `{"metadata":{"name":"a"},"spec":{"resourcePolicy":{"containerPolicies":[` +
 		strings.Repeat(`{"containerName":"a"},`, n) + `{}]}},"status":{"recommendation":{"containerRecommendations":[` +
@@ -143,6 +143,6 @@ func TestAutoscaler_veryManyPolicies_takeBoundedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := Autoscaler(&o.VerticalPodAutoscaler); len(a.Policies) != maxPerAutoscaler || len(a.Advice) != maxPerAutoscaler {
-		t.Errorf("%d policies and %d recommendations are kept", len(a.Policies), len(a.Advice))
+		t.Errorf("%d policies and %d recommendations stored", len(a.Policies), len(a.Advice))
 	}
 }

@@ -16,26 +16,26 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestTheInternerForgetsButStaysRight(t *testing.T) {
+func TestInterner_manyStrings_areDroppedAndStayEqual(t *testing.T) {
 	in := new(Interner)
 	first := in.String("keep")
 	for i := range 3 * internGeneration {
 		s := fmt.Sprint(i)
 		if in.String(s) != s {
-			t.Fatal("another string came back")
+			t.Fatal("String returned a different string")
 		}
 		in.String("keep")
 	}
 	if in.String("keep") != first || len(in.young)+len(in.old) > 2*internGeneration {
-		t.Errorf("%d strings held", len(in.young)+len(in.old))
+		t.Errorf("%d strings stored", len(in.young)+len(in.old))
 	}
 	var none *Interner
 	if none.String("x") != "x" {
-		t.Error("no interner, no string")
+		t.Error("a nil interner returned a different string")
 	}
 }
 
-func TestInterner_podsThatComeAndGo_keepTheHeapFlat(t *testing.T) {
+func TestInterner_podsCreatedAndDeleted_heapStaysFlat(t *testing.T) {
 	const mib = 1 << 20
 	in := new(Interner)
 	before := kubetest.HeapBytes()
@@ -43,10 +43,10 @@ func TestInterner_podsThatComeAndGo_keepTheHeapFlat(t *testing.T) {
 		Pod(kubetest.HostilePod(i), in)
 	}
 	if grown := kubetest.HeapBytes() - before; grown > 24*mib {
-		t.Errorf("100,000 pods that have gone left %d MiB", grown/mib)
+		t.Errorf("the heap grew by %d MiB after 100,000 deleted pods", grown/mib)
 	}
 	if n := len(in.selectors); n > maxSelectors {
-		t.Errorf("%d node selectors are kept", n)
+		t.Errorf("%d node selectors stored", n)
 	}
 	runtime.KeepAlive(in)
 }
@@ -85,16 +85,16 @@ func TestInterner_selectorUnusedInTwoCleanups_isFreedForAnotherPod(t *testing.T)
 	}
 }
 
-func TestProjectPod_hugeObservedAnnotation_countsAsAbsent(t *testing.T) {
+func TestPod_hugeObservedAnnotation_countsAsAbsent(t *testing.T) {
 	p := kubetest.HostilePod(1)
 	if got := Pod(p, nil).Observed; got != "" {
-		t.Errorf("%d bytes of an annotation are kept of a pod with one container", len(got))
+		t.Errorf("kept %d bytes of an annotation of a pod with one container", len(got))
 	}
 	for range 250 {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{})
 	}
 	p.Annotations[v1.AnnotationObservedContainers] = strings.Repeat(strings.Repeat("x", 63)+", ", 250)
 	if got := Pod(p, nil).Observed; len(got) != 250*65 {
-		t.Errorf("of 250 names of the greatest length %d bytes are kept", len(got))
+		t.Errorf("kept %d bytes of 250 names of maximum length", len(got))
 	}
 }

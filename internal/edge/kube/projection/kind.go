@@ -11,13 +11,14 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A groupKind names a kind of controller, whatever the version.
+// A GroupKind is a kind of controller in any version.
 type GroupKind struct{ Group, Kind string }
 
+// KindOf returns the kind of a workload.
 func KindOf(w cluster.Workload) GroupKind { return GroupKind{w.Group, w.Kind} }
 
-// wellKnown are the kinds of Kubernetes itself that own pods, each with the group that serves it today. They are
-// watched; of all other kinds only those with a scale subresource are followed.
+// wellKnown has the built-in kinds of controllers, with their current API group. They are watched. Owners of other kinds are
+// followed only if the kind has a scale subresource.
 var wellKnown = map[string]string{
 	"DaemonSet":             "apps",
 	"Deployment":            "apps",
@@ -28,17 +29,17 @@ var wellKnown = map[string]string{
 	"CronJob":               "batch",
 }
 
-// groupOfWellKnown returns the API group of a well-known kind.
+// GroupOfWellKnown returns the API group of a built-in kind of controller.
 func GroupOfWellKnown(kind string) string { return wellKnown[kind] }
 
+// IsWellKnown reports whether a kind is a built-in kind of controller.
 func (k GroupKind) IsWellKnown() bool {
 	group, ok := wellKnown[k.Kind]
 	return ok && group == k.Group
 }
 
-// workload returns the workload an API version, kind and name refer to. A well-known kind without a group, or in the
-// group "extensions" in which it began, is the kind of that name in today's group; a kind of that name in a foreign
-// group is a different kind.
+// Workload returns the workload that an API version, kind and name refer to. A built-in kind without a group, or in its former
+// group "extensions", gets its current group. A kind of the same name in another group is a different kind.
 func Workload(apiVersion, kind, namespace, name string) cluster.Workload {
 	group, _, versioned := strings.Cut(apiVersion, "/")
 	if !versioned {
@@ -52,8 +53,8 @@ func Workload(apiVersion, kind, namespace, name string) cluster.Workload {
 	return cluster.Workload{Group: group, Kind: kind, Namespace: namespace, Name: name}
 }
 
-// controllerOf returns the controller among the owners of an object, or the zero workload. A node that owns its static
-// pods is not a controller in this sense.
+// ControllerOf returns the controller among the owners of an object, or the zero workload. A node, which owns its static pods,
+// is not a controller.
 func ControllerOf(owners []metav1.OwnerReference, namespace string, in *Interner) cluster.Workload {
 	for i := range owners {
 		o := &owners[i]
@@ -64,8 +65,10 @@ func ControllerOf(owners []metav1.OwnerReference, namespace string, in *Interner
 		if w.Group == "" && w.Kind == "Node" {
 			return cluster.Workload{}
 		}
-		w.Group, w.Kind = in.String(w.Group), in.String(w.Kind)
-		w.Namespace, w.Name = in.String(w.Namespace), in.String(w.Name)
+		w.Group = in.String(w.Group)
+		w.Kind = in.String(w.Kind)
+		w.Namespace = in.String(w.Namespace)
+		w.Name = in.String(w.Name)
 		return w
 	}
 	return cluster.Workload{}

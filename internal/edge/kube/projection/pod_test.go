@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestEveryFieldOfAPodThatMattersIsKept(t *testing.T) {
+func TestPod_allFields_areKept(t *testing.T) {
 	got := Pod(kubetest.PodFrom(t, kubetest.RichPod), new(Interner))
 	want := &cluster.Pod{
 		Key:        cluster.Key{Namespace: "shop", Name: "web-1-x"},
@@ -55,7 +55,7 @@ func TestEveryFieldOfAPodThatMattersIsKept(t *testing.T) {
 	}
 }
 
-func TestPodsThatSayLittleOrNonsense(t *testing.T) {
+func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod   string
 		holds func(*cluster.Pod) bool
@@ -72,12 +72,12 @@ func TestPodsThatSayLittleOrNonsense(t *testing.T) {
 		"a static pod": {
 			`metadata: {ownerReferences: [{apiVersion: v1, kind: Node, name: n, controller: true}]}`,
 			func(p *cluster.Pod) bool { return p.Controller.IsZero() }},
-		"a foreign StatefulSet (W-22)": {
+		"a StatefulSet of another API group (W-22)": {
 			`metadata: {namespace: shop, ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: s, controller: true}]}`,
 			func(p *cluster.Pod) bool {
 				return p.Controller == cluster.Workload{Group: "apps.kruise.io", Kind: "StatefulSet", Namespace: "shop", Name: "s"}
 			}},
-		"negative and absurd amounts": {
+		"negative and excessive amounts": {
 			`spec: {containers: [{name: c, resources: {requests: {cpu: "-1", memory: 9e18}}}]}`,
 			func(p *cluster.Pod) bool {
 				return p.Containers[0].Requests == cluster.Amounts(0, kube.MostAmount)
@@ -88,7 +88,7 @@ func TestPodsThatSayLittleOrNonsense(t *testing.T) {
 		"a limit that is not applied yet": {
 			`{spec: {containers: [{name: c, resources: {limits: {cpu: "1"}}}]}, status: {containerStatuses: [{name: c, resources: {requests: {cpu: "1"}}}]}}`,
 			func(p *cluster.Pod) bool { return p.Containers[0].Applied != nil }},
-		"a status of no container": {
+		"a status without a container": {
 			`status: {containerStatuses: [{name: ghost, restartCount: 1}]}`,
 			func(p *cluster.Pod) bool { return len(p.Containers) == 0 }},
 		"unschedulable (W-15)": {
@@ -100,7 +100,7 @@ func TestPodsThatSayLittleOrNonsense(t *testing.T) {
 		"infeasible": {
 			`status: {conditions: [{type: PodResizePending, status: "True", reason: Infeasible}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeInfeasible }},
-		"pending for a new reason": {
+		"pending for an unknown reason": {
 			`status: {conditions: [{type: PodResizePending, status: "True", reason: Tuesday}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeUnknown }},
 		"in progress": {
@@ -109,10 +109,10 @@ func TestPodsThatSayLittleOrNonsense(t *testing.T) {
 		"failed": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: m}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeError && p.Resize.Message == "m" }},
-		"a resize that is over": {
+		"a completed resize": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "False"}]}`,
 			func(p *cluster.Pod) bool { return p.Resize == nil }},
-		"a boost nobody can read": {
+		"an invalid boost annotation": {
 			`{metadata: {annotations: {vpaCpuStartupBoost/c: "{"}}, spec: {containers: [{name: c}]}}`,
 			func(p *cluster.Pod) bool { return p.Containers[0].Boosted != nil }},
 	} {
@@ -147,7 +147,7 @@ func FuzzPod(f *testing.F) {
 		}
 		got := Pod(p, nil)
 		if got.Name != p.Name || got.UID != string(p.UID) || len(got.Containers) > len(p.Spec.Containers)+len(p.Spec.InitContainers) {
-			t.Errorf("not the pod: %+v", got)
+			t.Errorf("another pod: %+v", got)
 		}
 		for _, c := range got.Containers {
 			requests, limits := c.Running()

@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestProjectPod_podLevelResources_areKept(t *testing.T) {
+func TestPod_podLevelResources_areKept(t *testing.T) {
 	p := kubetest.PodFrom(t, `
 metadata: {namespace: shop, name: web}
 spec:
@@ -29,11 +29,11 @@ spec:
 	}
 	p.Spec.Resources = nil
 	if got := Pod(p, nil).PodLevel; got != nil {
-		t.Errorf("a pod without: %+v", got)
+		t.Errorf("a pod without pod-level resources: %+v", got)
 	}
 }
 
-func TestLimitRangeOf_ratiosAndDefaultRequests_areMerged(t *testing.T) {
+func TestLimitRange_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 	item := func(kind corev1.LimitType, ratio, request string) corev1.LimitRangeItem {
 		it := corev1.LimitRangeItem{
 			Type: kind, MaxLimitRequestRatio: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(ratio)},
@@ -57,7 +57,7 @@ func TestLimitRangeOf_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 	}
 }
 
-func TestProjectPod_memoryNotInWholeBytes_isMarked(t *testing.T) {
+func TestPod_memoryNotInWholeBytes_setsFractions(t *testing.T) {
 	for text, want := range map[string]bool{
 		`containers: [{name: app, resources: {requests: {cpu: 1500u, memory: 100Mi}}}]`:                                    false,
 		`containers: [{name: app, resources: {requests: {memory: "1500000m"}}}]`:                                           false,
@@ -72,7 +72,7 @@ func TestProjectPod_memoryNotInWholeBytes_isMarked(t *testing.T) {
 	}
 }
 
-func TestProjectPod_sizedAtAdmission_isMarked(t *testing.T) {
+func TestPod_sizedAtAdmission_setsSized(t *testing.T) {
 	for annotation, want := range map[string]bool{`vpaUpdates: Pod resources updated by web`: true, `other: a`: false} {
 		p := kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotation+"}}\nspec: {containers: [{name: app}]}\n")
 		if got := Pod(p, nil).Sized; got != want {

@@ -14,13 +14,13 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// The scopes of a quota are read up to these bounds. Beyond them it is not known which pods the quota counts.
+// The scopes of a quota are read within these bounds. Beyond them, it is unknown which pods the quota counts.
 const (
-	mostScopes     = 16
-	mostScopeBytes = 1024 // of the names of priority classes
+	maxScopes     = 16
+	maxScopeBytes = 1024 // total length of the names of priority classes
 )
 
-// projectQuota returns what podfit keeps of a ResourceQuota.
+// Quota returns the projection of a ResourceQuota.
 func Quota(q *corev1.ResourceQuota) cluster.Quota {
 	out := cluster.Quota{Name: q.Name}
 	for _, of := range [...]struct {
@@ -52,7 +52,7 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 	return out
 }
 
-// scopesOf returns the scopes of a quota; one that is unreadable when there is too much of them.
+// scopesOf returns the scopes of a quota, or a single unreadable one if they exceed the bounds.
 func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
 	var all []corev1.ScopedResourceSelectorRequirement
 	for _, s := range spec.Scopes {
@@ -67,7 +67,7 @@ func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
 			size += len(name)
 		}
 	}
-	if len(all) > mostScopes || size > mostScopeBytes {
+	if len(all) > maxScopes || size > maxScopeBytes {
 		return []cluster.QuotaScope{{Kind: cluster.UnreadableScope}}
 	}
 	var out []cluster.QuotaScope
@@ -77,7 +77,7 @@ func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
 	return out
 }
 
-// leftOf returns how much of a resource a quota has left, whether the quota bounds it, and whether its use has been counted.
+// leftOf returns the unused amount of a resource, whether the quota bounds it, and whether its usage has been counted.
 func leftOf(q *corev1.ResourceQuota, key corev1.ResourceName) (left resource.Quantity, bounds, counted bool) {
 	left, bounds = q.Status.Hard[key]
 	used, counted := q.Status.Used[key]
@@ -89,7 +89,7 @@ func leftOf(q *corev1.ResourceQuota, key corev1.ResourceName) (left resource.Qua
 	return left, true, counted
 }
 
-// amountLeft rounds what is left down.
+// amountLeft returns an unused amount, rounded down.
 func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
 	v := q.Value()
 	if res == cluster.CPU {
@@ -103,6 +103,7 @@ func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
 	return v
 }
 
+// scopeOf returns one scope of a quota.
 func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
 	kinds := map[corev1.ResourceQuotaScope]cluster.ScopeKind{
 		corev1.ResourceQuotaScopeTerminating:               cluster.TerminatingScope,
@@ -128,7 +129,7 @@ func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
 	return cluster.QuotaScope{}
 }
 
-// Quotas returns what ResourceQuotas of one namespace have left, as World keeps it of those it watches.
+// Quotas returns the unused amounts of the ResourceQuotas of one namespace.
 func Quotas(objects ...*corev1.ResourceQuota) *cluster.Quotas {
 	all := make([]cluster.Quota, 0, len(objects))
 	for _, o := range objects {
@@ -137,7 +138,7 @@ func Quotas(objects ...*corev1.ResourceQuota) *cluster.Quotas {
 	return MergeQuotas(all)
 }
 
-// quotasOf returns the quotas that may bound the size of a pod, sorted; nil when there are none.
+// MergeQuotas returns the quotas that may bound the size of a pod, sorted, or nil if there are none.
 func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
 	if len(all) > cluster.MostQuotas {
 		return &cluster.Quotas{TooMany: true}
@@ -150,8 +151,8 @@ func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
 	return &cluster.Quotas{List: all}
 }
 
-// boundsSize reports whether a quota may refuse a pod because of its CPU or memory: because it bounds them, or because it counts
-// only pods that have some.
+// boundsSize reports whether a quota may refuse a pod because of its CPU or memory: if it bounds them, or if its scopes select
+// pods by them.
 func boundsSize(q *cluster.Quota) bool {
 	return !q.Left.Requests.Has.Empty() || !q.Left.Limits.Has.Empty() || len(q.Scopes) > 0
 }

@@ -23,7 +23,7 @@ func quotaFrom(t *testing.T, text string) *corev1.ResourceQuota {
 	return q
 }
 
-func TestProjectQuota_whatIsLeft(t *testing.T) {
+func TestQuota_unusedAmounts(t *testing.T) {
 	cpu := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, v) }
 	memory := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, v) }
 	scopes := func(s ...cluster.QuotaScope) cluster.Quota { return cluster.Quota{Name: "q", Scopes: s} }
@@ -38,7 +38,7 @@ func TestProjectQuota_whatIsLeft(t *testing.T) {
 			`status: {hard: {cpu: "2", requests.cpu: 1500m, limits.memory: 1Gi}, used: {cpu: "1", requests.cpu: "1", limits.memory: 0}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(500), Limits: memory(1 << 30)}},
 		},
-		"more is used than allowed, and in fractions": {
+		"more used than allowed, and fractions": {
 			`status: {hard: {requests.memory: 0.1Gi, limits.cpu: "1"}, used: {requests.memory: 0, limits.cpu: 1500m}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(107374182), Limits: cpu(-500)}},
 		},
@@ -67,10 +67,10 @@ func TestProjectQuota_whatIsLeft(t *testing.T) {
 				cluster.QuotaScope{Kind: cluster.PriorityClassNotIn, Classes: []string{"c"}},
 				cluster.QuotaScope{Kind: cluster.PriorityClassDoesNotExist}, cluster.QuotaScope{}),
 		},
-		"more names than are read": {
+		"more names than the bound": {
 			selector(`{scopeName: PriorityClass, operator: In, values: [` + strings.Repeat("x", 2000) + `]}`), scopes(cluster.QuotaScope{}),
 		},
-		"more scopes than are read": {
+		"more scopes than the bound": {
 			`spec: {scopes: [` + strings.Repeat("BestEffort,", 20) + `]}`, scopes(cluster.QuotaScope{}),
 		},
 	} {
