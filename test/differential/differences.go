@@ -505,7 +505,7 @@ var Differences = []Difference{
 		Upstream: "lets the last writer win",
 		Podfit:   "updates only the version that it read",
 		Reason:   "during a change of leader there may be two recommenders",
-		Test:     "TestWhoeverWroteSinceIsNotOverwrittenUnseen",
+		Test:     "TestCheckpoints_changedByAnotherClient_returnsConflict",
 	},
 	{
 		Name: "failed writes", Weakness: "W-26",

@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T) {
+func TestConfig_noCluster_errorNamesSearchedPlacesAndRemedy(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T
 	}
 }
 
-func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
+func TestClients_readOnly_sendNoWrites(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	kubeconfig := filepath.Join(t.TempDir(), "config")
@@ -102,7 +102,7 @@ func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
 	}
 }
 
-func TestWhatChangesPodsSharesItsRateLimitWithNobodyWhoTellsOfIt(t *testing.T) {
+func TestClients_events_haveTheirOwnRateLimit(t *testing.T) {
 	cs, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", QPS: 50, Burst: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestWhatChangesPodsSharesItsRateLimitWithNobodyWhoTellsOfIt(t *testing.T) {
 	}
 }
 
-func TestNegativeRatesAreNotLimited(t *testing.T) {
+func TestClients_negativeQPS_isUnlimited(t *testing.T) {
 	cs, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", QPS: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
+func TestLease_createdOrRenewed_isFreshUntilTimeout(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/leases"
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	for name, tc := range map[string]struct {
@@ -38,7 +38,7 @@ func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 	}
 }
 
-func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
+func TestLease_unreadable_isErrorAndNotFresh(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	if fresh, err := NewLease(clientsOf(f), "kube-system", "l").IsFresh(t.Context(), time.Minute, time.Now()); fresh || err == nil {
@@ -46,7 +46,7 @@ func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
 	}
 }
 
-func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
+func TestLease_renew_createsItAndIgnoresConflicts(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	f := kubetest.NewFakeAPI(t)
 	l := NewLease(clientsOf(f), "kube-system", "l")
@@ -66,7 +66,7 @@ func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
 	}
 }
 
-func TestEventsAreUpstreams(t *testing.T) {
+func TestEvents_texts_areUpstreams(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	e := NewEvents(clientsOf(f))
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}

@@ -19,7 +19,7 @@ func profileJSON(i int, spec string) string {
 	return fmt.Sprintf(`{"apiVersion": "podfit.dev/v1alpha1", "kind": "SizingProfile", "metadata": {"name": "p%04d"}, "spec": %s}`, i, spec)
 }
 
-func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
+func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
@@ -52,7 +52,7 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
+func TestProfiles_listFails_errorHasReason(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
