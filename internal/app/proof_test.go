@@ -18,9 +18,9 @@ import (
 var proofs = map[string]string{
 	// all components
 	"kubeconfig": "TestPodfit_undisturbedCluster_sizesPods", "address": "TestPodfit_undisturbedCluster_sizesPods",
-	"kube-api-qps": "TestNegativeRatesAreNotLimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
+	"kube-api-qps": "TestClients_negativeQPS_isUnlimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
 	"profiling":            "TestProfilesAreServedOnlyWhenAskedFor",
-	"vpa-object-namespace": "TestNamespacesAreScopedByTheServer", "ignored-vpa-object-namespaces": "TestNamespacesAreScopedByTheServer",
+	"vpa-object-namespace": "TestWorld_namespaceOptions_areAppliedByTheServer", "ignored-vpa-object-namespaces": "TestWorld_namespaceOptions_areAppliedByTheServer",
 	"feature-gates": "TestUpdater_featureGates_enableTheirActions",
 	"v":             "TestTheLogGoesWhereTheFlagsSay", "log-file": "TestTheLogGoesWhereTheFlagsSay",
 	"logtostderr": "TestTheLogGoesWhereTheFlagsSay", "alsologtostderr": "TestTheLogGoesWhereTheFlagsSay",

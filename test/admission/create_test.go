@@ -20,19 +20,19 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
 // A namespaceView is what the webhook knows of the cluster: one autoscaler, and the LimitRanges of its namespace.
 type namespaceView struct {
-	interner   watcher.Interner
+	interner   projection.Interner
 	autoscaler *cluster.Autoscaler
 	limits     policy.Limits
 }
 
 func (n *namespaceView) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
-	out := watcher.ProjectPod(p, &n.interner)
+	out := projection.Pod(p, &n.interner)
 	out.Top = out.Controller
 	return out
 }
@@ -95,7 +95,7 @@ func TestCreate_podThatIsAdmittedWithoutPodfit_isAdmittedWithIt(t *testing.T) {
 		}
 		admitted++
 		view.autoscaler = d.autoscaler(pod)
-		view.limits = policy.Limits{Range: watcher.LimitRangeOf(api.limitRanges...), Quotas: quotaView(api.quotas)}
+		view.limits = policy.Limits{Range: projection.LimitRange(api.limitRanges...), Quotas: quotaView(api.quotas)}
 		api.webhook = client
 		with, err := api.create(pod)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // draw makes the choices of a case. A smaller case has the first of several choices.
@@ -286,7 +286,7 @@ func quotaView(quotas []corev1.ResourceQuota) *cluster.Quotas {
 	for i := range quotas {
 		all[i] = &quotas[i]
 	}
-	return watcher.QuotasOf(all...)
+	return projection.Quotas(all...)
 }
 
 // amounts draws what is recommended or allowed.

@@ -25,7 +25,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -146,7 +146,7 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 		}
 		view.autoscaler = d.autoscaler(template)
 		view.autoscaler.Boost = nil
-		view.limits = policy.Limits{Range: watcher.LimitRangeOf(api.limitRanges...), Quotas: quotaView(api.quotas)}
+		view.limits = policy.Limits{Range: projection.LimitRange(api.limitRanges...), Quotas: quotaView(api.quotas)}
 		c := &resizeCase{t: t, view: view, api: api, pod: running(stored), actor: actor, sent: sent, freed: before}
 
 		decision := decide(view, c.pod)

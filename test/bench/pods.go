@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // podJSON is a typical pod from an API server, with one container, managed fields and status.
@@ -41,10 +41,10 @@ func upstreamPods(struct{}) []*corev1.Pod {
 }
 
 func podfitPods(struct{}) []*cluster.Pod {
-	var in watcher.Interner
+	var in projection.Interner
 	ps := make([]*cluster.Pod, cachedPods)
 	for i := range ps {
-		ps[i] = watcher.ProjectPod(decodePod(i), &in)
+		ps[i] = projection.Pod(decodePod(i), &in)
 	}
 	return ps
 }

@@ -414,7 +414,7 @@ var Differences = []Difference{
 		Upstream: "panics",
 		Podfit:   "treats them as owners that do not control the pod",
 		Reason:   "a crash affects all workloads",
-		Test:     "TestPodsThatSayLittleOrNonsense/an owner without the field controller (W-21)",
+		Test:     "TestPod_missingOrInvalidFields_getDefaults/an owner without the field controller (W-21)",
 	},
 	{
 		Name:     "target conflicts",
@@ -505,7 +505,7 @@ var Differences = []Difference{
 		Upstream: "lets the last writer win",
 		Podfit:   "updates only the version that it read",
 		Reason:   "during a change of leader there may be two recommenders",
-		Test:     "TestWhoeverWroteSinceIsNotOverwrittenUnseen",
+		Test:     "TestCheckpoints_changedByAnotherClient_returnsConflict",
 	},
 	{
 		Name: "failed writes", Weakness: "W-26",
@@ -568,14 +568,14 @@ var Differences = []Difference{
 		Upstream: "parses it for minutes",
 		Podfit:   "refuses it in a VPA; a stored one is treated as unreadable",
 		Reason:   "the schema allows 1e-999999999",
-		Test:     "TestAutoscaler_quantityThatCannotBeParsedInTime_makesTheObjectUnreadable",
+		Test:     "TestAutoscaler_hugeExponent_objectIsUndecodable",
 	},
 	{
 		Name:     "very many container policies",
 		Upstream: "keeps all of them",
 		Podfit:   "keeps the first 1,024 of an object",
 		Reason:   "no pod has as many containers, and an object could have 70,000 entries",
-		Test:     "TestAutoscaler_veryManyPolicies_takeBoundedMemory",
+		Test:     "TestAutoscaler_manyPolicies_memoryIsBounded",
 	},
 	{
 		Name:     "readiness of the webhook",

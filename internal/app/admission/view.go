@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -38,7 +39,7 @@ func newClusterView(world *watcher.World, serves func(namespace string) bool, me
 // Project returns the fields of a pod that the core needs. If a VPA could apply to the pod, it waits up to ownerTimeout until the
 // controller of the pod is known.
 func (v *clusterView) Project(ctx context.Context, p *corev1.Pod) *cluster.Pod {
-	pod := watcher.ProjectPod(p, nil) // not interned: the pod of a review may never be stored
+	pod := projection.Pod(p, nil) // not interned: the pod of a review may never be stored
 	if pod.Controller.IsZero() || !v.serves(pod.Namespace) || !v.world.HasAutoscalers(pod.Namespace) {
 		return pod
 	}

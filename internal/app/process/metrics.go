@@ -65,8 +65,8 @@ func (m *WatchMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.lastRespon
 func (m *WatchMetrics) Collect(ch chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, s := range m.world.Health() {
-		if !s.Heard.IsZero() {
-			ch <- prometheus.MustNewConstMetric(m.lastResponse, prometheus.GaugeValue, float64(s.Heard.UnixMilli())/1000, s.Resource)
+		if !s.LastResponse.IsZero() {
+			ch <- prometheus.MustNewConstMetric(m.lastResponse, prometheus.GaugeValue, float64(s.LastResponse.UnixMilli())/1000, s.Resource)
 		}
 		stale := 0.0
 		if s.IsStale(now) {

@@ -72,7 +72,7 @@ func (h fixedHealth) Health() []watcher.FeedState { return h }
 
 func TestWatchMetrics_tellWhenTheServerAnsweredAndWhatIsStale(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	m := NewWatchMetrics(fixedHealth{{Resource: "pods", Heard: at}, {Resource: "nodes", Without: true}})
+	m := NewWatchMetrics(fixedHealth{{Resource: "pods", LastResponse: at}, {Resource: "nodes", Forbidden: true}})
 	want := `
 # HELP podfit_watch_last_response_timestamp_seconds Unix time of the last response or watch event of the API server for a watched resource. A watch without changes receives a bookmark about once per minute.
 # TYPE podfit_watch_last_response_timestamp_seconds gauge

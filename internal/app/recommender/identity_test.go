@@ -135,7 +135,7 @@ func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
 }
 
 // A recommender that is stopped and started again recommends at every moment what one does that never was, from the first
-// sample on. Only the default profile may be off, by the rounding of upstream's checkpoints (TestARestartThroughTheAPIServerChangesNoAnswer).
+// sample on. Only the default profile may be off, by the rounding of upstream's checkpoints (TestRestart_throughAPIServer_recommendationsAreEqual).
 func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
 	for _, p := range recommend.Builtins() {
 		if p.Extend == nil {

@@ -19,8 +19,8 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// Actor changes pods. Each change names the pod's UID, so that it cannot hit another pod of the same name. An error is
-// one of the refusals, or something that may pass. Nothing is tried again here: when to try again is the caller's to say.
+// An Actor changes pods. Each change has the UID of the pod as a precondition, so that it cannot affect another pod with the same
+// name. An error wraps one of the refusals, or is transient. The Actor does not retry; the caller does.
 type Actor struct{ core rest.Interface }
 
 // NewActor returns an Actor.
@@ -39,7 +39,7 @@ type metadataPatch struct {
 
 type specPatch struct {
 	Containers []containerPatch             `json:"containers"`
-	Resources  *corev1.ResourceRequirements `json:"resources,omitempty"` // of the pod as a whole
+	Resources  *corev1.ResourceRequirements `json:"resources,omitempty"` // pod-level resources
 }
 
 type containerPatch struct {
@@ -47,8 +47,8 @@ type containerPatch struct {
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// Resize sets the requests and limits of the fitted containers of a running pod. Amounts that are not set in fitted stay
-// as they are in the pod.
+// Resize sets the requests and limits of the fitted containers of a running pod. Amounts that are not set in fitted are not
+// changed.
 func (a *Actor) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.Fitted) error {
 	spec := new(specPatch)
 	for i := range fitted {
@@ -71,7 +71,7 @@ func (a *Actor) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.Fitt
 	return nil
 }
 
-// Annotate sets annotations of a pod, and removes some.
+// Annotate sets annotations of a pod and removes others.
 func (a *Actor) Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error {
 	annotations := make(map[string]*string, len(set)+len(remove))
 	for _, k := range remove {
@@ -95,17 +95,16 @@ func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subre
 	if err != nil {
 		return err
 	}
-	ctx, sent := noteSending(ctx)
-	return sent.orNot(Refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
+	ctx, sent := recordSending(ctx)
+	return sent.classify(Refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
 		SubResource(subresource...).MaxRetries(0).Body(data).Do(ctx).Error()))
 }
 
-// Evict asks for a pod to be evicted. Disruption budgets are the API server's to keep: ErrBudget says that one does not
-// allow it now.
+// Evict evicts a pod. The API server enforces disruption budgets: ErrBudget means that one does not allow the eviction now.
 func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 	uid := types.UID(p.UID)
-	ctx, sent := noteSending(ctx)
-	err := sent.orNot(a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+	ctx, sent := recordSending(ctx)
+	err := sent.classify(a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		MaxRetries(0).
 		Body(&policyv1.Eviction{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
@@ -118,8 +117,8 @@ func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 	return nil
 }
 
-// refusedEviction adds the reason to an error. A conflict means that there is another pod of this name only when it is about
-// the UID; another one may pass.
+// refusedEviction adds the reason to an error. Only a conflict about the UID means that another pod has this name; other conflicts
+// are transient.
 func refusedEviction(err error) error {
 	if errors.Is(reasonOf(err), ErrConflict) && !isOtherPod(err) {
 		return refusal{ErrBusy, err}

@@ -39,7 +39,7 @@ func compact(t *testing.T, text string) string {
 	return string(out)
 }
 
-func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
+func TestActor_resize_patchesContainersByNameWithUID(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{
@@ -55,7 +55,7 @@ func TestAResizePatchesContainersByNameAndNamesThePod(t *testing.T) {
 	}
 }
 
-func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
+func TestActor_resizeWithPodLevelResources_patchesThemToo(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
@@ -71,14 +71,14 @@ func TestActor_resizeOfPodLevelResources_patchesThemToo(t *testing.T) {
 	}
 }
 
-func TestAResizeToNothingSendsNothing(t *testing.T) {
+func TestActor_resizeWithoutAmounts_sendsNothing(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.Seen()) != 0 {
-		t.Errorf("sent %v, error %v", f.Seen(), err)
+	if err := NewActor(clientsOf(f)).Resize(t.Context(), podToActOn(), []policy.Fitted{{Container: "log"}}); err != nil || len(f.Requests()) != 0 {
+		t.Errorf("sent %v, error %v", f.Requests(), err)
 	}
 }
 
-func TestAnEvictionNamesThePodsUID(t *testing.T) {
+func TestActor_evict_hasUIDPrecondition(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	if err := NewActor(clientsOf(f)).Evict(t.Context(), podToActOn()); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestAnEvictionNamesThePodsUID(t *testing.T) {
 	}
 }
 
-func TestAnnotationsAreSetAndRemoved(t *testing.T) {
+func TestActor_annotate_setsAndRemoves(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	err := NewActor(clientsOf(f)).Annotate(t.Context(), podToActOn(), map[string]string{"vpaInPlaceUpdated": "true"}, "vpaCpuStartupBoost/app")
@@ -105,7 +105,7 @@ func TestAnnotationsAreSetAndRemoved(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreToldApart(t *testing.T) {
+func TestRefused_eachResponse_hasItsReason(t *testing.T) {
 	status := func(code int, reason, message, details string) string {
 		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q,"details":%s}`, code, reason, message, details)
 	}
@@ -150,14 +150,14 @@ func TestRefusalsAreToldApart(t *testing.T) {
 					t.Errorf("is %q: %t; error %v", reason, errors.Is(err, reason), err)
 				}
 			}
-			if n := len(f.Seen()); n != 1 {
+			if n := len(f.Requests()); n != 1 {
 				t.Errorf("asked %d times", n)
 			}
 		})
 	}
 }
 
-func TestActor_timeEndsBeforeRequestIsSent_saysSo(t *testing.T) {
+func TestActor_deadlineBeforeSending_returnsErrNotSent(t *testing.T) {
 	clients, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)

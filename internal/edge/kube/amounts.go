@@ -10,11 +10,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// mostAmount bounds every amount read from an object (1 PiB, or as many millicores), so that the sums and ratios of the
-// core stay inside int64 whatever somebody has written into a quantity.
+// MostAmount bounds every amount that is read from an object (1 PiB, or as many millicores), so that sums and ratios of any
+// quantities fit in int64.
 const MostAmount = 1 << 50
 
-// amounts returns the CPU and memory of a resource list. CPU is rounded up to whole millicores, memory to whole bytes.
+// Amounts returns the CPU and memory of a resource list. CPU is rounded up to whole millicores, memory to whole bytes.
 func Amounts(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	if q, ok := list[corev1.ResourceCPU]; ok {
@@ -26,8 +26,8 @@ func Amounts(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
-// amountsBelow is amounts for what the API server takes as a maximum, such as limits: amounts are rounded down, though not to
-// zero. The memory 0.1Gi is a fraction of a byte above a whole number, and one byte more would be refused.
+// AmountsBelow is Amounts for maxima, such as limits: amounts are rounded down, but not to zero. For example, 0.1Gi of memory is a
+// fraction of a byte above a whole number, and the API server would refuse the next whole number.
 func AmountsBelow(list corev1.ResourceList) cluster.Resources {
 	r := Amounts(list)
 	for _, res := range cluster.All {
@@ -35,7 +35,8 @@ func AmountsBelow(list corev1.ResourceList) cluster.Resources {
 		if !ok || v <= 1 {
 			continue
 		}
-		exact, rounded := list[corev1.ResourceName(res.String())], Quantity(res, v)
+		exact := list[corev1.ResourceName(res.String())]
+		rounded := Quantity(res, v)
 		if rounded.Cmp(exact) > 0 {
 			r = r.Set(res, v-1)
 		}
@@ -43,12 +44,14 @@ func AmountsBelow(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
-// sizeOf returns requests and limits. A request that is not above its limit stays so when both are rounded.
+// SizeOf returns requests and limits. A request that is at most its limit is still at most its limit after rounding.
 func SizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources) {
-	requests, limits = Amounts(r.Requests), AmountsBelow(r.Limits)
+	requests = Amounts(r.Requests)
+	limits = AmountsBelow(r.Limits)
 	for _, res := range cluster.All {
 		name := corev1.ResourceName(res.String())
-		request, limit := r.Requests[name], r.Limits[name]
+		request := r.Requests[name]
+		limit := r.Limits[name]
 		if v, ok := limits.Get(res); ok && requests.Amount(res) > v && request.Cmp(limit) <= 0 {
 			requests = requests.Set(res, v)
 		}
@@ -56,7 +59,7 @@ func SizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources)
 	return requests, limits
 }
 
-// hasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
+// HasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
 func HasFraction(lists ...corev1.ResourceList) bool {
 	for _, list := range lists {
 		q, ok := list[corev1.ResourceMemory]
@@ -73,10 +76,11 @@ func HasFraction(lists ...corev1.ResourceList) bool {
 	return false
 }
 
+// Bounded returns v, or the nearest value from 0 to MostAmount.
 func Bounded(v int64) int64 { return min(max(v, 0), MostAmount) }
 
-// quantities returns the resource list that says r, in the forms upstream writes: CPU as decimal millicores, memory in
-// bytes. It returns nil when r sets nothing.
+// Quantities returns r as a resource list in upstream's format: CPU as decimal millicores, memory in bytes. It returns nil if r is
+// empty.
 func Quantities(r cluster.Resources) corev1.ResourceList {
 	var list corev1.ResourceList
 	for _, res := range cluster.All {
@@ -92,6 +96,7 @@ func Quantities(r cluster.Resources) corev1.ResourceList {
 	return list
 }
 
+// Quantity returns an amount as a quantity: CPU in millicores, memory in bytes.
 func Quantity(res cluster.Resource, v int64) resource.Quantity {
 	if res == cluster.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
@@ -99,7 +104,7 @@ func Quantity(res cluster.Resource, v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// resourceSet returns those of the named resources that podfit sizes.
+// ResourceSet returns those of the named resources that podfit sizes.
 func ResourceSet(names []corev1.ResourceName) cluster.Set {
 	var s cluster.Set
 	for _, n := range names {

@@ -17,11 +17,11 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 )
 
-// An autoscalerObject is an autoscaler that can always be decoded. The schema lets objects pass that Go cannot read
-// (a quantity of "1.2.3"); one such object must not stop the list of all others.
+// An AutoscalerObject is an autoscaler whose decoding never fails. The schema of the CRD allows objects that Go cannot decode, for
+// example with the quantity "1.2.3". Such an object must not make the list of all others fail.
 type AutoscalerObject struct {
 	v1.VerticalPodAutoscaler
-	Problem string // why spec or status could not be read; then the spec is empty
+	Problem string // why spec or status could not be decoded; then the spec is empty
 }
 
 type autoscalerObjectList struct {
@@ -30,8 +30,7 @@ type autoscalerObjectList struct {
 	Items           []AutoscalerObject `json:"items"`
 }
 
-// UnmarshalJSON reads an autoscaler, or of an unreadable one its metadata, and its status if
-// that can be read.
+// UnmarshalJSON decodes an autoscaler. If that fails, it decodes the metadata, and the status if possible.
 func (o *AutoscalerObject) UnmarshalJSON(data []byte) error {
 	var whole v1.VerticalPodAutoscaler
 	err := v1.CheckQuantities(data)
@@ -51,7 +50,8 @@ func (o *AutoscalerObject) UnmarshalJSON(data []byte) error {
 		return partsErr
 	}
 	*o = AutoscalerObject{Problem: err.Error()}
-	o.TypeMeta, o.ObjectMeta = parts.TypeMeta, parts.Metadata
+	o.TypeMeta = parts.TypeMeta
+	o.ObjectMeta = parts.Metadata
 	var status v1.VerticalPodAutoscalerStatus
 	if v1.CheckQuantities(parts.Status) == nil && json.Unmarshal(parts.Status, &status) == nil {
 		o.Status = status
@@ -59,12 +59,12 @@ func (o *AutoscalerObject) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// DeepCopyObject makes it a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (o *AutoscalerObject) DeepCopyObject() runtime.Object {
 	return &AutoscalerObject{VerticalPodAutoscaler: *o.DeepCopy(), Problem: o.Problem}
 }
 
-// DeepCopyObject makes it a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (l *autoscalerObjectList) DeepCopyObject() runtime.Object {
 	out := &autoscalerObjectList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for i := range l.Items {
@@ -73,7 +73,7 @@ func (l *autoscalerObjectList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// autoscalerScheme knows the group's kinds, with the forgiving type in the place of the autoscaler.
+// autoscalerScheme has the kinds of the API group, with AutoscalerObject as the type of autoscalers.
 func autoscalerScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	gv := v1.GroupVersion()
@@ -88,19 +88,22 @@ func newAutoscalerClient(cfg *rest.Config, httpClient *http.Client) (rest.Interf
 	scheme := autoscalerScheme()
 	gv := v1.GroupVersion()
 	cfg = rest.CopyConfig(cfg)
-	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.GroupVersion = &gv
+	cfg.APIPath = "/apis"
+	cfg.ContentType = runtime.ContentTypeJSON
+	cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return rest.RESTClientForConfigAndClient(cfg, httpClient)
 }
 
-// The list options travel as query parameters of the meta group.
+// ListParameters encodes list options as query parameters.
 var ListParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, v1.GroupVersion())
 	return s
 }())
 
+// ListAutoscalers returns one page of a list of autoscalers.
 func ListAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*autoscalerObjectList, error) {
 	list := new(autoscalerObjectList)
 	err := c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
@@ -108,6 +111,7 @@ func ListAutoscalers(ctx context.Context, c rest.Interface, namespace string, o 
 	return list, err
 }
 
+// WatchAutoscalers opens a watch of autoscalers.
 func WatchAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).

@@ -17,21 +17,21 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Config says which API server to talk to, and how fast.
+// Config selects the API server and the rate of requests to it.
 type Config struct {
 	Kubeconfig string  // path of a kubeconfig; "" means in-cluster, then the usual kubeconfig of the user
 	Context    string  // context of the kubeconfig; "" is its current one
-	QPS        float32 // requests per second over all clients; negative: not limited; 0: client-go's default
-	Burst      int     // requests that may go out at once
+	QPS        float32 // requests per second of all clients; negative: unlimited; 0: default of client-go
+	Burst      int     // requests that may be sent at once
 	Component  string  // the user agent is podfit/<component>
 	Version    string  // version of this binary, part of the user agent
-	ReadOnly   bool    // no request leaves that would change anything
+	ReadOnly   bool    // no request is sent that changes an object
 }
 
-// ErrReadOnly is why a request was not sent that would have changed something.
+// ErrReadOnly is the error of a request that was not sent because it changes an object.
 var ErrReadOnly = errors.New("nothing is written in a dry run")
 
-// Rest returns the connection a Config describes.
+// Rest returns the configuration of a client.
 func (c Config) Rest() (*rest.Config, error) {
 	cfg, err := c.load()
 	if err != nil {
@@ -40,7 +40,8 @@ func (c Config) Rest() (*rest.Config, error) {
 	if c.ReadOnly {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 	}
-	cfg.QPS, cfg.Burst = c.QPS, c.Burst
+	cfg.QPS = c.QPS
+	cfg.Burst = c.Burst
 	cfg.UserAgent = "podfit"
 	if c.Component != "" {
 		cfg.UserAgent += "/" + c.Component
@@ -51,7 +52,7 @@ func (c Config) Rest() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// InCluster reports whether a Config without kubeconfig means the cluster in which this process runs.
+// InCluster reports whether this process runs in a pod, so that a Config without kubeconfig selects its cluster.
 func InCluster() bool {
 	_, err := rest.InClusterConfig()
 	return !errors.Is(err, rest.ErrNotInCluster)
@@ -72,7 +73,7 @@ func (c Config) load() (*rest.Config, error) {
 	switch {
 	case err == nil:
 		return cfg, nil
-	case clientcmd.IsEmptyConfig(err): // whose text names environment variables that nobody sets
+	case clientcmd.IsEmptyConfig(err): // its text names environment variables that are not in use
 		return nil, fmt.Errorf("there is no cluster to work with: %s; give --kubeconfig, or set %s", c.tried(rules),
 			clientcmd.RecommendedConfigPathEnvVar)
 	default:
@@ -80,7 +81,7 @@ func (c Config) load() (*rest.Config, error) {
 	}
 }
 
-// tried says where a cluster was looked for, in vain.
+// tried returns the places that were searched for a cluster.
 func (c Config) tried(rules *clientcmd.ClientConfigLoadingRules) string {
 	if c.Kubeconfig != "" {
 		return c.Kubeconfig + " names none"
@@ -88,7 +89,7 @@ func (c Config) tried(rules *clientcmd.ClientConfigLoadingRules) string {
 	return "this process does not run in a pod, no --kubeconfig is given, and there is none in " + strings.Join(rules.Precedence, ", ")
 }
 
-// readOnly lets requests through that read.
+// readOnly is a round tripper that rejects requests that change objects.
 type readOnly struct{ next http.RoundTripper }
 
 func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -102,8 +103,8 @@ func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrReadOnly)
 }
 
-// Clients are the ways to the API server. They share one connection pool and one rate limit, except for two with limits of
-// their own: keeping a lease must not wait behind a burst of writes, and changing pods not behind the telling of it.
+// Clients are the clients of the API server. They share one connection pool and one rate limit, except leases and events, which
+// have their own limits: renewals must not wait for a burst of writes, and changes of pods must not wait for events.
 type Clients struct {
 	Core        kubernetes.Interface // built-in kinds, protobuf
 	Leases      kubernetes.Interface // leases only
@@ -116,7 +117,7 @@ type Clients struct {
 
 const protobuf = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 
-// NewClients connects to the API server that a Config describes. It sends no request.
+// NewClients returns clients of the API server of a Config. It sends no request.
 func NewClients(c Config) (*Clients, error) {
 	cfg, err := c.Rest()
 	if err != nil {
@@ -125,7 +126,7 @@ func NewClients(c Config) (*Clients, error) {
 	return ClientsFor(cfg)
 }
 
-// ClientsFor makes clients of an existing connection.
+// ClientsFor returns clients with a given configuration.
 func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return fenced{next} })
@@ -145,7 +146,8 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	cs := &Clients{Config: cfg, HTTP: httpClient}
 
 	builtin := rest.CopyConfig(cfg)
-	builtin.ContentType, builtin.AcceptContentTypes = runtime.ContentTypeProtobuf, protobuf
+	builtin.ContentType = runtime.ContentTypeProtobuf
+	builtin.AcceptContentTypes = protobuf
 	if cs.Core, err = kubernetes.NewForConfigAndClient(builtin, httpClient); err != nil {
 		return nil, fmt.Errorf("make client of built-in kinds: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T) {
+func TestConfig_noCluster_errorNamesSearchedPlacesAndRemedy(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,12 +50,12 @@ func TestWithoutAClusterTheErrorSaysWhereOneWasLookedForAndWhatToDo(t *testing.T
 	}
 }
 
-func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
+func TestClients_readOnly_sendNoWrites(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"clusters":[{"name":"c","cluster":{"server":"`+f.Srv.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
+		"clusters":[{"name":"c","cluster":{"server":"`+f.URL()+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cs, err := NewClients(Config{Kubeconfig: kubeconfig, QPS: -1, ReadOnly: true})
@@ -95,14 +95,14 @@ func TestNoRequestLeavesThatWouldChangeAnything(t *testing.T) {
 	if pods, err := cs.Core.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
 		t.Errorf("cannot read: %v", err)
 	}
-	for _, r := range f.Seen() {
+	for _, r := range f.Requests() {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("left: %s", r)
 		}
 	}
 }
 
-func TestWhatChangesPodsSharesItsRateLimitWithNobodyWhoTellsOfIt(t *testing.T) {
+func TestClients_events_haveTheirOwnRateLimit(t *testing.T) {
 	cs, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", QPS: 50, Burst: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestWhatChangesPodsSharesItsRateLimitWithNobodyWhoTellsOfIt(t *testing.T) {
 	}
 }
 
-func TestNegativeRatesAreNotLimited(t *testing.T) {
+func TestClients_negativeQPS_isUnlimited(t *testing.T) {
 	cs, err := ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", QPS: -1})
 	if err != nil {
 		t.Fatal(err)

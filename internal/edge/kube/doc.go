@@ -5,7 +5,8 @@
 // lease of the webhook and lists SizingProfiles. It classifies the errors of the API server, and stops sending requests when the
 // process is no longer the leader (Fence).
 //
-// Package watcher, in a folder of this one, knows the state of the cluster. Package checkpoint stores usage history.
+// Its folders are packages of their own: projection converts objects to core types, watcher watches and stores them, and
+// checkpoint stores usage histories.
 //
 // It makes no decisions.
 package kube

@@ -14,17 +14,17 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// EventSource is the component that events are from; people and tools filter by upstream's name.
+// EventSource is the component of events. It has upstream's name, because users and tools filter by it.
 const EventSource = "vpa-updater"
 
-// Events tells of what was done in Kubernetes events, in upstream's words. Sending is somebody else's goroutine; events
-// that cannot be sent are lost, as events are.
+// Events sends Kubernetes events about changes, with upstream's texts. A goroutine of client-go sends them. Events that cannot be
+// sent are dropped.
 type Events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
 }
 
-// NewEvents begins to send events. Stop ends it.
+// NewEvents returns a sender of events. Stop ends it.
 func NewEvents(c *Clients) *Events {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events.CoreV1().Events("")})
@@ -34,21 +34,21 @@ func NewEvents(c *Clients) *Events {
 	}
 }
 
-// Stop sends what is waiting and ends.
+// Stop sends the queued events and ends.
 func (e *Events) Stop() { e.broadcaster.Shutdown() }
 
-// Evicted tells the pod and its autoscaler that the pod was evicted.
+// Evicted sends events about an evicted pod to the pod and its autoscaler.
 func (e *Events) Evicted(p *cluster.Pod, a *cluster.Autoscaler) {
 	e.Pod(p, EventEvictedByVPA, "Pod was evicted by VPA Updater to apply resource recommendation.")
 	e.Autoscaler(a, EventEvictedPod, "VPA Updater evicted Pod "+p.Name+" to apply resource recommendation.")
 }
 
-// Resized tells the pod that it was resized in place.
+// Resized sends an event about a pod that was resized in place.
 func (e *Events) Resized(p *cluster.Pod) {
 	e.Pod(p, EventInPlaceResizedByVPA, "Pod was resized in place by VPA Updater.")
 }
 
-// ResizeSkipped tells the pod that it is not resized because its node could not take less than what is recommended now.
+// ResizeSkipped sends an event about a pod that is not resized, because a resize to a smaller size was infeasible on its node.
 func (e *Events) ResizeSkipped(p *cluster.Pod) {
 	e.Pod(p, EventInPlaceResizeSkipped,
 		"Previously recorded in-place update was infeasible, current recommendation is not lower than previous, skipping resize")

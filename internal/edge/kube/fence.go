@@ -12,16 +12,14 @@ import (
 	"time"
 )
 
-// ErrFenced is the error of a request that was not sent because the leader lease under which it was made may be held by
-// another process.
+// ErrFenced is the error of a request that was not sent because another process may hold the leader lease.
 var ErrFenced = errors.New("the leader lease is not held any more")
 
-// A Fence ends the work of a leader before another process can hold the lease. It is closed at first, open after Extend
-// until the given time, and closed for good when that time passes without another Extend.
+// A Fence ends the work of a leader before another process can hold the lease. It is closed at first. Extend opens it until a
+// given time. When that time passes without another Extend, it is closed permanently.
 //
-// It works in two ways. Contexts of Guard end when the fence closes. And Clients do not send a request under such a
-// context, or under one derived from it, while the fence is closed: that holds even if the process was paused and its
-// timers are late.
+// Contexts of Guard end when the fence closes. In addition, Clients send no request with such a context, or with one derived from
+// it, while the fence is closed, even if the process was paused and its timers are late.
 type Fence struct {
 	closed context.Context // done when the fence has closed
 	end    context.CancelFunc
@@ -69,7 +67,7 @@ func (f *Fence) expire() {
 	}
 }
 
-// Close closes the fence for good.
+// Close closes the fence permanently.
 func (f *Fence) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,8 +77,8 @@ func (f *Fence) Close() {
 	f.end()
 }
 
-// isOpen reports whether the fence is open now. The wall clock is asked too: the monotonic clock stands still while the
-// machine is suspended.
+// isOpen reports whether the fence is open now. It also checks the wall clock, because the monotonic clock stops while the machine
+// is suspended.
 func (f *Fence) isOpen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,14 +102,14 @@ func FenceOf(ctx context.Context) *Fence {
 	return f
 }
 
-// fenced sends no request whose context has a closed fence.
+// fenced is a round tripper that rejects requests whose context has a closed fence.
 type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	if f := FenceOf(q.Context()); f == nil || f.isOpen() {
-		if s := sendingOf(q.Context()); s != nil {
-			s.begun.Store(true)
+		if s := sendRecordOf(q.Context()); s != nil {
+			s.sent.Store(true)
 		}
 		return t.next.RoundTrip(q)
 	}

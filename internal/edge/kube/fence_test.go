@@ -69,10 +69,7 @@ func TestClients_closedFence_sendNothing(t *testing.T) {
 	if err := clients.Core.CoreV1().Pods("shop").Delete(context.WithoutCancel(guarded), "web-1-0", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) {
 		t.Errorf("under a context that outlives the guarded one: %v", err)
 	}
-	f.Mu.Lock()
-	sent := len(f.Requests)
-	f.Mu.Unlock()
-	if sent != 0 {
+	if sent := len(f.Requests()); sent != 0 {
 		t.Errorf("%d requests were sent", sent)
 	}
 	fence.Extend(time.Now().Add(time.Hour))

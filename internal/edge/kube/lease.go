@@ -14,18 +14,18 @@ import (
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// A Lease is the sign of life of the webhook: it renews the lease, and the updater evicts nobody unless it is fresh.
+// A Lease is the lease of the webhook: the webhook renews it, and the updater evicts pods only while it is fresh.
 type Lease struct {
 	name   string
 	leases typedcoordinationv1.LeaseInterface
 }
 
-// NewLease returns the lease of a name. It sends nothing.
+// NewLease returns the lease with a name. It sends no request.
 func NewLease(c *Clients, namespace, name string) *Lease {
 	return &Lease{name: name, leases: c.Leases.CoordinationV1().Leases(namespace)}
 }
 
-// Renew says that holder is alive. Every replica renews the same lease; when another was faster, that will do.
+// Renew renews the lease for holder. All replicas renew the same lease, so a conflict with another renewal is no error.
 func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 	lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -38,7 +38,8 @@ func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 		}
 	} else if err == nil {
 		renewed := metav1.NewMicroTime(now)
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &renewed
+		lease.Spec.HolderIdentity = &holder
+		lease.Spec.RenewTime = &renewed
 		_, err = l.leases.Update(ctx, lease, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
 			err = nil
@@ -50,7 +51,7 @@ func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 	return nil
 }
 
-// IsFresh reports whether the lease was created or renewed within the last timeout. A lease that does not exist is not.
+// IsFresh reports whether the lease was created or renewed within timeout before now. A missing lease is not fresh.
 func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error) {
 	lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

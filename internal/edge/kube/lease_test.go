@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
+func TestLease_createdOrRenewed_isFreshUntilTimeout(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/leases"
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	for name, tc := range map[string]struct {
@@ -38,7 +38,7 @@ func TestALeaseIsFreshForATimeAfterItsCreationOrRenewal(t *testing.T) {
 	}
 }
 
-func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
+func TestLease_unreadable_isErrorAndNotFresh(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	if fresh, err := NewLease(clientsOf(f), "kube-system", "l").IsFresh(t.Context(), time.Minute, time.Now()); fresh || err == nil {
@@ -46,7 +46,7 @@ func TestALeaseThatCannotBeReadIsAnErrorAndNotFresh(t *testing.T) {
 	}
 }
 
-func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
+func TestLease_renew_createsItAndIgnoresConflicts(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	f := kubetest.NewFakeAPI(t)
 	l := NewLease(clientsOf(f), "kube-system", "l")
@@ -61,12 +61,12 @@ func TestRenewingCreatesTheLeaseAndMinorRacesDoNotMatter(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"GET " + path + "/l", "POST " + path, "GET " + path + "/l", "PUT " + path + "/l"}
-	if got := f.Seen(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
+	if got := f.Requests(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
 		t.Errorf("requests %v, want %v", got, want)
 	}
 }
 
-func TestEventsAreUpstreams(t *testing.T) {
+func TestEvents_texts_areUpstreams(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	e := NewEvents(clientsOf(f))
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
@@ -74,14 +74,14 @@ func TestEventsAreUpstreams(t *testing.T) {
 	// The bodies are protobuf; every text is in them as it is. One at a time, because only the last is remembered.
 	sent := func(send func(), n int, texts ...string) {
 		send()
-		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Seen()) >= n })
+		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Requests()) >= n })
 		body := f.Body("POST /api/v1/namespaces/shop/events")
 		for _, text := range append(texts, "vpa-updater", "Normal") {
 			if !strings.Contains(body, text) {
 				t.Errorf("no %q in %q", text, body)
 			}
 		}
-		got = f.Seen()
+		got = f.Requests()
 	}
 	sent(func() { e.Resized(p) }, 1, "Pod", "u7", "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
 	sent(func() { e.ResizeSkipped(p) }, 2, "InPlaceResizeSkipped",

@@ -16,20 +16,20 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 )
 
-// Profiles reads SizingProfiles. There are few of them, and they change seldom: they are listed, not watched.
+// Profiles lists SizingProfiles.
 type Profiles struct {
 	client     rest.Interface
 	parameters runtime.ParameterCodec
 }
 
-// A SizingProfile is one object, as the API server has it.
+// A SizingProfile is one object of the API server.
 type SizingProfile struct {
 	Name    string
-	Version string // another whenever the object is another
+	Version string // changes whenever the object changes
 	JSON    []byte
 }
 
-// NewProfiles returns the profiles of a cluster. It sends no request.
+// NewProfiles returns a client of SizingProfiles. It sends no request.
 func NewProfiles(c *Clients) (*Profiles, error) {
 	client, parameters, err := c.Own()
 	if err != nil {
@@ -38,7 +38,7 @@ func NewProfiles(c *Clients) (*Profiles, error) {
 	return &Profiles{client, parameters}, nil
 }
 
-// own returns a client of podfit.dev/v1alpha1, in JSON, and how its list options are written.
+// Own returns a client of podfit.dev/v1alpha1, in JSON, and the codec of its list options.
 func (c *Clients) Own() (rest.Interface, runtime.ParameterCodec, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -46,15 +46,17 @@ func (c *Clients) Own() (rest.Interface, runtime.ParameterCodec, error) {
 	}
 	gv := v1alpha1.GroupVersion()
 	cfg := rest.CopyConfig(c.Config)
-	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.GroupVersion = &gv
+	cfg.APIPath = "/apis"
+	cfg.ContentType = runtime.ContentTypeJSON
+	cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
 	return client, runtime.NewParameterCodec(scheme), err
 }
 
-// List returns all SizingProfiles, in the order of the API server. Where the cluster has no such resource that is
-// ErrUnsupported, and where we may not list it ErrForbidden.
+// List returns all SizingProfiles, in the order of the API server. The error is ErrUnsupported if the CRD is not installed, and
+// ErrForbidden if podfit has no right to list them.
 func (p *Profiles) List(ctx context.Context) ([]SizingProfile, error) {
 	var out []SizingProfile
 	o := metav1.ListOptions{Limit: PageSize}
@@ -83,7 +85,8 @@ func (p *Profiles) List(ctx context.Context) ([]SizingProfile, error) {
 			}
 			out = append(out, SizingProfile{Name: o.Metadata.Name, Version: o.Metadata.UID + "/" + o.Metadata.ResourceVersion, JSON: item})
 		}
-		if o.Continue = page.Metadata.Continue; o.Continue == "" {
+		o.Continue = page.Metadata.Continue
+		if o.Continue == "" {
 			return out, nil
 		}
 	}

@@ -19,7 +19,7 @@ func profileJSON(i int, spec string) string {
 	return fmt.Sprintf(`{"apiVersion": "podfit.dev/v1alpha1", "kind": "SizingProfile", "metadata": {"name": "p%04d"}, "spec": %s}`, i, spec)
 }
 
-func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
+func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
@@ -52,18 +52,21 @@ func TestSizingProfilesAreListedAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestWhySizingProfilesCannotBeListedIsTold(t *testing.T) {
+func TestProfiles_listFails_errorHasReason(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	p, err := NewProfiles(clientsOf(f))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
-	for want, reply := range map[error]kubetest.FakeReply{
-		ErrUnsupported: {Code: http.StatusNotFound, Body: "404 page not found"}, // the definition is not installed
-		ErrForbidden:   {Code: http.StatusForbidden, Body: forbidden},
+	for want, reply := range map[error]struct {
+		code int
+		body string
+	}{
+		ErrUnsupported: {http.StatusNotFound, "404 page not found"}, // the CRD is not installed
+		ErrForbidden:   {http.StatusForbidden, forbidden},
 	} {
-		f.Reply("GET "+profilesPath, reply.Code, reply.Body)
+		f.Reply("GET "+profilesPath, reply.code, reply.body)
 		if _, err := p.List(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}

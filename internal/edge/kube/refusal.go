@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Why the API server refuses a write, as far as callers tell reasons apart. Each wraps the API server's own error.
+// The reasons for which the API server refuses a write, as far as callers distinguish them. Refused adds them to an error.
 var (
-	ErrNotFound     = errors.New("not found")         // the object is gone
-	ErrConflict     = errors.New("changed")           // the object has been changed, or replaced by one of the same name
+	ErrNotFound     = errors.New("not found")         // the object does not exist
+	ErrConflict     = errors.New("changed")           // the object has changed, or another one has its name
 	ErrBudget       = errors.New("disruption budget") // a PodDisruptionBudget does not allow the eviction now
-	ErrNodeCapacity = errors.New("node too small")    // the resize asks for more than the pod's node has
-	ErrQuota        = errors.New("quota exceeded")    // a ResourceQuota or LimitRange forbids it
-	ErrForbidden    = errors.New("forbidden")         // an admission plugin or access control forbids it
+	ErrNodeCapacity = errors.New("node too small")    // the resize exceeds the allocatable resources of the node
+	ErrQuota        = errors.New("quota exceeded")    // a ResourceQuota or LimitRange does not allow it
+	ErrForbidden    = errors.New("forbidden")         // an admission plugin or access control does not allow it
 	ErrDenied       = errors.New("denied")            // an admission webhook denied it, or the request is bad for another reason
 	ErrWebhook      = errors.New("webhook failed")    // the API server could not call an admission webhook
 	ErrInvalid      = errors.New("invalid")           // such as a resize that would change the pod's QoS class
@@ -30,14 +30,14 @@ var (
 	ErrBusy         = errors.New("server overloaded") // try again later
 )
 
-// A refusal reads like the API server's error and is one of the reasons above.
+// A refusal is an error of the API server with one of the reasons above.
 type refusal struct{ reason, err error }
 
 func (r refusal) Error() string        { return r.err.Error() }
 func (r refusal) Unwrap() error        { return r.err }
 func (r refusal) Is(target error) bool { return target == r.reason }
 
-// refused adds the reason to an error of the API server. Other errors, and nil, stay as they are.
+// Refused adds the reason to an error of the API server. It returns other errors, and nil, unchanged.
 func Refused(err error) error {
 	if err == nil {
 		return nil
@@ -48,6 +48,7 @@ func Refused(err error) error {
 	return err
 }
 
+// reasonOf returns the reason for an error of the API server, or nil.
 func reasonOf(err error) error {
 	switch {
 	case isDenial(err):
@@ -65,7 +66,8 @@ func reasonOf(err error) error {
 		}
 		return ErrBusy
 	case apierrors.IsForbidden(err):
-		switch text := err.Error(); {
+		text := err.Error()
+		switch {
 		case apierrors.HasStatusCause(err, "NodeCapacity"), strings.Contains(text, "node didn't have enough allocatable"):
 			return ErrNodeCapacity
 		case isQuota(text):
@@ -85,15 +87,16 @@ func reasonOf(err error) error {
 	return reasonOfCode(err)
 }
 
-// reasonOfCode goes by the HTTP status of an answer without a known reason: what a webhook answers with, for one.
+// reasonOfCode returns the reason by the HTTP status, for responses without a known reason, such as those of webhooks.
 func reasonOfCode(err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return nil
 	}
-	switch code := status.Status().Code; {
+	code := status.Status().Code
+	switch {
 	case code == http.StatusUnauthorized, code == http.StatusRequestTimeout:
-		return nil // may be otherwise with the next request
+		return nil // transient
 	case code >= 400 && code < 500:
 		return ErrDenied
 	case strings.Contains(status.Status().Message, "more than one PodDisruptionBudget"):
@@ -102,7 +105,7 @@ func reasonOfCode(err error) error {
 	return nil
 }
 
-// The API server has no reason or cause for what follows; its texts are all there is to go by.
+// The API server has no machine-readable reason or cause for the following cases, so they are recognized by its texts.
 
 // isDenial reports whether an admission webhook denied a request. The webhook chooses the status and the reason.
 func isDenial(err error) bool {
@@ -110,17 +113,17 @@ func isDenial(err error) bool {
 	return strings.Contains(text, "admission webhook ") && strings.Contains(text, " denied the request")
 }
 
-// isUncalledWebhook reports whether the API server could not call an admission webhook that must be asked.
+// isUncalledWebhook reports whether the API server could not call a required admission webhook.
 func isUncalledWebhook(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// isOtherPod reports whether a conflict is about the UID that an eviction named.
+// isOtherPod reports whether a conflict is about the UID precondition of an eviction.
 func isOtherPod(err error) bool {
 	return concernsUID(err) || strings.Contains(err.Error(), "UID in precondition")
 }
 
-// isQuota reports whether a ResourceQuota or a LimitRange forbids a request.
+// isQuota reports whether a ResourceQuota or a LimitRange does not allow a request.
 func isQuota(text string) bool {
 	for _, words := range []string{
 		"exceeded quota", "failed quota", "insufficient quota", // ResourceQuota
@@ -133,8 +136,8 @@ func isQuota(text string) bool {
 	return false
 }
 
-// Answer returns what the API server said about a request that failed, with the disruption budget that did not allow an
-// eviction; the text of any other error. A webhook may say as much as it likes; what is returned is short.
+// Answer returns the message of the API server about a failed request, with the disruption budget that did not allow an eviction,
+// or the text of another error. It is cut to maxAnswer bytes, because a webhook may return a message of any length.
 func Answer(err error) string {
 	text := answer(err)
 	if len(text) > maxAnswer {
@@ -143,7 +146,7 @@ func Answer(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// maxAnswer is how many bytes of an answer are shown.
+// maxAnswer bounds the length of a message in bytes.
 const maxAnswer = 512
 
 func answer(err error) string {
@@ -162,8 +165,8 @@ func answer(err error) string {
 	return text
 }
 
-// isNoHandler reports whether it is the path that was not found rather than the object. What the API server says then
-// names no object, or is not its own answer at all.
+// IsNoHandler reports whether the path of a request does not exist, rather than the object. Such a response names no object, or is
+// not a response of the API server.
 func IsNoHandler(err error) bool {
 	var status apierrors.APIStatus
 	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &status) {
@@ -173,7 +176,7 @@ func IsNoHandler(err error) bool {
 	return details == nil || details.Name == ""
 }
 
-// concernsUID reports whether a patch was refused because the object has another UID than the patch names.
+// concernsUID reports whether a patch was refused because the object has another UID than the patch.
 func concernsUID(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -187,7 +190,7 @@ func concernsUID(err error) bool {
 	return false
 }
 
-// body returns the body of an answer, undecoded. Result.Raw alone would lose what an error says.
+// Body returns the undecoded body of a response. Result.Raw alone would lose the message of an error.
 func Body(r rest.Result) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
@@ -195,7 +198,7 @@ func Body(r rest.Result) ([]byte, error) {
 	return r.Raw()
 }
 
-// fewErrors are the errors of many attempts. Of more than maxErrors only the number is kept.
+// FewErrors collects the errors of many attempts. Beyond maxErrors, only their number is kept.
 type FewErrors struct {
 	All  []error
 	more int
@@ -203,6 +206,7 @@ type FewErrors struct {
 
 const maxErrors = 10
 
+// Add adds an error.
 func (e *FewErrors) Add(err error) {
 	if len(e.All) > maxErrors {
 		e.more++
@@ -211,7 +215,7 @@ func (e *FewErrors) Add(err error) {
 	e.All = append(e.All, err)
 }
 
-// join returns all errors as one, nil where there is none.
+// Join returns all errors as one, or nil if there are none.
 func (e *FewErrors) Join() error {
 	if e.more == 0 {
 		return errors.Join(e.All...)

@@ -9,17 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pageSize is the number of objects in one page of a list.
+// PageSize is the number of objects in one page of a list.
 const PageSize = 500
 
-// patchOp is one operation of a JSON patch.
+// A PatchOp is one operation of a JSON patch.
 type PatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// utc returns a time of the API in UTC; the zero time for one that is not set.
+// Utc returns a time of the API in UTC, or the zero time if it is not set.
 func Utc(t metav1.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

@@ -9,28 +9,30 @@ import (
 	"sync/atomic"
 )
 
-// ErrNotSent is the error of a request that never left: the time for it ended, or was sure to end, while it waited for the
-// client's rate limit, or the leader lease was not held any more. What it asked for has not been done.
+// ErrNotSent is the error of a request that was not sent: its deadline passed, or would have passed, while it waited for the rate
+// limit of the client, or the leader lease was lost. The API server has not performed it.
 var ErrNotSent = errors.New("not sent")
 
-// A sending notes whether a request under its context was given to the connection.
-type sending struct{ begun atomic.Bool }
+// A sendRecord records whether a request with its context was sent.
+type sendRecord struct{ sent atomic.Bool }
 
-type sendingKey struct{}
+type sendRecordKey struct{}
 
-func noteSending(ctx context.Context) (context.Context, *sending) {
-	s := new(sending)
-	return context.WithValue(ctx, sendingKey{}, s), s
+// recordSending returns a context whose requests are recorded.
+func recordSending(ctx context.Context) (context.Context, *sendRecord) {
+	s := new(sendRecord)
+	return context.WithValue(ctx, sendRecordKey{}, s), s
 }
 
-func sendingOf(ctx context.Context) *sending {
-	s, _ := ctx.Value(sendingKey{}).(*sending)
+// sendRecordOf returns the record of a context, or nil.
+func sendRecordOf(ctx context.Context) *sendRecord {
+	s, _ := ctx.Value(sendRecordKey{}).(*sendRecord)
 	return s
 }
 
-// orNot adds ErrNotSent to the error of a request that was not sent.
-func (s *sending) orNot(err error) error {
-	if err == nil || s.begun.Load() {
+// classify adds ErrNotSent to the error of a request that was not sent.
+func (s *sendRecord) classify(err error) error {
+	if err == nil || s.sent.Load() {
 		return err
 	}
 	return refusal{ErrNotSent, err}

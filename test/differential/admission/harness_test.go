@@ -34,7 +34,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/webhook"
 	"podfit.dev/podfit/test/differential/cases"
 )
@@ -125,11 +125,11 @@ func upstream(s scene, most int64) http.HandlerFunc {
 
 type view struct {
 	scene
-	interner *watcher.Interner
+	interner *projection.Interner
 }
 
 func (v view) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
-	out := watcher.ProjectPod(p, v.interner)
+	out := projection.Pod(p, v.interner)
 	out.Top = out.Controller
 	return out
 }
@@ -138,13 +138,13 @@ func (v view) Governing(cluster.Workload) *cluster.Autoscaler {
 	if v.object == nil {
 		return nil
 	}
-	return cluster.Governing([]*cluster.Autoscaler{watcher.ParseAutoscaler(v.object)}, true)
+	return cluster.Governing([]*cluster.Autoscaler{projection.Autoscaler(v.object)}, true)
 }
 
 func (v view) Limits(string) policy.Limits { return policy.Limits{Range: v.limits} }
 
 func podfit(s scene, g webhook.Gates, most int64) http.Handler {
-	return webhook.NewHandler(view{s, &watcher.Interner{}}, webhook.Options{Gates: g, MaxCPUBoost: most},
+	return webhook.NewHandler(view{s, &projection.Interner{}}, webhook.Options{Gates: g, MaxCPUBoost: most},
 		webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 }
 

@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // podfit is podfit's updater at work on a simulation, with its own client of the API server.
@@ -51,7 +51,7 @@ func newPodfit(s *simulation) *podfit {
 	c.UseStatus = false
 	c.Gates = process.Gates{process.InPlaceGate: true}
 	p := &podfit{
-		view: &view{sim: s, in: new(watcher.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
+		view: &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
 		told: map[string][]string{},
 	}
 	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
@@ -97,7 +97,7 @@ func (p *podfit) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 // A view is what podfit's watches would know of a simulation.
 type view struct {
 	sim  *simulation
-	in   *watcher.Interner
+	in   *projection.Interner
 	pods map[*corev1.Pod]*cluster.Pod
 	vpas map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler
 }
@@ -110,7 +110,7 @@ func (v *view) Snapshot() *cluster.Snapshot {
 	for _, p := range watched {
 		o := v.pods[p]
 		if o == nil {
-			o = watcher.ProjectPod(p, v.in)
+			o = projection.Pod(p, v.in)
 			kind, name := v.sim.workload(p.Namespace).target()
 			o.Top = cluster.Workload{Group: "apps", Kind: kind, Namespace: p.Namespace, Name: name}
 		}
@@ -135,7 +135,7 @@ func parsed(o *vpav1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	if err := json.Unmarshal(must(json.Marshal(o)), ours); err != nil {
 		panic(err)
 	}
-	return watcher.ParseAutoscaler(ours)
+	return projection.Autoscaler(ours)
 }
 
 // workload returns the workload of a namespace.

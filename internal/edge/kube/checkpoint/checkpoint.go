@@ -19,21 +19,21 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// annotationWindow keeps what the status of a checkpoint has no room for.
+// annotationWindow has the state for which the status of a checkpoint has no field.
 const annotationWindow = "podfit.dev/window"
 
-// annotationTarget names the workload whose history a checkpoint holds: its API group, kind and name, and behind a space the
-// lastUpdateTime of the status that it belongs to. The spec only names the autoscaler, whose target may have changed since.
+// annotationTarget names the workload of a checkpoint: its API group, kind and name, then a space and the lastUpdateTime of the
+// status it belongs to. The spec names only the autoscaler, whose target may have changed since.
 const annotationTarget = "podfit.dev/target"
 
-// A CheckpointKey says what a checkpoint is of. Its object's name does not: autoscaler "a" with container "b-c" and
-// autoscaler "a-b" with container "c" would have the same.
+// A CheckpointKey identifies a checkpoint. The name of the object does not: autoscaler "a" with container "b-c" and autoscaler
+// "a-b" with container "c" would have the same name.
 type CheckpointKey struct {
 	Autoscaler cluster.Key
 	Container  string
 }
 
-// checkpointObject is a checkpoint as it is read: an unreadable status does not hide whose it is.
+// A checkpointObject is a checkpoint whose key can be decoded even if its status cannot.
 type checkpointObject struct {
 	Metadata metav1.ObjectMeta                      `json:"metadata"`
 	Spec     v1.VerticalPodAutoscalerCheckpointSpec `json:"spec"`
@@ -51,7 +51,7 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 			return usage.Checkpoint{}, fmt.Errorf("decode checkpoint %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
 		}
 	}
-	// An annotation that is not ours to read is as good as none.
+	// An invalid annotation counts as absent.
 	extra, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationWindow])
 	if err != nil {
 		extra = nil
@@ -69,11 +69,11 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	}, nil
 }
 
-// target returns the workload whose history a checkpoint holds. It is zero where upstream has written the status: then it is of
-// what the autoscaler named at that time, which nobody has written down.
+// target returns the workload of a checkpoint. It is zero if upstream has written the status, because upstream does not store the
+// target.
 func (o *checkpointObject) target(s *v1.VerticalPodAutoscalerCheckpointStatus) cluster.Workload {
-	of, updated, _ := strings.Cut(o.Metadata.Annotations[annotationTarget], " ")
-	parts := strings.SplitN(of, "/", 3)
+	target, updated, _ := strings.Cut(o.Metadata.Annotations[annotationTarget], " ")
+	parts := strings.SplitN(target, "/", 3)
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || updated != targetTime(kube.Utc(s.LastUpdateTime)) {
 		return cluster.Workload{}
 	}
@@ -82,7 +82,7 @@ func (o *checkpointObject) target(s *v1.VerticalPodAutoscalerCheckpointStatus) c
 
 func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// checkpointAnnotations returns what is stored beside the status.
+// checkpointAnnotations returns the annotations of a checkpoint.
 func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
 	as := make(map[string]string, 2)
 	if len(c.Extra) > 0 {

@@ -27,8 +27,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// Checkpoints reads and writes VerticalPodAutoscalerCheckpoints. Of those it has seen it remembers the name and version,
-// not the content. It is safe for several goroutines.
+// Checkpoints reads and writes VerticalPodAutoscalerCheckpoints. It keeps the names and versions of the objects, not their
+// content. It is safe for several goroutines.
 type Checkpoints struct {
 	client    rest.Interface
 	namespace string
@@ -39,20 +39,20 @@ type Checkpoints struct {
 	known map[CheckpointKey]checkpointAt
 }
 
-// checkpointAt is where and in which version a checkpoint is stored.
+// A checkpointAt is the name and version of a stored checkpoint.
 type checkpointAt struct {
 	name, version string
-	annotated     bool // it has annotations, of whomever
+	annotated     bool // it has annotations, possibly not from podfit
 }
 
-// StorageOptions say which objects are read and stored.
+// StorageOptions select the objects that are read and written.
 type StorageOptions struct {
 	Namespace string   // only objects of this namespace; "" means all
 	Ignored   []string // no objects of these namespaces
 	Log       *slog.Logger
 }
 
-// NewCheckpoints returns the checkpoints of the namespaces that the options name.
+// NewCheckpoints returns a client of the checkpoints that the options select.
 func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -66,16 +66,16 @@ func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 	}
 }
 
-// Load reads all checkpoints and calls each once for each key. One that cannot be read is logged and left out.
+// Load lists all checkpoints and calls each once for each key. A checkpoint that cannot be decoded is logged and skipped.
 func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.Checkpoint)) error {
-	var strays []checkpointObject // under a name that is not the first choice; they give way to one that is
+	var strays []checkpointObject // objects without the usual name; those with the usual name have priority
 	taken := make(map[CheckpointKey]bool)
 	take := func(o *checkpointObject) {
 		c.learn(o)
 		taken[o.key()] = true
 		p, err := o.checkpoint()
 		if err != nil {
-			c.log.Warn("checkpoint cannot be read", slog.Any("error", err))
+			c.log.Warn("Skipped a checkpoint that cannot be decoded", slog.Any("error", err))
 			return
 		}
 		each(o.key(), p)
@@ -95,8 +95,8 @@ func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.C
 	return err
 }
 
-// Write stores a checkpoint, and creates its object if there is none. On ErrConflict somebody else has written it since
-// we did; what they wrote is overwritten the next time.
+// Write stores a checkpoint, and creates its object if there is none. ErrConflict means that another client has written it in
+// the meantime; the next Write overwrites that.
 func (c *Checkpoints) Write(ctx context.Context, key CheckpointKey, p usage.Checkpoint) error {
 	err := c.write(ctx, key, &p)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Checkpoints) write(ctx context.Context, key CheckpointKey, p *usage.Che
 			return c.patch(ctx, key, at, p)
 		}
 	}
-	return errors.New("both names are taken by checkpoints of other containers")
+	return errors.New("both names are in use by checkpoints of other containers")
 }
 
 func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string, p *usage.Checkpoint) error {
@@ -146,7 +146,7 @@ func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string
 		Body(o).Do(ctx)))
 }
 
-// patch replaces the status of a checkpoint as it was last seen.
+// patch replaces the status of a checkpoint, if it still has the known version.
 func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpointAt, p *usage.Checkpoint) error {
 	ops := []kube.PatchOp{
 		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
@@ -168,20 +168,20 @@ func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpoin
 		Resource(v1.ResourceCheckpoints).Name(at.name).Body(data).Do(ctx)))
 }
 
-// answer remembers the version that the API server says a checkpoint now has.
+// answer records the version of a checkpoint in the response to a write.
 func (c *Checkpoints) answer(raw []byte, err error) error {
 	if err != nil {
 		return err
 	}
 	var o checkpointObject
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return fmt.Errorf("decode answer: %w", err)
+		return fmt.Errorf("decode response: %w", err)
 	}
 	c.learn(&o)
 	return nil
 }
 
-// read looks at the checkpoint of a name. If it is of the key it is remembered; else what is returned has no name.
+// read reads the checkpoint with a name. If it has another key, the returned name is empty.
 func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) (checkpointAt, error) {
 	raw, err := kube.Body(c.client.Get().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(name).Do(ctx))
 	if err != nil {
@@ -197,9 +197,8 @@ func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) 
 	return c.learn(&o), nil
 }
 
-// Collect deletes the checkpoints that keep does not want, and returns how many it deleted. Ask it with the autoscalers
-// of all recommenders in mind: a checkpoint whose autoscaler is somebody else's is not an orphan. A checkpoint that has
-// been written since it was listed stays.
+// Collect deletes the checkpoints for which keep returns false, and returns their number. keep must return true for the
+// autoscalers of all recommenders. A checkpoint that was written after it was listed is not deleted.
 func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool) (int, error) {
 	var orphans []checkpointObject
 	listed := make(map[CheckpointKey]bool)
@@ -218,7 +217,8 @@ func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool
 	errs := kube.FewErrors{All: []error{err}}
 	deleted := 0
 	for i := range orphans {
-		switch err := c.delete(ctx, &orphans[i]); {
+		err := c.delete(ctx, &orphans[i])
+		switch {
 		case err == nil:
 			deleted++
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
@@ -233,7 +233,8 @@ func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool
 }
 
 func (c *Checkpoints) delete(ctx context.Context, o *checkpointObject) error {
-	uid, version := o.Metadata.UID, o.Metadata.ResourceVersion
+	uid := o.Metadata.UID
+	version := o.Metadata.ResourceVersion
 	err := c.client.Delete().Namespace(o.Metadata.Namespace).Resource(v1.ResourceCheckpoints).Name(o.Metadata.Name).
 		Body(&metav1.DeleteOptions{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
@@ -261,7 +262,7 @@ func (c *Checkpoints) Delete(ctx context.Context, key CheckpointKey) error {
 	return fmt.Errorf("delete checkpoint of %s, container %s: %w", key.Autoscaler, key.Container, kube.Refused(err))
 }
 
-// list calls each for every checkpoint of the namespaces in question, page by page.
+// list calls each for every checkpoint of the selected namespaces, page by page.
 func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) error {
 	o := metav1.ListOptions{Limit: kube.PageSize}
 	for {
@@ -282,13 +283,14 @@ func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) er
 				each(&page.Items[i])
 			}
 		}
-		if o.Continue = page.Metadata.Continue; o.Continue == "" {
+		o.Continue = page.Metadata.Continue
+		if o.Continue == "" {
 			return nil
 		}
 	}
 }
 
-// pageTimeout bounds the reading of one page of a list: an API server that does not answer must not hold who reads for ever.
+// pageTimeout bounds the request for one page of a list.
 const pageTimeout = time.Minute
 
 // readPage sends a request for one page of a list.
@@ -298,6 +300,7 @@ func readPage(ctx context.Context, r *rest.Request) ([]byte, error) {
 	return kube.Body(r.Do(ctx))
 }
 
+// learn records the name and version of a checkpoint.
 func (c *Checkpoints) learn(o *checkpointObject) checkpointAt {
 	at := checkpointAt{o.Metadata.Name, o.Metadata.ResourceVersion, len(o.Metadata.Annotations) > 0}
 	c.mu.Lock()
@@ -313,7 +316,7 @@ func (c *Checkpoints) at(key CheckpointKey) (checkpointAt, bool) {
 	return at, ok
 }
 
-// retain forgets all but those that exist: a namespace that is deleted takes its checkpoints with it.
+// retain removes the records of checkpoints that do not exist any more, for example of a deleted namespace.
 func (c *Checkpoints) retain(exist map[CheckpointKey]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,10 +329,10 @@ func (c *Checkpoints) forget(key CheckpointKey) {
 	delete(c.known, key)
 }
 
-// longestName is what the API server allows.
+// longestName is the maximum length of a name in the API server.
 const longestName = 253
 
-// checkpointName is the name upstream gives a checkpoint.
+// checkpointName returns the name that upstream gives a checkpoint.
 func checkpointName(key CheckpointKey) string {
 	name := key.Autoscaler.Name + "-" + key.Container
 	if len(name) > longestName {
@@ -338,7 +341,7 @@ func checkpointName(key CheckpointKey) string {
 	return name
 }
 
-// alternateName is the name of a checkpoint when the first is taken, or too long.
+// alternateName returns the name of a checkpoint if the usual name is in use or too long.
 func alternateName(key CheckpointKey) string {
 	sum := sha256.Sum256([]byte(key.Autoscaler.Name + "/" + key.Container))
 	suffix := "-" + hex.EncodeToString(sum[:5])

@@ -58,7 +58,7 @@ func loadAll(t *testing.T, c *Checkpoints) map[CheckpointKey]usage.Checkpoint {
 
 var sameCheckpoint = cmp.Options{cmpopts.IgnoreUnexported(usage.Checkpoint{})}
 
-func TestWhatIsWrittenIsLoadedAfterARestart(t *testing.T) {
+func TestCheckpoints_written_areLoadedAfterARestart(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	key := checkpointKey("web", "app")
@@ -86,12 +86,12 @@ func TestWhatIsWrittenIsLoadedAfterARestart(t *testing.T) {
 	for range 2 {
 		paths = append(paths, "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/web-app")
 	}
-	if diff := cmp.Diff(paths, f.Seen()); diff != "" {
+	if diff := cmp.Diff(paths, f.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-func TestUpstreamsCheckpointsAreTakenOver(t *testing.T) {
+func TestCheckpoints_writtenByUpstream_areUpdated(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"web-app","annotations":{"theirs":"stays","podfit.dev/window":"not base64!"}},
 		"spec":{"vpaObjectName":"web","containerName":"app"},"status":{"version":"v3","totalSamplesCount":7,
@@ -118,7 +118,7 @@ func TestUpstreamsCheckpointsAreTakenOver(t *testing.T) {
 	}
 }
 
-func TestContainersWhoseCheckpointsWouldHaveOneNameKeepApart(t *testing.T) {
+func TestCheckpoints_sameNameOfTwoContainers_getTwoObjects(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	first, second := checkpointKey("a", "b-c"), checkpointKey("a-b", "c")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
@@ -137,7 +137,7 @@ func TestContainersWhoseCheckpointsWouldHaveOneNameKeepApart(t *testing.T) {
 	}
 }
 
-func TestTheFirstNameWinsOverAStray(t *testing.T) {
+func TestCheckpoints_twoObjectsOfOneKey_usualNameWins(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	key := checkpointKey("web", "app")
 	stray := alternateName(key)
@@ -155,7 +155,7 @@ func TestTheFirstNameWinsOverAStray(t *testing.T) {
 	}
 }
 
-func TestWhoeverWroteSinceIsNotOverwrittenUnseen(t *testing.T) {
+func TestCheckpoints_changedByAnotherClient_returnsConflict(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	key := checkpointKey("web", "app")
 	old, leader := NewCheckpoints(clientsOf(f), StorageOptions{}), NewCheckpoints(clientsOf(f), StorageOptions{})
@@ -177,7 +177,7 @@ func TestWhoeverWroteSinceIsNotOverwrittenUnseen(t *testing.T) {
 	}
 }
 
-func TestACheckpointDeletedByHandIsCreatedAgain(t *testing.T) {
+func TestCheckpoints_deletedByUser_isCreatedAgain(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	key := checkpointKey("web", "app")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
@@ -195,7 +195,7 @@ func TestACheckpointDeletedByHandIsCreatedAgain(t *testing.T) {
 	}
 }
 
-func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
+func TestCheckpoints_collect_deletesOnlyOrphans(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	put := func(ns, vpa, container string) {
 		f.Apply(kubetest.CheckpointsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"spec":{"vpaObjectName":%q,"containerName":%q}}`,
@@ -215,7 +215,7 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 	if n != 2 || err != nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
-	seen := f.Seen()
+	seen := f.Requests()
 	slices.Sort(seen)
 	const path = "DELETE /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/"
 	if diff := cmp.Diff([]string{path + "deleted-app", path + "web-gone"}, seen); diff != "" {
@@ -227,7 +227,7 @@ func TestOrphansAreCollectedAndNothingElse(t *testing.T) {
 }
 
 // The namespace controller deletes the checkpoints, not podfit.
-func TestCheckpoints_DeletedNamespace_IsForgotten(t *testing.T) {
+func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for i := range 20 {
@@ -251,7 +251,7 @@ func TestCheckpoints_DeletedNamespace_IsForgotten(t *testing.T) {
 	}
 }
 
-func TestCheckpointNamesAreValid(t *testing.T) {
+func TestCheckpointName_longNames_areValid(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	for _, key := range []CheckpointKey{checkpointKey("web", "app"), checkpointKey(long, strings.Repeat("c", 63)), checkpointKey(strings.Repeat("y.", 120)+"y", "c")} {
 		for _, name := range []string{checkpointName(key), alternateName(key)} {
@@ -302,7 +302,7 @@ func FuzzCheckpointIsTotal(f *testing.F) {
 	})
 }
 
-func TestCheckpoints_Target_IsWrittenBesideTheStatus(t *testing.T) {
+func TestCheckpoints_target_isWrittenAsAnnotation(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	key := checkpointKey("web", "app")

@@ -25,11 +25,11 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// Histories reads and writes UsageHistories. Of those it has seen it remembers the name, the version and a sum of the
-// content. It is safe for several goroutines.
+// Histories reads and writes UsageHistories. It keeps the names, versions and checksums of the objects. It is safe for several
+// goroutines.
 //
-// A cluster may lack the CRD, as one does that has upstream's alone, or we the right to use it. Then nothing is read, and
-// every Write says ErrUnsupported or ErrForbidden, until Load or Collect finds that this has changed.
+// The CRD may be missing, for example in a cluster with only upstream's CRDs, or podfit may have no right to use it. Then nothing
+// is read, and every Write returns ErrUnsupported or ErrForbidden, until a list of Load or Collect succeeds.
 type Histories struct {
 	client     rest.Interface
 	parameters runtime.ParameterCodec
@@ -37,19 +37,19 @@ type Histories struct {
 	ignored    []string
 	log        *slog.Logger
 
-	mu    sync.Mutex
-	known map[cluster.Workload]historyAt
-	away  error // why there are none, as of the last list or write
-	told  bool  // that has been logged
+	mu             sync.Mutex
+	known          map[cluster.Workload]historyAt
+	unavailableErr error // why histories cannot be read and stored, according to the last list or write; nil if they can
+	logged         bool  // unavailableErr has been logged
 }
 
-// historyAt is where and in which version a history is stored, and a sum of what it says.
+// A historyAt is the name, the version and a checksum of a stored history.
 type historyAt struct {
 	name, version string
 	sum           uint64
 }
 
-// NewHistories returns the histories of the namespaces that the options name.
+// NewHistories returns a client of the histories that the options select.
 func NewHistories(c *kube.Clients, o StorageOptions) (*Histories, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -64,15 +64,15 @@ func NewHistories(c *kube.Clients, o StorageOptions) (*Histories, error) {
 	}, nil
 }
 
-// Load reads all histories and calls each once for each workload. What cannot be read is logged and left out.
+// Load lists all histories and calls each once for each workload. Parts that cannot be decoded are logged and skipped.
 func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usage.History)) error {
-	var strays []historyObject // under a name that is not the first choice; they give way to one that is
+	var strays []historyObject // objects without the usual name; those with the usual name have priority
 	taken := make(map[cluster.Workload]bool)
 	take := func(o *historyObject, w cluster.Workload) {
 		taken[w] = true
 		hs, err := h.learn(o, w)
 		if err != nil {
-			h.log.Warn("A usage history cannot be read in whole; it stays as it is until there is something to store over it", slog.Any("error", err))
+			h.log.Warn("Skipped parts of a UsageHistory that cannot be decoded; the object is kept until its workload is stored again", slog.Any("error", err))
 		}
 		if len(hs) > 0 {
 			each(w, hs)
@@ -93,13 +93,13 @@ func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usag
 	return err
 }
 
-// Write stores what is remembered of a workload, if that is not what has been stored, and returns whether it did. What
-// somebody else has stored since, and is newer, stays: when all of it is, that is ErrConflict.
+// Write stores the histories of a workload if they differ from the stored ones, and returns whether it did. Newer histories that
+// another client has stored are kept; if all are newer, the error is ErrConflict.
 func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error) {
 	hs, left := mostRecent(hs)
 	if left > 0 {
 		h.log.Debug("Workload has more containers than one UsageHistory holds; those with the oldest samples are not stored",
-			slog.String("workload", w.String()), slog.Int("stored", len(hs)), slog.Int("left", left))
+			slog.String("workload", w.String()), slog.Int("containers", len(hs)+left), slog.Int("histories", len(hs)))
 	}
 	if at, ok := h.at(w); len(hs) == 0 || ok && at.sum == historySum(hs) {
 		return false, nil
@@ -111,35 +111,35 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	if err = kube.Refused(err); err == nil {
 		return true, nil
 	}
-	if errors.Is(err, kube.ErrUnsupported) { // a write may be forbidden for other reasons than the lack of rights
+	if errors.Is(err, kube.ErrUnsupported) { // but not ErrForbidden: an admission plugin may forbid a single write
 		h.missing(err)
-		_ = h.unavailable(w) // say so
+		_ = h.unavailable(w) // logs the remedy
 	}
 	return false, fmt.Errorf("write usage history of %s: %w", w, err)
 }
 
-// unavailable returns why nothing can be stored. The first who asks is told in the log, with the remedy.
+// unavailable returns why histories cannot be stored, or nil if they can. The first call logs it with the remedy.
 func (h *Histories) unavailable(w cluster.Workload) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.away == nil || h.told {
-		return h.away
+	if h.unavailableErr == nil || h.logged {
+		return h.unavailableErr
 	}
-	h.told = true
+	h.logged = true
 	remedy := "install the CRDs: podfit crds | kubectl apply -f -"
-	if errors.Is(h.away, kube.ErrForbidden) {
-		remedy = "let the recommender create, delete, get, list and patch usagehistories.podfit.dev, as deploy/10-rbac.yaml does"
+	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
+		remedy = "grant the recommender create, delete, get, list and patch on usagehistories.podfit.dev, as deploy/10-rbac.yaml does"
 	}
-	h.log.Warn("UsageHistories cannot be stored; until they can, what sizing profiles remember is in an annotation of the checkpoints",
-		slog.String("first needed for", w.String()), slog.String("remedy", remedy), slog.Any("error", h.away))
-	return h.away
+	h.log.Warn("UsageHistories cannot be stored; model state of profiles is stored in annotations of the checkpoints until they can",
+		slog.String("workload", w.String()), slog.String("remedy", remedy), slog.Any("error", h.unavailableErr))
+	return h.unavailableErr
 }
 
-// missing remembers that there are no histories to be had, and none stored.
+// missing records that histories cannot be read and stored.
 func (h *Histories) missing(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.away = err
+	h.unavailableErr = err
 	clear(h.known)
 }
 
@@ -164,12 +164,12 @@ func (h *Histories) write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 			return err
 		}
 	}
-	return errors.New("both names are taken by histories of other workloads")
+	return errors.New("both names are in use by histories of other workloads")
 }
 
-var errForeign = errors.New("it is of another workload")
+var errForeign = errors.New("the history is of another workload")
 
-// settle stores histories over an object that has been changed since it was seen, but for those that are newer there.
+// settle stores histories in an object that another client has changed. Newer histories of the object are kept.
 func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string, hs []usage.History) error {
 	raw, err := kube.Body(h.client.Get().Namespace(w.Namespace).Resource(v1alpha1.ResourceUsageHistories).Name(name).Do(ctx))
 	if err != nil {
@@ -179,10 +179,10 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 	if err := decodeHistory(raw, &o); err != nil {
 		return fmt.Errorf("decode usage history %s: %w", name, err)
 	}
-	if whose, err := o.workload(); err != nil || whose != w {
+	if owner, err := o.workload(); err != nil || owner != w {
 		return errForeign
 	}
-	theirs, _ := h.learn(&o, w) // what cannot be read is overwritten
+	theirs, _ := h.learn(&o, w) // parts that cannot be decoded are overwritten
 	at, _ := h.at(w)
 	ours := 0
 	merged := slices.Clone(hs)
@@ -196,7 +196,7 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 	}
 	if ours == 0 {
 		return apierrors.NewConflict(v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories).GroupResource(), name,
-			errors.New("what is stored is newer"))
+			errors.New("the stored histories are newer"))
 	}
 	return h.patch(ctx, w, at, merged)
 }
@@ -211,7 +211,7 @@ func (h *Histories) create(ctx context.Context, w cluster.Workload, name string,
 	return h.answer(w)(kube.Body(h.client.Post().Namespace(w.Namespace).Resource(v1alpha1.ResourceUsageHistories).Body(o).Do(ctx)))
 }
 
-// patch replaces what is remembered, in the version of the object that was last seen.
+// patch replaces the status of a history, if it still has the known version.
 func (h *Histories) patch(ctx context.Context, w cluster.Workload, at historyAt, hs []usage.History) error {
 	data, err := json.Marshal([]kube.PatchOp{
 		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
@@ -224,7 +224,7 @@ func (h *Histories) patch(ctx context.Context, w cluster.Workload, at historyAt,
 		Resource(v1alpha1.ResourceUsageHistories).Name(at.name).Body(data).Do(ctx)))
 }
 
-// answer remembers what the API server says is stored now.
+// answer returns a function that records the response to a write.
 func (h *Histories) answer(w cluster.Workload) func([]byte, error) error {
 	return func(raw []byte, err error) error {
 		if err != nil {
@@ -232,15 +232,15 @@ func (h *Histories) answer(w cluster.Workload) func([]byte, error) error {
 		}
 		var o historyObject
 		if err := json.Unmarshal(raw, &o); err != nil {
-			return fmt.Errorf("decode answer: %w", err)
+			return fmt.Errorf("decode response: %w", err)
 		}
 		_, err = h.learn(&o, w)
 		return err
 	}
 }
 
-// Collect deletes the histories that keep does not want, and returns how many it deleted. One that has been written since
-// it was listed stays.
+// Collect deletes the histories for which keep returns false, and returns their number. A history that was written after it was
+// listed is not deleted.
 func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error) {
 	var orphans []historyObject
 	listed := make(map[cluster.Workload]bool)
@@ -260,7 +260,8 @@ func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) boo
 	deleted := 0
 	for i := range orphans {
 		o := &orphans[i]
-		switch err := h.delete(ctx, o); {
+		err := h.delete(ctx, o)
+		switch {
 		case err == nil:
 			deleted++
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
@@ -275,14 +276,15 @@ func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) boo
 }
 
 func (h *Histories) delete(ctx context.Context, o *historyObject) error {
-	uid, version := o.Metadata.UID, o.Metadata.ResourceVersion
+	uid := o.Metadata.UID
+	version := o.Metadata.ResourceVersion
 	err := h.client.Delete().Namespace(o.Metadata.Namespace).Resource(v1alpha1.ResourceUsageHistories).Name(o.Metadata.Name).
 		Body(&metav1.DeleteOptions{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 		}).Do(ctx).Error()
 	if err == nil || apierrors.IsNotFound(err) {
-		if w, whose := o.workload(); whose == nil {
+		if w, err := o.workload(); err == nil {
 			if at, ok := h.at(w); ok && at.name == o.Metadata.Name {
 				h.forget(w)
 			}
@@ -291,8 +293,8 @@ func (h *Histories) delete(ctx context.Context, o *historyObject) error {
 	return err
 }
 
-// list calls each for every history of the namespaces in question, page by page, and finds out whether there are any to
-// be had at all. One that does not say whose it is is nobody's: it is logged and left alone.
+// list calls each for every history of the selected namespaces, page by page, and records whether histories are available. A
+// history without a valid target is logged and skipped.
 func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.Workload)) error {
 	o := metav1.ListOptions{Limit: historyPageSize}
 	for {
@@ -316,7 +318,7 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 		for i := range page.Items {
 			item := new(historyObject)
 			if err := decodeHistory(page.Items[i], item); err != nil {
-				h.log.Warn("A UsageHistory cannot be decoded; it is skipped", slog.Any("error", err))
+				h.log.Warn("Skipped a UsageHistory that cannot be decoded", slog.Any("error", err))
 				continue
 			}
 			if slices.Contains(h.ignored, item.Metadata.Namespace) {
@@ -324,32 +326,35 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 			}
 			w, err := item.workload()
 			if err != nil {
-				h.log.Warn("A usage history is left alone", slog.Any("error", err))
+				h.log.Warn("Skipped a UsageHistory without a valid target", slog.Any("error", err))
 				continue
 			}
 			each(item, w)
 		}
-		if o.Continue = page.Metadata.Continue; o.Continue == "" {
+		o.Continue = page.Metadata.Continue
+		if o.Continue == "" {
 			return nil
 		}
 	}
 }
 
+// available records that histories can be read.
 func (h *Histories) available() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.told {
-		h.log.Info("UsageHistories can be stored now")
+	if h.logged {
+		h.log.Info("UsageHistories can be stored again")
 	}
-	h.away, h.told = nil, false
+	h.unavailableErr = nil
+	h.logged = false
 }
 
-// learn remembers what is stored of a workload and returns it.
+// learn records the stored histories of a workload and returns them.
 func (h *Histories) learn(o *historyObject, w cluster.Workload) ([]usage.History, error) {
 	hs, err := o.histories()
 	at := historyAt{name: o.Metadata.Name, version: o.Metadata.ResourceVersion, sum: historySum(hs)}
 	if err != nil {
-		at.sum = 0 // not what anybody would store
+		at.sum = 0 // differs from every checksum, so the next Write stores
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -364,7 +369,7 @@ func (h *Histories) at(w cluster.Workload) (historyAt, bool) {
 	return at, ok
 }
 
-// retain forgets all but those that exist: what somebody has deleted is written again.
+// retain removes the records of histories that do not exist any more, so that they are written again.
 func (h *Histories) retain(exist map[cluster.Workload]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

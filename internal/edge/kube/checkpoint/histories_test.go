@@ -73,7 +73,7 @@ func mustWrite(t testing.TB, h *Histories, w cluster.Workload, hs ...usage.Histo
 	return wrote
 }
 
-func TestHistoriesAreLoadedAsTheyWereWritten(t *testing.T) {
+func TestHistories_written_areLoadedEqual(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{})
 	web := deployment("web")
@@ -96,12 +96,12 @@ func TestHistoriesAreLoadedAsTheyWereWritten(t *testing.T) {
 	if string(text) != wantText {
 		t.Errorf("stored is\n%s, want\n%s", text, wantText)
 	}
-	if diff := cmp.Diff([]string{"POST " + historiesOfOne, "PATCH " + historiesOfOne + "/deployment-web"}, f.Seen()); diff != "" {
+	if diff := cmp.Diff([]string{"POST " + historiesOfOne, "PATCH " + historiesOfOne + "/deployment-web"}, f.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-func TestAHistoryIsWrittenOnlyWhenItsContentChanged(t *testing.T) {
+func TestHistories_unchanged_areNotWritten(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{})
 	web := deployment("web")
@@ -130,7 +130,7 @@ func TestAHistoryIsWrittenOnlyWhenItsContentChanged(t *testing.T) {
 }
 
 // W-24: two recommenders during a fail-over.
-func TestANewerHistoryIsNotOverwrittenByAnOlder(t *testing.T) {
+func TestHistories_storedIsNewer_isNotOverwritten(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	web := deployment("web")
 	old, leader := newHistories(t, f, StorageOptions{}), newHistories(t, f, StorageOptions{})
@@ -157,7 +157,7 @@ func TestANewerHistoryIsNotOverwrittenByAnOlder(t *testing.T) {
 	}
 }
 
-func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
+func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	web := deployment("web")
 	var log bytes.Buffer
@@ -175,7 +175,7 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "podfit crds | kubectl apply -f -") {
 		t.Errorf("%d warnings: %s", n, &log)
 	}
-	if seen := f.Seen(); len(seen) != 0 {
+	if seen := f.Requests(); len(seen) != 0 {
 		t.Errorf("asked all the same: %v", seen)
 	}
 	f.ForgetReply("GET " + historiesPath)
@@ -183,7 +183,7 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	if !mustWrite(t, h, web, remembered("app", 0, "a")) || !strings.Contains(log.String(), "can be stored now") {
+	if !mustWrite(t, h, web, remembered("app", 0, "a")) || !strings.Contains(log.String(), "can be stored again") {
 		t.Errorf("not written; log: %s", &log)
 	}
 	f.Delete(historiesPath, "shop/deployment-web")
@@ -196,7 +196,7 @@ func TestWithoutTheCRDHistoriesAreAskedForAgainLater(t *testing.T) {
 	}
 }
 
-func TestWithoutTheRightsTheRemedyIsAnother(t *testing.T) {
+func TestHistories_forbidden_logsRightsAsRemedy(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	var log bytes.Buffer
 	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -211,7 +211,7 @@ func TestWithoutTheRightsTheRemedyIsAnother(t *testing.T) {
 }
 
 // A namespace that is being deleted, or a quota, concerns one workload and not the others.
-func TestARefusedWriteStopsNoOther(t *testing.T) {
+func TestHistories_writeRefused_otherWritesSucceed(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{})
 	f.Reply("POST "+historiesOfOne, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
@@ -223,7 +223,7 @@ func TestARefusedWriteStopsNoOther(t *testing.T) {
 	mustWrite(t, h, other, remembered("app", 0, "a"))
 }
 
-func TestBrokenHistoriesHideNoOthers(t *testing.T) {
+func TestHistories_invalidObjects_othersAreLoaded(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	const spec = `"spec":{"target":{"group":"apps","kind":"Deployment","name":%q}}`
 	put := func(name, target, rest string) {
@@ -269,7 +269,7 @@ func TestBrokenHistoriesHideNoOthers(t *testing.T) {
 	}
 }
 
-func TestAHistoryWhoseNameIsTakenHasAnother(t *testing.T) {
+func TestHistories_nameInUse_hashedNameIsUsed(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"other"}}}`)
 	web := deployment("web")
@@ -284,7 +284,7 @@ func TestAHistoryWhoseNameIsTakenHasAnother(t *testing.T) {
 	}
 }
 
-func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
+func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{Ignored: []string{"lab"}})
 	for _, name := range []string{"web", "gone"} {
@@ -328,7 +328,7 @@ func TestHistoriesNobodyNeedsAreCollected(t *testing.T) {
 }
 
 // A CRD without bounds, or an older one, admits objects up to what the API server stores.
-func TestHistories_ObjectTooLarge_IsSkippedAndReported(t *testing.T) {
+func TestHistories_objectTooLarge_isSkippedAndLogged(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	const object = `{"metadata":{"namespace":"shop","name":"deployment-%[1]s"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]s"}},` +
 		`"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":%[2]q}]}}`
@@ -349,7 +349,7 @@ func TestHistories_ObjectTooLarge_IsSkippedAndReported(t *testing.T) {
 	}
 }
 
-func TestHistories_List_ReadsSmallPages(t *testing.T) {
+func TestHistories_list_readsSmallPages(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	for i := range 120 {
 		f.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-%[1]d"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"%[1]d"}},
@@ -358,12 +358,12 @@ func TestHistories_List_ReadsSmallPages(t *testing.T) {
 	if n := len(loadHistories(t, newHistories(t, f, StorageOptions{}))); n != 120 {
 		t.Errorf("%d are loaded", n)
 	}
-	if n := f.Pages[historiesPath]; n != 3 {
+	if n, _ := f.Lists(historiesPath); n != 3 {
 		t.Errorf("%d pages were read, want 3 of at most 50 objects", n)
 	}
 }
 
-func TestHistories_MoreContainersThanFit_KeepTheMostRecent(t *testing.T) {
+func TestHistories_moreContainersThanFit_keepsTheMostRecent(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{})
 	var hs []usage.History
@@ -379,7 +379,7 @@ func TestHistories_MoreContainersThanFit_KeepTheMostRecent(t *testing.T) {
 	}
 }
 
-func TestHistories_MoreEntriesThanTheBound_AreNotRead(t *testing.T) {
+func TestHistories_moreEntriesThanTheBound_areNotRead(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	var hs []usage.History
 	for i := range 1000 {
@@ -395,7 +395,7 @@ func TestHistories_MoreEntriesThanTheBound_AreNotRead(t *testing.T) {
 	}
 }
 
-func TestHistoryNamesAreValidAndDifferent(t *testing.T) {
+func TestHistoryName_longNames_areValidAndDifferent(t *testing.T) {
 	long := strings.Repeat("x", 240)
 	names := map[string]cluster.Workload{}
 	for _, w := range []cluster.Workload{

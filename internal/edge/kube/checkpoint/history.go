@@ -23,24 +23,24 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// historyPageSize is how many UsageHistories are in memory at a time while they are listed. Each may be as large as the API
-// server stores objects, 1.5 MiB, where the CRD is one without bounds.
+// historyPageSize bounds the UsageHistories in memory while they are listed. If the installed CRD has no bounds, each can have the
+// maximum size of an object, 1.5 MiB.
 const historyPageSize = 50
 
-// historyTooLarge is the size of an object, in bytes of JSON, above which only its metadata and spec are read. The bounds of the
-// CRD and of the metadata that podfit writes stay below it.
+// historyTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Objects within the bounds of the
+// CRD are smaller.
 const historyTooLarge = 640 << 10
 
-// historyObject is a UsageHistory as it is read: an unreadable part does not hide the others, nor stop the list it is in.
+// A historyObject is a UsageHistory whose parts are decoded separately, so that an invalid part affects only itself.
 type historyObject struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     json.RawMessage   `json:"spec"`
 	Status   json.RawMessage   `json:"status"`
 
-	size int // bytes of JSON, where that is too large: then there is no status
+	size int // bytes of JSON if the object is too large; then there is no status
 }
 
-// decodeHistory reads an object. Of one that is too large the status is left out.
+// decodeHistory decodes an object. It drops the status of an object that is too large.
 func decodeHistory(raw []byte, o *historyObject) error {
 	if err := json.Unmarshal(raw, o); err != nil {
 		return err
@@ -51,8 +51,8 @@ func decodeHistory(raw []byte, o *historyObject) error {
 	return nil
 }
 
-// mostRecent returns the histories that one object has room for, in their order, and how many are left out. Those with the
-// oldest samples are.
+// mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
+// with the oldest samples.
 func mostRecent(hs []usage.History) ([]usage.History, int) {
 	left := len(hs) - v1alpha1.MaxContainerHistories
 	if left <= 0 {
@@ -68,7 +68,7 @@ func mostRecent(hs []usage.History) ([]usage.History, int) {
 	return slices.DeleteFunc(slices.Clone(hs), func(h usage.History) bool { return oldest[h.Container] }), left
 }
 
-// workload returns whose history it is.
+// workload returns the workload of a history.
 func (o *historyObject) workload() (cluster.Workload, error) {
 	var s v1alpha1.UsageHistorySpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
@@ -81,7 +81,7 @@ func (o *historyObject) workload() (cluster.Workload, error) {
 	return cluster.Workload{Group: t.Group, Kind: t.Kind, Namespace: o.Metadata.Namespace, Name: t.Name}, nil
 }
 
-// histories returns what is remembered. Of two entries for one container the newer one counts.
+// histories returns the stored histories. If a container has two, the newer one is used.
 func (o *historyObject) histories() ([]usage.History, error) {
 	var s struct {
 		Histories []json.RawMessage `json:"histories"`

@@ -99,7 +99,7 @@ func (l *life) advice(now time.Time) []cluster.Advice {
 // A recommender that is restarted again and again, through the objects in the API server, recommends at every moment what
 // one does that never was. Only the default profile, which lives on upstream's checkpoints alone, may be off by the
 // rounding of these: by a bucket, once in a hundred answers.
-func TestARestartThroughTheAPIServerChangesNoAnswer(t *testing.T) {
+func TestRestart_throughAPIServer_recommendationsAreEqual(t *testing.T) {
 	for _, p := range recommend.Builtins() {
 		for _, carried := range []bool{false, true} {
 			name, days := p.Name, 18
@@ -191,7 +191,7 @@ func drawUsages(rnd *rand.Rand, now time.Time) []usage.Sample {
 
 // Budgets of what stands in etcd, without what the API server adds (some 500 bytes): per object 500 bytes, per container
 // 2,100; and 150 bytes in the annotation of a checkpoint of two pods. Measured: 270, at most 1,780, and 140.
-func TestWhatIsStoredStaysSmall(t *testing.T) {
+func TestStorage_sizeOfObjects_isBounded(t *testing.T) {
 	const object, container, annotation = 500, 2100, 150
 	for _, p := range recommend.Builtins() {
 		if p.Extend == nil {
@@ -223,8 +223,8 @@ func TestWhatIsStoredStaysSmall(t *testing.T) {
 				t.Errorf("%s: %d bytes for %d containers", p.Name, len(text), containers)
 			}
 		}
-		for key, o := range l.api.Objects[kubetest.CheckpointsPath] {
-			a, _ := kubetest.MetaOf(o.(map[string]any))["annotations"].(map[string]any)
+		for _, key := range l.api.Keys(kubetest.CheckpointsPath) {
+			a, _ := kubetest.MetaOf(l.api.Object(kubetest.CheckpointsPath, key))["annotations"].(map[string]any)
 			if s, _ := a[annotationWindow].(string); len(s) == 0 || len(s) > annotation {
 				t.Errorf("%s: the annotation of %s has %d bytes", p.Name, key, len(s))
 			}

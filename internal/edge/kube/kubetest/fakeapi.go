@@ -20,29 +20,29 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/client-go/rest"
+
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// fakeAPI is as much of an API server as the tests of this package need: lists in pages, watches, JSON patches with
-// resource versions, in JSON only. What it has no handler for it stores.
+// A FakeAPI is an API server for tests. It supports paged lists, watches, and JSON patches with resource versions, in JSON only.
+// It stores the objects of all collections without validation. It is safe for several goroutines.
 type FakeAPI struct {
-	Prune func(object map[string]any) // takes away what the CRD does not have
+	t      testing.TB
+	server *httptest.Server
 
-	t   testing.TB
-	Srv *httptest.Server
-
-	Mu       sync.Mutex
+	mu       sync.Mutex
 	version  int
-	Objects  map[string]map[string]any // by collection, then namespace/name
+	objects  map[string]map[string]any // by collection, then namespace/name
 	history  []fakeEvent
-	wake     chan struct{}     // closed at each event
-	stopping chan struct{}     // closed when the server stops
-	Requests []string          // method and path of each, watches and lists excepted
-	bodies   map[string]string // last body by the same
-	Queries  map[string]string // last query of a list by collection
-	replies  map[string]FakeReply
-	Pages    map[string]int // lists answered by collection
-	replied  map[string]int // how often each reply was given
+	wake     chan struct{} // closed at each event
+	stopping chan struct{} // closed when the server stops
+	prune    func(object map[string]any)
+	requests []string          // method and path of each request except lists and watches
+	bodies   map[string]string // last body by method and path
+	queries  map[string]string // query of the last list by collection
+	replies  map[string]fakeReply
+	pages    map[string]int // number of list responses by collection
+	replied  map[string]int // number of requests answered by a reply
 }
 
 type fakeEvent struct {
@@ -52,111 +52,143 @@ type fakeEvent struct {
 	object     map[string]any
 }
 
-// fakeReply is what to say to a request instead of storing it.
-type FakeReply struct {
-	Code int
-	Body string
+// A fakeReply is the fixed response to a request.
+type fakeReply struct {
+	code int
+	body string
 }
 
+// NewFakeAPI starts an API server that is stopped when the test ends.
 func NewFakeAPI(t testing.TB) *FakeAPI {
 	f := &FakeAPI{
 		t: t, version: 100,
-		Objects:  make(map[string]map[string]any),
+		objects:  make(map[string]map[string]any),
 		wake:     make(chan struct{}),
 		stopping: make(chan struct{}),
 		bodies:   make(map[string]string),
-		Queries:  make(map[string]string),
-		replies:  make(map[string]FakeReply),
-		Pages:    make(map[string]int),
+		queries:  make(map[string]string),
+		replies:  make(map[string]fakeReply),
+		pages:    make(map[string]int),
 		replied:  make(map[string]int),
 	}
-	f.Srv = httptest.NewServer(f)
+	f.server = httptest.NewServer(f)
 	t.Cleanup(func() { f.Stop() })
 	return f
 }
 
+// Stop closes all connections and stops the server. Stored objects are kept.
 func (f *FakeAPI) Stop() {
-	f.Mu.Lock()
+	f.mu.Lock()
 	close(f.stopping) // ends the watches, for which Close would wait
-	f.Mu.Unlock()
-	f.Srv.CloseClientConnections()
-	f.Srv.Close()
+	f.mu.Unlock()
+	f.server.CloseClientConnections()
+	f.server.Close()
 }
 
-// start serves again, on the port it had, and with what it had stored.
+// Start starts a stopped server again on the same port, with the stored objects.
 func (f *FakeAPI) Start() {
 	f.t.Helper()
-	l, err := net.Listen("tcp", f.Srv.Listener.Addr().String())
+	l, err := net.Listen("tcp", f.server.Listener.Addr().String())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.Mu.Lock()
+	f.mu.Lock()
 	f.stopping = make(chan struct{})
-	f.Mu.Unlock()
-	f.Srv = &httptest.Server{Listener: l, Config: &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}}
-	f.Srv.Start()
+	f.mu.Unlock()
+	f.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}}
+	f.server.Start()
 }
 
-// config returns how clients reach the API.
-func (f *FakeAPI) Config() *rest.Config { return &rest.Config{Host: f.Srv.URL, QPS: -1} }
+// URL returns the address of the server.
+func (f *FakeAPI) URL() string { return f.server.URL }
 
-// apply stores an object, given as JSON, in a collection such as "/api/v1/pods".
+// Config returns the configuration of a client of the server.
+func (f *FakeAPI) Config() *rest.Config { return &rest.Config{Host: f.server.URL, QPS: -1} }
+
+// Apply creates or replaces an object, given as JSON, in a collection such as "/api/v1/pods".
 func (f *FakeAPI) Apply(collection, object string) {
 	f.t.Helper()
 	o := make(map[string]any)
 	if err := json.Unmarshal([]byte(object), &o); err != nil {
 		f.t.Fatalf("%v in %s", err, object)
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.store(collection, o)
 }
 
+// Delete deletes the object with the key "namespace/name".
 func (f *FakeAPI) Delete(collection, key string) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.drop(collection, key)
 }
 
-// reply answers requests of a method and path with a code and body from now on.
+// Reply makes the server answer requests with a method and path ("GET /api/v1/nodes") by a fixed response.
 func (f *FakeAPI) Reply(methodAndPath string, code int, body string) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	f.replies[methodAndPath] = FakeReply{code, body}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replies[methodAndPath] = fakeReply{code, body}
 }
 
+// ForgetReply undoes Reply.
 func (f *FakeAPI) ForgetReply(methodAndPath string) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	delete(f.replies, methodAndPath)
 }
 
-// refusals returns how often a reply was given.
+// Refusals returns the number of requests answered by Reply.
 func (f *FakeAPI) Refusals(methodAndPath string) int {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.replied[methodAndPath]
 }
 
-func (f *FakeAPI) Seen() []string {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	return slices.Clone(f.Requests)
+// Requests returns the method and path of each request except lists and watches, in order.
+func (f *FakeAPI) Requests() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.requests)
 }
 
+// Body returns the body of the last request with a method and path.
 func (f *FakeAPI) Body(methodAndPath string) string {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.bodies[methodAndPath]
 }
 
+// PruneWrites makes the server call prune on each object that a request changes, as an API server prunes unknown fields.
+func (f *FakeAPI) PruneWrites(prune func(object map[string]any)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.prune = prune
+}
+
+// Lists returns the number of list responses of a collection, and the query of the last list.
+func (f *FakeAPI) Lists(collection string) (responses int, query string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pages[collection], f.queries[collection]
+}
+
+// Keys returns the sorted keys of the objects of a collection.
+func (f *FakeAPI) Keys(collection string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.objects[collection]))
+}
+
+// Object returns the object with the key "namespace/name", nil if there is none.
 func (f *FakeAPI) Object(collection, key string) map[string]any {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	o, _ := f.Objects[collection][key].(map[string]any)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o, _ := f.objects[collection][key].(map[string]any)
 	return o
 }
 
+// MetaOf returns the metadata of an object.
 func MetaOf(o map[string]any) map[string]any {
 	m, ok := o["metadata"].(map[string]any)
 	if !ok {
@@ -180,20 +212,20 @@ func (f *FakeAPI) store(collection string, o map[string]any) {
 		MetaOf(o)["uid"] = fmt.Sprintf("uid-%d", f.version)
 	}
 	kind := "MODIFIED"
-	if f.Objects[collection] == nil {
-		f.Objects[collection] = make(map[string]any)
+	if f.objects[collection] == nil {
+		f.objects[collection] = make(map[string]any)
 	}
-	if f.Objects[collection][keyOf(o)] == nil {
+	if f.objects[collection][keyOf(o)] == nil {
 		kind = "ADDED"
 	}
-	f.Objects[collection][keyOf(o)] = o
+	f.objects[collection][keyOf(o)] = o
 	f.event(kind, collection, o)
 }
 
 func (f *FakeAPI) drop(collection, key string) bool {
-	o, ok := f.Objects[collection][key].(map[string]any)
+	o, ok := f.objects[collection][key].(map[string]any)
 	if ok {
-		delete(f.Objects[collection], key)
+		delete(f.objects[collection], key)
 		f.version++
 		f.event("DELETED", collection, o)
 	}
@@ -206,7 +238,7 @@ func (f *FakeAPI) event(kind, collection string, o map[string]any) {
 	f.wake = make(chan struct{})
 }
 
-// place is where a path points: a collection, and perhaps an object in it and a subresource.
+// A place is the resource of a request path: a collection, and possibly an object in it and a subresource.
 type place struct{ collection, namespace, name, sub string }
 
 func (p place) key() string { return p.namespace + "/" + p.name }
@@ -223,7 +255,8 @@ func parsePlace(path string) place {
 	}
 	rest := parts[prefix:]
 	if rest[0] == "namespaces" && len(rest) > 2 {
-		p.namespace, rest = rest[1], rest[2:]
+		p.namespace = rest[1]
+		rest = rest[2:]
 	}
 	p.collection = "/" + strings.Join(append(slices.Clone(parts[:prefix]), rest[0]), "/")
 	if len(rest) > 1 {
@@ -235,48 +268,48 @@ func parsePlace(path string) place {
 	return p
 }
 
+// ServeHTTP implements http.Handler.
 func (f *FakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p, q := parsePlace(r.URL.Path), r.URL.Query()
-	switch {
-	case r.Method == http.MethodGet && p.name == "" && q.Get("watch") != "":
+	p := parsePlace(r.URL.Path)
+	if r.Method == http.MethodGet && p.name == "" && r.URL.Query().Get("watch") != "" {
 		f.watch(w, r, p)
-	default:
-		f.answer(w, r, p)
+		return
 	}
+	f.answer(w, r, p)
 }
 
 func (f *FakeAPI) answer(w http.ResponseWriter, r *http.Request, p place) {
 	data, _ := io.ReadAll(r.Body)
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	id := r.Method + " " + r.URL.Path
 	isList := r.Method == http.MethodGet && p.name == ""
 	if !isList {
-		f.Requests = append(f.Requests, id)
+		f.requests = append(f.requests, id)
 		f.bodies[id] = string(data)
 	}
 	if reply, ok := f.replies[id]; ok {
 		f.replied[id]++
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(reply.Code)
-		_, _ = io.WriteString(w, reply.Body)
+		w.WriteHeader(reply.code)
+		_, _ = io.WriteString(w, reply.body)
 		return
 	}
 	switch {
 	case isList:
 		f.list(w, r, p)
 	case r.Method == http.MethodGet:
-		f.say(w, f.Objects[p.collection][p.key()], p)
+		f.respond(w, f.objects[p.collection][p.key()], p)
 	case r.Method == http.MethodPost && p.name == "":
 		o := make(map[string]any)
 		_ = json.Unmarshal(data, &o)
 		MetaOf(o)["namespace"] = p.namespace
-		if f.Objects[p.collection][keyOf(o)] != nil {
+		if f.objects[p.collection][keyOf(o)] != nil {
 			f.fail(w, http.StatusConflict, "AlreadyExists", "exists")
 			return
 		}
 		f.store(p.collection, o)
-		f.say(w, o, p)
+		f.respond(w, o, p)
 	case r.Method == http.MethodPut:
 		o := make(map[string]any)
 		_ = json.Unmarshal(data, &o)
@@ -286,7 +319,7 @@ func (f *FakeAPI) answer(w http.ResponseWriter, r *http.Request, p place) {
 	case r.Method == http.MethodDelete:
 		f.remove(w, p, data)
 	default:
-		f.say(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, p)
+		f.respond(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, p)
 	}
 }
 
@@ -295,7 +328,7 @@ func (f *FakeAPI) remove(w http.ResponseWriter, p place, data []byte) {
 		Preconditions struct{ UID, ResourceVersion string }
 	}
 	_ = json.Unmarshal(data, &o)
-	have, _ := f.Objects[p.collection][p.key()].(map[string]any)
+	have, _ := f.objects[p.collection][p.key()].(map[string]any)
 	want := o.Preconditions.ResourceVersion
 	switch {
 	case have == nil:
@@ -304,20 +337,20 @@ func (f *FakeAPI) remove(w http.ResponseWriter, p place, data []byte) {
 		f.fail(w, http.StatusConflict, "Conflict", "precondition")
 	default:
 		f.drop(p.collection, p.key())
-		f.say(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, p)
+		f.respond(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, p)
 	}
 }
 
 func (f *FakeAPI) patch(w http.ResponseWriter, p place, data []byte) {
-	have, ok := f.Objects[p.collection][p.key()].(map[string]any)
+	have, ok := f.objects[p.collection][p.key()].(map[string]any)
 	if !ok {
 		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
 		return
 	}
 	before, _ := json.Marshal(have)
 	ops, err := jsonpatch.DecodePatch(data)
-	if err != nil { // another kind of patch: the tests look at its body
-		f.say(w, have, p)
+	if err != nil { // another patch type: it is not applied, tests check its body
+		f.respond(w, have, p)
 		return
 	}
 	after, err := ops.Apply(before)
@@ -331,22 +364,22 @@ func (f *FakeAPI) patch(w http.ResponseWriter, p place, data []byte) {
 }
 
 func (f *FakeAPI) update(w http.ResponseWriter, p place, o map[string]any) {
-	have, ok := f.Objects[p.collection][p.key()].(map[string]any)
+	have, ok := f.objects[p.collection][p.key()].(map[string]any)
 	switch {
 	case !ok:
 		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
 	case MetaOf(o)["resourceVersion"] != MetaOf(have)["resourceVersion"]:
 		f.fail(w, http.StatusConflict, "Conflict", "the object has been modified")
 	default:
-		if f.Prune != nil {
-			f.Prune(o)
+		if f.prune != nil {
+			f.prune(o)
 		}
 		f.store(p.collection, o)
-		f.say(w, o, p)
+		f.respond(w, o, p)
 	}
 }
 
-func (f *FakeAPI) say(w http.ResponseWriter, o any, p place) {
+func (f *FakeAPI) respond(w http.ResponseWriter, o any, p place) {
 	if o == nil {
 		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
 		return
@@ -364,7 +397,7 @@ func (f *FakeAPI) fail(w http.ResponseWriter, code int, reason, message string) 
 	})
 }
 
-// kinds of the collections, for the answers; the clients want to know.
+// fakeKinds has the API version and kind of the objects of each collection.
 var fakeKinds = map[string][2]string{
 	"/api/v1/pods":                                       {"v1", "Pod"},
 	"/api/v1/nodes":                                      {"v1", "Node"},
@@ -384,10 +417,11 @@ var fakeKinds = map[string][2]string{
 	"/apis/podfit.dev/v1alpha1/sizingprofiles":                     {"podfit.dev/v1alpha1", "SizingProfile"},
 }
 
-// shown is an object as a client wants it: with its kind, and only its metadata if that is what it asked for.
+// shown returns an object in the form that the client requested: with its kind, and possibly only its metadata.
 func shown(r *http.Request, collection string, o map[string]any) map[string]any {
 	out := maps.Clone(o)
-	out["apiVersion"], out["kind"] = fakeKinds[collection][0], fakeKinds[collection][1]
+	out["apiVersion"] = fakeKinds[collection][0]
+	out["kind"] = fakeKinds[collection][1]
 	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		out = map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": o["metadata"]}
 	}
@@ -401,11 +435,11 @@ func (f *FakeAPI) list(w http.ResponseWriter, r *http.Request, p place) {
 		return
 	}
 	q := r.URL.Query()
-	f.Pages[p.collection]++
-	f.Queries[p.collection] = r.URL.RawQuery
-	keys := slices.Sorted(maps.Keys(f.Objects[p.collection]))
+	f.pages[p.collection]++
+	f.queries[p.collection] = r.URL.RawQuery
+	keys := slices.Sorted(maps.Keys(f.objects[p.collection]))
 	keys = slices.DeleteFunc(keys, func(k string) bool {
-		o, _ := f.Objects[p.collection][k].(map[string]any)
+		o, _ := f.objects[p.collection][k].(map[string]any)
 		return k <= q.Get("continue") || !selects(q.Get("fieldSelector"), o) ||
 			(p.namespace != "" && MetaOf(o)["namespace"] != p.namespace)
 	})
@@ -416,17 +450,18 @@ func (f *FakeAPI) list(w http.ResponseWriter, r *http.Request, p place) {
 	}
 	items := make([]any, 0, len(keys))
 	for _, k := range keys {
-		o, _ := f.Objects[p.collection][k].(map[string]any)
+		o, _ := f.objects[p.collection][k].(map[string]any)
 		items = append(items, shown(r, p.collection, o))
 	}
 	out := map[string]any{"apiVersion": kind[0], "kind": kind[1] + "List", "metadata": listMeta, "items": items}
 	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
-		out["apiVersion"], out["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
+		out["apiVersion"] = "meta.k8s.io/v1"
+		out["kind"] = "PartialObjectMetadataList"
 	}
-	f.say(w, out, p)
+	f.respond(w, out, p)
 }
 
-// selects is what a field selector of "a!=b,c=d" means for an object.
+// selects reports whether a field selector such as "a!=b,c=d" selects an object.
 func selects(selector string, o map[string]any) bool {
 	for term := range strings.SplitSeq(selector, ",") {
 		path, value, negated := strings.Cut(term, "!=")
@@ -458,7 +493,7 @@ func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 	flusher, _ := w.(http.Flusher)
 	flusher.Flush()
 	for {
-		f.Mu.Lock()
+		f.mu.Lock()
 		wake, stopping := f.wake, f.stopping
 		var out []any
 		for _, e := range f.history {
@@ -468,7 +503,7 @@ func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 			}
 		}
 		after = f.version
-		f.Mu.Unlock()
+		f.mu.Unlock()
 		for _, e := range out {
 			if json.NewEncoder(w).Encode(e) != nil {
 				return
@@ -485,7 +520,7 @@ func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 	}
 }
 
-// eventually waits until a condition holds, and fails the test when it does not.
+// Eventually waits until a condition is true, and fails the test after 20 seconds.
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
@@ -495,12 +530,13 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	for !holds() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("still not so: %s", what)
+			t.Fatalf("condition not met: %s", what)
 		case <-tick.C:
 		}
 	}
 }
 
+// The paths of collections.
 const (
 	PodsPath        = "/api/v1/pods"
 	ReplicaSetsPath = "/apis/apps/v1/replicasets"
@@ -509,8 +545,10 @@ const (
 	CheckpointsPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints"
 )
 
+// WebKey is the key of the autoscaler of ApplyShop.
 var WebKey = cluster.Key{Namespace: "shop", Name: "web"}
 
+// ApplyPod creates a running pod with a controller of API group apps.
 func (f *FakeAPI) ApplyPod(namespace, name, ownerKind, owner string) {
 	f.t.Helper()
 	f.Apply(PodsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":%q,"ownerReferences":[
@@ -518,6 +556,7 @@ func (f *FakeAPI) ApplyPod(namespace, name, ownerKind, owner string) {
 		"spec":{"containers":[{"name":"app"}]},"status":{"phase":"Running"}}`, namespace, name, "uid of "+name, ownerKind, owner))
 }
 
+// ApplyShop creates the Deployment shop/web with three pods and its autoscaler.
 func (f *FakeAPI) ApplyShop() {
 	f.t.Helper()
 	f.Apply(deploymentsPath, `{"metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":3}}`)
@@ -530,6 +569,7 @@ func (f *FakeAPI) ApplyShop() {
 		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
 }
 
+// At parses a time in RFC 3339 format.
 func At(t testing.TB, text string) time.Time {
 	t.Helper()
 	v, err := time.Parse(time.RFC3339, text)

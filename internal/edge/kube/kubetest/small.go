@@ -1,7 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubetest has API servers for tests: just as much of one as the clients of package kube need.
+// Package kubetest has fake API servers and sample objects for tests. The servers implement only what the clients of package
+// kube need.
 package kubetest
 
 import (
@@ -10,30 +11,30 @@ import (
 	"strings"
 )
 
-// SmallCluster is as much of an API server as the admission controller needs: a cluster with one workload and its autoscaler.
+// SmallCluster serves what the admission controller reads of a cluster with one workload and its autoscaler.
 func SmallCluster(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	say := func(status int, body string) {
+	respond := func(status int, body string) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}
 	list := func(apiVersion, kind, items string) {
-		say(http.StatusOK, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","metadata":{"resourceVersion":"1"},"items":[`+items+`]}`)
+		respond(http.StatusOK, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","metadata":{"resourceVersion":"1"},"items":[`+items+`]}`)
 	}
 	resource := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	switch q := r.URL.Query(); {
 	case q.Get("sendInitialEvents") != "":
-		say(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no streamed lists"}`)
+		respond(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no streamed lists"}`)
 	case q.Get("watch") != "":
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	case r.URL.Path == "/api":
-		say(http.StatusOK, `{"kind":"APIVersions","versions":["v1"]}`)
+		respond(http.StatusOK, `{"kind":"APIVersions","versions":["v1"]}`)
 	case r.URL.Path == "/apis":
-		say(http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		respond(http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 	case r.URL.Path == "/api/v1":
-		say(http.StatusOK, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`)
+		respond(http.StatusOK, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`)
 	case resource == "verticalpodautoscalers":
 		list("autoscaling.k8s.io/v1", "VerticalPodAutoscalerList", `{"metadata":{"namespace":"shop","name":"cart","uid":"a"},
 			"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}},
@@ -53,6 +54,6 @@ func SmallCluster(w http.ResponseWriter, r *http.Request) {
 	case resource == "deployments" || resource == "jobs" || resource == "cronjobs":
 		list("meta.k8s.io/v1", "PartialObjectMetadataList", "")
 	default:
-		say(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		respond(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 	}
 }

@@ -15,32 +15,33 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// An autoscalerEntry is an autoscaler, and what its status writer has to know of the object.
+// An autoscalerEntry is an autoscaler with the fields of the object that WriteStatus needs.
 type autoscalerEntry struct {
 	*cluster.Autoscaler
 	status  v1.VerticalPodAutoscalerStatus
 	version string // resourceVersion
-	problem string // why the object could not be read, "" when it could
-	ours    bool   // it is the answer to a write of ours, and the watch has not brought it yet
+	problem string // why the object could not be decoded, "" if it was
+	ours    bool   // the response to a status write that the watch has not delivered yet
 }
 
 func projectAutoscaler(o *kube.AutoscalerObject) *autoscalerEntry {
 	e := &autoscalerEntry{
-		Autoscaler: ParseAutoscaler(&o.VerticalPodAutoscaler),
+		Autoscaler: projection.Autoscaler(&o.VerticalPodAutoscaler),
 		status:     o.Status,
 		version:    o.ResourceVersion,
 		problem:    o.Problem,
 	}
 	if e.problem != "" {
-		e.Mode = cluster.Off // what it asks for is not known, but that it exists is
+		e.Mode = cluster.Off // the spec is unknown, so no pod is changed
 	}
 	return e
 }
 
-// isEcho reports whether e is an older state of the same object than one that is known already: what the watch brings
-// after we have written more than once.
+// isEcho reports whether e is an older version of the stored object. The watch delivers one when podfit has written the status
+// more than once in the meantime.
 func (e *autoscalerEntry) isEcho(known *autoscalerEntry) bool {
 	return known.ours && e.UID == known.UID && e.isOlder(known)
 }
@@ -50,7 +51,7 @@ func (e *autoscalerEntry) isOlder(than *autoscalerEntry) bool {
 	return err == nil && order < 0
 }
 
-// AutoscalersFeed is what Stale and Health call the watch of autoscalers.
+// AutoscalersFeed is the name of the watch of autoscalers in Stale and Health.
 const AutoscalersFeed = "verticalpodautoscalers"
 
 func (w *World) addAutoscalers() {
@@ -69,8 +70,8 @@ func (w *World) addAutoscalers() {
 			}
 			return nil
 		},
-		selector: w.namespaces(),
-		remedy:   "install the CRDs: podfit crds | kubectl apply -f -",
+		fieldSelector: w.namespaces(),
+		remedy:        "install the CRDs: podfit crds | kubectl apply -f -",
 	}, &w.autoscalers)
 }
 

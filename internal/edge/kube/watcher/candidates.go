@@ -15,8 +15,8 @@ type candidate struct {
 	at int // in its heap
 }
 
-// candidates are the autoscalers that change pods, by target, in the order of cluster.Governing: the governing one is found in
-// constant time, and a change takes time logarithmic in the number of autoscalers of the target.
+// candidates are the autoscalers that change pods, by target, in the order of cluster.Governing. The governing autoscaler is
+// found in constant time; a change takes logarithmic time in the number of autoscalers of the target.
 type candidates struct {
 	startupBoost bool // the feature gate CPUStartupBoost
 	byKey        map[cluster.Key]*candidate
@@ -35,16 +35,17 @@ func (c *candidates) first(target cluster.Workload) *cluster.Autoscaler {
 	return nil
 }
 
-// set makes an autoscaler be known as it is now; nil means that it is gone.
+// set stores the current version of an autoscaler; nil means that it is deleted.
 func (c *candidates) set(key cluster.Key, now *cluster.Autoscaler) {
 	applies := now != nil && now.ChangesPods(c.startupBoost)
 	if old := c.byKey[key]; old != nil {
 		if applies && now.Target == old.Target && now.Created.Equal(old.Created) {
-			old.Autoscaler = now // its place is the same
+			old.Autoscaler = now // its place in the order is the same
 			return
 		}
 		h := c.byTarget[old.Target]
-		if heap.Remove(h, old.at); h.Len() == 0 {
+		heap.Remove(h, old.at)
+		if h.Len() == 0 {
 			delete(c.byTarget, old.Target)
 		}
 		delete(c.byKey, key)
@@ -62,7 +63,7 @@ func (c *candidates) set(key cluster.Key, now *cluster.Autoscaler) {
 	heap.Push(h, added)
 }
 
-// A candidateHeap has the candidate that governs first.
+// A candidateHeap is a heap whose first element is the governing autoscaler.
 type candidateHeap []*candidate
 
 // Len, Less, Swap, Push and Pop implement the interface of package container/heap.

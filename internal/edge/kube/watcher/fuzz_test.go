@@ -19,6 +19,8 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // A hostile object goes the whole way that objects go: it is read and projected, its recommendation is capped, written to
@@ -34,8 +36,8 @@ func FuzzAutoscaler(f *testing.F) {
 		}
 		return raw
 	}
-	pod, limits := asJSON(richPod), asJSON(richLimits)
-	f.Add(asJSON(richAutoscaler), pod, limits)
+	pod, limits := asJSON(kubetest.RichPod), asJSON(richLimits)
+	f.Add(asJSON(kubetest.RichAutoscaler), pod, limits)
 	f.Add(asJSON(`{metadata: {name: a}, spec: {resourcePolicy: {containerPolicies: [{maxAllowed: {cpu: "1.2.3"}}]}}, status: {conditions: [{type: x}]}}`), pod, limits)
 	f.Add([]byte(`{"spec":7}`), []byte(`{}`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, autoscaler, pod, limits []byte) {
@@ -139,9 +141,9 @@ func goTheWholeWay(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *c
 	}
 	saysWhatIsMeant(t, e, capped)
 
-	p := ProjectPod(object, nil)
+	p := projection.Pod(object, nil)
 	p.Top = e.Target
-	around := policy.Limits{Range: mergeLimits(map[string][]limitItem{"limits": projectLimitRange(limits)})}
+	around := policy.Limits{Range: projection.MergeLimits(map[string][]projection.LimitItem{"limits": projection.LimitItems(limits)})}
 	e.Advice = capped
 	for _, fit := range policy.Fit(e.Autoscaler, around, p) {
 		inOrder(t, "size of "+fit.Container, fit.Estimate)

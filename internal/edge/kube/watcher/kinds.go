@@ -15,16 +15,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 const (
-	kindsRefresh = 5 * time.Minute  // how often discovery is asked anyway
-	kindsPause   = 10 * time.Second // how long at least between two askings, however many unknown kinds turn up
-	maxAsked     = 4096             // how many unknown kinds are remembered; tenants can name any as owner or target
-	kindsTimeout = 30 * time.Second // how long one asking may take
+	kindsRefresh = 5 * time.Minute  // regular interval of discovery
+	kindsPause   = 10 * time.Second // minimum interval of discovery, for any number of unknown kinds
+	maxAsked     = 4096             // bound of the stored unknown kinds; tenants can name any kind as owner or target
+	kindsTimeout = 30 * time.Second // timeout of one discovery
 )
 
-// A kind is how the API server serves a kind of object.
+// A kind describes how the API server serves a kind of object.
 type kind struct {
 	version  string // a version that serves the scale subresource, if one does
 	resource string // plural
@@ -33,32 +35,32 @@ type kind struct {
 
 func (k kind) scalable() bool { return k.resource != "" && k.scale }
 
-// kinds knows which kinds the API server serves, and which of them have a scale subresource. Nobody waits for it: it is
-// asked often, on the admission path too, and answers from memory, which a loop refreshes. When discovery fails for a
-// group, what was known of the group stays.
+// kinds has the kinds that the API server serves, and which of them have a scale subresource. Look-ups are frequent, on the
+// admission path too, so they never block: they read memory that a loop refreshes. If discovery fails for an API group, the
+// known kinds of the group are kept.
 type kinds struct {
-	mu     *sync.Mutex // the world's
-	served map[groupKind]kind
-	loaded time.Time               // when served was last asked for, zero: never
-	tried  bool                    // discovery has answered, or failed, at least once
-	asked  map[groupKind]time.Time // kinds that are not served, and since when somebody wants them
-	wake   chan struct{}           // has room for one
+	mu     *sync.Mutex // of the World
+	served map[projection.GroupKind]kind
+	loaded time.Time                          // start of the last successful discovery; zero: never
+	tried  bool                               // discovery has succeeded or failed at least once
+	asked  map[projection.GroupKind]time.Time // kinds that were looked up and are not served, by time of the first look-up
+	wake   chan struct{}                      // buffer of one
 	log    *slog.Logger
 }
 
 func newKinds(mu *sync.Mutex, log *slog.Logger) *kinds {
-	return &kinds{mu: mu, asked: make(map[groupKind]time.Time), wake: make(chan struct{}, 1), log: log}
+	return &kinds{mu: mu, asked: make(map[projection.GroupKind]time.Time), wake: make(chan struct{}, 1), log: log}
 }
 
-// find returns how a kind is served; the zero kind when it is not served. A kind never heard of is pending until
-// discovery has been asked again: its definition may be newer than our knowledge.
-func (k *kinds) find(gk groupKind) (kind, error) {
+// find returns how a kind is served, or the zero kind if it is not served. For a new unknown kind the error is errPending until
+// the next discovery, because the CRD of the kind may be newer than the last one.
+func (k *kinds) find(gk projection.GroupKind) (kind, error) {
 	if info, ok := k.served[gk]; ok {
 		return info, nil
 	}
 	since, waiting := k.asked[gk]
 	if !waiting && len(k.asked) >= maxAsked {
-		return kind{}, errPending // until some of them are forgotten
+		return kind{}, errPending // until some of them expire
 	}
 	if !waiting {
 		k.asked[gk] = time.Now()
@@ -71,20 +73,20 @@ func (k *kinds) find(gk groupKind) (kind, error) {
 	return kind{}, nil
 }
 
-// peek is find for kinds that nothing in the cluster is known to have: it remembers nothing and asks nobody.
-func (k *kinds) peek(gk groupKind) (kind, error) {
+// peek is find for kinds of objects that may not exist: it stores nothing and triggers no discovery.
+func (k *kinds) peek(gk projection.GroupKind) (kind, error) {
 	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
 		return info, nil
 	}
 	return kind{}, errPending
 }
 
-// discoverer asks the API server what it serves.
+// A discoverer lists the API groups and resources of the API server.
 type discoverer interface {
 	ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
 
-// run refreshes until ctx ends; changed is called after each attempt.
+// run refreshes the kinds until ctx ends. It calls changed after each attempt.
 func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 	tick := time.NewTicker(kindsRefresh)
 	defer tick.Stop()
@@ -97,7 +99,7 @@ func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 		k.tried = true
 		k.mu.Unlock()
 		if err != nil {
-			k.log.Warn("discovery has failed, keeping what is known", slog.Any("error", err))
+			k.log.Warn("Discovery failed; the known kinds are kept", slog.Any("error", err))
 			k.askAgain()
 		}
 		changed()
@@ -113,7 +115,7 @@ func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 	}
 }
 
-// askAgain has discovery asked after the next pause.
+// askAgain triggers discovery after kindsPause.
 func (k *kinds) askAgain() {
 	select {
 	case k.wake <- struct{}{}:
@@ -121,7 +123,7 @@ func (k *kinds) askAgain() {
 	}
 }
 
-// pause waits, and reports whether it was not cut short.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -159,22 +161,22 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 	k.loaded = began
 	for gk, since := range k.asked {
 		if _, ok := fresh[gk]; ok || lost[gk.Group] {
-			delete(k.asked, gk) // served, or still to be found out
+			delete(k.asked, gk) // served, or still unknown
 		} else if began.Sub(since) > time.Hour {
-			delete(k.asked, gk) // nobody may want it any more
+			delete(k.asked, gk) // possibly not needed any more
 		}
 	}
 	return nil
 }
 
-// kindsIn sorts what discovery returns by kind. A version with a scale subresource beats one without, the group's
-// preferred version any other.
-func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[groupKind]kind {
+// kindsIn returns the result of discovery by kind. A version with a scale subresource has priority over one without, then the
+// preferred version of the group over others.
+func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[projection.GroupKind]kind {
 	preferred := make(map[string]string)
 	for _, g := range groups {
 		preferred[g.Name] = g.PreferredVersion.Version
 	}
-	out := make(map[groupKind]kind)
+	out := make(map[projection.GroupKind]kind)
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -191,7 +193,7 @@ func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[gro
 			if strings.Contains(r.Name, "/") || !r.Namespaced {
 				continue
 			}
-			gk := groupKind{gv.Group, r.Kind}
+			gk := projection.GroupKind{Group: gv.Group, Kind: r.Kind}
 			k := kind{version: gv.Version, resource: r.Name, scale: scalable[r.Name]}
 			before, ok := out[gk]
 			if !ok || (k.scale && !before.scale) ||

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // fakeDiscovery answers what it is told to.
@@ -81,16 +82,16 @@ func startKinds(t *testing.T, d *fakeDiscovery) (*kinds, *sync.Mutex) {
 }
 
 var (
-	rollout = groupKind{"argoproj.io", "Rollout"}
-	robot   = groupKind{"example.com", "Robot"}
+	rollout = projection.GroupKind{Group: "argoproj.io", Kind: "Rollout"}
+	robot   = projection.GroupKind{Group: "example.com", Kind: "Robot"}
 )
 
-func TestKindsAreRefreshedAndFailuresLoseNothing(t *testing.T) {
+func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(fakeDiscovery)
 		d.set(nil, resources("argoproj.io/v1alpha1", "rollouts", "Rollout", "rollouts/scale", "Scale"))
 		k, mu := startKinds(t, d)
-		scalable := func(gk groupKind) bool {
+		scalable := func(gk projection.GroupKind) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			info, err := k.find(gk)
@@ -120,7 +121,7 @@ func TestKindsAreRefreshedAndFailuresLoseNothing(t *testing.T) {
 	})
 }
 
-func TestKinds_discoveryHangs_askingEndsInTimeAndWithTheContext(t *testing.T) {
+func TestKinds_discoveryHangs_requestEndsInTimeAndWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDiscovery{hangs: true}
 		k := newKinds(new(sync.Mutex), slog.New(slog.DiscardHandler))
@@ -135,11 +136,11 @@ func TestKinds_discoveryHangs_askingEndsInTimeAndWithTheContext(t *testing.T) {
 	})
 }
 
-func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
+func TestKinds_unknownKinds_discoveryIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(fakeDiscovery)
 		k, mu := startKinds(t, d)
-		find := func(gk groupKind) (kind, error) {
+		find := func(gk projection.GroupKind) (kind, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return k.find(gk)
@@ -155,7 +156,7 @@ func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
 			t.Errorf("%+v, error %v right after it was asked for", info, err)
 		}
 		for i := range 1000 {
-			_, _ = find(groupKind{"example.com", string(rune('A' + i%26))})
+			_, _ = find(projection.GroupKind{Group: "example.com", Kind: string(rune('A' + i%26))})
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := d.count() - before; n > 12 {
@@ -164,7 +165,7 @@ func TestAnUnknownKindIsAskedForSoonButNotOften(t *testing.T) {
 	})
 }
 
-func TestTheVersionWithAScaleIsTakenElseThePreferred(t *testing.T) {
+func TestKindsIn_severalVersions_scaleThenPreferredVersionWins(t *testing.T) {
 	got := kindsIn(
 		[]*metav1.APIGroup{{Name: "g", PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"}}},
 		[]*metav1.APIResourceList{
@@ -174,7 +175,7 @@ func TestTheVersionWithAScaleIsTakenElseThePreferred(t *testing.T) {
 			{GroupVersion: "a/b/c"},
 			{GroupVersion: "g/v2", APIResources: []metav1.APIResource{{Name: "cs", Kind: "C"}}},
 		})
-	if len(got) != 2 || got[groupKind{"g", "A"}].version != "v1" || got[groupKind{"g", "B"}].version != "v2" {
+	if len(got) != 2 || got[projection.GroupKind{Group: "g", Kind: "A"}].version != "v1" || got[projection.GroupKind{Group: "g", Kind: "B"}].version != "v2" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -220,7 +221,9 @@ func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
 	t.Helper()
 	var mu sync.Mutex
 	s := newScales(&mu, slog.New(slog.DiscardHandler))
-	find := func(groupKind) (kind, error) { return kind{version: "v1", resource: "rollouts", scale: true}, nil }
+	find := func(projection.GroupKind) (kind, error) {
+		return kind{version: "v1", resource: "rollouts", scale: true}, nil
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -234,7 +237,7 @@ func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
 	return s, &mu
 }
 
-func TestScalesAreReadBehindTheReadersAndKeptThroughFailures(t *testing.T) {
+func TestScales_readFails_knownScaleIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeScales{n: 3}
 		s, mu := startScales(t, f)
@@ -280,7 +283,7 @@ func TestScalesAreReadBehindTheReadersAndKeptThroughFailures(t *testing.T) {
 	})
 }
 
-func TestManyScalesAreATrickle(t *testing.T) {
+func TestScales_manyControllers_requestsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workloads = 600
 		f := &fakeScales{n: 1, slow: 50 * time.Millisecond}

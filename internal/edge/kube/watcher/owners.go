@@ -8,37 +8,32 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// A controller is what is kept of a controller of a well-known kind.
-type controller struct {
-	parent cluster.Workload // the controller that owns it, zero when none does
-	scale  cluster.Scale
-}
-
-// errPending says that the answer depends on something that has not arrived yet. It may come with the next event.
+// errPending is returned while the answer depends on an object or kind that is still unknown. It may arrive with the next event.
 var errPending = errors.New("not known yet")
 
-// longestChain is how many owners are followed before the chain is taken for a cycle. Real ones have up to four.
+// longestChain bounds the owners that are followed. Real chains have up to four; a longer chain counts as a cycle.
 const longestChain = 16
 
 var errCycle = errors.New("cycle detected in ownership chain")
 
-// owners is the graph of who owns whom. The world's mutex guards it.
+// owners is the graph of owner references between controllers. The mutex of the World guards it.
 type owners struct {
-	known map[groupKind]*store[controller] // the well-known kinds, watched
-	kinds *kinds                           // which others there are
-	scale *scales                          // the others that pods or autoscalers speak of
+	known map[projection.GroupKind]*store[projection.ControllerState] // controllers of well-known kinds, which are watched
+	kinds *kinds                                                      // all kinds that the API server serves
+	scale *scales                                                     // controllers of other kinds, by reference from pods and autoscalers
 
-	synced func(groupKind) bool // whether all of a well-known kind have been listed
+	synced func(projection.GroupKind) bool // reports whether all controllers of a well-known kind have been listed
 }
 
-// top follows the owners of a workload, itself included, and returns the last one that is of a well-known kind or has a
-// scale subresource; zero when none is. The error is errPending, errCycle, or a missingError.
+// top follows the owners of a workload, starting with the workload itself. It returns the last one that is of a well-known kind
+// or has a scale subresource, or zero if there is none. The error is errPending, errCycle, or a missingError.
 func (o *owners) top(w cluster.Workload) (cluster.Workload, error) { return o.follow(w, o.kinds.find) }
 
-// follow is top with another way to find out how a kind is served.
-func (o *owners) follow(w cluster.Workload, find func(groupKind) (kind, error)) (cluster.Workload, error) {
+// follow is top with another look-up of kinds.
+func (o *owners) follow(w cluster.Workload, find func(projection.GroupKind) (kind, error)) (cluster.Workload, error) {
 	var best cluster.Workload
 	for range longestChain {
 		if w.IsZero() {
@@ -51,21 +46,22 @@ func (o *owners) follow(w cluster.Workload, find func(groupKind) (kind, error)) 
 		if !follows {
 			return best, nil
 		}
-		best, w = w, parent
+		best = w
+		w = parent
 	}
 	return best, errCycle
 }
 
-// parent returns the owner of a controller, and whether the controller is of a kind that is followed at all.
+// parent returns the owner of a controller, and whether the owners of controllers of its kind are followed.
 func (o *owners) parent(
-	w cluster.Workload, find func(groupKind) (kind, error),
+	w cluster.Workload, find func(projection.GroupKind) (kind, error),
 ) (parent cluster.Workload, follows bool, err error) {
-	kind := kindOf(w)
-	if kind.isWellKnown() {
+	kind := projection.KindOf(w)
+	if kind.IsWellKnown() {
 		c, ok := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
 		switch {
 		case ok:
-			return c.parent, true, nil
+			return c.Parent, true, nil
 		case o.synced(kind):
 			return parent, true, missingError{w}
 		}
@@ -81,14 +77,15 @@ func (o *owners) parent(
 	return o.scale.parent(w), true, nil
 }
 
-// scaleOf returns what a controller says of its replicas.
+// scaleOf returns the scale of a controller.
 func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
-	kind := kindOf(w)
-	if kind.isWellKnown() {
+	kind := projection.KindOf(w)
+	if kind.IsWellKnown() {
 		c, _ := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
-		return c.scale
+		return c.Scale
 	}
-	switch info, err := o.kinds.find(kind); {
+	info, err := o.kinds.find(kind)
+	switch {
 	case err != nil:
 		return cluster.Scale{}
 	case !info.scalable():
@@ -97,7 +94,7 @@ func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
 	return o.scale.want(w).scale
 }
 
-// A missingError says that a controller of a well-known kind is not there: not yet, or no more.
+// A missingError means that a controller of a well-known kind does not exist, or does not exist yet.
 type missingError struct{ w cluster.Workload }
 
 func (e missingError) Error() string {

@@ -20,6 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
@@ -86,7 +87,7 @@ type ownersPlayer struct {
 func newOwnersPlayer(t *testing.T) *ownersPlayer {
 	p := &ownersPlayer{t: t, listed: true}
 	p.w = NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{Pods: AllPods})
-	p.w.owners.synced = func(groupKind) bool { return p.listed }
+	p.w.owners.synced = func(projection.GroupKind) bool { return p.listed }
 	return p
 }
 
@@ -113,10 +114,10 @@ func (p *ownersPlayer) do(line string) string {
 		p.kinds(f[1:])
 	case "owner":
 		w := p.ref(f[1])
-		p.w.owners.known[kindOf(w)].put(cluster.Key{Namespace: w.Namespace, Name: w.Name}, controller{parent: owner})
+		p.w.owners.known[projection.KindOf(w)].put(cluster.Key{Namespace: w.Namespace, Name: w.Name}, projection.ControllerState{Parent: owner})
 	case "gone":
 		w := p.ref(f[1])
-		p.w.owners.known[kindOf(w)].remove(cluster.Key{Namespace: w.Namespace, Name: w.Name})
+		p.w.owners.known[projection.KindOf(w)].remove(cluster.Key{Namespace: w.Namespace, Name: w.Name})
 	case "scale":
 		p.scale(p.ref(f[1]), f[2])
 	case "pod":
@@ -136,7 +137,7 @@ func (p *ownersPlayer) do(line string) string {
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "a"}}
 		if len(f) == 4 {
 			a.APIVersion = strings.Trim(f[1], `"`)
-			a.Target = workload(a.APIVersion, f[2], "shop", f[3])
+			a.Target = projection.Workload(a.APIVersion, f[2], "shop", f[3])
 		}
 		switch problem, known := p.w.TargetProblem(a); {
 		case !known:
@@ -162,11 +163,11 @@ func (p *ownersPlayer) do(line string) string {
 
 func (p *ownersPlayer) kinds(names []string) {
 	k := p.w.owners.kinds
-	k.served = make(map[groupKind]kind)
+	k.served = make(map[projection.GroupKind]kind)
 	for _, name := range names {
 		name, subresource, _ := strings.Cut(name, "=")
 		w := p.ref(name + "/x")
-		k.served[kindOf(w)] = kind{version: "v1", resource: strings.ToLower(w.Kind) + "s", scale: subresource == "scale"}
+		k.served[projection.KindOf(w)] = kind{version: "v1", resource: strings.ToLower(w.Kind) + "s", scale: subresource == "scale"}
 	}
 	k.loaded = time.Now()
 }

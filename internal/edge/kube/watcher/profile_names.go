@@ -23,17 +23,17 @@ func (w *World) addProfileNames() {
 		Group: v1alpha1.GroupName, Version: v1alpha1.GroupVersion().Version, Resource: v1alpha1.ResourceSizingProfiles,
 	})
 	w.profileFeed = addFeed(w, source[struct{}]{
-		name:    v1alpha1.ResourceSizingProfiles,
-		list:    func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:   c.Watch,
-		project: func(runtime.Object) struct{} { return struct{}{} },
-		spare:   "the names of SizingProfiles in warnings about misspelled recommender names",
-		remedy:  "if you want SizingProfiles, podfit crds | kubectl apply -f -",
-		passive: true,
+		name:        v1alpha1.ResourceSizingProfiles,
+		list:        func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:       c.Watch,
+		project:     func(runtime.Object) struct{} { return struct{}{} },
+		lostWithout: "the names of SizingProfiles in warnings about misspelled recommender names",
+		remedy:      "if you want SizingProfiles, podfit crds | kubectl apply -f -",
+		nonBlocking: true,
 	}, &w.profileNames)
 	w.profileFeed.mu.Lock()
 	defer w.profileFeed.mu.Unlock()
-	w.profileFeed.begin()
+	w.profileFeed.markReady()
 }
 
 // ProfileNames returns the sorted names of all SizingProfiles, and whether they are known. They are known to be none if the cluster
@@ -43,7 +43,7 @@ func (w *World) ProfileNames() (names []string, known bool) {
 		return nil, false
 	}
 	state := w.profileFeed.state()
-	if state.Without {
+	if state.Forbidden {
 		return nil, true
 	}
 	if state.IsStale(time.Now()) {

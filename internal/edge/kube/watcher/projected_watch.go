@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// A projectedWatch passes events on after applying a function to each, and says when it has ended. Unlike watch.Filter it
-// ends when it is stopped, even if nobody reads the last event.
+// A projectedWatch applies a function to each event of a watch and reports when the watch has ended. Unlike watch.Filter, it ends
+// when it is stopped, even if the last event is not read.
 type projectedWatch struct {
 	from   watch.Interface
 	result chan watch.Event
@@ -18,6 +18,7 @@ type projectedWatch struct {
 	stop   sync.Once
 }
 
+// projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended.
 func projectWatch(from watch.Interface, apply func(watch.Event) watch.Event, ended func()) watch.Interface {
 	w := &projectedWatch{from: from, result: make(chan watch.Event), done: make(chan struct{})}
 	go func() {
@@ -34,8 +35,10 @@ func projectWatch(from watch.Interface, apply func(watch.Event) watch.Event, end
 	return w
 }
 
+// ResultChan implements watch.Interface.
 func (w *projectedWatch) ResultChan() <-chan watch.Event { return w.result }
 
+// Stop implements watch.Interface.
 func (w *projectedWatch) Stop() {
 	w.stop.Do(func() {
 		close(w.done)

@@ -4,167 +4,20 @@
 package watcher
 
 import (
-	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// The scopes of a quota are read up to these bounds. Beyond them it is not known which pods the quota counts.
-const (
-	mostScopes     = 16
-	mostScopeBytes = 1024 // of the names of priority classes
-)
-
-// projectQuota returns what podfit keeps of a ResourceQuota.
-func projectQuota(q *corev1.ResourceQuota) cluster.Quota {
-	out := cluster.Quota{Name: q.Name}
-	for _, of := range [...]struct {
-		to   *cluster.Resources
-		res  cluster.Resource
-		keys []corev1.ResourceName
-	}{
-		{to: &out.Left.Requests, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU}},
-		{to: &out.Left.Requests, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceRequestsMemory}},
-		{to: &out.Left.Limits, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceLimitsCPU}},
-		{to: &out.Left.Limits, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceLimitsMemory}},
-	} {
-		for _, key := range of.keys {
-			left, bounds, counted := leftOf(q, key)
-			out.NotCounted = out.NotCounted || bounds && !counted
-			if bounds {
-				v := amountLeft(of.res, left)
-				if before, ok := of.to.Get(of.res); ok {
-					v = min(v, before)
-				}
-				*of.to = of.to.Set(of.res, v)
-			}
-		}
-	}
-	left, bounds, counted := leftOf(q, corev1.ResourcePods)
-	out.BoundsPods, out.PodsLeft = bounds, left.Value()
-	out.NotCounted = out.NotCounted || bounds && !counted
-	out.Scopes = scopesOf(&q.Spec)
-	return out
-}
-
-// scopesOf returns the scopes of a quota; one that is unreadable when there is too much of them.
-func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
-	var all []corev1.ScopedResourceSelectorRequirement
-	for _, s := range spec.Scopes {
-		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists})
-	}
-	if spec.ScopeSelector != nil {
-		all = append(all, spec.ScopeSelector.MatchExpressions...)
-	}
-	size := 0
-	for _, s := range all {
-		for _, name := range s.Values {
-			size += len(name)
-		}
-	}
-	if len(all) > mostScopes || size > mostScopeBytes {
-		return []cluster.QuotaScope{{Kind: cluster.UnreadableScope}}
-	}
-	var out []cluster.QuotaScope
-	for _, s := range all {
-		out = append(out, scopeOf(s))
-	}
-	return out
-}
-
-// leftOf returns how much of a resource a quota has left, whether the quota bounds it, and whether its use has been counted.
-func leftOf(q *corev1.ResourceQuota, key corev1.ResourceName) (left resource.Quantity, bounds, counted bool) {
-	left, bounds = q.Status.Hard[key]
-	used, counted := q.Status.Used[key]
-	if !bounds {
-		return resource.Quantity{}, false, false
-	}
-	left = left.DeepCopy()
-	left.Sub(used)
-	return left, true, counted
-}
-
-// amountLeft rounds what is left down.
-func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
-	v := q.Value()
-	if res == cluster.CPU {
-		v = q.MilliValue()
-	}
-	v = min(max(v, -kube.MostAmount), kube.MostAmount)
-	rounded := kube.Quantity(res, v)
-	if rounded.Cmp(q) > 0 && v > -kube.MostAmount {
-		v--
-	}
-	return v
-}
-
-func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
-	kinds := map[corev1.ResourceQuotaScope]cluster.ScopeKind{
-		corev1.ResourceQuotaScopeTerminating:               cluster.TerminatingScope,
-		corev1.ResourceQuotaScopeNotTerminating:            cluster.NotTerminatingScope,
-		corev1.ResourceQuotaScopeBestEffort:                cluster.BestEffortScope,
-		corev1.ResourceQuotaScopeNotBestEffort:             cluster.NotBestEffortScope,
-		corev1.ResourceQuotaScopeCrossNamespacePodAffinity: cluster.CrossNamespaceAffinityScope,
-		corev1.ResourceQuotaScopeVolumeAttributesClass:     cluster.NoPodScope,
-	}
-	if s.ScopeName != corev1.ResourceQuotaScopePriorityClass {
-		return cluster.QuotaScope{Kind: kinds[s.ScopeName]}
-	}
-	switch s.Operator {
-	case corev1.ScopeSelectorOpExists:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassExists}
-	case corev1.ScopeSelectorOpDoesNotExist:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassDoesNotExist}
-	case corev1.ScopeSelectorOpIn:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassIn, Classes: slices.Clone(s.Values)}
-	case corev1.ScopeSelectorOpNotIn:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassNotIn, Classes: slices.Clone(s.Values)}
-	}
-	return cluster.QuotaScope{}
-}
-
-// QuotasOf returns what ResourceQuotas of one namespace have left, as World keeps it of those it watches.
-func QuotasOf(objects ...*corev1.ResourceQuota) *cluster.Quotas {
-	all := make([]cluster.Quota, 0, len(objects))
-	for _, o := range objects {
-		all = append(all, projectQuota(o))
-	}
-	return quotasOf(all)
-}
-
-// quotasOf returns the quotas that may bound the size of a pod, sorted; nil when there are none.
-func quotasOf(all []cluster.Quota) *cluster.Quotas {
-	if len(all) > cluster.MostQuotas {
-		return &cluster.Quotas{TooMany: true}
-	}
-	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { return !boundsSize(&q) })
-	if len(all) == 0 {
-		return nil
-	}
-	slices.SortFunc(all, func(a, b cluster.Quota) int { return strings.Compare(a.Name, b.Name) })
-	return &cluster.Quotas{List: all}
-}
-
-// boundsSize reports whether a quota may refuse a pod because of its CPU or memory: because it bounds them, or because it counts
-// only pods that have some.
-func boundsSize(q *cluster.Quota) bool {
-	return !q.Left.Requests.Has.Empty() || !q.Left.Limits.Has.Empty() || len(q.Scopes) > 0
-}
-
-// Quotas returns what the ResourceQuotas of a namespace have left. It returns nil when there are none that may bound the size of
-// a pod, and when it is not known: they are not watched, may not be read, or have not been heard of for a while.
+// Quotas returns the unused amounts of the ResourceQuotas of a namespace. It returns nil if no quota bounds the size of a pod, and
+// if the quotas are unknown: not watched, not readable, or stale.
 func (w *World) Quotas(namespace string) *cluster.Quotas {
 	if w.quotaFeed == nil {
 		return nil
 	}
 	state := w.quotaFeed.state()
-	if !state.Synced || state.Without || state.IsStale(time.Now()) {
+	if !state.Synced || state.Forbidden || state.IsStale(time.Now()) {
 		return nil
 	}
 	w.mu.Lock()
@@ -184,7 +37,7 @@ func (w *World) Quotas(namespace string) *cluster.Quotas {
 		for _, q := range w.quotas.in(namespace) {
 			all = append(all, q)
 		}
-		known = quotasOf(all)
+		known = projection.MergeQuotas(all)
 	}
 	w.quotaSets[namespace] = known
 	return known

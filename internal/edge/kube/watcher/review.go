@@ -9,19 +9,20 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// Why TopSoon does not know the topmost controller of a new pod.
+// The errors of TopSoon.
 var (
-	ErrOwnerUnknown   = errors.New("the owner of the pod is not known yet")
+	ErrOwnerUnknown   = errors.New("the owner of the pod is unknown")
 	ErrTooManyWaiting = errors.New("too many reviews wait for the owners of their pods")
 )
 
-// TopSoon is Top for a pod that is just being created: its controller may be so new that our watch has not seen it. It
-// waits for that until ctx ends, and sends nothing. The error is ErrOwnerUnknown, ErrTooManyWaiting or errCycle.
+// TopSoon is Top for a pod that is being created. Its controller may be so new that the watch has not delivered it yet: TopSoon
+// waits for it until ctx ends, and sends no request. The error is ErrOwnerUnknown, ErrTooManyWaiting or errCycle.
 //
-// The pod of a review may never be stored, so nothing of it is remembered: a kind that is not served is unknown, and
-// discovery is asked for it only if an autoscaler has such a target.
+// The pod of a review may never be stored, so TopSoon stores nothing: a kind that is not served is unknown, and triggers
+// discovery only if an autoscaler has a target of this kind.
 func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (cluster.Workload, error) {
 	var slot *waitSlot
 	defer func() {
@@ -39,7 +40,8 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 			return t, err
 		}
 		if slot == nil {
-			if slot = w.waiting.acquire(controller.Namespace); slot == nil {
+			slot = w.waiting.acquire(controller.Namespace)
+			if slot == nil {
 				w.mu.Unlock()
 				return cluster.Workload{}, ErrTooManyWaiting
 			}
@@ -59,41 +61,43 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 	}
 }
 
-// findForReview is kinds.find for the owners of a pod that may never be stored.
-func (w *World) findForReview(gk groupKind) (kind, error) {
+// findForReview is kinds.find for the owners of the pod of a review, which may never be stored.
+func (w *World) findForReview(gk projection.GroupKind) (kind, error) {
 	if w.targetKinds[gk] > 0 {
 		return w.owners.kinds.find(gk)
 	}
 	return w.owners.kinds.peek(gk)
 }
 
-// autoscalerChanged keeps the index by target, and the number of autoscalers by the kind of their target.
+// autoscalerChanged updates the index by target and the number of autoscalers by kind of target.
 func (w *World) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
 	kept := w.indexAutoscaler(key, before, now)
 	if before != nil {
-		gk := kindOf((*before).Target)
-		if w.targetKinds[gk]--; w.targetKinds[gk] == 0 {
+		gk := projection.KindOf((*before).Target)
+		w.targetKinds[gk]--
+		if w.targetKinds[gk] == 0 {
 			delete(w.targetKinds, gk)
 		}
 	}
 	if now != nil {
-		w.targetKinds[kindOf(kept.Target)]++
+		w.targetKinds[projection.KindOf(kept.Target)]++
 	}
 	return kept
 }
 
-// selectorsKept is how long a node selector is kept, at least, after the last pod with it has gone.
+// selectorsKept is the minimum time for which a node selector is kept after the last pod with it is deleted.
 const selectorsKept = 5 * time.Minute
 
-// forgetSelectors makes room for new node selectors, until ctx ends.
+// forgetSelectors frees unused node selectors until ctx ends.
 func (w *World) forgetSelectors(ctx context.Context) {
 	for pause(ctx, selectorsKept) {
-		if w.in.crowded() {
-			w.in.forget(w.placesInUse())
+		if w.in.Crowded() {
+			w.in.ForgetSelectors(w.placesInUse())
 		}
 	}
 }
 
+// placesInUse returns the places of the stored pods.
 func (w *World) placesInUse() map[cluster.Place]bool {
 	used := make(map[cluster.Place]bool)
 	w.pods.each(func(_ cluster.Key, p *cluster.Pod) {

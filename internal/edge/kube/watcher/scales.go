@@ -20,48 +20,48 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 const (
-	scaleFresh  = time.Minute            // how old an answer may become, while there are few
-	scaleSpread = 200 * time.Millisecond // the mean pause between two readings, while there are many
-	scaleExpiry = time.Hour              // how long an entry lives that nobody asks for
-	scaleRetry  = 5 * time.Second        // the first pause after a failure; it doubles up to scaleFresh
-	scaleGet    = 10 * time.Second       // how long one reading may take
-	scaleAtOnce = 4                      // how many readings run at a time
+	scaleFresh  = time.Minute            // refresh interval with few entries
+	scaleSpread = 200 * time.Millisecond // mean interval between reads with many entries
+	scaleExpiry = time.Hour              // time after the last look-up when an entry is removed
+	scaleRetry  = 5 * time.Second        // first back-off after a failure; it doubles up to scaleFresh
+	scaleGet    = 10 * time.Second       // timeout of one read
+	scaleAtOnce = 4                      // number of concurrent reads
 )
 
-// scales holds the scale subresources of controllers that podfit does not watch. Readers get what is known and never
-// wait; a loop reads the API server behind them, so that many such controllers cost a steady trickle of requests and
-// never one within an admission. A failed reading changes nothing that is known.
+// scales caches the scale subresources of controllers that podfit does not watch. Look-ups never block and send no request, so
+// that none is sent during admission: a loop refreshes the entries at a bounded rate. If a read fails, the known scale is kept.
 type scales struct {
-	mu      *sync.Mutex // the world's
+	mu      *sync.Mutex // of the World
 	entries map[cluster.Workload]*scaleEntry
-	wake    chan struct{} // has room for one
+	wake    chan struct{} // buffer of one
 	log     *slog.Logger
 }
 
-// A scaleEntry is what is known of one controller.
+// A scaleEntry is the cached scale of one controller.
 type scaleEntry struct {
-	asked  time.Time // when somebody last wanted to know
-	due    time.Time // when to read it next
-	busy   bool      // it is being read
-	fails  int       // in a row
-	read   bool      // it has been read at least once
-	gone   bool      // the last answer was that it does not exist
-	err    error     // why the last reading failed, nil when it did not
+	asked  time.Time // time of the last look-up
+	due    time.Time // time of the next read
+	busy   bool      // a read is running
+	fails  int       // consecutive failed reads
+	read   bool      // at least one read has succeeded
+	gone   bool      // the last read reported that it does not exist
+	err    error     // of the last read
 	scale  cluster.Scale
 	parent cluster.Workload
 }
 
-// answered reports whether the API server has said something about the controller, if only that it will not tell.
+// answered reports whether a read of the controller has succeeded or failed at least once.
 func (e *scaleEntry) answered() bool { return e.read || e.err != nil }
 
 func newScales(mu *sync.Mutex, log *slog.Logger) *scales {
 	return &scales{mu: mu, entries: make(map[cluster.Workload]*scaleEntry), wake: make(chan struct{}, 1), log: log}
 }
 
-// want returns what is known of a controller, and has it read and kept fresh from now on.
+// want returns the entry of a controller, and schedules reads of it from now on.
 func (s *scales) want(w cluster.Workload) *scaleEntry {
 	e := s.entries[w]
 	if e == nil {
@@ -76,8 +76,8 @@ func (s *scales) want(w cluster.Workload) *scaleEntry {
 	return e
 }
 
-// parent returns the owner of a controller, as far as its scale has been read for another reason. Hardly any scale names
-// an owner, so nothing is read for this.
+// parent returns the owner of a controller if its scale has been read for another purpose. Few scales have owners, so no read is
+// scheduled.
 func (s *scales) parent(w cluster.Workload) cluster.Workload {
 	if e := s.entries[w]; e != nil {
 		return e.parent
@@ -85,11 +85,11 @@ func (s *scales) parent(w cluster.Workload) cluster.Workload {
 	return cluster.Workload{}
 }
 
-// A scaleReader reads one scale subresource; kinds says under which path it is served.
+// A scaleReader reads one scale subresource. k has its version and resource name.
 type scaleReader func(ctx context.Context, k kind, w cluster.Workload) (*autoscalingv1.Scale, error)
 
-// run keeps the entries fresh until ctx ends; changed is called, with the mutex held, when an owner becomes known.
-func (s *scales) run(ctx context.Context, find func(groupKind) (kind, error), read scaleReader, changed func()) {
+// run refreshes the entries until ctx ends. It calls changed, with the mutex held, when an owner becomes known.
+func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (kind, error), read scaleReader, changed func()) {
 	slots := make(chan struct{}, scaleAtOnce)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -118,8 +118,8 @@ func (s *scales) run(ctx context.Context, find func(groupKind) (kind, error), re
 	}
 }
 
-// due marks and returns the controllers whose time has come, those that waited longest first, forgets those that nobody
-// asks for, and says when to come back.
+// due returns the controllers to read now, the longest overdue first, and the time until the next one is due. It marks them as
+// busy and removes expired entries.
 func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
 	ready, next := s.collect(now)
 	slices.SortFunc(ready, func(a, b dueScale) int {
@@ -132,19 +132,19 @@ func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
 	return out, max(next, 10*time.Millisecond)
 }
 
-// A dueScale is a controller whose scale is to be read.
+// A dueScale is a controller whose scale is due to be read.
 type dueScale struct {
 	cluster.Workload
 	since time.Time
 }
 
-// collect is due without the order, so that the mutex is not held while they are sorted.
+// collect is due without the order, so that the mutex is not held during sorting.
 func (s *scales) collect(now time.Time) (ready []dueScale, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = scaleFresh
 	if len(s.entries) > 0 {
-		next = scaleRetry // those that are being read now may be due again by then
+		next = scaleRetry // busy entries may be due again by then
 	}
 	for w, e := range s.entries {
 		switch {
@@ -161,9 +161,9 @@ func (s *scales) collect(now time.Time) (ready []dueScale, next time.Duration) {
 	return ready, next
 }
 
-func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(groupKind) (kind, error), read scaleReader, changed func()) {
+func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(projection.GroupKind) (kind, error), read scaleReader, changed func()) {
 	s.mu.Lock()
-	k, err := find(kindOf(w))
+	k, err := find(projection.KindOf(w))
 	s.mu.Unlock()
 
 	var got *autoscalingv1.Scale
@@ -192,9 +192,10 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(grou
 		e.learn(got, w)
 	} else {
 		if e.err == nil {
-			s.log.Warn("scale cannot be read, keeping what is known", slog.String("workload", w.String()), slog.Any("error", err))
+			s.log.Warn("Reading the scale subresource failed; the last known scale is kept", slog.String("workload", w.String()), slog.Any("error", err))
 		}
-		e.err, e.gone = err, apierrors.IsNotFound(err)
+		e.err = err
+		e.gone = apierrors.IsNotFound(err)
 		e.fails++
 	}
 	e.due = time.Now().Add(s.pause(e))
@@ -204,13 +205,15 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(grou
 }
 
 func (e *scaleEntry) learn(got *autoscalingv1.Scale, w cluster.Workload) {
-	e.read, e.gone, e.err, e.fails = true, false, nil, 0
+	e.read = true
+	e.gone = false
+	e.err = nil
+	e.fails = 0
 	e.scale = cluster.Scale{Known: true, Replicas: got.Spec.Replicas}
-	e.parent = controllerOf(got.OwnerReferences, w.Namespace, nil)
+	e.parent = projection.ControllerOf(got.OwnerReferences, w.Namespace, nil)
 }
 
-// pause is how long to wait before an entry is read again: a minute, more when there are many entries, less after a
-// failure, and never the same for all.
+// pause returns the time until an entry is read again: a minute, more with many entries, less after a failure, with jitter.
 func (s *scales) pause(e *scaleEntry) time.Duration {
 	d := max(scaleFresh, time.Duration(len(s.entries))*scaleSpread)
 	if e.fails > 0 && e.fails < 10 {
@@ -219,7 +222,7 @@ func (s *scales) pause(e *scaleEntry) time.Duration {
 	return d + rand.N(d/4)
 }
 
-// scaleReaderFor reads scale subresources through a client, in the one version that says what podfit wants to know.
+// scaleReaderFor returns a reader of scale subresources in autoscaling/v1.
 func scaleReaderFor(c rest.Interface) scaleReader {
 	return func(ctx context.Context, k kind, w cluster.Workload) (*autoscalingv1.Scale, error) {
 		path := []string{"/apis", w.Group, k.version}

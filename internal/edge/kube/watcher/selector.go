@@ -13,20 +13,21 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// selectorPaths are where the controllers of Kubernetes itself are read.
-var selectorPaths = map[groupKind]struct{ path, resource string }{
-	{"apps", "Deployment"}:        {"/apis/apps/v1", "deployments"},
-	{"apps", "ReplicaSet"}:        {"/apis/apps/v1", "replicasets"},
-	{"apps", "StatefulSet"}:       {"/apis/apps/v1", "statefulsets"},
-	{"apps", "DaemonSet"}:         {"/apis/apps/v1", "daemonsets"},
-	{"batch", "Job"}:              {"/apis/batch/v1", "jobs"},
-	{"batch", "CronJob"}:          {"/apis/batch/v1", "cronjobs"},
-	{"", "ReplicationController"}: {"/api/v1", "replicationcontrollers"},
+// selectorPaths are the API paths of the built-in kinds of controllers.
+var selectorPaths = map[projection.GroupKind]struct{ path, resource string }{
+	{Group: "apps", Kind: "Deployment"}:        {"/apis/apps/v1", "deployments"},
+	{Group: "apps", Kind: "ReplicaSet"}:        {"/apis/apps/v1", "replicasets"},
+	{Group: "apps", Kind: "StatefulSet"}:       {"/apis/apps/v1", "statefulsets"},
+	{Group: "apps", Kind: "DaemonSet"}:         {"/apis/apps/v1", "daemonsets"},
+	{Group: "batch", Kind: "Job"}:              {"/apis/batch/v1", "jobs"},
+	{Group: "batch", Kind: "CronJob"}:          {"/apis/batch/v1", "cronjobs"},
+	{Group: "", Kind: "ReplicationController"}: {"/api/v1", "replicationcontrollers"},
 }
 
-// selectorHolder is where controllers keep the labels of their pods.
+// A selectorHolder has the fields of controllers that select their pods.
 type selectorHolder struct {
 	Spec struct {
 		Selector    json.RawMessage `json:"selector"`
@@ -40,10 +41,10 @@ type selectorHolder struct {
 	} `json:"spec"`
 }
 
-// Selector reads the selector of a controller's pods from the API server: for pods that have gone, of which only the
-// labels are remembered. It returns a selector of nothing for a controller that has none, or that is not Kubernetes' own.
+// Selector reads the pod selector of a controller from the API server. It is for deleted pods of which only the labels are
+// known. For a controller without a selector, or of a kind that is not built in, the selector selects nothing.
 func (w *World) Selector(ctx context.Context, c cluster.Workload) (labels.Selector, error) {
-	at, known := selectorPaths[kindOf(c)]
+	at, known := selectorPaths[projection.KindOf(c)]
 	if !known {
 		return labels.Nothing(), nil
 	}
@@ -59,6 +60,7 @@ func (w *World) Selector(ctx context.Context, c cluster.Workload) (labels.Select
 	return s, nil
 }
 
+// parseSelector returns the pod selector of a controller in JSON.
 func parseSelector(kind string, object []byte) (labels.Selector, error) {
 	var o selectorHolder
 	if err := json.Unmarshal(object, &o); err != nil {
@@ -83,7 +85,7 @@ func parseSelector(kind string, object []byte) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&s)
 }
 
-// exactly selects what has all of the labels, and nothing when there are none.
+// exactly selects objects with all of the labels, and nothing if there are no labels.
 func exactly(m map[string]string) labels.Selector {
 	if len(m) == 0 {
 		return labels.Nothing()

@@ -5,7 +5,7 @@ package watcher
 
 import "testing"
 
-func TestSelectorsAreReadWhereEachKindKeepsThem(t *testing.T) {
+func TestParseSelector_eachKind_readsItsOwnField(t *testing.T) {
 	tests := map[string]struct{ kind, object, want string }{
 		"a Deployment":             {"Deployment", `{"spec":{"selector":{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"tier","operator":"In","values":["a","b"]}]}}}`, "app=web,tier in (a,b)"},
 		"a controller of RCs":      {"ReplicationController", `{"spec":{"selector":{"app":"web"}}}`, "app=web"},

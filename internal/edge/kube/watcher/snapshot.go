@@ -10,16 +10,17 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// Snapshot returns all pods and autoscalers as they are known now, with pods whose owner has arrived since resolved.
-// It takes time in proportion to pods plus autoscalers, but holds the mutex for short pieces of it only.
+// Snapshot returns all pods and autoscalers, with the topmost controllers of the pods as far as they are known now. Its time is
+// proportional to the number of pods and autoscalers, but it holds the mutex only for short pieces.
 func (w *World) Snapshot() *cluster.Snapshot {
 	return cluster.NewSnapshot(w.Pods(), w.Autoscalers())
 }
 
-// Pods returns all pods, sorted, resolved as far as their owners are known. Pods whose topmost controller has become known,
-// or another, are resolved in the store, too. Each controller is followed once, however many pods it has.
+// Pods returns all pods, sorted, with their topmost controllers as far as they are known. If the topmost controller of a pod has
+// changed, the pod is also updated in the store. The owners of each controller are followed once for all its pods.
 func (w *World) Pods() []*cluster.Pod {
 	type answer struct {
 		top cluster.Workload
@@ -61,7 +62,7 @@ func (w *World) Pod(key cluster.Key) *cluster.Pod {
 	return p
 }
 
-// resolved returns a pod with its topmost controller. What was known before stays when the chain cannot be followed now.
+// resolved returns a pod with its topmost controller. If the owners cannot be followed now, the previous result is kept.
 func resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, error)) *cluster.Pod {
 	if p.Controller.IsZero() {
 		return p
@@ -75,7 +76,7 @@ func resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, erro
 	return &q
 }
 
-// keepTop carries what is known of a pod's topmost controller over to the next state of the pod.
+// keepTop copies the topmost controller of a pod to the next version of the pod.
 func keepTop(_ cluster.Key, before, now **cluster.Pod) *cluster.Pod {
 	if now == nil {
 		return nil
@@ -87,8 +88,8 @@ func keepTop(_ cluster.Key, before, now **cluster.Pod) *cluster.Pod {
 	return p
 }
 
-// Top returns the topmost controller of the one that directly owns a pod (Pod.Controller), or zero when nothing that
-// podfit follows owns it. It reports false while that is not known.
+// Top returns the topmost controller of a controller that directly owns a pod (Pod.Controller), or zero if podfit does not follow
+// owners of its kind. It returns false while the topmost controller is unknown.
 func (w *World) Top(controller cluster.Workload) (cluster.Workload, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,30 +104,30 @@ func (w *World) HasAutoscalers(namespace string) bool {
 	return w.autoscalers.at[namespace] != nil
 }
 
-// Scale returns what a controller says of its replicas. Of a controller that is not watched it is what was read last;
-// the first question gets an unknown scale.
+// Scale returns the scale of a controller. For a controller that is not watched, it is the result of the last read; the first
+// call returns an unknown scale.
 func (w *World) Scale(controller cluster.Workload) cluster.Scale {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.owners.scaleOf(controller)
 }
 
-// Limits returns what the limit ranges of a namespace demand together.
+// Limits returns the combined constraints of the limit ranges of a namespace.
 func (w *World) Limits(namespace string) cluster.LimitRange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.limitItems.at[namespace] == nil {
-		return cluster.LimitRange{} // and nothing to remember of a namespace that a review may have made up
+		return cluster.LimitRange{} // not stored: a review may name a namespace that does not exist
 	}
 	merged, ok := w.limits[namespace]
 	if !ok {
-		merged = mergeLimits(w.limitItems.in(namespace))
+		merged = projection.MergeLimits(w.limitItems.in(namespace))
 		w.limits[namespace] = merged
 	}
 	return merged
 }
 
-func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]limitItem) []limitItem {
+func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]projection.LimitItem) []projection.LimitItem {
 	delete(w.limits, key.Namespace)
 	if now == nil {
 		return nil
@@ -142,11 +143,14 @@ func (w *World) Nodes() []cluster.Node {
 	return out
 }
 
-// Selectors returns the node selectors that pods have: that of a pod of place p is number p − cluster.Selected.
+// Selectors returns the node selectors of pods: the selector of a pod with place p is at index p - cluster.Selected.
 func (w *World) Selectors() [][]string { return w.in.Selectors() }
 
-// MemoryEvictions returns the containers whose use of memory made the kubelet evict their pods, as long as the API
-// server remembers (an hour, usually), oldest first. The same ones come again each time.
+// Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
+func (w *World) Tolerations() []cluster.Tolerations { return w.in.Tolerations() }
+
+// MemoryEvictions returns the containers whose memory usage made the kubelet evict their pods, oldest first. The API server keeps
+// the events for an hour by default, so repeated calls return the same evictions.
 func (w *World) MemoryEvictions() []usage.OOM {
 	var out []usage.OOM
 	w.evictions.each(func(_ cluster.Key, e []usage.OOM) { out = append(out, e...) })

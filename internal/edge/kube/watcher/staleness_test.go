@@ -152,10 +152,10 @@ func TestFeed_serverThatFailsOrHangs_isStaleInTime(t *testing.T) {
 		breaks    func(*watchedPods)
 		most      time.Duration // the watch may be open for a minute more, until the server's next step
 	}{
-		"requests fail":                  {true, func(p *watchedPods) { p.away = errors.New("connection refused") }, unwatchedFor + time.Minute},
-		"forbidden":                      {true, func(p *watchedPods) { p.away = apierrors.NewForbidden(schema.GroupResource{}, "", nil) }, unwatchedFor + time.Minute},
-		"bookmarks stop":                 {true, func(p *watchedPods) { p.hangs = true }, overdueFor},
-		"a watch without bookmarks ends": {false, func(p *watchedPods) { p.hangs = true }, silentFor},
+		"requests fail":                  {true, func(p *watchedPods) { p.away = errors.New("connection refused") }, maxUnwatched + time.Minute},
+		"forbidden":                      {true, func(p *watchedPods) { p.away = apierrors.NewForbidden(schema.GroupResource{}, "", nil) }, maxUnwatched + time.Minute},
+		"bookmarks stop":                 {true, func(p *watchedPods) { p.hangs = true }, maxBookmarkGap},
+		"a watch without bookmarks ends": {false, func(p *watchedPods) { p.hangs = true }, maxSilence},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := staleAfter(t, &watchedPods{bookmarks: tt.bookmarks}, tt.breaks)
@@ -167,7 +167,7 @@ func TestFeed_serverThatFailsOrHangs_isStaleInTime(t *testing.T) {
 }
 
 // A connection that is dead in a way that nobody notices holds a request for ever.
-func TestFeed_requestWithoutAnswer_isGivenUpAndMadeAgain(t *testing.T) {
+func TestFeed_requestWithoutAnswer_isCanceledAndRetried(t *testing.T) {
 	for _, hangs := range []string{"list", "watch"} {
 		t.Run(hangs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestFeed_requestWithoutAnswer_isGivenUpAndMadeAgain(t *testing.T) {
 				defer cancel()
 				var running sync.WaitGroup
 				running.Go(func() { f.run(ctx) })
-				time.Sleep(requestFor + 100*time.Millisecond)
+				time.Sleep(requestTimeout + 100*time.Millisecond)
 				if s := f.state(); hangs == "list" && !errors.Is(s.Err, errNoAnswer) { // a watch is asked for again at once
 					t.Errorf("after a request without an answer: %v", s.Err)
 				}
@@ -214,7 +214,7 @@ func TestFeed_requestWithoutAnswer_isGivenUpAndMadeAgain(t *testing.T) {
 				if s := f.state(); !s.Synced || !s.watched || s.Err != nil {
 					t.Errorf("after it was made again: %+v", s)
 				}
-				time.Sleep(silentFor)
+				time.Sleep(maxSilence)
 				mu.Lock()
 				watches := asked["watch"]
 				mu.Unlock()
@@ -228,7 +228,7 @@ func TestFeed_requestWithoutAnswer_isGivenUpAndMadeAgain(t *testing.T) {
 	}
 }
 
-func TestWorld_stale_leavesOutWhatNoDecisionDependsOn(t *testing.T) {
+func TestWorld_stale_omitsNonBlockingResources(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)
 	w := startWorld(t, f, Options{Pods: LivePods, Nodes: true, Evictions: true})
@@ -238,7 +238,7 @@ func TestWorld_stale_leavesOutWhatNoDecisionDependsOn(t *testing.T) {
 	stale := w.Stale(time.Now().Add(time.Hour))
 	for resource, want := range map[string]bool{"pods": true, "verticalpodautoscalers": true, "replicasets": true, "nodes": false, "events": false} {
 		if slices.Contains(stale, resource) != want {
-			t.Errorf("after an hour without a word, %s stale: %t, want %t", resource, !want, want)
+			t.Errorf("after an hour without response, %s stale: %t, want %t", resource, !want, want)
 		}
 	}
 }

@@ -19,16 +19,17 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// The statuses of a condition. A condition without status is one to be removed.
+// The statuses of a condition. Removed removes the condition.
 const (
 	True    = string(corev1.ConditionTrue)
 	False   = string(corev1.ConditionFalse)
 	Removed = ""
 )
 
-// A Condition is what is to be said, or no longer said, in an autoscaler's status.
+// A Condition is a change of one condition in the status of an autoscaler.
 type Condition struct {
 	Type    v1.VerticalPodAutoscalerConditionType
 	Status  string // True, False or Removed
@@ -36,11 +37,11 @@ type Condition struct {
 	Message string
 }
 
-// WriteStatus writes an autoscaler's recommendation and conditions, unless the API server has just that already. It
-// reports whether it wrote. Conditions of which nothing is said stay as they are, whoever set them.
+// WriteStatus writes the recommendation and the conditions of an autoscaler if they differ from the stored status. It reports
+// whether it wrote. Conditions that are not listed are kept.
 //
-// What is written is based on what was last seen: if somebody has changed the object since, nothing is written, and the
-// error is ErrConflict. In a dry run nothing is sent: the world goes on as if it had been, until the object changes.
+// The write requires the stored version of the object: if the object has changed in the meantime, nothing is written, and the
+// error is ErrConflict. In a dry run no request is sent; the World stores the status until the object changes.
 func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
 	w.mu.Lock()
 	e, ok := w.autoscalers.get(a.Key)
@@ -58,7 +59,7 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 		return false, nil
 	}
 	if w.o.DryRun {
-		w.wrote(e, e.saying(&status))
+		w.wrote(e, e.withStatus(&status))
 		return true, nil
 	}
 	patch, err := json.Marshal([]kube.PatchOp{
@@ -83,19 +84,23 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	return true, nil
 }
 
-// saying returns the entry as it is with another status.
-func (e *autoscalerEntry) saying(status *v1.VerticalPodAutoscalerStatus) *autoscalerEntry {
-	said := ParseAutoscaler(&v1.VerticalPodAutoscaler{Status: *status})
-	a, next := *e.Autoscaler, *e
-	a.Advice, a.ProfileProblem, a.Remarked = said.Advice, said.ProfileProblem, said.Remarked
-	a.FetchingHistory = said.FetchingHistory
+// withStatus returns a copy of the entry with another status.
+func (e *autoscalerEntry) withStatus(status *v1.VerticalPodAutoscalerStatus) *autoscalerEntry {
+	parsed := projection.Autoscaler(&v1.VerticalPodAutoscaler{Status: *status})
+	a := *e.Autoscaler
+	a.Advice = parsed.Advice
+	a.ProfileProblem = parsed.ProfileProblem
+	a.Remarked = parsed.Remarked
+	a.FetchingHistory = parsed.FetchingHistory
 	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
-	next.Autoscaler, next.status = &a, *status
+	next := *e
+	next.Autoscaler = &a
+	next.status = *status
 	return &next
 }
 
-// wrote puts the answer to a write in the place of what was known before, so that the next write need not wait for the
-// watch. If the watch has been faster it knows better.
+// wrote stores the response to a write, so that the next write need not wait for the watch. If the watch has already delivered
+// this or a newer version, nothing is stored.
 func (w *World) wrote(before, after *autoscalerEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +109,7 @@ func (w *World) wrote(before, after *autoscalerEntry) {
 	}
 }
 
-// nextStatus returns the status that says advice and conditions, and what the old one says of other conditions.
+// nextStatus returns a status with the recommendation and the changed conditions, and the other conditions of the old status.
 func nextStatus(old *v1.VerticalPodAutoscalerStatus, generation int64, advice []cluster.Advice, now time.Time, say []Condition) v1.VerticalPodAutoscalerStatus {
 	say = append(slices.Clone(say), Condition{Type: v1.ConfigDeprecated, Status: Removed})
 	return v1.VerticalPodAutoscalerStatus{
@@ -123,7 +128,7 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 		a := &advice[i]
 		target := kube.Quantities(a.Target)
 		if target == nil {
-			target = corev1.ResourceList{} // the API wants it, if only empty
+			target = corev1.ResourceList{} // the field is required, even if it is empty
 		}
 		out.ContainerRecommendations = append(out.ContainerRecommendations, v1.RecommendedContainerResources{
 			ContainerName:  a.Container,
@@ -136,7 +141,7 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 	return out
 }
 
-// nextConditions returns the conditions sorted by type. The time of the last transition moves only with the status.
+// nextConditions returns the conditions sorted by type. lastTransitionTime changes only with the status of a condition.
 func nextConditions(old []v1.VerticalPodAutoscalerCondition, now time.Time, say []Condition) []v1.VerticalPodAutoscalerCondition {
 	said := make(map[v1.VerticalPodAutoscalerConditionType]v1.VerticalPodAutoscalerCondition, len(old)+len(say))
 	for _, c := range old {
@@ -153,7 +158,7 @@ func nextConditions(old []v1.VerticalPodAutoscalerCondition, now time.Time, say 
 			Status:             corev1.ConditionStatus(c.Status),
 			Reason:             c.Reason,
 			Message:            c.Message,
-			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // as the API server keeps it
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // the precision of the API server
 		}
 		if existed && before.Status == next.Status {
 			next.LastTransitionTime = before.LastTransitionTime

@@ -44,7 +44,7 @@ func worldWithAutoscaler(t *testing.T, f *kubetest.FakeAPI, status string) (*Wor
 	return w, w.Autoscaler(kubetest.WebKey)
 }
 
-func TestAStatusIsWrittenAsUpstreamWritesIt(t *testing.T) {
+func TestWriteStatus_recommendation_isWrittenAsUpstreamWritesIt(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{"conditions":[
 		{"type":"RecommendationProvided","status":"False","lastTransitionTime":"2026-03-01T10:00:00Z"},
@@ -113,7 +113,7 @@ func TestAStatusIsWrittenAsUpstreamWritesIt(t *testing.T) {
 	}
 }
 
-func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
+func TestWriteStatus_unchanged_sendsNothing(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
@@ -146,7 +146,7 @@ func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestAStatusOfAnObjectThatHasChangedIsNotWritten(t *testing.T) {
+func TestWriteStatus_objectChanged_isRefused(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	f.Reply(statusPatch, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the object has been modified"}`)
@@ -165,7 +165,7 @@ func TestAStatusOfAnObjectThatHasChangedIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestAStatusIsNotWrittenTwiceWhenTheServerIsAway(t *testing.T) {
+func TestWriteStatus_apiServerUnavailable_isNotWrittenTwice(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	f.Stop()
@@ -181,7 +181,7 @@ func TestAStatusIsNotWrittenTwiceWhenTheServerIsAway(t *testing.T) {
 	})
 }
 
-func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
+func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	w := startWorld(t, f, Options{DryRun: true})
@@ -203,7 +203,7 @@ func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
 	if len(a.Advice) != 0 {
 		t.Error("what was handed out before has changed")
 	}
-	for _, r := range f.Seen() {
+	for _, r := range f.Requests() {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("sent: %s", r)
 		}
@@ -213,11 +213,11 @@ func TestInADryRunAStatusIsKnownButNotSent(t *testing.T) {
 // Upstream's older CRDs have no status.observedGeneration: the API server drops it from what is written.
 func TestWriteStatus_CRDWithoutObservedGeneration_writesOnce(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Prune = func(o map[string]any) {
+	f.PruneWrites(func(o map[string]any) {
 		if status, ok := o["status"].(map[string]any); ok {
 			delete(status, "observedGeneration")
 		}
-	}
+	})
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	for i := range 3 {

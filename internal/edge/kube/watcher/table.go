@@ -12,32 +12,32 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// pieceSize is how many objects are copied or replaced at most while the mutex is held once. Admission look-ups wait for
-// no more than that, however many objects there are.
+// pieceSize bounds the number of objects that are copied or replaced while the mutex is held once. So the wait of an admission
+// look-up does not depend on the total number of objects.
 const pieceSize = 256
 
-// A table holds one value per object. Whoever owns a table guards it. It is kept by namespace, so that a key costs its name
-// only, and the names of a namespace in shards of a bounded size, so that it can be read in pieces while it changes.
+// A table has one value per object. The owner of a table guards it. Values are grouped by namespace, so that a key costs only its
+// name, and within a namespace in shards of bounded size, so that the table can be read in pieces while it changes.
 type table[T any] struct {
 	at   map[string]*shards[T] // by namespace
 	size int
 	seed maphash.Seed
 }
 
-// shards are the objects of a namespace, by the first bits of the hashes of their names: an extendible hash table. A shard
-// that is full is split in two; shards are never joined. So a walk in the order of hashes meets each object once.
+// shards are the objects of a namespace by the first bits of the hashes of their names: an extendible hash table. A full shard
+// is split in two; shards are never merged. So an iteration in the order of hashes visits each object once.
 type shards[T any] struct {
-	all  []*shard[T] // by the first bits of the hash; a shard that stands for fewer bits is there more than once
+	all  []*shard[T] // by the first bits of the hash; a shard with fewer bits is in several places
 	bits int         // len(all) is 1 << bits
 	size int
 }
 
 type shard[T any] struct {
 	values map[string]T // by name
-	bits   int          // the names in it have so many first bits in common
+	bits   int          // number of leading hash bits that its names have in common
 }
 
-// maxBits bounds the splitting of a shard, should many hashes be equal.
+// maxBits bounds the splitting of shards if many hashes are equal.
 const maxBits = 24
 
 func (t *table[T]) hash(s *shards[T], name string) uint64 {
@@ -63,7 +63,8 @@ func (t *table[T]) put(k cluster.Key, v T) {
 	s := t.at[k.Namespace]
 	if s == nil {
 		if t.at == nil {
-			t.at, t.seed = make(map[string]*shards[T]), maphash.MakeSeed()
+			t.at = make(map[string]*shards[T])
+			t.seed = maphash.MakeSeed()
 		}
 		s = &shards[T]{all: []*shard[T]{{values: make(map[string]T)}}}
 		t.at[k.Namespace] = s
@@ -78,14 +79,15 @@ func (t *table[T]) put(k cluster.Key, v T) {
 	}
 }
 
-// split puts the objects of a shard, of which name is one, into two.
+// split splits a shard in two. name is one of its objects.
 func (t *table[T]) split(s *shards[T], full *shard[T], name string) {
 	if full.bits == s.bits {
 		twice := make([]*shard[T], 2*len(s.all))
 		for i := range twice {
 			twice[i] = s.all[i/2]
 		}
-		s.all, s.bits = twice, s.bits+1
+		s.all = twice
+		s.bits++
 	}
 	var halves [2]*shard[T]
 	for i := range halves {
@@ -94,7 +96,7 @@ func (t *table[T]) split(s *shards[T], full *shard[T], name string) {
 	for name, v := range full.values {
 		halves[maphash.String(t.seed, name)>>(63-full.bits)&1].values[name] = v
 	}
-	first := maphash.String(t.seed, name) >> (64 - full.bits) << (s.bits - full.bits) // of the places of the full one
+	first := maphash.String(t.seed, name) >> (64 - full.bits) << (s.bits - full.bits) // the first place of the full shard
 	half := uint64(1) << (s.bits - full.bits - 1)
 	for i := range 2 * half {
 		s.all[first+i] = halves[i/half]
@@ -120,7 +122,8 @@ func (t *table[T]) remove(k cluster.Key) {
 func (t *table[T]) in(namespace string) map[string]T {
 	out := make(map[string]T)
 	if s := t.at[namespace]; s != nil {
-		for next, more := uint64(0), true; more; {
+		next := uint64(0)
+		for more := true; more; {
 			in := s.of(next)
 			maps.Copy(out, in.values)
 			next, more = in.after(next)
@@ -129,19 +132,19 @@ func (t *table[T]) in(namespace string) map[string]T {
 	return out
 }
 
-// after returns the first hash after those of the shard, one of which is given, and false when there is none.
+// after returns the first hash after the hashes of the shard, and false if there is none. hash is one of the shard.
 func (s *shard[T]) after(hash uint64) (uint64, bool) {
 	next := (hash>>(64-s.bits) + 1) << (64 - s.bits)
 	return next, next != 0
 }
 
-// A store is a table that a feed writes and others read, guarded by the mutex they share.
+// A store is a table that a feed writes and that other goroutines read. A shared mutex guards it.
 type store[T any] struct {
 	mu sync.Locker
 	table[T]
 
-	// changed, if set, is called for each object that comes (now), changes (before and now) or goes (before), with the
-	// mutex held. It returns what to keep.
+	// changed, if set, is called for each object that is added (now), changed (before and now) or deleted (before), with the
+	// mutex held. It returns the value to store.
 	changed func(key cluster.Key, before, now *T) T
 }
 
@@ -179,7 +182,7 @@ func (s *store[T]) drop(key cluster.Key) {
 	s.table.remove(key)
 }
 
-// replace makes the store hold all, in pieces. Readers see each object as it was or as it is.
+// replace replaces the content of the store in pieces. A reader sees the old or the new value of each object.
 func (s *store[T]) replace(all map[cluster.Key]T) {
 	var gone []cluster.Key
 	s.each(func(key cluster.Key, _ T) {
@@ -206,7 +209,8 @@ func (s *store[T]) replace(all map[cluster.Key]T) {
 		next = next[:0]
 	}
 	for key := range all {
-		if next = append(next, key); len(next) == pieceSize {
+		next = append(next, key)
+		if len(next) == pieceSize {
 			keep()
 		}
 	}
@@ -220,8 +224,8 @@ func (s *store[T]) locked(do func()) {
 	do()
 }
 
-// each calls visit with every object, in no particular order and in pieces, with the mutex held. visit may put another value
-// of the object. What exists all the time is visited once; what comes or goes meanwhile is visited once or not at all.
+// each calls visit for every object, in pieces and in no particular order, with the mutex held. visit may store another value of
+// the object. Objects that are added or deleted during the iteration are visited once or not at all, all others once.
 func (s *store[T]) each(visit func(cluster.Key, T)) {
 	var namespaces []string
 	s.locked(func() { namespaces = slices.Collect(maps.Keys(s.at)) })
@@ -229,7 +233,8 @@ func (s *store[T]) each(visit func(cluster.Key, T)) {
 	for len(namespaces) > 0 {
 		s.locked(func() {
 			for done := 0; len(namespaces) > 0; {
-				ns, more := namespaces[0], false
+				ns := namespaces[0]
+				more := false
 				if all := s.at[ns]; all != nil {
 					in := all.of(next)
 					if done > 0 && done+len(in.values) > pieceSize {
@@ -242,14 +247,15 @@ func (s *store[T]) each(visit func(cluster.Key, T)) {
 					next, more = in.after(next)
 				}
 				if !more {
-					namespaces, next = namespaces[1:], 0
+					namespaces = namespaces[1:]
+					next = 0
 				}
 			}
 		})
 	}
 }
 
-// count returns how many objects there are.
+// count returns the number of objects.
 func (s *store[T]) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ func tableKey(i int) cluster.Key {
 	return cluster.Key{Namespace: fmt.Sprint("ns-", i%7), Name: fmt.Sprint("o-", i)}
 }
 
-// The twin of a store is a map.
+// The reference implementation of a store is a map.
 func TestStore_randomChanges_holdsWhatAMapHolds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
@@ -132,7 +132,7 @@ func TestSnapshot_manyPods_holdsTheMutexForOnePieceAtATime(t *testing.T) {
 	}
 }
 
-func TestStore_objectsThatComeAndGoMeanwhile_othersAreVisitedOnce(t *testing.T) {
+func TestStore_objectsChangeDuringEach_othersAreVisitedOnce(t *testing.T) {
 	var mu sync.Mutex
 	s := &store[int]{mu: &mu}
 	const n = 100 * pieceSize

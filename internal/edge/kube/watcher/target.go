@@ -8,11 +8,12 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// TargetProblem returns what is wrong with the target of an autoscaler, in the words of upstream's condition
-// ConfigUnsupported; "" when nothing is. known is false while the answer depends on something that is not known yet:
-// then the condition should stay as it is.
+// TargetProblem returns the problem with the target of an autoscaler, in the message of upstream's condition ConfigUnsupported,
+// or "" if there is none. known is false while the answer depends on objects that are still unknown: then the condition should
+// not be changed.
 func (w *World) TargetProblem(a *cluster.Autoscaler) (problem string, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,11 +49,11 @@ func (o *owners) targetProblem(a *cluster.Autoscaler) (problem string, known boo
 	return "", true
 }
 
-// unreadable says why the target itself cannot be read: it does not exist, or nothing is known of it but a refusal.
+// unreadable returns why the target itself cannot be read: it does not exist, or all reads of it have failed.
 func (o *owners) unreadable(a *cluster.Autoscaler) error {
 	t := a.Target
-	gk := kindOf(t)
-	if gk.isWellKnown() {
+	gk := projection.KindOf(t)
+	if gk.IsWellKnown() {
 		_, _, err := o.parent(t, o.kinds.find)
 		return err
 	}
@@ -68,7 +69,8 @@ func (o *owners) unreadable(a *cluster.Autoscaler) error {
 	case !info.scale:
 		return unhandled(errors.New("the server could not find the requested resource"))
 	}
-	switch s := o.scale.want(t); {
+	s := o.scale.want(t)
+	switch {
 	case !s.answered():
 		return errPending
 	case s.gone || !s.read:

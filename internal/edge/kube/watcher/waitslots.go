@@ -5,26 +5,26 @@ package watcher
 
 import "slices"
 
-// How many admission reviews may wait for the controller of their pod at a time. A rollout of a new controller is some
-// dozens. The bounds keep a tenant who names controllers that do not exist from growing the memory.
+// Bounds of the admission reviews that wait for the controller of their pod at a time. A rollout of a new controller causes some
+// dozens. Without the bounds, a tenant could exhaust memory with pods whose controllers do not exist.
 const (
 	maxWaiting            = 512
 	maxWaitingInNamespace = 64
 )
 
-// waitSlots are held by the reviews that wait. They are shared fairly (max-min): when all are taken, a review of a
-// namespace with fewer takes the slot that has been held the longest in the namespace with the most. So the reviews of
-// one namespace wait whatever the others do, as long as there are fewer than maxWaiting of them.
+// waitSlots are held by the reviews that wait. They are shared by max-min fairness: when all are held, a review of a namespace
+// with fewer slots takes the oldest slot of the namespace with the most. So other namespaces cannot keep the reviews of a
+// namespace from waiting, as long as fewer than maxWaiting namespaces have waiting reviews.
 type waitSlots struct {
 	held        int
-	byNamespace map[string][]*waitSlot // in the order in which they were acquired; never empty
-	acquired    uint64                 // ever
+	byNamespace map[string][]*waitSlot // oldest first; never empty
+	acquired    uint64                 // total since the start
 }
 
 // A waitSlot belongs to one review.
 type waitSlot struct {
 	namespace string
-	number    uint64        // counts up: the smaller, the longer it has been held
+	number    uint64        // sequence number; the smallest is the oldest slot
 	lost      chan struct{} // closed when another review took the slot
 }
 
@@ -51,13 +51,14 @@ func (s *waitSlots) acquire(namespace string) *waitSlot {
 	return slot
 }
 
-// longestOfLargest returns the slot that has been held the longest in the namespace that holds the most.
+// longestOfLargest returns the oldest slot of the namespace with the most slots.
 func (s *waitSlots) longestOfLargest() *waitSlot {
 	var longest *waitSlot
 	most := 0
 	for _, slots := range s.byNamespace {
 		if len(slots) > most || len(slots) == most && slots[0].number < longest.number {
-			most, longest = len(slots), slots[0]
+			most = len(slots)
+			longest = slots[0]
 		}
 	}
 	return longest

@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// addFeeds makes one feed for each collection that the options ask for.
+// addFeeds adds a feed for each collection that the options select.
 func (w *World) addFeeds() {
 	c, ns := w.clients, w.o.Namespace
 	core, apps := c.Core.CoreV1(), c.Core.AppsV1()
@@ -30,35 +31,35 @@ func (w *World) addFeeds() {
 	w.addMetadataOnly("Job", "jobs")
 	w.addMetadataOnly("CronJob", "cronjobs")
 	if w.o.Pods != NoPods {
-		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return ProjectPod(p, w.in) })
-		s.selector = and(w.namespaces(), podSelector(w.o.Pods))
+		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return projection.Pod(p, w.in) })
+		s.fieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
 		addFeed(w, s, &w.pods)
 	}
 	if w.o.Limits {
-		s := typed("limitranges", core.LimitRanges(ns), projectLimitRange)
-		s.selector = w.namespaces()
+		s := typed("limitranges", core.LimitRanges(ns), projection.LimitItems)
+		s.fieldSelector = w.namespaces()
 		addFeed(w, s, &w.limitItems)
 	}
 	if w.o.Quotas {
-		s := typed("resourcequotas", core.ResourceQuotas(ns), projectQuota)
-		s.selector = w.namespaces()
-		s.spare = "whether a pod still fits its ResourceQuotas with a new size"
-		s.passive = true // without it podfit works as it does without the right to read it
+		s := typed("resourcequotas", core.ResourceQuotas(ns), projection.Quota)
+		s.fieldSelector = w.namespaces()
+		s.lostWithout = "whether a pod still fits its ResourceQuotas with a new size"
+		s.nonBlocking = true // podfit also runs without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
 	}
 	if w.o.Profiles {
 		w.addProfileNames()
 	}
 	if w.o.Evictions {
-		s := typed("events", core.Events(ns), projectEvictionEvent)
-		s.selector = and(w.namespaces(), "reason=Evicted")
-		s.spare = "how much memory containers used whose pods their node evicted for want of it"
-		s.passive = true
+		s := typed("events", core.Events(ns), projection.MemoryEvictions)
+		s.fieldSelector = and(w.namespaces(), "reason=Evicted")
+		s.lostWithout = "how much memory containers used before the kubelet evicted their pods for memory pressure"
+		s.nonBlocking = true
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {
-		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projectNode(n, w.in) })
-		s.spare = "whether a pod fits on a node before it is evicted, and the bound of profiles by the size of nodes (mostOfNode)"
+		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
+		s.lostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
 		addFeed(w, s, &w.nodes)
 	}
 }
@@ -70,7 +71,7 @@ func podSelector(s PodScope) string {
 	return ""
 }
 
-// namespaces is the field selector that leaves out the ignored namespaces.
+// namespaces returns the field selector that excludes the ignored namespaces.
 func (w *World) namespaces() string {
 	var parts []string
 	for _, ns := range w.o.Ignored {
@@ -103,7 +104,7 @@ type lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// typed is the source behind a typed client.
+// typed returns the source of a typed client.
 func typed[O any, L runtime.Object, T any, P interface {
 	*O
 	runtime.Object
@@ -122,41 +123,41 @@ func typed[O any, L runtime.Object, T any, P interface {
 	}
 }
 
-// addController watches a kind whose number of replicas matters.
+// addController watches a kind of controller with its number of replicas.
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
-	w.addOwners(kind, source[controller]{
+	w.addOwners(kind, source[projection.ControllerState]{
 		name:  strings.ToLower(kind) + "s",
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch: c.Watch,
 	})
 }
 
-// addMetadataOnly watches a kind of which only the owner matters.
+// addMetadataOnly watches only the metadata of a kind of controller, for its owner.
 func (w *World) addMetadataOnly(kind, resource string) {
-	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: wellKnown[kind], Version: "v1", Resource: resource}).
+	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: projection.GroupOfWellKnown(kind), Version: "v1", Resource: resource}).
 		Namespace(w.o.Namespace)
-	w.addOwners(kind, source[controller]{
+	w.addOwners(kind, source[projection.ControllerState]{
 		name:  resource,
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch: c.Watch,
 	})
 }
 
-func (w *World) addOwners(kind string, src source[controller]) {
-	src.selector = w.namespaces()
-	src.project = func(o runtime.Object) controller { return projectController(o, w.in) }
-	s := &store[controller]{mu: &w.mu, changed: func(_ cluster.Key, _, now *controller) controller {
+func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
+	src.fieldSelector = w.namespaces()
+	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
+	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(_ cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
 		if now == nil {
-			return controller{}
+			return projection.ControllerState{}
 		}
 		w.ownerArrived()
 		return *now
 	}}
-	gk := groupKind{wellKnown[kind], kind}
+	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
 	w.owners.known[gk] = s
 	f := addFeed(w, src, s)
 	before := w.owners.synced
-	w.owners.synced = func(k groupKind) bool {
+	w.owners.synced = func(k projection.GroupKind) bool {
 		if k == gk {
 			return f.state().Synced
 		}

@@ -13,43 +13,44 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// A PodScope says which pods are watched.
+// A PodScope selects the pods that are watched.
 type PodScope uint8
 
 // The scopes.
 const (
 	NoPods   PodScope = iota
-	LivePods          // pending and running ones
-	AllPods           // and those that have ended, which still tell how
+	LivePods          // pending and running pods
+	AllPods           // also terminated pods, whose status says how they ended
 )
 
-// Options says what of a cluster is watched. Autoscalers and controllers always are.
+// Options selects what is watched. Autoscalers and controllers are always watched.
 type Options struct {
 	Namespace string   // only this namespace; "" means all
-	Ignored   []string // none of these namespaces; "" among them is ignored
+	Ignored   []string // namespaces that are not watched; an empty name has no effect
 	Pods      PodScope
 	Nodes     bool
 	Limits    bool // limit ranges
 	Quotas    bool // resource quotas
 	Profiles  bool // the names of SizingProfiles
-	Evictions bool // the kubelet's events about evicted pods
-	DryRun    bool // statuses are not sent
-	Boosts    bool // the feature gate CPUStartupBoost is on: an autoscaler in mode Off with a startup boost governs pods
+	Evictions bool // events of the kubelet about evicted pods
+	DryRun    bool // WriteStatus sends nothing
+	Boosts    bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
 	Log       *slog.Logger
 }
 
-// A World holds what is known of the cluster. Watches write it, the loops and the webhook read it: a look-up, or a
-// snapshot. What it hands out is never changed afterwards.
+// A World stores the known state of the cluster. The watches write it; the loops and the webhook read single objects or
+// snapshots. Objects that it returns are never changed afterwards.
 //
-// One mutex guards everything in it. It is held for look-ups and for pieces of copies (pieceSize), never while something is
-// sent or waited for.
+// One mutex guards all fields. It is held for look-ups and while pieces of pieceSize objects are copied, never during a request
+// or a wait.
 type World struct {
 	clients *kube.Clients
 	o       Options
 	log     *slog.Logger
-	in      *Interner
+	in      *projection.Interner
 	feeds   []*feed
 	running sync.WaitGroup
 
@@ -57,7 +58,7 @@ type World struct {
 	pods        store[*cluster.Pod]
 	autoscalers store[*autoscalerEntry]
 	candidates  candidates
-	limitItems  store[[]limitItem]
+	limitItems  store[[]projection.LimitItem]
 	limits      map[string]cluster.LimitRange
 	quotas      store[cluster.Quota]
 	quotaSets   map[string]*cluster.Quotas
@@ -69,14 +70,14 @@ type World struct {
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
 	owners      owners
-	arrived     chan struct{}     // if somebody waits: closed when an owner becomes known
-	waiting     waitSlots         // of reviews that wait for an owner
-	targetKinds map[groupKind]int // how many autoscalers have a target of the kind
+	arrived     chan struct{}                // nil unless a review waits: closed when an owner arrives
+	waiting     waitSlots                    // reviews that wait for an owner
+	targetKinds map[projection.GroupKind]int // number of autoscalers by kind of target
 
-	generationPruned bool // the CRD is one without status.observedGeneration, as of the last status that was written
+	generationPruned bool // the CRD has no field status.observedGeneration, according to the last status write
 }
 
-// NewWorld returns a world that knows nothing yet. It sends no request before Start.
+// NewWorld returns an empty world. It sends no request before Start.
 func NewWorld(c *kube.Clients, o Options) *World {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -85,32 +86,32 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		clients:    c,
 		o:          o,
 		log:        o.Log,
-		in:         new(Interner),
+		in:         new(projection.Interner),
 		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
 		quotaSets:  make(map[string]*cluster.Quotas),
 
 		waiting:     newWaitSlots(),
-		targetKinds: make(map[groupKind]int),
+		targetKinds: make(map[projection.GroupKind]int),
 	}
 	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
-	w.limitItems = store[[]limitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
+	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.profileNames = store[struct{}]{mu: &w.mu}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
-		known:  make(map[groupKind]*store[controller]),
+		known:  make(map[projection.GroupKind]*store[projection.ControllerState]),
 		kinds:  newKinds(&w.mu, o.Log),
 		scale:  newScales(&w.mu, o.Log),
-		synced: func(groupKind) bool { return false },
+		synced: func(projection.GroupKind) bool { return false },
 	}
 	w.addFeeds()
 	return w
 }
 
-// Start begins to watch, and goes on until ctx ends.
+// Start watches until ctx ends.
 func (w *World) Start(ctx context.Context) {
 	for _, f := range w.feeds {
 		w.running.Go(func() { f.run(ctx) })
@@ -121,7 +122,7 @@ func (w *World) Start(ctx context.Context) {
 	w.running.Go(func() {
 		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
 	})
-	d := w.clients.Core.Discovery().(discoverer) // as every client of client-go is; modules with an older one compile this too
+	d := w.clients.Core.Discovery().(discoverer) // true for every client of client-go; with the assertion, modules with an older client-go compile too
 	w.running.Go(func() {
 		w.owners.kinds.run(ctx, d, func() {
 			w.mu.Lock()
@@ -131,11 +132,11 @@ func (w *World) Start(ctx context.Context) {
 	})
 }
 
-// Wait returns when every goroutine that Start began has ended.
+// Wait returns when all goroutines of Start have ended.
 func (w *World) Wait() { w.running.Wait() }
 
-// WaitSynced returns when everything has been listed once, but for what may not be read and is not needed. When ctx ends
-// before, the error says what is missing.
+// WaitSynced returns when all resources are listed once, except optional ones that podfit has no right to read. If ctx ends
+// first, the error names the resource that is missing.
 func (w *World) WaitSynced(ctx context.Context) error {
 	for _, f := range w.feeds {
 		select {
@@ -150,65 +151,66 @@ func (w *World) WaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// A FeedState says how one watch is doing.
+// A FeedState is the health of one watch.
 type FeedState struct {
-	Resource string
-	Synced   bool      // it has been listed once
-	Without  bool      // it may not be read, and podfit goes on
-	Heard    time.Time // when the API server last answered
-	Err      error     // why it does not now, nil when it does
-	Failed   time.Time // since when
+	Resource     string
+	Synced       bool      // the resource has been listed once
+	Forbidden    bool      // podfit has no right to read the resource and runs without it
+	LastResponse time.Time // when the API server last answered or sent an event
+	Err          error     // the current failure, nil if there is none
+	FailedSince  time.Time
 
-	watched bool      // a watch is open
-	since   time.Time // when the last watch ended, or the last list if that was later; of one that is not open
-	regular bool      // the API server sends bookmarks on this watch
-	passive bool      // no decision about a pod has to wait until it is up to date
+	watched      bool      // a watch is open
+	idleSince    time.Time // if no watch is open: when the last watch ended, or the last list if that was later
+	hasBookmarks bool      // the API server sends bookmarks on this watch
+	nonBlocking  bool      // decisions about pods do not wait until the resource is up to date
 }
 
-// How long a resource may be silent before what is known of it counts as out of date.
+// How long a resource may be without response before its stored state counts as stale.
 const (
-	unwatchedFor = 2 * time.Minute  // no watch is open: the API server is away, or does not answer
-	overdueFor   = 3 * time.Minute  // a watch is open, and its bookmarks, which come every minute, have stopped
-	silentFor    = 11 * time.Minute // a watch without bookmarks is open: the client renews each after ten minutes at most
+	maxUnwatched   = 2 * time.Minute  // no watch is open: the API server is unavailable or does not answer
+	maxBookmarkGap = 3 * time.Minute  // a watch with bookmarks is open: the API server sends one every minute
+	maxSilence     = 11 * time.Minute // a watch without bookmarks is open: the client renews it after ten minutes at most
 )
 
-// IsStale reports whether the resource is not known to be up to date. A watch on which nothing happens is, for as long as
-// a sign of life is not overdue; one that fails now and again is, for as long as it comes back soon.
+// IsStale reports whether the stored state of the resource may be out of date. A watch without events is up to date until a
+// bookmark or a renewal is overdue. A watch that fails is up to date if it is open again within maxUnwatched.
 func (s *FeedState) IsStale(now time.Time) bool {
 	switch {
-	case s.Without:
+	case s.Forbidden:
 		return false
 	case !s.Synced:
 		return true
 	case !s.watched:
-		return now.Sub(s.since) > unwatchedFor
-	case s.regular:
-		return now.Sub(s.Heard) > overdueFor
+		return now.Sub(s.idleSince) > maxUnwatched
+	case s.hasBookmarks:
+		return now.Sub(s.LastResponse) > maxBookmarkGap
 	}
-	return now.Sub(s.Heard) > silentFor
+	return now.Sub(s.LastResponse) > maxSilence
 }
 
 func (f *feed) state() FeedState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return FeedState{
-		Resource: f.name, Synced: f.synced, Without: f.without, Heard: f.heard, Err: f.err, Failed: f.failed,
-		watched: f.watches > 0, since: f.since, regular: f.bookmarks > 1, passive: f.passive,
+		Resource: f.name, Synced: f.synced, Forbidden: f.forbidden, LastResponse: f.lastResponse, Err: f.err,
+		FailedSince: f.failedSince, watched: f.openWatches > 0, idleSince: f.idleSince, hasBookmarks: f.bookmarks > 1,
+		nonBlocking: f.nonBlocking,
 	}
 }
 
-// Stale returns the resources that are not known to be up to date and that decisions about pods depend on.
+// Stale returns the resources whose stored state may be out of date and that decisions about pods depend on.
 func (w *World) Stale(now time.Time) []string {
 	var out []string
 	for _, s := range w.Health() {
-		if !s.passive && s.IsStale(now) {
+		if !s.nonBlocking && s.IsStale(now) {
 			out = append(out, s.Resource)
 		}
 	}
 	return out
 }
 
-// Health says how each watch is doing.
+// Health returns the health of all watches.
 func (w *World) Health() []FeedState {
 	out := make([]FeedState, 0, len(w.feeds))
 	for _, f := range w.feeds {
@@ -217,7 +219,7 @@ func (w *World) Health() []FeedState {
 	return out
 }
 
-// Synced reports whether everything has been listed once, but for what may not be read and is not needed.
+// Synced reports whether all resources are listed once, except optional ones that podfit has no right to read.
 func (w *World) Synced() bool {
 	for _, f := range w.feeds {
 		select {
@@ -229,14 +231,14 @@ func (w *World) Synced() bool {
 	return true
 }
 
-// Discovered reports whether the API server has been asked which kinds it serves, with or without success.
+// Discovered reports whether discovery has been attempted once, with or without success.
 func (w *World) Discovered() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.owners.kinds.tried
 }
 
-// ownerArrived wakes those who wait for an owner. The mutex is held.
+// ownerArrived wakes the reviews that wait for an owner. The mutex is held.
 func (w *World) ownerArrived() {
 	if w.arrived != nil {
 		close(w.arrived)

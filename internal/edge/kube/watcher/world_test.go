@@ -40,7 +40,7 @@ func startWorld(t *testing.T, f *kubetest.FakeAPI, o Options) *World {
 
 var web = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 
-func TestASnapshotJoinsPodsAndAutoscalersByOwner(t *testing.T) {
+func TestWorld_snapshot_joinsPodsAndAutoscalersByOwner(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"spec":{"unschedulable":true},"status":{
@@ -70,13 +70,13 @@ func TestASnapshotJoinsPodsAndAutoscalersByOwner(t *testing.T) {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	for _, s := range w.Health() {
-		if !s.Synced || s.Err != nil || s.Heard.IsZero() {
+		if !s.Synced || s.Err != nil || s.LastResponse.IsZero() {
 			t.Errorf("not healthy: %+v", s)
 		}
 	}
 }
 
-func TestAPodIsResolvedWhenItsOwnerArrivesLater(t *testing.T) {
+func TestWorld_ownerArrivesAfterPod_podIsResolved(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	w := startWorld(t, f, Options{Pods: AllPods})
@@ -93,7 +93,7 @@ func TestAPodIsResolvedWhenItsOwnerArrivesLater(t *testing.T) {
 	}
 }
 
-func TestAnOwnerOnceKnownStaysKnownWhenALinkGoesAway(t *testing.T) {
+func TestWorld_replicaSetDeleted_podKeepsItsTopmostController(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	w := startWorld(t, f, Options{Pods: AllPods})
@@ -107,7 +107,7 @@ func TestAnOwnerOnceKnownStaysKnownWhenALinkGoesAway(t *testing.T) {
 	kubetest.Eventually(t, "all pods keep their deployment", func() bool { return len(w.Snapshot().PodsOf(web)) == 3 })
 }
 
-func TestTheWebhookWaitsForAnOwnerThatIsJustComing(t *testing.T) {
+func TestTopSoon_ownerArrivesDuringReview_isFound(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w := startWorld(t, f, Options{})
 	set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
@@ -135,14 +135,14 @@ func TestTheWebhookWaitsForAnOwnerThatIsJustComing(t *testing.T) {
 	}
 }
 
-func TestAllIsKeptWhileTheAPIServerIsAwayAndComesUpToDateAfterwards(t *testing.T) {
+func TestWorld_apiServerUnavailable_stateIsKeptAndUpdatedAfterwards(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	w := startWorld(t, f, Options{Pods: AllPods})
 	f.Stop()
 	kubetest.Eventually(t, "the outage is noticed", func() bool {
 		for _, s := range w.Health() {
-			if s.Err != nil && !s.Failed.IsZero() {
+			if s.Err != nil && !s.FailedSince.IsZero() {
 				return true
 			}
 		}
@@ -168,7 +168,7 @@ func TestAllIsKeptWhileTheAPIServerIsAwayAndComesUpToDateAfterwards(t *testing.T
 	})
 }
 
-func TestListsComeInPagesAndNotFromAnyState(t *testing.T) {
+func TestWorld_lists_arePagedWithoutResourceVersion(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	const pods = 2*kube.PageSize + 7
 	for i := range pods {
@@ -178,18 +178,17 @@ func TestListsComeInPagesAndNotFromAnyState(t *testing.T) {
 	if n := len(w.Pods()); n != pods {
 		t.Errorf("%d pods, want %d", n, pods)
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	q, err := url.ParseQuery(f.Queries[kubetest.PodsPath])
-	if err != nil || f.Pages[kubetest.PodsPath] != 3 || q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
-		t.Errorf("%d pages, the last with %s", f.Pages[kubetest.PodsPath], f.Queries[kubetest.PodsPath])
+	lists, query := f.Lists(kubetest.PodsPath)
+	q, err := url.ParseQuery(query)
+	if err != nil || lists != 3 || q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
+		t.Errorf("%d pages, the last with %s", lists, query)
 	}
 	if got := q.Get("fieldSelector"); got != "status.phase!=Succeeded,status.phase!=Failed" {
 		t.Errorf("field selector %q", got)
 	}
 }
 
-func TestNamespacesAreScopedByTheServer(t *testing.T) {
+func TestWorld_namespaceOptions_areAppliedByTheServer(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	for _, ns := range []string{"shop", "kube-system", "lab"} {
 		f.ApplyPod(ns, "p", "ReplicaSet", "r")
@@ -218,7 +217,7 @@ func TestNamespacesAreScopedByTheServer(t *testing.T) {
 	}
 }
 
-func TestOneUnreadableAutoscalerDoesNotHideTheOthers(t *testing.T) {
+func TestWorld_undecodableAutoscaler_othersAreKept(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	bad := func(cpu string) {
@@ -245,7 +244,7 @@ func TestOneUnreadableAutoscalerDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
-func TestTheIndexByTargetFollowsChanges(t *testing.T) {
+func TestWorld_autoscalerChangesTarget_indexFollows(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	w := startWorld(t, f, Options{})
@@ -266,7 +265,7 @@ func TestTheIndexByTargetFollowsChanges(t *testing.T) {
 	})
 }
 
-func TestLimitRangesAreMergedAndFollowed(t *testing.T) {
+func TestWorld_limitRanges_areMergedAndUpdated(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Apply("/api/v1/limitranges", `{"metadata":{"namespace":"shop","name":"a"},"spec":{"limits":[
 		{"type":"Container","max":{"cpu":"2","memory":"1Gi"},"min":{"cpu":"10m"},"default":{"cpu":"1","memory":"1Gi"}},
@@ -294,7 +293,7 @@ func TestLimitRangesAreMergedAndFollowed(t *testing.T) {
 	kubetest.Eventually(t, "none count", func() bool { return w.Limits("shop").IsZero() })
 }
 
-func TestMemoryEvictionsAreReadFromTheKubeletsEvents(t *testing.T) {
+func TestWorld_evictionEvents_giveMemoryEvictions(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	event := func(name, reason, annotations string) {
 		f.Apply("/api/v1/events", `{"metadata":{"namespace":"shop","name":"`+name+`","creationTimestamp":"2026-03-01T12:00:00Z",
@@ -312,7 +311,7 @@ func TestMemoryEvictionsAreReadFromTheKubeletsEvents(t *testing.T) {
 	}
 }
 
-func TestWaitingForAnAPIServerThatDoesNotAnswerSaysWhatIsMissing(t *testing.T) {
+func TestWaitSynced_apiServerDoesNotAnswer_errorNamesTheResource(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET "+kubetest.AutoscalersPath, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no access to autoscalers"}`)
 	w := NewWorld(clientsOf(f), Options{})
@@ -349,7 +348,7 @@ func (l *logText) String() string {
 
 const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden"}`
 
-func TestWithoutARightThatIsNotNeededPodfitGoesOnAndSaysSoOnce(t *testing.T) {
+func TestWorld_optionalResourceForbidden_runsWithoutItAndLogsOnce(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	for _, path := range []string{"/api/v1/nodes", "/api/v1/events"} {
@@ -358,23 +357,23 @@ func TestWithoutARightThatIsNotNeededPodfitGoesOnAndSaysSoOnce(t *testing.T) {
 	var text logText
 	w := startWorld(t, f, Options{Pods: AllPods, Nodes: true, Evictions: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
 	if !w.Synced() {
-		t.Error("the world is not said to be known")
+		t.Error("the world is not synced")
 	}
 	if len(w.Snapshot().Pods) != 3 || len(w.Nodes()) != 0 {
-		t.Errorf("%d pods and %d nodes are known", len(w.Snapshot().Pods), len(w.Nodes()))
+		t.Errorf("%d pods and %d nodes, want 3 and 0", len(w.Snapshot().Pods), len(w.Nodes()))
 	}
 	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"}}}`)
-	kubetest.Eventually(t, "they are tried again", func() bool { return f.Refusals("GET /api/v1/nodes") > 2 })
+	kubetest.Eventually(t, "the list is retried", func() bool { return f.Refusals("GET /api/v1/nodes") > 2 })
 	for _, resource := range []string{"nodes", "events"} {
-		if n := strings.Count(text.String(), "goes on without\" resource="+resource+" lost="); n != 1 {
-			t.Errorf("of %s it is said %d times:\n%s", resource, n, text.String())
+		if n := strings.Count(text.String(), "podfit runs without it\" resource="+resource+" impact="); n != 1 {
+			t.Errorf("%s logged %d times, want 1:\n%s", resource, n, text.String())
 		}
 	}
 	f.ForgetReply("GET /api/v1/nodes")
-	kubetest.Eventually(t, "once there is the right, nodes are known", func() bool { return len(w.Nodes()) == 1 })
+	kubetest.Eventually(t, "nodes are listed once podfit has the right", func() bool { return len(w.Nodes()) == 1 })
 }
 
-func TestWithoutTheCRDsTheLogSaysHowToInstallThem(t *testing.T) {
+func TestWorld_crdsMissing_logsHowToInstallThem(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET "+kubetest.AutoscalersPath, 404, "404 page not found")
 	var text logText
@@ -383,9 +382,9 @@ func TestWithoutTheCRDsTheLogSaysHowToInstallThem(t *testing.T) {
 	w.Start(ctx)
 	defer w.Wait()
 	defer cancel()
-	kubetest.Eventually(t, "it is said", func() bool { return strings.Contains(text.String(), "podfit crds | kubectl apply -f -") })
+	kubetest.Eventually(t, "the remedy is logged", func() bool { return strings.Contains(text.String(), "podfit crds | kubectl apply -f -") })
 	if w.Synced() {
-		t.Error("what is needed is taken for spare")
+		t.Error("synced without a required resource")
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestWhereAPodMayRunIsReadFromItsSpec(t *testing.T) {
+func TestPod_nodeSelectorsAndAffinity_givePlace(t *testing.T) {
 	in := new(Interner)
 	place := func(selector map[string]string, a *corev1.NodeAffinity) cluster.Place {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: selector, Affinity: &corev1.Affinity{NodeAffinity: a}}}
-		return ProjectPod(p, in).Place
+		return Pod(p, in).Place
 	}
 	small := place(map[string]string{"pool": "small", "arch": "arm64"}, nil)
 	large := place(map[string]string{"pool": "large"}, &corev1.NodeAffinity{}) // an affinity that requires nothing
@@ -36,14 +36,14 @@ func TestWhereAPodMayRunIsReadFromItsSpec(t *testing.T) {
 	if got := place(map[string]string{"pool": "small"}, required); got != cluster.Somewhere {
 		t.Errorf("with a required affinity: %d", got)
 	}
-	if got := ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}}, nil).Place; got != cluster.Somewhere {
+	if got := Pod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}}, nil).Place; got != cluster.Somewhere {
 		t.Errorf("without an interner: %d", got)
 	}
 }
 
-func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
+func TestNode_taintsAndLabels_areKept(t *testing.T) {
 	tainted := func(taints ...corev1.Taint) cluster.Node {
-		return projectNode(&corev1.Node{
+		return Node(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "small", "arch": "arm64"}},
 			Spec:       corev1.NodeSpec{Taints: taints},
 		}, nil)
@@ -58,28 +58,28 @@ func TestTaintsAndLabelsOfNodesAreRead(t *testing.T) {
 	if n := node(corev1.TaintEffectPreferNoSchedule); n.Tainted {
 		t.Errorf("%+v", n)
 	}
-	down := []corev1.Taint{ // as the node controller leaves one that does not answer
+	down := []corev1.Taint{ // set by the node controller on a node that does not answer
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute},
 	}
 	if n := tainted(down...); n.Tainted {
-		t.Errorf("a node that is in trouble is not set apart: %+v", n)
+		t.Errorf("transient taints reserve a node: %+v", n)
 	}
 	if n := tainted(append(down, corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule})...); !n.Tainted {
-		t.Errorf("one that is in trouble, too, is: %+v", n)
+		t.Errorf("a taint beside transient ones does not reserve the node: %+v", n)
 	}
 }
 
-func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
-	w := &World{in: new(Interner)}
+func TestTolerations_transientTaints_areOmitted(t *testing.T) {
+	in := new(Interner)
 	tolerance := func(ts ...corev1.Toleration) cluster.Tolerance {
-		return ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: ts}}, w.in).Tolerance
+		return Pod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: ts}}, in).Tolerance
 	}
 	usual := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	gpu := corev1.Toleration{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	arm := corev1.Toleration{Key: "arch", Operator: corev1.TolerationOpExists}
 	if got := tolerance(usual); got != cluster.NoTaint {
-		t.Errorf("what every pod tolerates: %d", got)
+		t.Errorf("default tolerations of every pod: %d", got)
 	}
 	first, second, again := tolerance(gpu, usual), tolerance(arm, gpu), tolerance(gpu, arm)
 	if first != cluster.FirstListed || second != cluster.FirstListed+1 || again != second {
@@ -89,25 +89,25 @@ func TestTolerations_podTolerates_onlyWhatSetsNodesApartIsKept(t *testing.T) {
 		{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
 		{{Key: "arch", Exists: true}, {Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
 	}
-	if diff := cmp.Diff(want, w.Tolerations()); diff != "" {
+	if diff := cmp.Diff(want, in.Tolerations()); diff != "" {
 		t.Error(diff)
 	}
 	if got := tolerance(make([]corev1.Toleration, maxTolerations+1)...); got != cluster.AnyTaint {
-		t.Errorf("of too many tolerations: %d", got)
+		t.Errorf("too many tolerations: %d", got)
 	}
 	for i := range 1000 {
 		tolerance(corev1.Toleration{Key: fmt.Sprint("k", i)})
 	}
-	if n := len(w.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
-		t.Errorf("%d different tolerations are kept", n)
+	if n := len(in.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
+		t.Errorf("%d different tolerations stored", n)
 	}
 	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.AnyTaint {
-		t.Errorf("when the list is full: %d", got)
+		t.Errorf("tolerance of a full list: %d", got)
 	}
 }
 
-func TestTaints_nodeIsSetApart_taintsAreKept(t *testing.T) {
-	n := projectNode(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+func TestNode_taintsThatReserveIt_areKept(t *testing.T) {
+	n := Node(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute},

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"slices"
@@ -12,7 +12,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-func projectNode(n *corev1.Node, in *Interner) cluster.Node {
+// Node returns the projection of a node.
+func Node(n *corev1.Node, in *Interner) cluster.Node {
 	out := cluster.Node{
 		Labels:      pairs(n.Labels, in),
 		Name:        n.Name,
@@ -21,7 +22,7 @@ func projectNode(n *corev1.Node, in *Interner) cluster.Node {
 	}
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]
-		if !passing[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
+		if !transientTaints[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
 			out.Tainted = true
 			out.Taints = append(out.Taints, cluster.Taint{Key: in.String(t.Key), Value: in.String(t.Value), Effect: in.String(string(t.Effect))})
 		}
@@ -34,9 +35,9 @@ func projectNode(n *corev1.Node, in *Interner) cluster.Node {
 	return out
 }
 
-// passing are the taints that Kubernetes gives a node for as long as it is in trouble or cordoned. What they say is known from
-// the node's conditions and its spec; they do not set it apart for certain pods.
-var passing = map[string]bool{
+// transientTaints are the taints that Kubernetes sets on a node while a condition of the node is bad or the node is cordoned. The
+// conditions and the spec of the node have the same information. These taints do not reserve the node for certain pods.
+var transientTaints = map[string]bool{
 	corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true, corev1.TaintNodeUnschedulable: true,
 	corev1.TaintNodeMemoryPressure: true, corev1.TaintNodeDiskPressure: true, corev1.TaintNodePIDPressure: true,
 	corev1.TaintNodeNetworkUnavailable: true,

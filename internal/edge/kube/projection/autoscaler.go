@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"math"
@@ -9,19 +9,21 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// maxPerAutoscaler is how many container policies and how many container recommendations of one object are kept. No pod
-// has as many containers; an object of 1.5 MB holds 70,000 of them, which would take fifty times its size in memory.
+// maxPerAutoscaler bounds the container policies and the container recommendations that are kept of one object. No pod has as
+// many containers. An object of 1.5 MB can hold 70,000 of them, and they would take fifty times its size in memory.
 const maxPerAutoscaler = 1024
 
-// ParseAutoscaler returns an autoscaler in podfit's words. It never fails: a field that cannot be understood has its
-// default, and an unknown update mode is Off, the mode that touches nothing.
-func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
+// Autoscaler returns the projection of an autoscaler. It never fails: an invalid field gets its default, and an unknown update
+// mode is Off, in which no pod is changed.
+func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	a := &cluster.Autoscaler{
 		Key:        cluster.Key{Namespace: o.Namespace, Name: o.Name},
 		UID:        string(o.UID),
@@ -33,7 +35,7 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		IntegerCPU: integerCPU(o.Annotations),
 	}
 	if t := o.Spec.TargetRef; t != nil {
-		a.Target = workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
+		a.Target = Workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
 		a.APIVersion = t.APIVersion
 	}
 	if r := o.Spec.Recommenders; len(r) > 0 && r[0] != nil {
@@ -49,11 +51,11 @@ func ParseAutoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		c := &o.Status.Conditions[i]
 		switch c.Type {
 		case v1alpha1.ConditionSizingProfileUsable:
-			if string(c.Status) == False {
+			if c.Status == corev1.ConditionFalse {
 				a.ProfileProblem = c.Reason
 			}
 		case v1.FetchingHistory:
-			a.FetchingHistory = string(c.Status) == True
+			a.FetchingHistory = c.Status == corev1.ConditionTrue
 		}
 		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
 			a.Remarked = true
@@ -110,13 +112,15 @@ func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
 		Boost: boost(p.StartupBoost),
 	}
 	if p.ControlledResources != nil {
-		out.Controlled, out.ControlsSet = kube.ResourceSet(*p.ControlledResources), true
+		out.Controlled = kube.ResourceSet(*p.ControlledResources)
+		out.ControlsSet = true
 	}
 	if q := p.OOMBumpUpRatio; q != nil {
 		out.OOMBumpRatio = float64(q.MilliValue()) / 1000
 	}
 	if q := p.OOMMinBumpUp; q != nil {
-		out.OOMMinBump, out.OOMMinBumpSet = kube.Bounded(q.Value()), true
+		out.OOMMinBump = kube.Bounded(q.Value())
+		out.OOMMinBumpSet = true
 	}
 	if s := p.MemoryAggregationIntervalSeconds; s != nil {
 		out.MemoryInterval = seconds(int64(*s))
@@ -127,7 +131,7 @@ func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
 	return out
 }
 
-// boost reads a start-up boost; one that says nothing usable is none.
+// boost returns a start-up boost, nil if it has no valid amount.
 func boost(b *v1.StartupBoost) *cluster.Boost {
 	if b == nil || b.CPU == nil {
 		return nil
@@ -136,9 +140,11 @@ func boost(b *v1.StartupBoost) *cluster.Boost {
 	if d := b.CPU.DurationSeconds; d != nil {
 		out.Duration = seconds(int64(*d))
 	}
-	switch c := b.CPU; {
+	c := b.CPU
+	switch {
 	case c.Type == v1.QuantityStartupBoostType && c.Quantity != nil:
-		out.ByQuantity, out.Quantity = true, kube.Bounded(c.Quantity.MilliValue())
+		out.ByQuantity = true
+		out.Quantity = kube.Bounded(c.Quantity.MilliValue())
 	case c.Type == v1.FactorStartupBoostType && c.Factor != nil && *c.Factor >= 1:
 		out.Factor = *c.Factor
 	default:
@@ -147,7 +153,7 @@ func boost(b *v1.StartupBoost) *cluster.Boost {
 	return out
 }
 
-// seconds returns a duration of s seconds; a negative one is zero, which everywhere means "not set".
+// seconds returns a duration of s seconds; a negative one is zero, which means "not set" in all fields.
 func seconds(s int64) time.Duration {
 	return time.Duration(min(max(s, 0), math.MaxInt64/int64(time.Second))) * time.Second
 }
@@ -174,7 +180,7 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 	return out
 }
 
-// integerCPU returns the containers that an annotation wants to have whole cores.
+// integerCPU returns the containers whose CPU an annotation rounds up to whole cores, sorted.
 func integerCPU(annotations map[string]string) []string {
 	var out []string
 	for key, value := range annotations {
@@ -182,7 +188,8 @@ func integerCPU(annotations map[string]string) []string {
 		if !ok || value != "true" {
 			continue
 		}
-		if name, ok = strings.CutSuffix(name, v1.AnnotationIntegerCPUSuffix); ok {
+		name, ok = strings.CutSuffix(name, v1.AnnotationIntegerCPUSuffix)
+		if ok {
 			out = append(out, name)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"testing"
@@ -11,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestProjectPod_podLevelResources_areKept(t *testing.T) {
-	p := podFrom(t, `
+func TestPod_podLevelResources_areKept(t *testing.T) {
+	p := kubetest.PodFrom(t, `
 metadata: {namespace: shop, name: web}
 spec:
   containers: [{name: app}]
@@ -23,16 +24,16 @@ spec:
 	want := cluster.PodResources{
 		Requests: cluster.Resources{}.Set(cluster.CPU, 500), Limits: cluster.Resources{}.Set(cluster.Memory, 1<<30),
 	}
-	if got := ProjectPod(p, nil).PodLevel; got == nil || *got != want {
+	if got := Pod(p, nil).PodLevel; got == nil || *got != want {
 		t.Errorf("got %+v", got)
 	}
 	p.Spec.Resources = nil
-	if got := ProjectPod(p, nil).PodLevel; got != nil {
-		t.Errorf("a pod without: %+v", got)
+	if got := Pod(p, nil).PodLevel; got != nil {
+		t.Errorf("a pod without pod-level resources: %+v", got)
 	}
 }
 
-func TestLimitRangeOf_ratiosAndDefaultRequests_areMerged(t *testing.T) {
+func TestLimitRange_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 	item := func(kind corev1.LimitType, ratio, request string) corev1.LimitRangeItem {
 		it := corev1.LimitRangeItem{
 			Type: kind, MaxLimitRequestRatio: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(ratio)},
@@ -46,7 +47,7 @@ func TestLimitRangeOf_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 		return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: items}}
 	}
 	cpu := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, v) }
-	got := LimitRangeOf(
+	got := LimitRange(
 		object("a", item(corev1.LimitTypeContainer, "2", "100m"), item(corev1.LimitTypePod, "1500m", "")),
 		object("b", item(corev1.LimitTypeContainer, "3", "200m")),
 	)
@@ -56,7 +57,7 @@ func TestLimitRangeOf_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 	}
 }
 
-func TestProjectPod_memoryNotInWholeBytes_isMarked(t *testing.T) {
+func TestPod_memoryNotInWholeBytes_setsFractions(t *testing.T) {
 	for text, want := range map[string]bool{
 		`containers: [{name: app, resources: {requests: {cpu: 1500u, memory: 100Mi}}}]`:                                    false,
 		`containers: [{name: app, resources: {requests: {memory: "1500000m"}}}]`:                                           false,
@@ -65,8 +66,17 @@ func TestProjectPod_memoryNotInWholeBytes_isMarked(t *testing.T) {
 		`containers: [{name: app}], resources: {requests: {memory: 0.1Gi}}`:                                                true,
 		`containers: [{name: app, resources: {requests: {memory: 1Gi}}}], resources: {limits: {memory: 1Gi}}, hostname: a`: false,
 	} {
-		if got := ProjectPod(podFrom(t, "metadata: {namespace: shop, name: web}\nspec: {"+text+"}\n"), nil).Fractions; got != want {
+		if got := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web}\nspec: {"+text+"}\n"), nil).Fractions; got != want {
 			t.Errorf("%s: %t", text, got)
+		}
+	}
+}
+
+func TestPod_sizedAtAdmission_setsSized(t *testing.T) {
+	for annotation, want := range map[string]bool{`vpaUpdates: Pod resources updated by web`: true, `other: a`: false} {
+		p := kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotation+"}}\nspec: {containers: [{name: app}]}\n")
+		if got := Pod(p, nil).Sized; got != want {
+			t.Errorf("%s: %t", annotation, got)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"testing"
@@ -13,16 +13,16 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-func TestProjectPod_fractionOfAByte_staysWithinItsLimit(t *testing.T) {
+func TestPod_fractionOfAByte_staysWithinItsLimit(t *testing.T) {
 	tenth := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.1Gi")} // 107374182.4 bytes
 	c := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{Requests: tenth, Limits: tenth}}
-	p := ProjectPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}, InitContainers: []corev1.Container{c}}}, nil)
+	p := Pod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}, InitContainers: []corev1.Container{c}}}, nil)
 	const below = 107374182
 	if app := p.Containers[0]; app.Limits.Memory != below || app.Requests.Memory != below {
 		t.Errorf("request %d, limit %d, want %d for both", app.Requests.Memory, app.Limits.Memory, below)
 	}
 	if first := p.Containers[1]; first.Requests.Memory != below+1 || first.Limits.Memory != below+1 {
-		t.Errorf("the init container counts with %d and %d, want %d", first.Requests.Memory, first.Limits.Memory, below+1)
+		t.Errorf("init container has request %d and limit %d, want %d", first.Requests.Memory, first.Limits.Memory, below+1)
 	}
 	few := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0001"), corev1.ResourceMemory: resource.MustParse("0.1")}
 	if got := kube.AmountsBelow(few); got != cluster.Amounts(1, 1) {
@@ -30,14 +30,14 @@ func TestProjectPod_fractionOfAByte_staysWithinItsLimit(t *testing.T) {
 	}
 }
 
-func TestLimitRangeOf_fractions_areRoundedTowardsWhatIsAdmitted(t *testing.T) {
+func TestLimitRange_fractions_areRoundedToAdmissibleAmounts(t *testing.T) {
 	tenth := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.1Gi")}
 	ratio := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1.0005")}
-	got := LimitRangeOf(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+	got := LimitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 		{Type: corev1.LimitTypeContainer, Min: tenth, Max: tenth, MaxLimitRequestRatio: ratio},
 	}}})
 	if low, high := got.Container.Min.Memory, got.Container.Max.Memory; low != 107374183 || high != 107374182 {
-		t.Errorf("from %d to %d", low, high)
+		t.Errorf("minimum %d, maximum %d", low, high)
 	}
 	if r := got.ContainerRatio.Memory; r != 1000 {
 		t.Errorf("the ratio is %d thousandths, want 1000", r)

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"encoding/json"
@@ -15,14 +15,14 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// ProjectPod returns what podfit keeps of a pod. It shares no memory with p but single strings. It never fails: what a
-// pod does not say, or says in a way that cannot be understood, is left out. Top is left open; it is not the pod's to know.
-func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
+// Pod returns the projection of a pod. It shares no memory with p but single strings. It never fails: missing and invalid fields
+// are left empty. Top is empty, because the topmost controller does not follow from the pod alone.
+func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	name, uid := joined(p.Name, string(p.UID))
 	out := &cluster.Pod{
 		Key:        cluster.Key{Namespace: in.String(p.Namespace), Name: name},
 		UID:        uid,
-		Controller: controllerOf(p.OwnerReferences, p.Namespace, in),
+		Controller: ControllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:       in.String(p.Spec.NodeName),
 		Place:      in.place(&p.Spec),
 		Tolerance:  in.tolerance(&p.Spec),
@@ -51,7 +51,8 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	for i := range p.Status.Conditions {
 		switch c := &p.Status.Conditions[i]; c.Type {
 		case corev1.PodReady:
-			out.Ready, out.ReadySince = c.Status == corev1.ConditionTrue, kube.Utc(c.LastTransitionTime)
+			out.Ready = c.Status == corev1.ConditionTrue
+			out.ReadySince = kube.Utc(c.LastTransitionTime)
 		case corev1.PodScheduled:
 			out.Unschedulable = c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		}
@@ -59,8 +60,8 @@ func ProjectPod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	return out
 }
 
-// observed returns the annotation that lists the containers which the webhook saw. An annotation that is longer than the
-// names of all containers could be is not ours: it counts as absent, so that a pod of a few hundred bytes stays one.
+// observed returns the annotation with the containers that the webhook processed. An annotation that is longer than the names
+// of all containers can be was not set by the webhook: it counts as absent, so that the size of a stored pod is bounded.
 func observed(p *corev1.Pod, in *Interner) string {
 	text := p.Annotations[v1.AnnotationObservedContainers]
 	const longestName = 63 + len(", ")
@@ -70,7 +71,7 @@ func observed(p *corev1.Pod, in *Interner) string {
 	return in.String(text)
 }
 
-// joined returns two strings that share one allocation: a pod's name and UID live and die together.
+// joined returns copies of two strings in one allocation, for strings that are freed together.
 func joined(a, b string) (string, string) {
 	both := a + b
 	return both[:len(a)], both[len(a):]
@@ -102,7 +103,7 @@ func qos(q corev1.PodQOSClass) cluster.QoS {
 	return cluster.UnknownQoS
 }
 
-// resizeOf reads where a resize stands. A pending condition speaks of the newest wish and goes before one in progress.
+// resizeOf returns the state of a resize. A pending condition is about the newest resize and has priority over one in progress.
 func resizeOf(conditions []corev1.PodCondition) *cluster.Resize {
 	var pending, progress *corev1.PodCondition
 	for i := range conditions {
@@ -159,7 +160,7 @@ func containers(p *corev1.Pod, in *Interner) []cluster.Container {
 	add := func(specs []corev1.Container, statuses []corev1.ContainerStatus, role func(*corev1.Container) cluster.ContainerRole) {
 		for i := range specs {
 			if i > math.MaxUint8 {
-				return // Container.Index cannot name it; no such pod has been seen
+				return // does not fit in Container.Index; no real pod has as many containers
 			}
 			c := container(&specs[i], statusOf(specs[i].Name, statuses), role(&specs[i]), p.Spec.Resources != nil, in)
 			c.Index = uint8(i)
@@ -193,10 +194,10 @@ func container(
 ) cluster.Container {
 	c := cluster.Container{Name: in.String(spec.Name), Role: role}
 	c.Requests, c.Limits = kube.SizeOf(&spec.Resources)
-	if role != cluster.Regular || podLevel { // its request counts as a part of a sum, which must not be too low
+	if role != cluster.Regular || podLevel { // its request is part of a sum that must not be too low
 		c.Requests = kube.Amounts(spec.Resources.Requests)
 	}
-	if role != cluster.Regular { // it is never sized, so its limit need not bound a new request
+	if role != cluster.Regular { // podfit does not size it, so no new request is bounded by its limit
 		c.Limits = kube.Amounts(spec.Resources.Limits)
 	}
 	for _, p := range spec.ResizePolicy {
@@ -211,20 +212,21 @@ func container(
 	c.Exit = exitOf(status)
 	c.Reported = status.Resources != nil
 	if r := status.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
-		var runs cluster.Applied
-		runs.Requests, runs.Limits = kube.SizeOf(r)
-		if runs.Requests != c.Requests || runs.Limits != c.Limits {
-			c.Applied = &runs
+		var applied cluster.Applied
+		applied.Requests, applied.Limits = kube.SizeOf(r)
+		if applied.Requests != c.Requests || applied.Limits != c.Limits {
+			c.Applied = &applied
 		}
 	}
 	return c
 }
 
-// exitOf returns how a container last terminated: its current state, if it is dead, else the state before this one.
+// exitOf returns the last termination of a container: its current state if it is terminated, else its previous state.
 func exitOf(s *corev1.ContainerStatus) *cluster.Exit {
-	t, now := s.State.Terminated, true
+	t := s.State.Terminated
+	now := t != nil
 	if t == nil {
-		t, now = s.LastTerminationState.Terminated, false
+		t = s.LastTerminationState.Terminated
 	}
 	if t == nil {
 		return nil
@@ -238,7 +240,7 @@ func exitOf(s *corev1.ContainerStatus) *cluster.Exit {
 	}
 }
 
-// boosted reads the annotation that keeps what a container had before its start-up boost.
+// boosted returns the resources of a container before its start-up boost, from an annotation of the webhook.
 func boosted(annotations map[string]string, container string) *cluster.Applied {
 	if len(annotations) == 0 {
 		return nil
@@ -248,7 +250,7 @@ func boosted(annotations map[string]string, container string) *cluster.Applied {
 		return nil
 	}
 	var before corev1.ResourceRequirements
-	var out cluster.Applied // if unreadable, boosted from something unknown
+	var out cluster.Applied // empty if the annotation is invalid: boosted, from unknown resources
 	if json.Unmarshal([]byte(text), &before) == nil {
 		out.Requests, out.Limits = kube.SizeOf(&before)
 	}

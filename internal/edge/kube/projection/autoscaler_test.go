@@ -1,9 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
@@ -24,60 +27,8 @@ func autoscalerFrom(t testing.TB, text string) *v1.VerticalPodAutoscaler {
 	return o
 }
 
-const richAutoscaler = `
-metadata:
-  namespace: shop
-  name: web
-  uid: u1
-  generation: 7
-  creationTimestamp: "2026-03-01T10:00:00Z"
-  annotations:
-    vpa-post-processor.kubernetes.io/app_integerCPU: "true"
-    vpa-post-processor.kubernetes.io/aux_integerCPU: "true"
-    vpa-post-processor.kubernetes.io/log_integerCPU: "false"
-    vpa-post-processor.kubernetes.io/app_other: "true"
-spec:
-  targetRef: {apiVersion: extensions/v1beta1, kind: Deployment, name: web}
-  recommenders: [{name: balanced}]
-  startupBoost: {cpu: {type: Factor, factor: 3, durationSeconds: 20}}
-  updatePolicy:
-    updateMode: InPlaceOrRecreate
-    minReplicas: 3
-    evictAfterOOMSeconds: 300
-    evictionRequirements:
-    - {resources: [cpu, memory], changeRequirement: TargetHigherThanRequests}
-    - {resources: [memory, gpu], changeRequirement: TargetLowerThanRequests}
-  resourcePolicy:
-    containerPolicies:
-    - containerName: app
-      minAllowed: {cpu: 10m, memory: 1Mi}
-      maxAllowed: {cpu: "2"}
-      controlledResources: [memory]
-      controlledValues: RequestsOnly
-      oomBumpUpRatio: "1.5"
-      oomMinBumpUp: 0
-      memoryAggregationIntervalSeconds: 3600
-      memoryAggregationIntervalCount: 4
-      startupBoost: {cpu: {type: Quantity, quantity: 250m}}
-    - {containerName: log, mode: "Off"}
-    - {containerName: "*", controlledResources: []}
-status:
-  recommendation:
-    containerRecommendations:
-    - {containerName: log, target: {memory: 262144k}}
-    - containerName: app
-      target: {cpu: 100m, memory: 1Gi}
-      lowerBound: {cpu: 50m, memory: 512Mi}
-      upperBound: {cpu: "1", memory: 2Gi}
-      uncappedTarget: {cpu: 120m, memory: 1Gi}
-  conditions:
-  - {type: FetchingHistory, status: "True"}
-  - {type: RecommendationProvided, status: "True", message: all is well}
-  - {type: SizingProfileUsable, status: "False", reason: Deleted, message: it does not exist}
-`
-
-func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
-	got := ParseAutoscaler(autoscalerFrom(t, richAutoscaler))
+func TestAutoscaler_allFields_areKept(t *testing.T) {
+	got := Autoscaler(autoscalerFrom(t, kubetest.RichAutoscaler))
 	want := &cluster.Autoscaler{
 		Key:           cluster.Key{Namespace: "shop", Name: "web"},
 		UID:           "u1",
@@ -132,7 +83,7 @@ func TestEveryFieldOfAnAutoscalerIsParsed(t *testing.T) {
 	}
 }
 
-func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
+func TestAutoscaler_missingOrInvalidFields_getDefaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object string
 		holds  func(*cluster.Autoscaler) bool
@@ -141,7 +92,7 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			return a.Mode == cluster.Recreate && a.Target == cluster.Workload{} && a.Advice == nil
 		}},
 		"a policy without mode": {`spec: {updatePolicy: {}}`, func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Recreate }},
-		"a mode of tomorrow": {`spec: {updatePolicy: {updateMode: Magic}}`,
+		"an unknown mode": {`spec: {updatePolicy: {updateMode: Magic}}`,
 			func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Off }},
 		"negative numbers": {
 			`spec: {updatePolicy: {minReplicas: -1, evictAfterOOMSeconds: -5}, resourcePolicy: {containerPolicies: [{memoryAggregationIntervalSeconds: -1, memoryAggregationIntervalCount: -1, maxAllowed: {cpu: "-3"}}]}}`,
@@ -151,7 +102,7 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			}},
 		"null among pointers": {`spec: {recommenders: [null], updatePolicy: {evictionRequirements: [null]}}`,
 			func(a *cluster.Autoscaler) bool { return a.Recommender == "" && len(a.Requirements) == 0 }},
-		"history that has been read": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
+		"fetched history": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
 			func(a *cluster.Autoscaler) bool { return !a.FetchingHistory && !a.Remarked }},
 		"a boost without amount": {`spec: {startupBoost: {cpu: {type: Quantity, factor: 2}}}`,
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
@@ -159,13 +110,39 @@ func TestAutoscalersThatSayLittleOrNonsense(t *testing.T) {
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
 		"no group in the target": {`spec: {targetRef: {kind: CronJob, name: n}}`,
 			func(a *cluster.Autoscaler) bool { return a.Target.Group == "batch" && a.APIVersion == "" }},
-		"a foreign group": {`spec: {targetRef: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: n}}`,
+		"another API group": {`spec: {targetRef: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: n}}`,
 			func(a *cluster.Autoscaler) bool { return a.Target.Group == "batch.volcano.sh" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if a := ParseAutoscaler(autoscalerFrom(t, tc.object)); !tc.holds(a) {
+			if a := Autoscaler(autoscalerFrom(t, tc.object)); !tc.holds(a) {
 				t.Errorf("got %+v", a)
 			}
 		})
+	}
+}
+
+func TestAutoscaler_hugeExponent_objectIsUndecodable(t *testing.T) {
+	for name, text := range map[string]string{
+		"spec":   `{"metadata":{"name":"a"},"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"*","minAllowed":{"cpu":"1e-999999999"}}]}}}`,
+		"status": `{"metadata":{"name":"a"},"status":{"recommendation":{"containerRecommendations":[{"target":{"cpu":"1e-999999999"}}]}}}`,
+	} {
+		var o kube.AutoscalerObject
+		if err := json.Unmarshal([]byte(text), &o); err != nil || o.Name != "a" || !strings.Contains(o.Problem, "out of bounds") {
+			t.Errorf("%s: %v, problem %q", name, err, o.Problem)
+		}
+	}
+}
+
+func TestAutoscaler_manyPolicies_memoryIsBounded(t *testing.T) {
+	const n = 70_000 // as many as fit into an object of 1.5 MB
+	text := `{"metadata":{"name":"a"},"spec":{"resourcePolicy":{"containerPolicies":[` +
+		strings.Repeat(`{"containerName":"a"},`, n) + `{}]}},"status":{"recommendation":{"containerRecommendations":[` +
+		strings.Repeat(`{"containerName":"a"},`, n) + `{}]}}}`
+	var o kube.AutoscalerObject
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	if a := Autoscaler(&o.VerticalPodAutoscaler); len(a.Policies) != maxPerAutoscaler || len(a.Advice) != maxPerAutoscaler {
+		t.Errorf("%d policies and %d recommendations stored", len(a.Policies), len(a.Advice))
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"cmp"
@@ -14,17 +14,17 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// maxTolerations is how many tolerations of a pod are kept. A pod with more of them counts as one that tolerates all taints.
+// maxTolerations bounds the tolerations of a pod. A pod with more of them counts as tolerating all taints.
 const maxTolerations = 16
 
-// A toleranceList holds the tolerations that pods have. Nothing is forgotten: what does not fit in the list counts as
-// tolerating all taints. The interner's mutex guards it.
+// A toleranceList has the different lists of tolerations of pods. Entries are never removed. A pod whose tolerations have no room
+// in the list counts as tolerating all taints. The mutex of the interner guards it.
 type toleranceList struct {
 	known map[string]cluster.Tolerance
 	all   []cluster.Tolerations // from cluster.FirstListed on
 }
 
-// tolerance returns which taints a pod tolerates, of those that set nodes apart.
+// tolerance returns the number of the tolerations of a pod in the list.
 func (in *Interner) tolerance(p *corev1.PodSpec) cluster.Tolerance {
 	ts := tolerations(p)
 	switch {
@@ -52,13 +52,12 @@ func (in *Interner) tolerance(p *corev1.PodSpec) cluster.Tolerance {
 	return cluster.Tolerance(next)
 }
 
-// tolerations returns the tolerations of taints that set nodes apart, sorted. Operators that compare numbers count as
-// Exists.
+// tolerations returns the tolerations of taints that reserve nodes, sorted. Operators that compare numbers count as Exists.
 func tolerations(p *corev1.PodSpec) cluster.Tolerations {
 	var out cluster.Tolerations
 	for i := range p.Tolerations {
 		t := &p.Tolerations[i]
-		if passing[t.Key] || t.Effect == corev1.TaintEffectPreferNoSchedule {
+		if transientTaints[t.Key] || t.Effect == corev1.TaintEffectPreferNoSchedule {
 			continue
 		}
 		exists := t.Operator != "" && t.Operator != corev1.TolerationOpEqual
@@ -72,9 +71,9 @@ func tolerations(p *corev1.PodSpec) cluster.Tolerations {
 	return out
 }
 
-// Tolerations returns the tolerations that pods have: those of a pod of tolerance t are number t − cluster.FirstListed.
-func (w *World) Tolerations() []cluster.Tolerations {
-	w.in.mu.Lock()
-	defer w.in.mu.Unlock()
-	return slices.Clone(w.in.tolerances.all)
+// Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
+func (in *Interner) Tolerations() []cluster.Tolerations {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.tolerances.all)
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"slices"
@@ -13,25 +13,26 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// limitItem is one item of a LimitRange that speaks of containers or pods.
-type limitItem struct {
+// A LimitItem is one item of a LimitRange with the type Container or Pod.
+type LimitItem struct {
 	pod      bool
 	min, max cluster.Resources
 	dflt     cluster.Resources
 	request  cluster.Resources // the default request
 	ratio    cluster.Resources // maxLimitRequestRatio in thousandths
-	defaults bool              // it has a default list, possibly without CPU and memory
+	defaults bool              // it has a list of defaults, possibly without CPU and memory
 	fraction bool              // an amount is not a whole number of bytes
 }
 
-func projectLimitRange(l *corev1.LimitRange) []limitItem {
-	var out []limitItem
+// LimitItems returns the items of a LimitRange with the type Container or Pod.
+func LimitItems(l *corev1.LimitRange) []LimitItem {
+	var out []LimitItem
 	for i := range l.Spec.Limits {
 		it := &l.Spec.Limits[i]
 		if it.Type != corev1.LimitTypeContainer && it.Type != corev1.LimitTypePod {
 			continue
 		}
-		out = append(out, limitItem{
+		out = append(out, LimitItem{
 			pod:      it.Type == corev1.LimitTypePod,
 			min:      kube.Amounts(it.Min),
 			max:      kube.AmountsBelow(it.Max),
@@ -60,18 +61,18 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
-// LimitRangeOf returns what LimitRanges of one namespace demand together, as World keeps it of those it watches.
-func LimitRangeOf(objects ...*corev1.LimitRange) cluster.LimitRange {
-	byName := make(map[string][]limitItem, len(objects))
+// LimitRange returns the combined constraints of the LimitRanges of one namespace.
+func LimitRange(objects ...*corev1.LimitRange) cluster.LimitRange {
+	byName := make(map[string][]LimitItem, len(objects))
 	for _, o := range objects {
-		byName[o.Name] = projectLimitRange(o)
+		byName[o.Name] = LimitItems(o)
 	}
-	return mergeLimits(byName)
+	return MergeLimits(byName)
 }
 
-// mergeLimits returns what the limit ranges of one namespace demand together: the highest minimum, the lowest maximum and
-// ratio, and the defaults of the last one by name that has some.
-func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
+// MergeLimits returns the combined constraints of the items of LimitRanges, by the name of the LimitRange: the highest minimum,
+// the lowest maximum and ratio, and the defaults of the last LimitRange by name that has defaults.
+func MergeLimits(byName map[string][]LimitItem) cluster.LimitRange {
 	names := make([]string, 0, len(byName))
 	for name := range byName {
 		names = append(names, name)
@@ -80,9 +81,11 @@ func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
 	var out cluster.LimitRange
 	for _, name := range names {
 		for _, it := range byName[name] {
-			r, ratio := &out.Container, &out.ContainerRatio
+			r := &out.Container
+			ratio := &out.ContainerRatio
 			if it.pod {
-				r, ratio = &out.Pod, &out.PodRatio
+				r = &out.Pod
+				ratio = &out.PodRatio
 			}
 			r.Min = pick(r.Min, it.min, func(have, v int64) bool { return v > have })
 			r.Max = pick(r.Max, it.max, func(have, v int64) bool { return v < have })
@@ -99,7 +102,7 @@ func mergeLimits(byName map[string][]limitItem) cluster.LimitRange {
 	return out
 }
 
-// pick returns have with each amount of other that have lacks or that is better.
+// pick returns have, with each amount of other that have lacks or that is better.
 func pick(have, other cluster.Resources, better func(have, v int64) bool) cluster.Resources {
 	for _, res := range cluster.All {
 		v, ok := other.Get(res)

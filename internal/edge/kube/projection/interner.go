@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"strings"
@@ -12,45 +12,46 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// An Interner makes equal strings share their bytes: the thousand pods of a node name it once.
+// An Interner makes equal strings of watched objects share their memory. For example, the name of a node is stored once for all
+// its pods.
 //
-// It is for what watches bring, and it is bounded, because tenants choose most of these strings. Strings live in two
-// generations, and when the young one is full the old one is dropped. So it needs no one to tell it which names have gone
-// out of use, and at worst a name that is in use is stored twice. Node selectors have numbers, so they are kept until
-// forget finds that no pod has them. The zero value is ready, and safe for several goroutines.
+// Its memory is bounded, because tenants choose most of these strings. Strings are kept in two generations; when the young
+// generation is full, the old one is dropped. So unused strings need not be reported, and a used string is stored at most
+// twice. Node selectors are numbered, so they are kept until ForgetSelectors finds that no pod has them. The zero value is ready
+// to use and safe for several goroutines.
 type Interner struct {
 	mu         sync.Mutex
 	young, old map[string]string
-	youngBytes int                      // of the strings in young
+	youngBytes int                      // total length of the strings in young
 	places     map[string]cluster.Place // by selector, "key=value" joined by commas
 	selectors  []selector               // by place, from cluster.Selected on
-	free       []cluster.Place          // places that no pod has
+	free       []cluster.Place          // unused places
 	tolerances toleranceList
 }
 
-// A selector is the node selector of some pods.
+// A selector is a node selector of pods.
 type selector struct {
-	pairs []string // nil when the place is free
-	seen  bool     // a pod with it was projected since the last call of forget
-	stale bool     // the last call of forget found no pod with it
+	pairs []string // nil if the place is free
+	seen  bool     // a pod with it was projected since the last call of ForgetSelectors
+	stale bool     // the last call of ForgetSelectors found no pod with it
 }
 
 const (
-	// internGeneration is how many strings a generation holds: the names of nodes, controllers and containers of a large
-	// cluster, at some 50 bytes each.
+	// internGeneration bounds the strings of a generation: enough for the names of nodes, controllers and containers of a large
+	// cluster, with about 50 bytes each.
 	internGeneration      = 1 << 16
-	internGenerationBytes = 4 << 20 // how many bytes these strings may have together
+	internGenerationBytes = 4 << 20 // bound of their total length in bytes
 
-	// internLongest is the longest string that is worth sharing: a label with a prefix and its value. Names are shorter.
+	// internLongest is the length of the longest string that is shared: a label with a prefix and its value.
 	internLongest = 400
 
-	// maxSelectors is how many node selectors are told apart, and longestSelector how long one may be. A pod with another
-	// one may run somewhere (cluster.Somewhere).
+	// maxSelectors bounds the number of node selectors, and longestSelector the length of one. Pods with other selectors have
+	// the place cluster.Somewhere.
 	maxSelectors    = 4096
 	longestSelector = 4 << 10
 )
 
-// String returns a string equal to s.
+// String returns a string equal to s, with shared memory.
 func (in *Interner) String(s string) string {
 	if in == nil || s == "" || len(s) > internLongest {
 		return s
@@ -64,14 +65,16 @@ func (in *Interner) String(s string) string {
 		s = known
 	}
 	if in.young == nil || len(in.young) >= internGeneration || in.youngBytes+len(s) > internGenerationBytes {
-		in.old, in.young, in.youngBytes = in.young, make(map[string]string), 0
+		in.old = in.young
+		in.young = make(map[string]string)
+		in.youngBytes = 0
 	}
 	in.young[s] = s
 	in.youngBytes += len(s)
 	return s
 }
 
-// place returns which nodes may take a pod.
+// place returns the place of a pod: the nodes that its node selector and node affinity allow.
 func (in *Interner) place(p *corev1.PodSpec) cluster.Place {
 	if a := p.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return cluster.Somewhere
@@ -88,7 +91,8 @@ func (in *Interner) place(p *corev1.PodSpec) cluster.Place {
 	defer in.mu.Unlock()
 	place, known := in.places[name]
 	if !known {
-		if place = in.newPlace(); place == cluster.Somewhere {
+		place = in.newPlace()
+		if place == cluster.Somewhere {
 			return place
 		}
 		if in.places == nil {
@@ -101,7 +105,7 @@ func (in *Interner) place(p *corev1.PodSpec) cluster.Place {
 	return place
 }
 
-// newPlace returns a place that no pod has, or Somewhere when there is none left. The mutex is held.
+// newPlace returns an unused place, or Somewhere if there is none left. The mutex is held.
 func (in *Interner) newPlace() cluster.Place {
 	if n := len(in.free); n > 0 {
 		place := in.free[n-1]
@@ -123,7 +127,7 @@ func selectorLength(selector map[string]string) int {
 	return n
 }
 
-// Selectors returns the node selectors that pods have, in the order of their places, from cluster.Selected on.
+// Selectors returns the node selectors of pods: the selector of place p is at index p - cluster.Selected.
 func (in *Interner) Selectors() [][]string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -134,23 +138,24 @@ func (in *Interner) Selectors() [][]string {
 	return out
 }
 
-// crowded reports whether it is time to look for selectors that no pod has any more.
-func (in *Interner) crowded() bool {
+// Crowded reports whether so many selectors are stored that ForgetSelectors should be called.
+func (in *Interner) Crowded() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.places) > maxSelectors/4
 }
 
-// forget frees the places that are not used, if they were not used at the call before and no pod with one was projected
-// since. So a pod that is on its way into the store, or in a snapshot that somebody still reads, keeps its place.
-func (in *Interner) forget(used map[cluster.Place]bool) {
+// ForgetSelectors frees each place that is unused in this call and in the call before, if no pod with it was projected in
+// between. So the place of a pod that is not in the store yet, or only in a snapshot, stays valid.
+func (in *Interner) ForgetSelectors(used map[cluster.Place]bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for name, place := range in.places {
 		s := &in.selectors[place-cluster.Selected]
 		switch {
 		case used[place] || s.seen:
-			s.seen, s.stale = false, false
+			s.seen = false
+			s.stale = false
 		case !s.stale:
 			s.stale = true
 		default:

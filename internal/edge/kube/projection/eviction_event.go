@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package projection
 
 import (
 	"strings"
@@ -15,15 +15,15 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// projectEvictionEvent reads the kubelet's event about an evicted pod. The event lists the containers that used more
-// than they asked for, how much, and of what.
-func projectEvictionEvent(e *corev1.Event) []usage.OOM {
+// MemoryEvictions returns the containers whose memory usage made the kubelet evict a pod. The kubelet's event lists the
+// containers that used more than their request, the amount, and the resource.
+func MemoryEvictions(e *corev1.Event) []usage.OOM {
 	if e.Reason != "Evicted" || e.InvolvedObject.Kind != "Pod" {
 		return nil
 	}
-	containers := listed(e, v1.AnnotationOffendingContainers)
-	usages := listed(e, v1.AnnotationOffendingContainersUsage)
-	resources := listed(e, v1.AnnotationStarvedResource)
+	containers := listAnnotation(e, v1.AnnotationOffendingContainers)
+	usages := listAnnotation(e, v1.AnnotationOffendingContainersUsage)
+	resources := listAnnotation(e, v1.AnnotationStarvedResource)
 	if len(containers) != len(usages) || len(containers) != len(resources) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func projectEvictionEvent(e *corev1.Event) []usage.OOM {
 	return out
 }
 
-func listed(e *corev1.Event, annotation string) []string {
+func listAnnotation(e *corev1.Event, annotation string) []string {
 	text, ok := e.Annotations[annotation]
 	if !ok {
 		return nil

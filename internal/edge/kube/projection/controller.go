@@ -1,0 +1,48 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A ControllerState is the projection of a controller of a well-known kind.
+type ControllerState struct {
+	Parent cluster.Workload // the controller that owns it, zero when none does
+	Scale  cluster.Scale
+}
+
+// Controller returns the owner and the scale of a controller. For kinds of which only the metadata is watched, the scale is
+// unknown.
+func Controller(o runtime.Object, in *Interner) ControllerState {
+	m, ok := o.(metav1.Object)
+	if !ok {
+		return ControllerState{}
+	}
+	c := ControllerState{Parent: ControllerOf(m.GetOwnerReferences(), m.GetNamespace(), in)}
+	switch o := o.(type) {
+	case *appsv1.ReplicaSet:
+		c.Scale = specScale(o.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		c.Scale = specScale(o.Spec.Replicas)
+	case *corev1.ReplicationController:
+		c.Scale = specScale(o.Spec.Replicas)
+	case *appsv1.DaemonSet:
+		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady}
+	}
+	return c
+}
+
+// specScale returns the scale by the spec of a controller. Without a number, the default of the API server is 1.
+func specScale(replicas *int32) cluster.Scale {
+	if replicas == nil {
+		return cluster.Scale{Known: true, Replicas: 1}
+	}
+	return cluster.Scale{Known: true, Replicas: *replicas}
+}

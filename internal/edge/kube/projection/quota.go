@@ -1,0 +1,158 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// The scopes of a quota are read within these bounds. Beyond them, it is unknown which pods the quota counts.
+const (
+	maxScopes     = 16
+	maxScopeBytes = 1024 // total length of the names of priority classes
+)
+
+// Quota returns the projection of a ResourceQuota.
+func Quota(q *corev1.ResourceQuota) cluster.Quota {
+	out := cluster.Quota{Name: q.Name}
+	for _, of := range [...]struct {
+		to   *cluster.Resources
+		res  cluster.Resource
+		keys []corev1.ResourceName
+	}{
+		{to: &out.Left.Requests, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU}},
+		{to: &out.Left.Requests, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceRequestsMemory}},
+		{to: &out.Left.Limits, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceLimitsCPU}},
+		{to: &out.Left.Limits, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceLimitsMemory}},
+	} {
+		for _, key := range of.keys {
+			left, bounds, counted := leftOf(q, key)
+			out.NotCounted = out.NotCounted || bounds && !counted
+			if bounds {
+				v := amountLeft(of.res, left)
+				if before, ok := of.to.Get(of.res); ok {
+					v = min(v, before)
+				}
+				*of.to = of.to.Set(of.res, v)
+			}
+		}
+	}
+	left, bounds, counted := leftOf(q, corev1.ResourcePods)
+	out.BoundsPods, out.PodsLeft = bounds, left.Value()
+	out.NotCounted = out.NotCounted || bounds && !counted
+	out.Scopes = scopesOf(&q.Spec)
+	return out
+}
+
+// scopesOf returns the scopes of a quota, or a single unreadable one if they exceed the bounds.
+func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
+	var all []corev1.ScopedResourceSelectorRequirement
+	for _, s := range spec.Scopes {
+		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if spec.ScopeSelector != nil {
+		all = append(all, spec.ScopeSelector.MatchExpressions...)
+	}
+	size := 0
+	for _, s := range all {
+		for _, name := range s.Values {
+			size += len(name)
+		}
+	}
+	if len(all) > maxScopes || size > maxScopeBytes {
+		return []cluster.QuotaScope{{Kind: cluster.UnreadableScope}}
+	}
+	var out []cluster.QuotaScope
+	for _, s := range all {
+		out = append(out, scopeOf(s))
+	}
+	return out
+}
+
+// leftOf returns the unused amount of a resource, whether the quota bounds it, and whether its usage has been counted.
+func leftOf(q *corev1.ResourceQuota, key corev1.ResourceName) (left resource.Quantity, bounds, counted bool) {
+	left, bounds = q.Status.Hard[key]
+	used, counted := q.Status.Used[key]
+	if !bounds {
+		return resource.Quantity{}, false, false
+	}
+	left = left.DeepCopy()
+	left.Sub(used)
+	return left, true, counted
+}
+
+// amountLeft returns an unused amount, rounded down.
+func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
+	v := q.Value()
+	if res == cluster.CPU {
+		v = q.MilliValue()
+	}
+	v = min(max(v, -kube.MostAmount), kube.MostAmount)
+	rounded := kube.Quantity(res, v)
+	if rounded.Cmp(q) > 0 && v > -kube.MostAmount {
+		v--
+	}
+	return v
+}
+
+// scopeOf returns one scope of a quota.
+func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
+	kinds := map[corev1.ResourceQuotaScope]cluster.ScopeKind{
+		corev1.ResourceQuotaScopeTerminating:               cluster.TerminatingScope,
+		corev1.ResourceQuotaScopeNotTerminating:            cluster.NotTerminatingScope,
+		corev1.ResourceQuotaScopeBestEffort:                cluster.BestEffortScope,
+		corev1.ResourceQuotaScopeNotBestEffort:             cluster.NotBestEffortScope,
+		corev1.ResourceQuotaScopeCrossNamespacePodAffinity: cluster.CrossNamespaceAffinityScope,
+		corev1.ResourceQuotaScopeVolumeAttributesClass:     cluster.NoPodScope,
+	}
+	if s.ScopeName != corev1.ResourceQuotaScopePriorityClass {
+		return cluster.QuotaScope{Kind: kinds[s.ScopeName]}
+	}
+	switch s.Operator {
+	case corev1.ScopeSelectorOpExists:
+		return cluster.QuotaScope{Kind: cluster.PriorityClassExists}
+	case corev1.ScopeSelectorOpDoesNotExist:
+		return cluster.QuotaScope{Kind: cluster.PriorityClassDoesNotExist}
+	case corev1.ScopeSelectorOpIn:
+		return cluster.QuotaScope{Kind: cluster.PriorityClassIn, Classes: slices.Clone(s.Values)}
+	case corev1.ScopeSelectorOpNotIn:
+		return cluster.QuotaScope{Kind: cluster.PriorityClassNotIn, Classes: slices.Clone(s.Values)}
+	}
+	return cluster.QuotaScope{}
+}
+
+// Quotas returns the unused amounts of the ResourceQuotas of one namespace.
+func Quotas(objects ...*corev1.ResourceQuota) *cluster.Quotas {
+	all := make([]cluster.Quota, 0, len(objects))
+	for _, o := range objects {
+		all = append(all, Quota(o))
+	}
+	return MergeQuotas(all)
+}
+
+// MergeQuotas returns the quotas that may bound the size of a pod, sorted, or nil if there are none.
+func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
+	if len(all) > cluster.MostQuotas {
+		return &cluster.Quotas{TooMany: true}
+	}
+	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { return !boundsSize(&q) })
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b cluster.Quota) int { return strings.Compare(a.Name, b.Name) })
+	return &cluster.Quotas{List: all}
+}
+
+// boundsSize reports whether a quota may refuse a pod because of its CPU or memory: if it bounds them, or if its scopes select
+// pods by them.
+func boundsSize(q *cluster.Quota) bool {
+	return !q.Left.Requests.Has.Empty() || !q.Left.Limits.Has.Empty() || len(q.Scopes) > 0
+}

@@ -1,0 +1,85 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func quotaFrom(t *testing.T, text string) *corev1.ResourceQuota {
+	t.Helper()
+	q := new(corev1.ResourceQuota)
+	if err := yaml.UnmarshalStrict([]byte(text), q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func TestQuota_unusedAmounts(t *testing.T) {
+	cpu := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, v) }
+	memory := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, v) }
+	scopes := func(s ...cluster.QuotaScope) cluster.Quota { return cluster.Quota{Name: "q", Scopes: s} }
+	selector := func(expression string) string {
+		return "spec: {scopeSelector: {matchExpressions: [" + expression + "]}}"
+	}
+	for name, c := range map[string]struct {
+		quota string
+		want  cluster.Quota
+	}{
+		"hard minus used, both names of requests": {
+			`status: {hard: {cpu: "2", requests.cpu: 1500m, limits.memory: 1Gi}, used: {cpu: "1", requests.cpu: "1", limits.memory: 0}}`,
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(500), Limits: memory(1 << 30)}},
+		},
+		"more used than allowed, and fractions": {
+			`status: {hard: {requests.memory: 0.1Gi, limits.cpu: "1"}, used: {requests.memory: 0, limits.cpu: 1500m}}`,
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(107374182), Limits: cpu(-500)}},
+		},
+		"only the status counts": {
+			`{spec: {hard: {cpu: "2"}}, status: {hard: {memory: 1Gi}, used: {memory: 1Gi}}}`,
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(0)}},
+		},
+		"not counted yet": {
+			`status: {hard: {cpu: "2"}}`,
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(2000)}, NotCounted: true},
+		},
+		"pods": {
+			`{spec: {scopes: [NotBestEffort]}, status: {hard: {pods: 3}, used: {pods: 2}}}`,
+			cluster.Quota{Name: "q", BoundsPods: true, PodsLeft: 1, Scopes: []cluster.QuotaScope{{Kind: cluster.NotBestEffortScope}}},
+		},
+		"scopes": {
+			`spec: {scopes: [Terminating, NotTerminating, BestEffort, CrossNamespacePodAffinity, PriorityClass, VolumeAttributesClass, New]}`,
+			scopes(cluster.QuotaScope{Kind: cluster.TerminatingScope}, cluster.QuotaScope{Kind: cluster.NotTerminatingScope},
+				cluster.QuotaScope{Kind: cluster.BestEffortScope}, cluster.QuotaScope{Kind: cluster.CrossNamespaceAffinityScope},
+				cluster.QuotaScope{Kind: cluster.PriorityClassExists}, cluster.QuotaScope{Kind: cluster.NoPodScope}, cluster.QuotaScope{}),
+		},
+		"classes": {
+			selector(`{scopeName: PriorityClass, operator: In, values: [a, b]}, {scopeName: PriorityClass, operator: NotIn, values: [c]},
+				{scopeName: PriorityClass, operator: DoesNotExist}, {scopeName: PriorityClass, operator: New}`),
+			scopes(cluster.QuotaScope{Kind: cluster.PriorityClassIn, Classes: []string{"a", "b"}},
+				cluster.QuotaScope{Kind: cluster.PriorityClassNotIn, Classes: []string{"c"}},
+				cluster.QuotaScope{Kind: cluster.PriorityClassDoesNotExist}, cluster.QuotaScope{}),
+		},
+		"more names than the bound": {
+			selector(`{scopeName: PriorityClass, operator: In, values: [` + strings.Repeat("x", 2000) + `]}`), scopes(cluster.QuotaScope{}),
+		},
+		"more scopes than the bound": {
+			`spec: {scopes: [` + strings.Repeat("BestEffort,", 20) + `]}`, scopes(cluster.QuotaScope{}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := quotaFrom(t, c.quota)
+			q.Name = "q"
+			if diff := cmp.Diff(c.want, Quota(q)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
