@@ -86,16 +86,17 @@ func (r *execution) report(w plan.World, ds []plan.Decision) {
 // explain publishes what became of each decision, and says why pods were left.
 func (r *execution) explain(ds []plan.Decision) {
 	left := make(map[string]remark, len(r.left))
-	r.metrics.decisions.Reset()
+	decisions := r.metrics.decisions.Next()
 	for i := range ds {
 		d := &ds[i]
-		r.metrics.decisions.WithLabelValues(d.Do.String(), d.Reason.Code.String()).Inc()
+		decisions.WithLabelValues(d.Do.String(), d.Reason.Code.String()).Inc()
 		if d.Do == plan.Leave {
 			now := r.remarkOn(d)
 			left[d.Pod.UID] = now
 			r.leave(d, now)
 		}
 	}
+	r.metrics.decisions.Publish(decisions)
 	r.left = left
 }
 

@@ -12,12 +12,12 @@ import (
 
 // Metrics are the updater's figures, under upstream's names.
 type Metrics struct {
-	controlled, evictable, withEvictable, withEvicted *prometheus.GaugeVec
-	resizable, withResizable, withResized             *prometheus.GaugeVec
+	controlled, evictable, withEvictable, withEvicted *process.SnapshotGauge
+	resizable, withResizable, withResized             *process.SnapshotGauge
 	evicted, evictFailed                              *prometheus.CounterVec
 	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
 	statusInvalid                                     *prometheus.CounterVec
-	decisions                                         *prometheus.GaugeVec
+	decisions                                         *process.SnapshotGauge
 	skipped                                           *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
@@ -26,8 +26,8 @@ type Metrics struct {
 // NewMetrics registers the metrics of the updater.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_updater"
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels)
+	gauge := func(name, help string, labels ...string) *process.SnapshotGauge {
+		v := process.NewSnapshotGauge(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels...)
 		reg.MustRegister(v)
 		return v
 	}
@@ -53,9 +53,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
 		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
 	}
-	m.decisions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	m.decisions = process.NewSnapshotGauge(prometheus.GaugeOpts{
 		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by decision and reason.",
-	}, []string{"act", "reason"})
+	}, "act", "reason")
 	m.skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
 	}, []string{"reason"})
