@@ -37,8 +37,8 @@ func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log.Info("something")
-			log.Debug("a detail")
+			log.Info("Something")
+			log.Debug("A detail")
 			if err := closer.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -50,10 +50,10 @@ func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
 				text string
 				want bool
 			}{"standard error": {stderr.String(), c.stderr}, "the file": {string(text), c.file}} {
-				if got := strings.Contains(x.text, "something"); got != x.want {
+				if got := strings.Contains(x.text, "Something"); got != x.want {
 					t.Errorf("%s has %q", where, x.text)
 				}
-				if got := strings.Contains(x.text, "a detail"); got != (x.want && c.deep) {
+				if got := strings.Contains(x.text, "A detail"); got != (x.want && c.deep) {
 					t.Errorf("%s has %q", where, x.text)
 				}
 			}

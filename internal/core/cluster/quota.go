@@ -72,8 +72,9 @@ func (t Truth) not() Truth {
 		return No
 	case No:
 		return Yes
+	default:
+		return Unknown
 	}
-	return Unknown
 }
 
 // A Standing is what decides, besides the size of a pod, which quotas count the pod and how much of it. In the zero value all
@@ -133,6 +134,7 @@ func (q *QuotaScope) holdsFor(class string) bool {
 		return class == ""
 	case PriorityClassIn:
 		return class != "" && slices.Contains(q.Classes, class)
+	default: // PriorityClassNotIn
+		return class == "" || !slices.Contains(q.Classes, class)
 	}
-	return class == "" || !slices.Contains(q.Classes, class)
 }

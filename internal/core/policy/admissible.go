@@ -520,8 +520,9 @@ func (z *size) part(p part) value {
 		return z.own.request
 	case fittedRequest:
 		return z.request
+	default: // fittedLimit
+		return z.limit
 	}
-	return z.limit
 }
 
 // aggregate returns the sum over containers and sidecars, or what an init container needs beside the sidecars before it if
@@ -616,13 +617,14 @@ func (z *size) room(m move, inserted bool) int64 {
 		return z.limit.v - least
 	case limitDownAlone:
 		return z.limit.v - z.leastRequest() // which is not below the minimum of the LimitRange
+	default: // limitUp
+		return most - z.limit.v
 	}
-	return most - z.limit.v
 }
 
 // apply makes a move.
 func (z *size) apply(m move, by int64) {
-	limit := z.limit.v - by
+	var limit int64
 	switch m {
 	case requestDown:
 		z.resize(z.request.v - by)
@@ -630,6 +632,8 @@ func (z *size) apply(m move, by int64) {
 	case requestUp:
 		z.resize(z.request.v + by)
 		return
+	case limitDown, limitDownAlone:
+		limit = z.limit.v - by
 	case limitUp:
 		limit = z.limit.v + by
 	}

@@ -31,39 +31,31 @@ func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
 		}
 		b.WriteString("container " + strconv.Itoa(f.Index) + ": ")
 		separator := ""
-		say := func(s string) {
-			b.WriteString(separator + s)
+		for _, n := range f.Notes {
+			b.WriteString(separator + n.String())
 			separator = ", "
 		}
-		for _, n := range f.Notes {
-			say(n.String())
-		}
-		for _, part := range [...]struct {
-			set  cluster.Set
-			name string
-		}{{f.Requests.Has, " request"}, {f.Limits.Has, " limit"}} {
-			for _, res := range cluster.All {
-				if part.set.Has(res) {
-					say(res.String() + part.name)
-				}
-			}
-		}
+		writeResources(&b, separator, f.Requests.Has, f.Limits.Has)
 	}
 	if b.Len() > 0 && fits[0].PodLevel != nil {
-		separator := "; pod: "
-		for _, part := range [...]struct {
-			set  cluster.Set
-			name string
-		}{{fits[0].PodLevel.Requests.Has, " request"}, {fits[0].PodLevel.Limits.Has, " limit"}} {
-			for _, res := range cluster.All {
-				if part.set.Has(res) {
-					b.WriteString(separator + res.String() + part.name)
-					separator = ", "
-				}
+		writeResources(&b, "; pod: ", fits[0].PodLevel.Requests.Has, fits[0].PodLevel.Limits.Has)
+	}
+	return b.String()
+}
+
+// writeResources writes the names of requests and limits, separated by commas. The separator precedes the first one.
+func writeResources(b *strings.Builder, separator string, requests, limits cluster.Set) {
+	for _, part := range [...]struct {
+		set  cluster.Set
+		name string
+	}{{requests, " request"}, {limits, " limit"}} {
+		for _, res := range cluster.All {
+			if part.set.Has(res) {
+				b.WriteString(separator + res.String() + part.name)
+				separator = ", "
 			}
 		}
 	}
-	return b.String()
 }
 
 // RefusedAnnotation returns the value of the annotation vpaUpdates of a pod that keeps its own resources because the API

@@ -37,7 +37,7 @@ func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := advising("app", memory(c.want))
+			a := advising(memory(c.want))
 			l, p := Limits{Range: c.around}, pod(nil)
 			fits := Fit(a, l, p)
 			if r := Refused(l, p, fits); r.Refused() {
@@ -50,7 +50,7 @@ func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t 
 	}
 	t.Run("sum of the containers above the pod-level request", func(t *testing.T) {
 		p := pod(&cluster.PodResources{Requests: memory(tenth + 1 + 64*mi), Limits: memory(tenth + 200 + 64*mi)})
-		fits := Fit(advising("app", memory(1)), Limits{}, p)
+		fits := Fit(advising(memory(1)), Limits{}, p)
 		level := PodLevelOf(p, fits)
 		if level.Requests.Memory < fits[0].Requests.Memory+tenth+2 {
 			t.Errorf("pod-level %+v", level)
@@ -73,8 +73,8 @@ func TestRefused_ownAmountsRoundedBeyondABound_areNotRefused(t *testing.T) {
 	}
 }
 
-func advising(container string, target cluster.Resources) *cluster.Autoscaler {
+func advising(target cluster.Resources) *cluster.Autoscaler {
 	return &cluster.Autoscaler{Mode: cluster.Recreate, Advice: []cluster.Advice{{
-		Container: container, Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target},
+		Container: "app", Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target},
 	}}}
 }

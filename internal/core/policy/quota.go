@@ -169,6 +169,7 @@ func (r Refusal) quotaSentence() string {
 		return fmt.Sprintf("ResourceQuota %s does not allow another pod", r.Quota)
 	case TooManyQuotas:
 		return fmt.Sprintf("the namespace has more than %d ResourceQuotas, and podfit evaluates no more", cluster.MostQuotas)
+	default:
+		return ""
 	}
-	return ""
 }

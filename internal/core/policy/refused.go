@@ -52,8 +52,10 @@ func (k RefusalKind) OfLimitRange() bool {
 	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel,
 		OverQuota, QuotaRequires, QuotaNotCounted, NoPodLeft, TooManyQuotas:
 		return false
+	case RequestMissing, LimitMissing, RequestBelowMin, LimitBelowMin, RequestAboveMax, LimitAboveMax, AboveRatio:
+		return true
 	}
-	return true
+	return false
 }
 
 // String returns the refusal as a sentence without its full stop.
@@ -93,8 +95,9 @@ func (r Refusal) sentence() string {
 		return fmt.Sprintf("the containers request %s of %s together, and the pod-level request is %s", have, r.Resource, want)
 	case LimitAbovePodLevel:
 		return fmt.Sprintf("the %s limit %s of %s is above the pod-level limit %s", r.Resource, have, who, want)
+	default:
+		return r.quotaSentence()
 	}
-	return r.quotaSentence()
 }
 
 // Refused returns why the API server would refuse a pod with fits set on it, going by its CPU and memory, the LimitRanges of
