@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 )
 
-func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
+func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 	usage, short := writeTrace(t, 10), writeTrace(t, 1)
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -122,7 +122,7 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 	}
 }
 
-func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestBacktest_reportNotWritable_returnsError(t *testing.T) {
 	trace := writeTrace(t, 10)
 	for _, format := range []string{"table", "json", "csv", "html"} {
 		var errs bytes.Buffer
@@ -138,7 +138,7 @@ type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestAnInterruptedBacktestLeavesTheTimelineOfBefore(t *testing.T) {
+func TestBacktest_interrupted_keepsPreviousTimeline(t *testing.T) {
 	trace := writeTrace(t, 10)
 	path := filepath.Join(t.TempDir(), "timeline.csv")
 	if err := os.WriteFile(path, []byte("of before"), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
+func TestLogConfig_flags_selectDestinationAndLevel(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags              []string
 		stderr, file, deep bool
@@ -61,7 +61,7 @@ func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
 	}
 }
 
-func TestKlogFlagsWithoutEffectAreAnsweredWithAWarning(t *testing.T) {
+func TestLogConfig_klogFlagsWithoutEffect_logWarning(t *testing.T) {
 	var out bytes.Buffer
 	c := LogDefaults()
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)

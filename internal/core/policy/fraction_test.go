@@ -9,11 +9,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// tenth is 0.1Gi, which is 107374182.4 bytes, as it is projected: requests are rounded up, limits down.
+// tenth is 0.1Gi, which is 107374182.4 bytes, rounded down. The watcher rounds requests up and limits down.
 const tenth = 107374182
 
-// A sidecar, which podfit does not size, has a fraction of a byte. What the API server adds up stays within its bounds
-// whichever way the fraction goes.
+// A sidecar, which podfit does not change, has a fraction of a byte. The sums of the API server stay within their bounds for each
+// possible fraction.
 func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t *testing.T) {
 	const mi = 1 << 20
 	pod := func(level *cluster.PodResources) *cluster.Pod {
@@ -58,7 +58,8 @@ func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t 
 	})
 }
 
-// The API server has admitted amounts that nobody changes: they are refused only if no fraction of a byte could save them.
+// The API server has admitted amounts that fits does not set. They are refused only if they violate the bound for each possible
+// fraction of a byte.
 func TestRefused_ownAmountsRoundedBeyondABound_areNotRefused(t *testing.T) {
 	p := &cluster.Pod{Fractions: true, Containers: []cluster.Container{{Name: "app", Requests: memory(tenth + 1), Limits: memory(tenth + 1)}}}
 	for _, c := range []struct {

@@ -66,7 +66,7 @@ func TestQuotaRefusal_newSizeOverQuota_ownSizeNot(t *testing.T) {
 	}
 }
 
-// A quota counts the overhead of a pod, too.
+// Quotas count the overhead of a pod.
 func TestQuotaRefusal_overhead_isCounted(t *testing.T) {
 	p := &cluster.Pod{Containers: []cluster.Container{{Name: "app", Requests: cpu(100)}}}
 	l := Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "q", Left: cluster.PodResources{Requests: cpu(520)}}}}}
