@@ -17,7 +17,7 @@ func TestBusyHours_timeZoneWithDaylightSaving_isFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	office := func(at time.Time) (cores, bytes float64) {
+	office := func(at time.Time) (cores, bytes float64) { //nolint:unparam // memory usage is constant in this example
 		bytes = 100 * mib
 		switch h := at.In(berlin).Hour(); {
 		case h == 17:
