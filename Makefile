@@ -41,12 +41,13 @@ test: build localcluster ## Run all tests of all modules, at the end those on th
 	@failed=0; for module in $(TESTED); do \
 		env=; flags=; \
 		case "$$module" in \
-			.) flags=-race ;; \
+			.) flags="-race -cover" ;; \
 			test/bench | test/differential | test/e2e) env=CGO_ENABLED=0; flags=-trimpath ;; \
 		esac; \
 		$(STEP) "tests of $$module" env $$env go -C $$module test -vet=off $$flags -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(LOG) || failed=1; \
 	done; \
 	printf '\n=== all tests\n'; grep -E '^(ok|FAIL|--- FAIL)[[:space:]:]' $(LOG) || true; \
+	if [ -z "$(TESTFLAGS)" ]; then $(STEP) "statement coverage is above the floors" tools/coverage $(LOG) || failed=1; fi; \
 	exit $$failed
 
 .PHONY: localcluster

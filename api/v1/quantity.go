@@ -54,50 +54,70 @@ var quantityFields = map[string]bool{
 // CheckQuantities applies CheckQuantity to every quantity in the JSON of a VerticalPodAutoscaler, before it is decoded.
 // It takes time in proportion to the text and allocates nothing unless it finds one. It does not validate the JSON.
 func CheckQuantities(object []byte) error {
-	depth, within := 0, 0 // within: the depth at which the current map of quantities was opened, 0 outside of one
-	named := false        // the last key is one of quantityFields
+	var scan quantityScan
 	for i := 0; i < len(object); {
 		switch c := object[i]; {
 		case c == '{' || c == '[':
-			depth++
-			if named && within == 0 {
-				within = depth
-			}
-			named = false
+			scan.open()
 			i++
 		case c == '}' || c == ']':
-			if depth == within {
-				within = 0
-			}
-			depth--
+			scan.close()
 			i++
 		case c == '"':
 			text, end := stringAt(object, i)
 			i = end
 			if isKey(object, i) {
-				named = quantityFields[string(text)] || bytes.Contains(text, []byte(`\u`)) // which may spell any name
+				scan.named = quantityFields[string(text)] || bytes.Contains(text, []byte(`\u`)) // which may spell any name
 				continue
 			}
-			if named || within > 0 {
-				if err := CheckQuantity(text); err != nil {
-					return err
-				}
+			if err := scan.value(text); err != nil {
+				return err
 			}
-			named = false
 		case c == '-' || c >= '0' && c <= '9':
 			end := numberEnd(object, i)
-			if named || within > 0 {
-				if err := CheckQuantity(object[i:end]); err != nil {
-					return err
-				}
+			if err := scan.value(object[i:end]); err != nil {
+				return err
 			}
-			named = false
 			i = end
 		default:
 			i++
 		}
 	}
 	return nil
+}
+
+// A quantityScan is the state of CheckQuantities.
+type quantityScan struct {
+	depth  int
+	within int  // the depth at which the current map of quantities was opened, 0 outside of one
+	named  bool // the last key is one of quantityFields
+}
+
+// open notes the beginning of an object or an array.
+func (s *quantityScan) open() {
+	s.depth++
+	if s.named && s.within == 0 {
+		s.within = s.depth
+	}
+	s.named = false
+}
+
+// close notes the end of an object or an array.
+func (s *quantityScan) close() {
+	if s.depth == s.within {
+		s.within = 0
+	}
+	s.depth--
+}
+
+// value checks a string or a number, if it is a quantity.
+func (s *quantityScan) value(text []byte) error {
+	quantity := s.named || s.within > 0
+	s.named = false
+	if !quantity {
+		return nil
+	}
+	return CheckQuantity(text)
 }
 
 // stringAt returns the text of the JSON string that begins at i, with its escapes, and where it ends.

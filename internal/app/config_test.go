@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater"
 )
 
-func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
+func TestValidate_invalidFlags_nameFlagAndRemedy(t *testing.T) {
 	r, u, a := recommender.Defaults(), updater.Defaults(), admission.Defaults()
 	r.Sizing.TargetCPU, r.Interval, r.Storage, r.Workers = 90, 0, "etcd", 0
 	r.Namespace, r.IgnoredNamespaces = "a", []string{"b"}
@@ -34,7 +34,7 @@ func TestBadConfigurationNamesTheFlagAndTheRemedy(t *testing.T) {
 	}
 }
 
-func TestABinaryNamedLikeAComponentIsThatComponent(t *testing.T) {
+func TestArguments_binaryNamedLikeComponent_selectComponent(t *testing.T) {
 	tests := map[string]struct{ args, want string }{
 		"podfit":               {"/usr/bin/podfit run --v=2", "run --v=2"},
 		"upstream's name":      {"/recommender --v=4", "recommender --v=4"},

@@ -7,5 +7,5 @@
 // Each job has a package of its own below: recommender, updater, admission and backtest. They do not import each other.
 // What the processes of several jobs need is in package process.
 //
-//go:generate go test . -run TestFlagsAndMetricsAreDocumented -update
+//go:generate go test . -run TestDocs_flagsAndMetrics_matchCode -update
 package app

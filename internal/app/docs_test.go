@@ -52,7 +52,7 @@ var flagKinds = map[string]string{
 	"float64": "float", "float32": "float", "int32": "int", "int64": "int",
 }
 
-func TestEveryFlagOfUpstreamIsThereWithItsDefault(t *testing.T) {
+func TestCommands_upstreamFlags_haveUpstreamDefaults(t *testing.T) {
 	for _, c := range components {
 		fs := command(t, c.name).Flags()
 		for _, want := range c.flags() {
@@ -71,7 +71,7 @@ func TestEveryFlagOfUpstreamIsThereWithItsDefault(t *testing.T) {
 	}
 }
 
-func TestRunTakesEveryFlagOfTheThree(t *testing.T) {
+func TestRun_flagsOfAllComponents_areAccepted(t *testing.T) {
 	run := command(t, "run").Flags()
 	for _, c := range components {
 		command(t, c.name).Flags().VisitAll(func(f *pflag.Flag) {
@@ -122,7 +122,7 @@ func describe(own func(prometheus.Registerer)) []described {
 	return out
 }
 
-func TestEveryMetricOfUpstreamIsThereWithItsLabels(t *testing.T) {
+func TestMetrics_upstreamNames_haveUpstreamLabels(t *testing.T) {
 	for _, c := range components {
 		have := map[string]string{}
 		for _, d := range describe(c.own) {
@@ -141,7 +141,7 @@ func TestEveryMetricOfUpstreamIsThereWithItsLabels(t *testing.T) {
 	}
 }
 
-func TestFlagsAndMetricsAreDocumented(t *testing.T) {
+func TestDocs_flagsAndMetrics_matchCode(t *testing.T) {
 	for file, text := range map[string]string{"../../docs/flags.md": flagsPage(t), "../../docs/metrics.md": metricsPage()} {
 		if *update {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

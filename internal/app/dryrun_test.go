@@ -28,7 +28,7 @@ func runGiven(t *testing.T, flags ...string) *runConfig {
 }
 
 // What a dry run means, all three jobs must know: the tests of each show what it does then.
-func TestADryRunIsOneForAllThreeJobs(t *testing.T) {
+func TestRun_dryRun_appliesToAllJobs(t *testing.T) {
 	dry := runGiven(t, "--dry-run", "--leader-elect", "--register-by-url", "--webhook-address=10.0.0.1")
 	for name, is := range map[string]bool{
 		"the connection": dry.ReadOnly, "recommender": dry.Recommender.ReadOnly, "updater": dry.Updater.ReadOnly && dry.Updater.DryRun, "webhook": dry.Admission.ReadOnly,

@@ -19,8 +19,8 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 )
 
-func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
-	usage, short := writeTrace(t, 1, 10), writeTrace(t, 1, 1)
+func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
+	usage, short := writeTrace(t, 10), writeTrace(t, 1)
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -122,8 +122,8 @@ func TestBacktestSaysWhatIsWrongAndEndsWithACodeForIt(t *testing.T) {
 	}
 }
 
-func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	trace := writeTrace(t, 1, 10)
+func TestBacktest_reportNotWritable_returnsError(t *testing.T) {
+	trace := writeTrace(t, 10)
 	for _, format := range []string{"table", "json", "csv", "html"} {
 		var errs bytes.Buffer
 		code := Main(t.Context(), []string{"podfit", "backtest", "--trace", trace, "--output", format}, process.Streams{Out: closed{}, Err: &errs})
@@ -138,8 +138,8 @@ type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestAnInterruptedBacktestLeavesTheTimelineOfBefore(t *testing.T) {
-	trace := writeTrace(t, 1, 10)
+func TestBacktest_interrupted_keepsPreviousTimeline(t *testing.T) {
+	trace := writeTrace(t, 10)
 	path := filepath.Join(t.TempDir(), "timeline.csv")
 	if err := os.WriteFile(path, []byte("of before"), 0o600); err != nil {
 		t.Fatal(err)
@@ -157,21 +157,18 @@ func TestAnInterruptedBacktestLeavesTheTimelineOfBefore(t *testing.T) {
 	}
 }
 
-// writeTrace writes a trace of some machines with days and nights and a spike now and then.
-func writeTrace(t *testing.T, machines, days int) string {
+// writeTrace writes a trace of one container with a daily pattern and rare peaks.
+func writeTrace(t *testing.T, days int) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n")
-	for m := range machines {
-		for i := range days * 288 {
-			day := math.Sin(2*math.Pi*float64(i+40*m)/288) + 1.2
-			spike := 1.0
-			if (i*7+m*131)%1009 == 0 {
-				spike = 3
-			}
-			fmt.Fprintf(&b, "%d,lab,Deployment,vm-%d,vm-%d-0,main,%.4f,%.0f\n",
-				1372629804+i*300, m, m, 0.1*day*spike*float64(m+1), 2e8*day*spike*float64(m+1))
+	for i := range days * 288 {
+		day := math.Sin(2*math.Pi*float64(i)/288) + 1.2
+		peak := 1.0
+		if (i*7)%1009 == 0 {
+			peak = 3
 		}
+		fmt.Fprintf(&b, "%d,lab,Deployment,vm-0,vm-0-0,main,%.4f,%.0f\n", 1372629804+i*300, 0.1*day*peak, 2e8*day*peak)
 	}
 	path := filepath.Join(t.TempDir(), "trace.csv")
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {

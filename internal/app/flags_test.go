@@ -42,7 +42,7 @@ func leaves(path string, v reflect.Value, out map[string]string) {
 	}
 }
 
-func TestEveryFlagSetsAFieldOfItsOwn(t *testing.T) {
+func TestFlags_eachFlag_setsItsOwnField(t *testing.T) {
 	for name, fresh := range map[string]func() process.Settings{
 		"recommender":          func() process.Settings { c := recommender.Defaults(); return &c },
 		"updater":              func() process.Settings { c := updater.Defaults(); return &c },
@@ -50,7 +50,7 @@ func TestEveryFlagSetsAFieldOfItsOwn(t *testing.T) {
 	} {
 		owner := map[string]string{}
 		command(t, name).Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "help" || klogIgnores(f) { // TestKlogFlagsWithoutEffectAreAnsweredWithAWarning
+			if f.Name == "help" || klogIgnores(f) { // TestLogConfig_klogFlagsWithoutEffect_logWarning
 				return
 			}
 			values := probes[f.Value.Type()]

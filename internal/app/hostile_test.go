@@ -45,9 +45,9 @@ func uniquePod(i int) string {
 		`"spec":{"nodeSelector":{"k` + id + `":"v` + id + `"},"containers":[{"name":"c` + id + `"}]}}`
 }
 
-// TestAdmissionController_hostileLoad_staysWithinItsMemory runs the real command, with the memory limit of deploy/, and sends
+// TestAdmissionController_hostileLoad_staysWithinMemoryLimit runs the real command, with the memory limit of deploy/, and sends
 // it the worst that is known, together with the reviews of an ordinary cluster. PODFIT_HOSTILE says for how long: 10m, say.
-func TestAdmissionController_hostileLoad_staysWithinItsMemory(t *testing.T) {
+func TestAdmissionController_hostileLoad_staysWithinMemoryLimit(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the memory of another process is read from /proc")
 	}

@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 )
 
-func TestCommands_memoryLimitOfTheContainer_boundsTheHeap(t *testing.T) {
+func TestCommands_containerMemoryLimit_boundsHeap(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
 	t.Setenv("GOMEMLIMIT", "")

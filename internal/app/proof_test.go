@@ -18,21 +18,21 @@ import (
 var proofs = map[string]string{
 	// all components
 	"kubeconfig": "TestPodfit_undisturbedCluster_sizesPods", "address": "TestPodfit_undisturbedCluster_sizesPods",
-	"kube-api-qps": "TestClients_negativeQPS_isUnlimited", "kube-api-burst": "TestTheRateOfRequestsMayBeWithoutLimitAndInFractions",
-	"profiling":            "TestProfilesAreServedOnlyWhenAskedFor",
+	"kube-api-qps": "TestClients_negativeQPS_isUnlimited", "kube-api-burst": "TestCommon_negativeQPSAndFractionalBurst_areAccepted",
+	"profiling":            "TestObservation_profilingFlag_controlsPprof",
 	"vpa-object-namespace": "TestWorld_namespaceOptions_areAppliedByTheServer", "ignored-vpa-object-namespaces": "TestWorld_namespaceOptions_areAppliedByTheServer",
 	"feature-gates": "TestUpdater_featureGates_enableTheirActions",
-	"v":             "TestTheLogGoesWhereTheFlagsSay", "log-file": "TestTheLogGoesWhereTheFlagsSay",
-	"logtostderr": "TestTheLogGoesWhereTheFlagsSay", "alsologtostderr": "TestTheLogGoesWhereTheFlagsSay",
-	"leader-elect": "TestElectionIsHeldAsTheFlagsSay", "leader-elect-resource-name": "TestElectionIsHeldAsTheFlagsSay",
-	"leader-elect-resource-namespace": "TestElectionIsHeldAsTheFlagsSay", "leader-elect-lease-duration": "TestElectionIsHeldAsTheFlagsSay",
-	"leader-elect-retry-period": "TestElectionIsHeldAsTheFlagsSay", "leader-elect-renew-deadline": "TestBadConfigurationNamesTheFlagAndTheRemedy",
-	"leader-elect-resource-lock": "TestElectionIsHeldAsTheFlagsSay",
+	"v":             "TestLogConfig_flags_selectDestinationAndLevel", "log-file": "TestLogConfig_flags_selectDestinationAndLevel",
+	"logtostderr": "TestLogConfig_flags_selectDestinationAndLevel", "alsologtostderr": "TestLogConfig_flags_selectDestinationAndLevel",
+	"leader-elect": "TestLead_electionFlags_areApplied", "leader-elect-resource-name": "TestLead_electionFlags_areApplied",
+	"leader-elect-resource-namespace": "TestLead_electionFlags_areApplied", "leader-elect-lease-duration": "TestLead_electionFlags_areApplied",
+	"leader-elect-retry-period": "TestLead_electionFlags_areApplied", "leader-elect-renew-deadline": "TestValidate_invalidFlags_nameFlagAndRemedy",
+	"leader-elect-resource-lock": "TestLead_electionFlags_areApplied",
 
 	// recommender
 	"recommender-name": "TestRecommender_recommenderNameIsSet_profileNamesAreIgnored", "recommender-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"storage": "TestRecommender_prometheusHistory_isLearned", "checkpoints-gc-interval": "TestOrphansAreLookedForAsOftenAsTheFlagSays",
-	"checkpoints-timeout": "TestStoringTakesNoLongerThanTheFlagSays", "min-checkpoints": "TestDeprecatedFlagsAreAnsweredWithAWarning",
+	"checkpoints-timeout": "TestStoringTakesNoLongerThanTheFlagSays", "min-checkpoints": "TestFlags_deprecated_logWarning",
 	"update-worker-count": "TestAsManyWritersAsTheFlagSays", "memory-saver": "TestMemorySaverKeepsOnlyPodsThatAreGoverned",
 	"memory-aggregation-interval-count":  "TestMemoryIsForgottenAfterTheIntervalsThatAreCounted",
 	"cpu-integer-post-processor-enabled": "TestWholeCoresWhereTheFlagAndTheAnnotationAskForThem",
@@ -90,10 +90,10 @@ var proofs = map[string]string{
 	"webhook-timeout-seconds": "TestRegistrar_changedFlags_updateTheConfiguration", "webhook-failure-policy-fail": "TestRegistrar_changedFlags_updateTheConfiguration",
 	"webhook-labels": "TestRegistrar_changedFlags_updateTheConfiguration", "status-lease-name": "TestPodfit_undisturbedCluster_sizesPods",
 	"status-lease-namespace": "TestUpdater_leaseFlags_selectTheLease", "status-lease-update-interval": "TestPodfit_replacesUpstream_continuesFromItsState",
-	"max-allowed-cpu-boost": "TestBoost",
+	"max-allowed-cpu-boost": "TestBoost_startupBoost_raisesCPU",
 }
 
-func TestEveryFlagHasItsProof(t *testing.T) {
+func TestProofs_upstreamFlags_haveATest(t *testing.T) {
 	tests := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	for _, root := range []string{"../../internal", "../../test"} {
@@ -115,7 +115,7 @@ func TestEveryFlagHasItsProof(t *testing.T) {
 		for _, f := range c.flags() {
 			proof := proofs[f.Name]
 			if klogIgnores(command(t, c.name).Flags().Lookup(f.Name)) {
-				proof = "TestKlogFlagsWithoutEffectAreAnsweredWithAWarning"
+				proof = "TestLogConfig_klogFlagsWithoutEffect_logWarning"
 			}
 			if !tests[proof] {
 				t.Errorf("%s --%s: there is no test %q of its effect", c.name, f.Name, proof)

@@ -24,7 +24,7 @@ import (
 
 // In a rolling update of podfit the pods of a workload that is rolled out at the same time have controllers that are newer
 // than the moment at which the replica was told to stop.
-func TestWithWorld_workThatWindsUp_stillLearnsOfNewControllers(t *testing.T) {
+func TestWithWorld_workEnding_stillWatchesControllers(t *testing.T) {
 	stopped := make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/replicasets") || r.URL.Query().Get("watch") == "" || r.URL.Query().Get("sendInitialEvents") != "" {

@@ -164,7 +164,7 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-func TestImportsGoOneWay(t *testing.T) {
+func TestImports_allPackages_followLayers(t *testing.T) {
 	all := list(t)
 	for _, v := range violations(all) {
 		t.Error(v)
@@ -180,7 +180,7 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-func TestEachRuleBites(t *testing.T) {
+func TestImportRules_violation_isReported(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"/internal/core/plan", "os", "the core is pure"},
 		{"/internal/core/plan", "log/slog", "the core is pure"},
@@ -273,7 +273,7 @@ func impurities(set *token.FileSet, f *ast.File) (out []string) {
 	return out
 }
 
-func TestTheCoreIsToldTheTimeAndStartsNothing(t *testing.T) {
+func TestCore_source_usesNoClockAndNoGoroutine(t *testing.T) {
 	files, err := filepath.Glob("../core/*/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("core files: %v, %v", files, err)

@@ -14,7 +14,7 @@ import (
 )
 
 // The one process may do what the three may do together: it is bound to every role that they are bound to.
-func TestTheAllInOneManifestIsBoundToTheRolesOfTheThree(t *testing.T) {
+func TestAllInOneManifest_roles_areThoseOfTheThreeJobs(t *testing.T) {
 	var want []string
 	for _, b := range only[*rbacv1.ClusterRoleBinding](manifests(t)) {
 		want = append(want, b.RoleRef.Name)

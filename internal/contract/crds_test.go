@@ -80,7 +80,7 @@ const (
 	checkpoints = "verticalpodautoscalercheckpoints.autoscaling.k8s.io"
 )
 
-func TestCRDsHaveUpstreamsNamesVersionsColumnsAndSubresources(t *testing.T) {
+func TestCRDs_namesVersionsColumnsAndSubresources_matchUpstream(t *testing.T) {
 	ds := upstreams(t)
 	if names := slices.Sorted(maps.Keys(ds)); !slices.Equal(names, []string{checkpoints, autoscalers}) {
 		t.Fatalf("CRDs: %v", names)
@@ -261,7 +261,7 @@ var schemas = map[string]map[string]string{
 	},
 }
 
-func TestCRDSchemasAreUpstreams(t *testing.T) {
+func TestCRDs_schemas_matchUpstream(t *testing.T) {
 	for name, d := range upstreams(t) {
 		got := map[string]string{}
 		describe(got, "", d.Spec.Versions[0].Schema.OpenAPIV3Schema)
@@ -306,7 +306,7 @@ func describe(out map[string]string, path string, schema map[string]any) {
 	out[path] = strings.Join(facts, " ")
 }
 
-func TestGoTypesReadAndWriteEveryFieldOfTheSchema(t *testing.T) {
+func TestGoTypes_everySchemaField_roundTrips(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -368,7 +368,7 @@ func visit(seen map[string]bool, path string, value any) {
 	}
 }
 
-func TestListsMergeByUpstreamsKeysInAStrategicMergePatch(t *testing.T) {
+func TestStrategicMergePatch_lists_mergeByUpstreamKeys(t *testing.T) {
 	for _, c := range []struct {
 		in         any
 		field, key string
@@ -384,7 +384,7 @@ func TestListsMergeByUpstreamsKeysInAStrategicMergePatch(t *testing.T) {
 	}
 }
 
-func TestTheFlatCRDFileHoldsTheGeneratedCRDs(t *testing.T) {
+func TestCRDFile_flatFile_matchesGeneratedCRDs(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/crds/*.yaml")
 	if err != nil || len(files) != len(definitions(t)) {
 		t.Fatalf("generated CRDs: %v, %v", files, err)

@@ -135,7 +135,7 @@ var rights = map[string][]string{
 	},
 }
 
-func TestServiceAccountsMayDoExactlyWhatTheyNeed(t *testing.T) {
+func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
 	all := manifests(t)
 	rules := map[string][]rbacv1.PolicyRule{} // by "kind namespace/name" of the role
 	used := map[string]bool{}
@@ -211,7 +211,7 @@ func collect(into map[string][]string, where string, rules []rbacv1.PolicyRule) 
 	}
 }
 
-func TestRolesHaveUpstreamsNames(t *testing.T) {
+func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 	all := manifests(t)
 	var got []string
 	for _, r := range only[*rbacv1.ClusterRole](all) {
@@ -250,7 +250,7 @@ func TestRolesHaveUpstreamsNames(t *testing.T) {
 	}
 }
 
-func TestDeploymentsCanBeAppliedOverUpstreams(t *testing.T) {
+func TestDeployments_selectors_matchUpstream(t *testing.T) {
 	all := manifests(t)
 	deployments := map[string]*appsv1.Deployment{}
 	for _, d := range only[*appsv1.Deployment](all) {

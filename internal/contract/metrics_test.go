@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestMetricTablesAreWellFormed(t *testing.T) {
+func TestMetricTables_entries_areWellFormed(t *testing.T) {
 	name := regexp.MustCompile(`^vpa_(recommender|quality|resources|updater|admission_controller)_[a-z0-9_]+$`)
 	seen := map[string]bool{}
 	for _, m := range slices.Concat(RecommenderMetrics(), UpdaterMetrics(), AdmissionMetrics()) {
@@ -29,7 +29,7 @@ func TestMetricTablesAreWellFormed(t *testing.T) {
 	}
 }
 
-func TestFlagTablesAreWellFormed(t *testing.T) {
+func TestFlagTables_entries_areWellFormed(t *testing.T) {
 	for command, want := range map[string]struct {
 		flags []Flag
 		count int

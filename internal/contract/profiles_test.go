@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSizingProfilesAreResourcesOfTheCluster(t *testing.T) {
+func TestSizingProfileCRD_scope_isCluster(t *testing.T) {
 	d := definitions(t)["sizingprofiles.podfit.dev"]
 	n := d.Spec.Names
 	if d.Spec.Group != "podfit.dev" || d.Spec.Scope != "Cluster" || n.Kind != "SizingProfile" || n.ListKind != "SizingProfileList" ||

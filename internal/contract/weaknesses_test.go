@@ -15,7 +15,7 @@ import (
 // weaknesses is how many of upstream's weaknesses are numbered: W-01 to W-29.
 const weaknesses = 29
 
-func TestEveryWeaknessOfUpstreamHasATestOrAReason(t *testing.T) {
+func TestWeaknesses_each_hasTestOrReason(t *testing.T) {
 	var text strings.Builder
 	read := func(path string) {
 		b, err := os.ReadFile(path)

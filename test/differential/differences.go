@@ -253,7 +253,7 @@ var Differences = []Difference{
 		Upstream: "gives a new pod sizes that the API server refuses, if minAllowed, maxAllowed or a boost contradicts a LimitRange",
 		Podfit:   "uses the nearest sizes that are admitted; if there are none, the pod keeps its own",
 		Reason:   "a valid pod must not become invalid",
-		Test:     "TestFit_sizeThatTheAPIServerRefuses_isHeldToWhatItAdmits",
+		Test:     "TestFit_sizeRefusedByAPIServer_isChangedToAdmittedSize",
 	},
 	{
 		Name:     "rejected replacements",
@@ -435,7 +435,7 @@ var Differences = []Difference{
 		Upstream: "applies it with the next recommendation",
 		Podfit:   "applies it immediately, also to an existing status",
 		Reason:   "a user who disables it expects that immediately",
-		Test:     "TestFitLeavesAlone/a container whose policy is off",
+		Test:     "TestFit_containerNotControlled_isLeftAlone/a container whose policy is off",
 	},
 	{
 		Name: "missing target", Weakness: "W-16",
@@ -519,14 +519,14 @@ var Differences = []Difference{
 		Upstream: "panics in its metrics if a VPA has 2^20 pods",
 		Podfit:   "counts them in the last class",
 		Reason:   "a crash affects all workloads",
-		Test:     "TestSizeClasses",
+		Test:     "TestSizeLog2_anyPodCount_isAtMost20",
 	},
 	{
 		Name:     "lost lease",
 		Upstream: "exits",
 		Podfit:   "takes part in the election again",
 		Reason:   "an outage of the API server is not a reason to exit",
-		Test:     "TestALostLeaseIsStoodForAgain",
+		Test:     "TestLead_leaseLost_leadsAgain",
 	},
 	{
 		Name:     "end of leadership",
@@ -547,7 +547,7 @@ var Differences = []Difference{
 		Upstream: "starts the next pass immediately",
 		Podfit:   "starts the next pass at the next full interval",
 		Reason:   "an overloaded API server must not get more load",
-		Test:     "TestEvery_longRound_nextHasThePresentTimeAndMissedTicksAreDropped",
+		Test:     "TestEvery_longPass_nextGetsCurrentTimeAndMissedTicksAreDropped",
 	},
 	{
 		Name:     "certificates",
@@ -624,13 +624,13 @@ var Differences = []Difference{
 		Upstream: "runs with them: a percentile of 90, a tolerance of 2, no worker, an unknown storage",
 		Podfit:   "refuses to start, and names the flag and its allowed values",
 		Reason:   "a typing error would cause wrong sizes or none, without a message",
-		Test:     "TestBadConfigurationNamesTheFlagAndTheRemedy",
+		Test:     "TestValidate_invalidFlags_nameFlagAndRemedy",
 	},
 	{
 		Name:     "klog's file flags",
 		Upstream: "configure files and headers of the log",
 		Podfit:   "are accepted without effect, with a warning",
 		Reason:   "podfit writes structured records to one output",
-		Test:     "TestKlogFlagsWithoutEffectAreAnsweredWithAWarning",
+		Test:     "TestLogConfig_klogFlagsWithoutEffect_logWarning",
 	},
 }

@@ -64,7 +64,7 @@ func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	return o.String(), string(data)
 }
 
-func TestBacktestDoesNotDependOnHowManyWorkAtIt(t *testing.T) {
+func TestBacktest_parallelWorkers_giveSameResults(t *testing.T) {
 	all := strings.Join(profileNames(), ",")
 	trace := writeTrace(t, 2, 11)
 	for _, format := range []string{"json", "html"} {
@@ -78,7 +78,7 @@ func TestBacktestDoesNotDependOnHowManyWorkAtIt(t *testing.T) {
 
 // A trace that ends gives the rows that the whole one gives until then: read from files, with two containers of which one
 // comes later, through every recommender.
-func TestATraceThatEndsGivesTheSameRowsUntilThen(t *testing.T) {
+func TestBacktest_truncatedTrace_givesSameRowsUntilItsEnd(t *testing.T) {
 	all := strings.Join(profileNames(), ",")
 	const begin, late = 1372629804, 6 * 288
 	text := func(until int64) string {
@@ -120,7 +120,7 @@ func TestATraceThatEndsGivesTheSameRowsUntilThen(t *testing.T) {
 	}
 }
 
-func TestRecommendersDoNotInfluenceEachOther(t *testing.T) {
+func TestBacktest_severalRecommenders_areIndependent(t *testing.T) {
 	trace := writeTrace(t, 2, 12)
 	_, both := runBacktest(t, "--trace", trace, "--recommenders", strings.Join(profileNames(), ","))
 	for _, name := range profileNames() {
@@ -137,7 +137,7 @@ func TestRecommendersDoNotInfluenceEachOther(t *testing.T) {
 	}
 }
 
-func TestSinceAndUntilLeaveOutSamples(t *testing.T) {
+func TestBacktest_sinceAndUntil_selectSamples(t *testing.T) {
 	trace := writeTrace(t, 1, 14)
 	_, whole := runBacktest(t, "--trace", trace)
 	out, part := runBacktest(t, "--trace", trace, "--since", "2013-07-02", "--until", "2013-07-12T00:00:00Z", "--output", "json")
@@ -153,7 +153,7 @@ func TestSinceAndUntilLeaveOutSamples(t *testing.T) {
 	}
 }
 
-func TestOnlyTheNamespacesAskedForAreReplayed(t *testing.T) {
+func TestBacktest_namespaceFlag_selectsWorkloads(t *testing.T) {
 	text := "time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n"
 	for _, n := range []string{"lab", "shop", "web"} {
 		text += "1372629804," + n + ",Deployment,x,x-0,main,0.5,1e8\n"
@@ -168,7 +168,7 @@ func TestOnlyTheNamespacesAskedForAreReplayed(t *testing.T) {
 	}
 }
 
-func TestAContainerOfOneMinuteIsReplayed(t *testing.T) {
+func TestBacktest_containerOfOneMinute_isReplayed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.csv")
 	text := "time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n1372629804,lab,Job,j,j-0,main,0.5,1e8\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -180,7 +180,7 @@ func TestAContainerOfOneMinuteIsReplayed(t *testing.T) {
 	}
 }
 
-func TestAProfileFromAFileIsComparedToo(t *testing.T) {
+func TestBacktest_profileFromFile_isCompared(t *testing.T) {
 	trace := writeTrace(t, 1, 10)
 	mine := filepath.Join(t.TempDir(), "mine.yaml")
 	text := "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: roomy}\nspec: {memory: {margin: 1}}\n"
@@ -207,7 +207,7 @@ func TestAProfileFromAFileIsComparedToo(t *testing.T) {
 	}
 }
 
-func TestBacktest_budget_isTheUsersOrTheLargestPromise(t *testing.T) {
+func TestBacktest_budget_isFlagOrLargestBudgetOfProfiles(t *testing.T) {
 	trace := writeTrace(t, 1, 10)
 	mine := filepath.Join(t.TempDir(), "mine.yaml")
 	text := "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: bold}\nspec: {memory: {oomBudget: 0.2}}\n"

@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestAPodsOwnerIsGuessedFromItsName(t *testing.T) {
+func TestOwnerByName_generatedPodNames_giveWorkload(t *testing.T) {
 	for pod, want := range map[string]string{
 		"web-7d4b9c6f5d-x2k9p":       "shop/Deployment/web",
 		"web-api-7d4b9c6f5d-x2k9p":   "shop/Deployment/web-api",
@@ -68,7 +68,7 @@ func serveHistory(t *testing.T) (url string, queries *[]string) {
 	return srv.URL, &asked
 }
 
-func TestBacktestOfWhatPrometheusHas(t *testing.T) {
+func TestBacktest_prometheus_replaysHistory(t *testing.T) {
 	url, queries := serveHistory(t)
 	out, timeline := runBacktest(t, "--prometheus", url, "--namespace", "shop", "--until", "2026-03-20", "--history-length", "12d",
 		"--recommenders", "balanced", "--output", "json")
@@ -101,7 +101,7 @@ func TestBacktestOfWhatPrometheusHas(t *testing.T) {
 	}
 }
 
-func TestOfPrometheusOnlyTheTimeAskedForIsRead(t *testing.T) {
+func TestBacktest_prometheusSinceAndUntil_limitQueries(t *testing.T) {
 	url, queries := serveHistory(t)
 	out, _ := runBacktest(t, "--prometheus", url, "--namespace", "shop", "--since", "2026-03-10", "--until", "2026-03-20", "--recommenders", "balanced", "--output", "json")
 	var r struct{ From, To string }

@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Attempt does something for one object of a pass. A panic is a defect of podfit: it is logged and counted, that object is
-// left as it is, and the others are not affected.
+// Attempt runs a function for one object of a pass. If it panics, which is a defect of podfit, Attempt logs and counts the panic, the
+// object is skipped, and the pass continues with the other objects.
 func Attempt(log *slog.Logger, h *Health, object string, do func()) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -19,7 +19,8 @@ func Attempt(log *slog.Logger, h *Health, object string, do func()) {
 	do()
 }
 
-// Skipped counts and logs that an object was skipped because of a panic. It is called while the stack still shows where.
+// Skipped counts and logs that an object was skipped because of a panic. Call it in the deferred function, so that the stack contains
+// the location of the panic.
 func Skipped(log *slog.Logger, h *Health, object string, cause any) {
 	if h.failures != nil {
 		h.failures.Inc()

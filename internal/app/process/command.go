@@ -20,13 +20,13 @@ type Settings interface {
 	Validate() error
 }
 
-// LongRunning is a command that runs until it is told to end.
+// LongRunning is a command that runs until its context ends.
 type LongRunning struct {
 	Use, Short, Long string
 	Config           Settings
 	Common           func() *Common
 	Address          func() string
-	// Prepare builds the work before anything is served, so that its checks are known.
+	// Prepare creates the work. It is called before the HTTP server starts, so that all health checks are registered.
 	Prepare func(*Process) (work func(context.Context) error, err error)
 }
 
@@ -59,14 +59,14 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 			return err
 		}
 		defer context.AfterFunc(c.Context(), func() {
-			log.Info("Ending: waiting for what is under way", slog.Any("reason", context.Cause(c.Context())))
+			log.Info("Shutting down; waiting for current work to end", slog.Any("reason", context.Cause(c.Context())))
 		})()
 		return p.run(c.Context(), l.Address(), common.Profiling, work)
 	}
 	return c
 }
 
-// Streams are where a command reads and writes.
+// Streams contains the input and output of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -75,8 +75,8 @@ type Streams struct {
 // UsageError is an error in the command line.
 type UsageError struct{ Err error }
 
-// Error says what the mistake is.
+// Error implements error.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the mistake.
+// Unwrap returns the underlying error.
 func (e UsageError) Unwrap() error { return e.Err }

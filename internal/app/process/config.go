@@ -22,11 +22,11 @@ type Common struct {
 	QPS               float64 // client requests per second; negative means no limit
 	Burst             float64 // burst of client requests; upstream's flag accepts fractions
 	Profiling         bool
-	Namespace         string   // --vpa-object-namespace: serve only autoscalers of this namespace; "" means all
+	Namespace         string   // --vpa-object-namespace: serve only VPAs of this namespace; "" means all
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	Gates             Gates
 	Log               LogConfig
-	ReadOnly          bool // nothing in the cluster is changed
+	ReadOnly          bool // dry run: podfit changes no object in the cluster
 }
 
 // CommonDefaults returns upstream's defaults.
@@ -63,7 +63,7 @@ func (c *Common) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Serves reports whether autoscalers of a namespace are served.
+// Serves reports whether VPAs of a namespace are served.
 func (c *Common) Serves(namespace string) bool {
 	if c.Namespace != "" {
 		return namespace == c.Namespace
@@ -124,7 +124,7 @@ func (e *Election) Validate() error {
 	return errors.Join(errs...)
 }
 
-// DefaultMinReplicas is how many replicas a controller must have for the updater to disrupt its pods, unless a flag says otherwise.
+// DefaultMinReplicas is the default minimum number of replicas of a workload whose pods the updater evicts.
 const DefaultMinReplicas = 2
 
 // The feature gates, with upstream's names. All are alpha and disabled by default.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestGatesAreReadAsUpstreamReadsThem(t *testing.T) {
+func TestGates_upstreamSyntax_isParsed(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		on   []string
@@ -57,7 +57,7 @@ func TestGatesAreReadAsUpstreamReadsThem(t *testing.T) {
 	}
 }
 
-func TestTheRateOfRequestsMayBeWithoutLimitAndInFractions(t *testing.T) {
+func TestCommon_negativeQPSAndFractionalBurst_areAccepted(t *testing.T) {
 	c := CommonDefaults()
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	c.Flags(fs)
@@ -73,7 +73,7 @@ func TestTheRateOfRequestsMayBeWithoutLimitAndInFractions(t *testing.T) {
 	}
 }
 
-func TestDeprecatedFlagsAreAnsweredWithAWarning(t *testing.T) {
+func TestFlags_deprecated_logWarning(t *testing.T) {
 	for flag, say := range map[string]string{
 		"--min-checkpoints=5": "--update-worker-count", "--min-checkpoints=10": "", "--humanize-memory": "--round-memory-bytes", "--humanize-memory=false": "",
 	} {

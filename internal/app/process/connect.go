@@ -23,25 +23,25 @@ func (c *Common) Connect(log *slog.Logger, component string) (*kube.Clients, err
 	if err != nil {
 		return nil, err
 	}
-	log.Info("The cluster to work with", slog.String("server", clients.Config.Host), slog.String("kubeconfig", c.Kubeconfig))
+	log.Info("Using the cluster", slog.String("server", clients.Config.Host), slog.String("kubeconfig", c.Kubeconfig))
 	if c.ReadOnly {
-		log.Info("This is a dry run: everything is decided and said, nothing is changed or stored")
+		log.Info("This is a dry run: decisions are logged, and no object is changed or stored")
 	}
 	return clients, nil
 }
 
-// Outside reports whether this process runs outside of the cluster that it works with.
+// Outside reports whether this process runs outside of the cluster that it manages.
 func (c *Common) Outside() bool { return c.Kubeconfig != "" || !kube.InCluster() }
 
-// Watched restricts what is watched to the namespaces that are served.
+// Watched restricts watches to the namespaces that are served.
 func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }
 
-// WithWorld watches the cluster while work runs, and ends with it. It goes on while work winds up after ctx has ended: the
-// webhook answers a little longer, for pods of controllers that are as new.
+// WithWorld watches the cluster while work runs. After ctx has ended, the watches continue until work has returned, because the webhook
+// still answers requests in that time, also for pods of new controllers.
 func WithWorld(ctx context.Context, world *watcher.World, work ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func WithWorld(ctx context.Context, world *watcher.World, work ...func(context.C
 	return err
 }
 
-// Ended returns nil when ctx ended, because then that is the reason of err, and nobody's fault.
+// Ended returns err, or nil if ctx has ended, which is then the cause of err.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

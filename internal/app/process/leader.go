@@ -21,11 +21,11 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// Lead runs work whenever this process holds the lease, or at once when election is off. A lease that is lost, for
-// example because the API server was away, ends the work but not the process: it stands for election again, with its
-// watches still warm. Lead returns when ctx ends or when work fails.
+// Lead runs work while this process holds the lease, or immediately if election is disabled. If the lease is lost, for example
+// because the API server was not available, the work ends. The process continues, keeps its watches, and tries to acquire the lease
+// again. Lead returns when ctx ends or when work fails.
 //
-// The work ends, and none of its requests is sent, before another process can hold the lease (see kube.Fence).
+// Before another process can acquire the lease, the work ends and its clients send no more requests (see kube.Fence).
 func Lead(ctx context.Context, p *Process, e Election, c kubernetes.Interface, work func(context.Context) error) error {
 	if !e.Enabled {
 		defer p.leads()()
@@ -33,27 +33,27 @@ func Lead(ctx context.Context, p *Process, e Election, c kubernetes.Interface, w
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("read the host name for the leader lease: %w", err)
+		return fmt.Errorf("read the host name for the identity in the lease: %w", err)
 	}
 	lock, err := resourcelock.New(e.ResourceLock, e.ResourceNamespace, e.ResourceName, c.CoreV1(), c.CoordinationV1(),
 		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
 	if err != nil {
-		return fmt.Errorf("make the leader lease %s/%s: %w", e.ResourceNamespace, e.ResourceName, err)
+		return fmt.Errorf("create the lock for lease %s/%s: %w", e.ResourceNamespace, e.ResourceName, err)
 	}
 	for ctx.Err() == nil {
 		if err := leadOnce(ctx, p, e, lock, work); err != nil {
 			return err
 		}
 		if ctx.Err() == nil {
-			p.Log.Warn("Lost the leader lease; standing for election again", slog.String("lease", e.lease()))
+			p.Log.Warn("Lost the lease; trying to acquire it again", slog.String("lease", e.lease()))
 		}
 	}
 	return nil
 }
 
-// leadOnce waits for the lease, works while it is held, and returns when the work has ended.
+// leadOnce acquires the lease, runs work while it holds the lease, and returns when the work has ended.
 func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Interface, work func(context.Context) error) error {
-	// The lease is renewed until the work has wound up, so the election hangs on a context of its own.
+	// The lease is renewed until the work has ended, so the election has its own context.
 	elect, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
 	fence := kube.NewFence()
@@ -68,7 +68,7 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 	result := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: fenced, LeaseDuration: e.LeaseDuration, RenewDeadline: e.RenewDeadline, RetryPeriod: e.RetryPeriod,
-		// The elector would release the lease first and end the work afterwards, even if the release hangs.
+		// With true, the elector would release the lease before the work ends, and a hanging release would delay the end of the work.
 		ReleaseOnCancel: false, Name: e.ResourceName,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
@@ -83,7 +83,7 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(id string) {
-				p.Log.Info("The leader is known", slog.String("lease", e.lease()), slog.String("identity", id))
+				p.Log.Info("Observed the leader", slog.String("lease", e.lease()), slog.String("identity", id))
 			},
 		},
 	})
@@ -102,7 +102,8 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 // lease returns the name of the lease, for logs.
 func (e *Election) lease() string { return e.ResourceNamespace + "/" + e.ResourceName }
 
-// margin is how long before another process can hold the lease the work ends: time for the requests that are under way.
+// margin is the time between the end of the work and the earliest time at which another process can acquire the lease. Requests in
+// progress finish in this time.
 func (e *Election) margin() time.Duration {
 	return max((e.LeaseDuration-e.RenewDeadline)/2, e.LeaseDuration/10)
 }
@@ -112,11 +113,11 @@ type fencedLock struct {
 	resourcelock.Interface
 	fence  *kube.Fence
 	margin time.Duration
-	held   atomic.Bool // the lease was written at least once
+	held   atomic.Bool // the lease was written successfully at least once
 }
 
-// Get implements resourcelock.Interface. The elector goes on for a while after it has seen another holder, as after any
-// failed renewal; the work must not.
+// Get implements resourcelock.Interface. It closes the fence when it reads another holder, because the elector ends the work only after
+// the renew deadline.
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := l.Interface.Get(ctx)
 	if err == nil && l.held.Load() && r.HolderIdentity != l.Identity() {
@@ -137,8 +138,8 @@ func (l *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 	return l.written(begun, r, l.Interface.Update(ctx, r))
 }
 
-// written extends the fence after the lease was written. Others count the duration from when they first see what was
-// written, which is later than begun, and in whole seconds.
+// written extends the fence after a write of the lease. Other processes count the duration of the lease, in whole seconds, from the time
+// at which they first read it, which is later than begun.
 func (l *fencedLock) written(begun time.Time, r resourcelock.LeaderElectionRecord, err error) error {
 	if err == nil {
 		l.fence.Extend(begun.Add(time.Duration(r.LeaseDurationSeconds)*time.Second - l.margin))
@@ -150,8 +151,8 @@ func (l *fencedLock) written(begun time.Time, r resourcelock.LeaderElectionRecor
 // releaseTimeout bounds the attempt to release the lease.
 const releaseTimeout = 5 * time.Second
 
-// release lets another process lead at once. It is called when the work has ended; without it the others wait until the
-// lease has expired.
+// release releases the lease after the work has ended, so that another process can acquire it immediately and not only when it
+// expires.
 func release(ctx context.Context, p *Process, e Election, lock resourcelock.Interface) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -166,18 +167,18 @@ func release(ctx context.Context, p *Process, e Election, lock resourcelock.Inte
 				LeaseDurationSeconds: 1, LeaderTransitions: held.LeaderTransitions, AcquireTime: now, RenewTime: now,
 			})
 		}
-		// A renewal that was cut short may have arrived after the lease was read.
+		// A cancelled renewal may have reached the API server after Get.
 		if err == nil || !apierrors.IsConflict(err) || ctx.Err() != nil {
 			if err != nil {
-				p.Log.Info("Cannot release the leader lease; it expires by itself", slog.String("lease", e.lease()), slog.Any("error", err))
+				p.Log.Info("Release of the lease failed; another replica can acquire it when it expires", slog.String("lease", e.lease()), slog.Any("error", err))
 			}
 			return
 		}
 	}
 }
 
-// WindUp returns a context for what is left to do after the work of ctx was told to end. It ends after the timeout and, if
-// the work is a leader's, when the lease is lost.
+// WindUp returns a context for final work after ctx has ended. It ends after the timeout and, if ctx belongs to the work of a leader,
+// when the lease is lost.
 func WindUp(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	fence := kube.FenceOf(ctx)

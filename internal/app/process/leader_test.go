@@ -36,7 +36,7 @@ func quietProcess() *Process {
 }
 
 // Upstream's processes end when the API server is away for longer than they may lead.
-func TestALostLeaseIsStoodForAgain(t *testing.T) {
+func TestLead_leaseLost_leadsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
 		var away atomic.Bool
@@ -270,7 +270,7 @@ func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) 
 }
 
 // Somebody deletes the lease, and another process takes it before the leader notices.
-func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
+func TestLead_leaseTakenByAnother_workEndsAtNextRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := electionGiven(t, "--leader-elect")
 		s, connect := serveLeases(t)
@@ -296,7 +296,7 @@ func TestLead_leaseHeldByAnother_workEndsAtTheNextRenewal(t *testing.T) {
 }
 
 // A process that is told to end keeps the lease while it winds up, and lets the next one lead at once.
-func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
+func TestLead_contextEnds_releasesLeaseAfterWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := electionGiven(t, "--leader-elect")
 		s, connect := serveLeases(t)
@@ -330,7 +330,7 @@ func TestLead_toldToEnd_releasesTheLeaseAfterTheWork(t *testing.T) {
 }
 
 // A release that hangs delays neither the end of the work nor the end of the process for long.
-func TestLead_releaseHangs_workEndsAtOnce(t *testing.T) {
+func TestLead_releaseHangs_workEndsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := electionGiven(t, "--leader-elect")
 		s, connect := serveLeases(t)
@@ -357,7 +357,7 @@ func TestLead_releaseHangs_workEndsAtOnce(t *testing.T) {
 }
 
 // A lease says how long it lasts in whole seconds: one of less has expired as soon as it is written.
-func TestElection_leaseOfLessThanASecond_isRefused(t *testing.T) {
+func TestElection_leaseShorterThanOneSecond_isRejected(t *testing.T) {
 	e := ElectionDefaults("lease")
 	e.Enabled, e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = true, 900*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
 	if err := e.Validate(); err == nil || !strings.Contains(err.Error(), "--leader-elect-lease-duration must be at least 1s, got 900ms") {
@@ -369,7 +369,7 @@ func TestElection_leaseOfLessThanASecond_isRefused(t *testing.T) {
 	}
 }
 
-func TestElectionIsHeldAsTheFlagsSay(t *testing.T) {
+func TestLead_electionFlags_areApplied(t *testing.T) {
 	api := fake.NewClientset()
 	e := electionGiven(t, "--leader-elect", "--leader-elect-resource-name=mine", "--leader-elect-resource-namespace=infra",
 		"--leader-elect-lease-duration=44s", "--leader-elect-renew-deadline=33s", "--leader-elect-retry-period=50ms", "--leader-elect-resource-lock=leases")

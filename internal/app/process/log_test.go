@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
+func TestLogConfig_flags_selectDestinationAndLevel(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags              []string
 		stderr, file, deep bool
@@ -37,8 +37,8 @@ func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log.Info("something")
-			log.Debug("a detail")
+			log.Info("Something")
+			log.Debug("A detail")
 			if err := closer.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -50,10 +50,10 @@ func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
 				text string
 				want bool
 			}{"standard error": {stderr.String(), c.stderr}, "the file": {string(text), c.file}} {
-				if got := strings.Contains(x.text, "something"); got != x.want {
+				if got := strings.Contains(x.text, "Something"); got != x.want {
 					t.Errorf("%s has %q", where, x.text)
 				}
-				if got := strings.Contains(x.text, "a detail"); got != (x.want && c.deep) {
+				if got := strings.Contains(x.text, "A detail"); got != (x.want && c.deep) {
 					t.Errorf("%s has %q", where, x.text)
 				}
 			}
@@ -61,7 +61,7 @@ func TestTheLogGoesWhereTheFlagsSay(t *testing.T) {
 	}
 }
 
-func TestKlogFlagsWithoutEffectAreAnsweredWithAWarning(t *testing.T) {
+func TestLogConfig_klogFlagsWithoutEffect_logWarning(t *testing.T) {
 	var out bytes.Buffer
 	c := LogDefaults()
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)

@@ -12,9 +12,9 @@ import (
 // to limits.memory sets it (deploy/).
 const MemoryLimitVariable = "PODFIT_MEMORY_LIMIT"
 
-// heapLimit returns 90 % of the memory limit of the container: the limit to give to the Go runtime, which does not count the
-// binary and the memory that the kernel holds for the process. It is 0 where the runtime's limit stays as it is: the container's
-// limit is not known, or GOMEMLIMIT is set.
+// heapLimit returns 90 % of the memory limit of the container, as the memory limit for the Go runtime, which does not count the binary
+// and kernel memory of the process. It is 0, which means that the limit of the runtime is not changed, if the limit of the
+// container is not known or GOMEMLIMIT is set.
 func heapLimit(getenv func(string) string) (int64, error) {
 	text := getenv(MemoryLimitVariable)
 	if text == "" || getenv("GOMEMLIMIT") != "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestHeapLimit_environment_isNineTenthsOfTheContainersLimit(t *testing.T) {
+func TestHeapLimit_environment_isNineTenthsOfContainerLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		environment map[string]string
 		want        int64

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Process is what a long-running command works with: its log, its one registry, and the checks of its loops.
+// A Process contains the log, the registry and the health checks of a long-running command.
 type Process struct {
 	Log       *slog.Logger
 	Registry  *prometheus.Registry
 	Metrics   Metrics
 	checks    []*Health
-	Readiness []func() error // each says why the process is not ready for work from others, or nil
+	Readiness []func() error // each returns why the process is not ready to serve requests, or nil
 }
 
 // New returns a process that logs to log and publishes its metrics in reg.
@@ -27,8 +27,8 @@ func New(log *slog.Logger, reg *prometheus.Registry) *Process {
 	return &Process{Log: log, Registry: reg, Metrics: NewMetrics(reg)}
 }
 
-// HealthFor adds a check to the process that fails when a loop makes no progress for five intervals, or for much longer
-// than one step may take.
+// HealthFor adds a check that fails if a loop has no activity for five intervals, and at least for twice the timeout of reading
+// usage.
 func (p *Process) HealthFor(loop string, interval time.Duration) *Health {
 	h := NewHealth(max(5*interval, 2*UsageTimeout))
 	h.succeeded, h.failures = p.Metrics.LastSuccess.WithLabelValues(loop), p.Metrics.Failures.WithLabelValues(loop)
@@ -36,7 +36,7 @@ func (p *Process) HealthFor(loop string, interval time.Duration) *Health {
 	return h
 }
 
-// leads notes that this process does the work of the leader, until the returned function is called.
+// leads publishes that this process is the leader until ended is called.
 func (p *Process) leads() (ended func()) {
 	p.Metrics.Leading.Set(1)
 	p.Metrics.Transitions.Inc()
@@ -46,7 +46,7 @@ func (p *Process) leads() (ended func()) {
 	}
 }
 
-// Recovering returns do for a loop that goes on with the next pass when one panics.
+// Recovering returns a function that calls do, and logs and counts a panic, so that the loop continues with the next pass.
 func (p *Process) Recovering(loop string, do func(context.Context, time.Time)) func(context.Context, time.Time) {
 	failures := p.Metrics.Failures.WithLabelValues(loop)
 	return func(ctx context.Context, now time.Time) {
@@ -60,8 +60,8 @@ func (p *Process) Recovering(loop string, do func(context.Context, time.Time)) f
 	}
 }
 
-// run serves metrics and health and does the work, until the context ends or one of the two fails. Metrics and health are
-// served until the work has wound up, so that others see that the process is no longer ready.
+// run serves metrics and health and runs the work until the context ends or one of the two fails. Metrics and health are served until
+// the work has returned, so that readiness probes fail in the meantime.
 func (p *Process) run(ctx context.Context, address string, profiling bool, work func(context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	observed, ended := context.WithCancel(context.WithoutCancel(ctx))
@@ -75,19 +75,19 @@ func (p *Process) run(ctx context.Context, address string, profiling bool, work 
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	p.Log.Info("Ended")
+	p.Log.Info("Stopped")
 	return nil
 }
 
-// Every calls do at once and then once per interval until ctx ends, with the present time. A round that takes longer than
-// the interval delays the next one to the next whole interval: rounds never overlap and are never made up for.
+// Every calls do immediately and then once per interval with the current time, until ctx ends. If a call takes longer than the
+// interval, ticks in the meantime are dropped, and the next call starts at the next tick.
 func Every(ctx context.Context, interval time.Duration, do func(context.Context, time.Time)) {
 	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
 		do(ctx, time.Now())
 		select {
-		case <-t.C: // it came during the round
+		case <-t.C: // a tick during the call
 		default:
 		}
 		select {
@@ -101,5 +101,5 @@ func Every(ctx context.Context, interval time.Duration, do func(context.Context,
 	}
 }
 
-// UsageTimeout bounds one reading of the Metrics API, which may take several pages.
+// UsageTimeout is the timeout for reading all pages of the Metrics API.
 const UsageTimeout = 2 * time.Minute

@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-func TestEvery_longRound_nextHasThePresentTimeAndMissedTicksAreDropped(t *testing.T) {
+func TestEvery_longPass_nextGetsCurrentTimeAndMissedTicksAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute+30*time.Second)
 		defer cancel()
@@ -47,7 +47,7 @@ func contextFor(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func TestRecovering_panic_isCountedAndTheLoopGoesOn(t *testing.T) {
+func TestRecovering_panic_isCountedAndLoopContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		p := New(slog.New(slog.NewTextHandler(&out, nil)), prometheus.NewRegistry())
@@ -70,7 +70,7 @@ type fixedHealth []watcher.FeedState
 
 func (h fixedHealth) Health() []watcher.FeedState { return h }
 
-func TestWatchMetrics_tellWhenTheServerAnsweredAndWhatIsStale(t *testing.T) {
+func TestWatchMetrics_feedStates_areLastResponseAndStaleness(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	m := NewWatchMetrics(fixedHealth{{Resource: "pods", LastResponse: at}, {Resource: "nodes", Forbidden: true}})
 	want := `

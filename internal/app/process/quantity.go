@@ -13,7 +13,7 @@ import (
 // Quantity is a flag value that holds a Kubernetes quantity. The empty string means unset.
 type Quantity struct {
 	resource.Quantity
-	Given bool // the flag was given and is not empty
+	Given bool // the flag is set and not empty
 }
 
 // Set reads a quantity.
@@ -33,7 +33,7 @@ func (q *Quantity) Set(text string) error {
 	return nil
 }
 
-// String writes the quantity; nothing when it is unset.
+// String returns the quantity, or "" if it is unset.
 func (q *Quantity) String() string {
 	if !q.Given {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func TestReadyz_checkThatFails_saysWhy(t *testing.T) {
+func TestReadyz_failingCheck_returnsReason(t *testing.T) {
 	var problem error
 	h := withReadiness(observation(prometheus.NewRegistry(), false), []func() error{
 		func() error { return nil },
@@ -39,7 +39,7 @@ func TestReadyz_checkThatFails_saysWhy(t *testing.T) {
 	}
 }
 
-func TestProcess_workThatWindsUp_isStillObserved(t *testing.T) {
+func TestProcess_workEnding_stillServesReadyz(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -18,23 +18,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Health tells whether a loop is alive: unhealthy when its last activity lies too far back. A loop that has not
-// started yet (a standby that waits for its lease) is healthy.
+// Health is the health check of a loop. It fails if the last activity is too long ago. A loop that has not started yet, for
+// example because another replica is the leader, is healthy.
 type Health struct {
 	window    time.Duration
-	last      atomic.Pointer[time.Time] // with its monotonic reading, so that a wall clock that is set changes nothing; nil: not armed
-	succeeded prometheus.Gauge          // when a pass was last complete, unix seconds; nil: not published
+	last      atomic.Pointer[time.Time] // with its monotonic reading, so that changes of the wall clock have no effect; nil: not started
+	succeeded prometheus.Gauge          // Unix time of the last complete pass; nil: not published
 	failures  prometheus.Counter        // objects that were skipped because of an internal error; nil: not published
 }
 
-// NewHealth returns a check that fails when nothing was active for the window.
+// NewHealth returns a check that fails if there is no activity for the window.
 func NewHealth(window time.Duration) *Health { return &Health{window: window} }
 
-// Active notes activity: that a pass begins, and within it each step that makes progress, so that a long pass is alive and
-// one that hangs is not.
+// Active records activity. Loops call it at the start of a pass and after each step, so that a long pass is healthy and a
+// hanging pass is not.
 func (h *Health) Active(now time.Time) { h.last.Store(&now) }
 
-// Completed notes that a pass did all that it should.
+// Completed records activity and the time of a complete pass.
 func (h *Health) Completed(now time.Time) {
 	h.Active(now)
 	if h.succeeded != nil {
@@ -45,7 +45,7 @@ func (h *Health) Completed(now time.Time) {
 // Disarm makes the check pass until the next activity.
 func (h *Health) Disarm() { h.last.Store(nil) }
 
-// Problem says what is wrong, or nil.
+// Problem returns why the check fails, or nil.
 func (h *Health) Problem(now time.Time) error {
 	last := h.last.Load()
 	if last == nil {
@@ -57,7 +57,7 @@ func (h *Health) Problem(now time.Time) error {
 	return nil
 }
 
-// observation serves /metrics, /health-check and, when asked for, /debug/pprof.
+// observation serves /metrics, /health-check and, if profiling is true, /debug/pprof.
 func observation(reg *prometheus.Registry, profiling bool, checks ...*Health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
@@ -80,8 +80,7 @@ func observation(reg *prometheus.Registry, profiling bool, checks ...*Health) ht
 	return mux
 }
 
-// withReadiness serves /readyz besides: a process is ready when no check fails. /health-check says whether it should be
-// restarted, /readyz whether others should send it work.
+// withReadiness adds /readyz, which fails if a check fails. Liveness probes use /health-check, readiness probes use /readyz.
 func withReadiness(observed http.Handler, checks []func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", observed)
@@ -97,7 +96,7 @@ func withReadiness(observed http.Handler, checks []func() error) http.Handler {
 	return mux
 }
 
-// serve runs an HTTP server on an address until ctx ends, then lets requests finish for a few seconds.
+// serve runs an HTTP server on an address until ctx ends, and then waits a few seconds for open requests.
 func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)

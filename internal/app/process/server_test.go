@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func TestHealthFailsWhenALoopStops(t *testing.T) {
+func TestHealth_loopWithoutActivity_fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHealth(5 * time.Minute)
 		srv := observation(prometheus.NewRegistry(), false, h)
@@ -43,7 +43,7 @@ func TestHealthFailsWhenALoopStops(t *testing.T) {
 	})
 }
 
-func TestSizeClasses(t *testing.T) {
+func TestSizeLog2_anyPodCount_isAtMost20(t *testing.T) {
 	for pods, want := range map[int]string{-1: "0", 0: "0", 1: "0", 2: "1", 3: "1", 4: "2", 1023: "9", 1024: "10", 1 << 20: "20", 1 << 25: "20"} {
 		if got := SizeLog2(pods); got != want { // W-25: the last class is within the table
 			t.Errorf("%d pods: class %s, want %s", pods, got, want)
@@ -51,7 +51,7 @@ func TestSizeClasses(t *testing.T) {
 	}
 }
 
-func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
+func TestObservation_profilingFlag_controlsPprof(t *testing.T) {
 	for flag, want := range map[string]int{"--profiling": http.StatusOK, "--profiling=false": http.StatusNotFound} {
 		h := observation(prometheus.NewRegistry(), commonGiven(t, flag).Profiling)
 		w := httptest.NewRecorder()

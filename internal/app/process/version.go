@@ -10,7 +10,7 @@ import (
 // Version is the version of this binary. The build sets it.
 var Version = "dev"
 
-// BuildVersion returns Version, or what Go knows of the module when the build did not set it.
+// BuildVersion returns Version, or the module version in the build information if the build did not set it.
 func BuildVersion() string {
 	if Version != "dev" {
 		return Version

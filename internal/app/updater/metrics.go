@@ -12,8 +12,8 @@ import (
 
 // Metrics are the updater's metrics, with upstream's names.
 type Metrics struct {
-	controlled, evictable, withEvictable, withEvicted *prometheus.GaugeVec
-	resizable, withResizable, withResized             *prometheus.GaugeVec
+	controlled, evictable, withEvictable, withEvicted *process.SnapshotGauge
+	resizable, withResizable, withResized             *process.SnapshotGauge
 	evicted, evictFailed                              *prometheus.CounterVec
 	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
 	statusInvalid                                     *prometheus.CounterVec
@@ -26,8 +26,8 @@ type Metrics struct {
 // NewMetrics registers the metrics of the updater.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_updater"
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels)
+	gauge := func(name, help string, labels ...string) *process.SnapshotGauge {
+		v := process.NewSnapshotGauge(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels...)
 		reg.MustRegister(v)
 		return v
 	}

@@ -5,22 +5,22 @@ package cluster
 
 import "time"
 
-// A Mode says how an autoscaler applies its recommendation (spec.updatePolicy.updateMode).
+// A Mode is the way in which an autoscaler applies its recommendation (spec.updatePolicy.updateMode).
 type Mode uint8
 
-// The update modes. An autoscaler without a mode is Recreate, as upstream has it.
+// The update modes. As in upstream, the default is Recreate.
 const (
 	Recreate          Mode = iota // at admission, and by eviction
 	Off                           // status only
 	Initial                       // at admission only
 	Auto                          // means Recreate; deprecated
-	InPlaceOrRecreate             // at admission, by resize, and by eviction where a resize cannot
+	InPlaceOrRecreate             // at admission, by resize, and by eviction if a resize is not possible
 	InPlace                       // at admission and by resize, never by eviction
 )
 
 var modeNames = [...]string{"Recreate", "Off", "Initial", "Auto", "InPlaceOrRecreate", "InPlace"}
 
-// String returns the API's name of the mode.
+// String returns the name of the mode in the API.
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
 		return modeNames[m]
@@ -28,7 +28,7 @@ func (m Mode) String() string {
 	return "Unknown"
 }
 
-// ParseMode returns the mode with an API name; "" is Recreate.
+// ParseMode returns the mode with a name in the API; "" is Recreate.
 func ParseMode(name string) (Mode, bool) {
 	if name == "" {
 		return Recreate, true
@@ -50,15 +50,15 @@ func (m Mode) Evicts() bool { return m == Recreate || m == Auto || m == InPlaceO
 // Resizes reports whether pods are resized in place in this mode.
 func (m Mode) Resizes() bool { return m == InPlaceOrRecreate || m == InPlace }
 
-// An Autoscaler is a VerticalPodAutoscaler, parsed once when it arrives.
+// An Autoscaler is a VerticalPodAutoscaler. It is parsed once, when the watch delivers it.
 type Autoscaler struct {
 	Key
 	UID           string
 	Created       time.Time
 	Generation    int64
-	Target        Workload // spec.targetRef with the API version dropped
+	Target        Workload // spec.targetRef without the API version
 	APIVersion    string   // spec.targetRef.apiVersion as written, for messages
-	Recommender   string   // spec.recommenders[0].name, "" when none is named
+	Recommender   string   // spec.recommenders[0].name, "" if not set
 	Mode          Mode
 	MinReplicas   int32 // 0: not set
 	Policies      []ContainerPolicy
@@ -71,15 +71,16 @@ type Autoscaler struct {
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 
-	// StatusOutdated is whether the status was written for an earlier generation of the spec. It is false where the API server stores
-	// no status.observedGeneration.
+	// StatusOutdated is true if the status was written for an earlier generation of the spec. It is false if the API server stores no
+	// status.observedGeneration.
 	StatusOutdated bool
 
-	// Remarked is whether its status has any of podfit's own conditions, which go when another recommender serves it.
+	// Remarked is true if the status has a condition that only podfit sets. podfit removes these when another recommender serves the
+	// autoscaler.
 	Remarked bool
 
-	// FetchingHistory is whether somebody says in its status that its history is still being read: nothing of it is stored
-	// meanwhile.
+	// FetchingHistory is true while a condition in the status reports that the history is still being read. No checkpoint of its
+	// workload is written in the meantime.
 	FetchingHistory bool
 }
 
@@ -109,25 +110,25 @@ func (a *Autoscaler) AdviceFor(container string) *Advice {
 	return nil
 }
 
-// A ContainerPolicy is what the user allows for one container (spec.resourcePolicy.containerPolicies[]).
+// A ContainerPolicy contains the user's settings for one container (spec.resourcePolicy.containerPolicies[]).
 type ContainerPolicy struct {
-	Container    string // "*" is for every container without a policy of its own
-	Off          bool   // mode Off: leave the container alone
+	Container    string // "*" applies to all containers without their own policy
+	Off          bool   // mode Off: the container is not changed
 	MinAllowed   Resources
 	MaxAllowed   Resources
-	Controlled   Set  // meaningful when ControlsSet; else both
-	ControlsSet  bool // controlledResources was given, possibly empty
-	RequestsOnly bool // controlledValues RequestsOnly: leave limits alone
+	Controlled   Set  // valid if ControlsSet; else both
+	ControlsSet  bool // controlledResources is set, possibly empty
+	RequestsOnly bool // controlledValues RequestsOnly: limits are not changed
 
 	OOMBumpRatio   float64 // 0: not set
-	OOMMinBump     int64   // bytes; meaningful when OOMMinBumpSet
+	OOMMinBump     int64   // bytes; valid if OOMMinBumpSet
 	OOMMinBumpSet  bool
 	MemoryInterval time.Duration // 0: not set
 	MemoryCount    int64         // 0: not set
 	Boost          *Boost
 }
 
-// Controls returns the resources the policy lets podfit size. A nil policy allows both.
+// Controls returns the resources that podfit may set under the policy. A nil policy allows both.
 func (p *ContainerPolicy) Controls() Set {
 	switch {
 	case p == nil:
@@ -142,10 +143,10 @@ func (p *ContainerPolicy) Controls() Set {
 
 // A Boost is extra CPU while a container starts.
 type Boost struct {
-	Factor     int32 // used when Quantity is not set
-	Quantity   int64 // millicores, meaningful when ByQuantity
+	Factor     int32 // used if Quantity is not set
+	Quantity   int64 // millicores, valid if ByQuantity
 	ByQuantity bool
-	Duration   time.Duration // how long after Ready the boost stays
+	Duration   time.Duration // time from Ready to the end of the boost
 }
 
 // An EvictionRequirement must hold before a pod is evicted (spec.updatePolicy.evictionRequirements[]).
@@ -154,10 +155,10 @@ type EvictionRequirement struct {
 	Higher    bool // TargetHigherThanRequests; else TargetLowerThanRequests
 }
 
-// An Estimate is what a container should be given: a target, and the range in which a running pod is left alone.
+// An Estimate is the recommended size of a container: a target, and the range within which a running pod is not changed.
 type Estimate struct{ Lower, Target, Upper Resources }
 
-// Advice is the recommendation for one container, as it stands in an autoscaler's status.
+// Advice is the recommendation for one container in the status of an autoscaler.
 type Advice struct {
 	Container string
 	Estimate

@@ -3,9 +3,9 @@
 
 package cluster
 
-// Governing returns the autoscaler that governs the pods of a workload, out of those that name the workload as their target:
-// of the ones that change pods, the oldest; of two of the same age, the one whose namespace and name sort first. It returns
-// nil when none changes pods. The order of the input does not matter.
+// Governing returns the autoscaler that governs the pods of a workload, given all autoscalers that target the workload. It is the
+// oldest of those that change pods. If two have the same age, it is the one whose namespace and name sort first. It returns
+// nil if no autoscaler changes pods. The order of the input does not matter.
 //
 // The recommender, the updater and the admission controller all use this rule. If they disagreed, the updater would evict pods
 // whose replacements the admission controller does not size. startupBoost is the feature gate CPUStartupBoost.
@@ -19,13 +19,13 @@ func Governing(named []*Autoscaler, startupBoost bool) *Autoscaler {
 	return governing
 }
 
-// ChangesPods reports whether an autoscaler changes pods, be it new or running ones: its update mode is not Off, or it has a startup
+// ChangesPods reports whether an autoscaler changes new or running pods: its update mode is not Off, or it has a startup
 // boost and the feature gate CPUStartupBoost is on.
 func (a *Autoscaler) ChangesPods(startupBoost bool) bool {
 	return a.Mode != Off || startupBoost && a.HasStartupBoost()
 }
 
-// HasStartupBoost reports whether an autoscaler has a startup boost, for all containers or in the policy of one.
+// HasStartupBoost reports whether an autoscaler has a startup boost, for all containers or for one.
 func (a *Autoscaler) HasStartupBoost() bool {
 	if a.Boost != nil {
 		return true
@@ -38,12 +38,12 @@ func (a *Autoscaler) HasStartupBoost() bool {
 	return false
 }
 
-// Precedes reports whether a is older than b, or as old and its namespace and name sort first.
+// Precedes reports whether a is older than b. If both have the same age, it reports whether the namespace and name of a sort first.
 func (a *Autoscaler) Precedes(b *Autoscaler) bool {
 	return a.Created.Before(b.Created) || a.Created.Equal(b.Created) && a.Key.Compare(b.Key) < 0
 }
 
-// Oldest returns the autoscaler that precedes all others, or nil when there is none. The order of the input does not matter.
+// Oldest returns the autoscaler that precedes all others, or nil if there is none. The order of the input does not matter.
 func Oldest(as []*Autoscaler) *Autoscaler {
 	var oldest *Autoscaler
 	for _, a := range as {

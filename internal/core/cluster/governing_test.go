@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-// The transcript has each combination of an older and a younger autoscaler of one target.
+// The transcript contains each combination of an older and a younger autoscaler of one target.
 func TestGoverning_everyPairOfAutoscalers_asInTranscript(t *testing.T) {
 	type kind struct {
 		name  string
@@ -46,7 +46,7 @@ func TestGoverning_everyPairOfAutoscalers_asInTranscript(t *testing.T) {
 					governing = g.Name
 				}
 				if again := cluster.Governing([]*cluster.Autoscaler{a, b}, gate); again != cluster.Governing([]*cluster.Autoscaler{b, a}, gate) {
-					t.Errorf("%s and %s: the order of the input changes the answer", older.name, younger.name)
+					t.Errorf("%s and %s: the result depends on the order of the input", older.name, younger.name)
 				}
 				if gate {
 					fmt.Fprintf(&out, "%s\n", governing)
@@ -67,7 +67,7 @@ func TestGoverning_everyPairOfAutoscalers_asInTranscript(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out.String() != string(want) {
-		t.Errorf("go test -update rewrites %s; it differs from\n%s", file, out.String())
+		t.Errorf("%s differs from the result below; go test -update writes it\n%s", file, out.String())
 	}
 }
 

@@ -5,8 +5,8 @@ package cluster
 
 import "slices"
 
-// LimitRange is what the LimitRange objects of one namespace demand together: the lowest maximum, the
-// highest minimum and the last default of each type. The zero value demands nothing.
+// LimitRange is the combination of the LimitRange objects of one namespace: the lowest maximum, the highest minimum and the
+// last default of each type. The zero value has no bounds.
 type LimitRange struct {
 	Container Range
 	Pod       Range
@@ -14,32 +14,32 @@ type LimitRange struct {
 	// ContainerRatio and PodRatio are the lowest maxLimitRequestRatio of each type, in thousandths.
 	ContainerRatio, PodRatio Resources
 
-	// DefaultRequest is the request that a container without one is given.
+	// DefaultRequest is the request that the API server sets on a container without one.
 	DefaultRequest Resources
 
-	// Fractions says that some of the memory amounts are not whole bytes: minima and default requests have been rounded up,
-	// maxima and default limits down.
+	// Fractions is true if some memory amounts are not whole bytes. Minima and default requests are rounded up, maxima and
+	// default limits are rounded down.
 	Fractions bool
 }
 
-// A Range bounds an amount. A bound that is not set does not bind.
+// A Range bounds an amount. A bound that is not set has no effect.
 type Range struct {
 	Min     Resources
 	Max     Resources
-	Default Resources // the limit a container without one is given; containers only
+	Default Resources // the limit that the API server sets on a container without one; containers only
 }
 
-// IsZero reports whether the namespace demands nothing.
+// IsZero reports whether there are no bounds and defaults.
 func (l LimitRange) IsZero() bool { return l == LimitRange{} }
 
-// A Node is where pods run.
+// A Node is a node of the cluster.
 type Node struct {
 	Name        string
 	Allocatable Resources
 	Ready       bool
 	Cordoned    bool
-	Tainted     bool     // it is set apart for pods that tolerate something; not: it is in trouble for a while
-	Taints      []Taint  // those that set it apart
+	Tainted     bool     // it has a taint that reserves it for some pods; temporary taints for node problems do not count
+	Taints      []Taint  // those that reserve it
 	Labels      []string // "key=value", sorted
 }
 

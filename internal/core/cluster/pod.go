@@ -5,10 +5,10 @@ package cluster
 
 import "time"
 
-// A Phase is where a pod stands in its life.
+// A Phase is a phase of the lifecycle of a pod.
 type Phase uint8
 
-// The phases of a pod, as Kubernetes names them.
+// The phases of a pod, with their Kubernetes names.
 const (
 	UnknownPhase Phase = iota
 	Pending
@@ -17,48 +17,48 @@ const (
 	Failed
 )
 
-// A Pod is what podfit keeps of a pod: a few hundred bytes instead of a whole object.
-// Strings that repeat across pods are interned by whoever builds it.
+// A Pod contains the fields of a pod that podfit uses: a few hundred bytes instead of the whole object. The code that builds it
+// interns strings that occur in many pods.
 type Pod struct {
 	Key
 	UID           string
-	Controller    Workload // its direct controller (for a Deployment's pod the ReplicaSet); zero when it has none
-	Top           Workload // the topmost controller; zero when it has none or the chain cannot be followed yet
+	Controller    Workload // its direct controller (for a pod of a Deployment the ReplicaSet); zero if it has none
+	Top           Workload // the topmost controller; zero if it has none or if a controller in the chain is not known yet
 	Node          string   // "" until scheduled
 	Created       time.Time
-	Started       time.Time // zero until the kubelet has seen it
-	ReadySince    time.Time // when the Ready condition last changed to what it is
+	Started       time.Time // status.startTime; zero until the kubelet sets it
+	ReadySince    time.Time // last transition time of the Ready condition
 	Phase         Phase
 	QoS           QoS
 	Ready         bool
 	Deleting      bool
-	Unschedulable bool          // the scheduler has found no node for it
-	Sized         bool          // the admission controller has set its resources, or said why not (annotation vpaUpdates)
-	Fractions     bool          // some of its memory amounts are not whole bytes and have been rounded
+	Unschedulable bool          // the scheduler found no node for it
+	Sized         bool          // it has the annotation vpaUpdates: the admission controller set its resources, or recorded why not
+	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
 	Tolerance     Tolerance     // which taints it tolerates
-	Place         Place         // which nodes may take it
-	Resize        *Resize       // nil when no resize is under way
-	Observed      string        // annotation vpaObservedContainers, verbatim; "" when absent
-	PodLevel      *PodResources // spec.resources; nil when absent, as in most pods
+	Place         Place         // the nodes that it may run on
+	Resize        *Resize       // nil if no resize is in progress
+	Observed      string        // annotation vpaObservedContainers; "" if absent
+	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
 	Containers    []Container
 }
 
-// PodResources is what a pod requests, and is limited to, as a whole (KEP-2837). Its containers' requests may not add up
-// to more than the request, and none of their limits may be above the limit.
+// PodResources contains the pod-level requests and limits of a pod (KEP-2837). The sum of the requests of its containers must not
+// exceed the pod-level request, and no limit of a container may exceed the pod-level limit.
 type PodResources struct{ Requests, Limits Resources }
 
-// A Place says which nodes may take a pod: it names a node selector, by its place in the list of all there are. The pods
-// that most clusters have many of have one of a few.
+// A Place identifies the nodes that a pod may run on: an index into the list of all node selectors. Most pods of a cluster share
+// a few node selectors.
 type Place uint16
 
-// The places that are always there.
+// The predefined places.
 const (
 	Anywhere  Place = iota // any node without a taint
-	Somewhere              // it is not simple to tell: by an affinity, say
+	Somewhere              // not known, for example because of an affinity
 	Selected               // the first selector of the list
 )
 
-// QoS is a pod's quality-of-service class. It may not change by a resize.
+// QoS is the quality-of-service class of a pod. A resize must not change it.
 type QoS uint8
 
 // The quality-of-service classes.
@@ -82,7 +82,7 @@ func (p *Pod) Container(name string) *Container {
 	return nil
 }
 
-// A ContainerRole says in which list of the pod a container stands and how it runs.
+// A ContainerRole is the kind of a container: the list of the pod that contains it, and how it runs.
 type ContainerRole uint8
 
 // The roles of a container.
@@ -96,21 +96,21 @@ const (
 type Container struct {
 	Name     string
 	Role     ContainerRole
-	Index    uint8     // its place in spec.containers, or in spec.initContainers for Init and Sidecar
-	Reported bool      // its status says what it runs with, be it what the spec wants
+	Index    uint8     // its index in spec.containers, or in spec.initContainers for Init and Sidecar
+	Reported bool      // its status contains the resources that it runs with
 	Restart  Set       // resources whose resize restarts the container (resizePolicy RestartContainer)
-	Restarts int32     // stands here, like those above, so that a container takes no more than 96 bytes
+	Restarts int32     // placed here to keep the struct at 96 bytes
 	Requests Resources // wanted (spec)
 	Limits   Resources // wanted (spec)
-	Applied  *Applied  // what runs (status), nil when it is what the spec wants or is not known
-	Exit     *Exit     // how it last terminated, nil when it never did
-	Boosted  *Applied  // what it had before its CPU startup boost (annotation vpaCpuStartupBoost/<name>), nil when not boosted
+	Applied  *Applied  // actual resources (status); nil if they equal the spec or are not known
+	Exit     *Exit     // its last termination; nil if there is none
+	Boosted  *Applied  // its resources before the CPU startup boost (annotation vpaCpuStartupBoost/<name>); nil without a boost
 }
 
-// Applied is what a container actually runs with while its spec wants something else.
+// Applied contains the actual resources of a running container.
 type Applied struct{ Requests, Limits Resources }
 
-// Running returns the requests and limits the container runs with.
+// Running returns the requests and limits that the container runs with.
 func (c *Container) Running() (requests, limits Resources) {
 	if c.Applied != nil {
 		return c.Applied.Requests, c.Applied.Limits
@@ -118,26 +118,26 @@ func (c *Container) Running() (requests, limits Resources) {
 	return c.Requests, c.Limits
 }
 
-// An Exit is how a container last terminated.
+// An Exit is the last termination of a container.
 type Exit struct {
 	OOM      bool // killed for using more memory than its limit
 	Code     int32
 	Started  time.Time
 	Finished time.Time
-	Now      bool // it has not been started again since: the container's current state is this exit
+	Now      bool // the container has not restarted since
 }
 
-// A ResizeState says where an in-place resize stands.
+// A ResizeState is the state of an in-place resize.
 type ResizeState uint8
 
-// The states of a resize, from the pod's conditions PodResizePending and PodResizeInProgress.
+// The states of a resize, from the conditions PodResizePending and PodResizeInProgress of the pod.
 const (
 	NoResize         ResizeState = iota
-	ResizeDeferred               // does not fit on the node now, may later
+	ResizeDeferred               // does not fit on the node now
 	ResizeInfeasible             // can never fit on this node
 	ResizeInProgress
 	ResizeError
-	ResizeUnknown // a reason this version does not know
+	ResizeUnknown // a reason that podfit does not know
 )
 
 // A ResizeProblem is the cause of a failed resize, for the causes that podfit treats in a special way.
@@ -149,7 +149,7 @@ const (
 	MemoryInUse                       // the kubelet does not lower a memory limit below the current usage
 )
 
-// A Resize is an in-place resize that has not finished.
+// A Resize is an unfinished in-place resize.
 type Resize struct {
 	State   ResizeState
 	Problem ResizeProblem

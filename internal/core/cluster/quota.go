@@ -5,37 +5,37 @@ package cluster
 
 import "slices"
 
-// MostQuotas is how many ResourceQuotas of one namespace podfit evaluates.
+// MostQuotas is the maximum number of ResourceQuotas of one namespace that podfit evaluates.
 const MostQuotas = 100
 
-// Quotas are the ResourceQuotas of one namespace that may bound the size of a pod. They do not change.
+// Quotas contains the ResourceQuotas of one namespace that may bound the size of a pod. It is immutable.
 type Quotas struct {
 	List    []Quota // sorted by name
-	TooMany bool    // there are more than MostQuotas, and none is listed
+	TooMany bool    // there are more than MostQuotas; List is empty
 }
 
-// A Quota is what one ResourceQuota has left.
+// A Quota is the unused part of one ResourceQuota.
 type Quota struct {
 	Name       string
-	Left       PodResources // hard minus used, rounded down; below zero when more is used. Only what the quota bounds is set
+	Left       PodResources // hard minus used, rounded down; negative if more is used. Only resources that the quota bounds are set
 	BoundsPods bool
 	PodsLeft   int64 // hard minus used number of pods
-	NotCounted bool  // the status does not say yet how much is used; the API server refuses the pods that the quota counts
+	NotCounted bool  // the status has no usage yet; the API server refuses the pods that the quota counts
 	Scopes     []QuotaScope
 }
 
-// A QuotaScope restricts which pods a quota counts. A quota counts the pods that are in all of its scopes.
+// A QuotaScope restricts the pods that a quota counts. A quota counts the pods that are in all of its scopes.
 type QuotaScope struct {
 	Kind    ScopeKind
 	Classes []string // names of priority classes, for PriorityClassIn and PriorityClassNotIn
 }
 
-// A ScopeKind tells scopes apart.
+// A ScopeKind is the kind of a scope.
 type ScopeKind uint8
 
 // The kinds of scopes.
 const (
-	UnreadableScope     ScopeKind = iota // podfit does not know which pods are in it
+	UnreadableScope     ScopeKind = iota // not known to podfit
 	NoPodScope                           // no pod is in it
 	TerminatingScope                     // pods with activeDeadlineSeconds
 	NotTerminatingScope                  // all other pods
@@ -51,7 +51,7 @@ const (
 // A Truth is an answer that may be unknown.
 type Truth uint8
 
-// The answers.
+// The values of Truth.
 const (
 	Unknown Truth = iota
 	No
@@ -72,21 +72,22 @@ func (t Truth) not() Truth {
 		return No
 	case No:
 		return Yes
+	default:
+		return Unknown
 	}
-	return Unknown
 }
 
-// A Standing is what decides, besides the size of a pod, which quotas count the pod and how much of it. In the zero value all
-// of it is unknown.
+// A Standing contains the properties of a pod, other than its size, that determine which quotas count the pod, and which amounts. In
+// the zero value all properties are unknown.
 type Standing struct {
 	Terminating            Truth // it has activeDeadlineSeconds
 	CrossNamespaceAffinity Truth // it has an affinity to pods of other namespaces
 	PriorityClass          string
 	PriorityClassKnown     bool
-	Overhead               Resources // spec.overhead, which quotas count as a part of the pod
+	Overhead               Resources // spec.overhead, which quotas count
 }
 
-// Counts reports whether the quota counts a pod.
+// Counts reports whether the quota counts a pod with these properties.
 func (q *Quota) Counts(s Standing, bestEffort bool) Truth {
 	all := Yes
 	for i := range q.Scopes {
@@ -124,7 +125,7 @@ func (q *QuotaScope) holds(s Standing, bestEffort bool) Truth {
 	return Unknown
 }
 
-// holdsFor reports whether a pod with a priority class, or with none (""), is in a scope of priority classes.
+// holdsFor reports whether a pod with a priority class, or without one (""), is in a scope of priority classes.
 func (q *QuotaScope) holdsFor(class string) bool {
 	switch q.Kind {
 	case PriorityClassExists:
@@ -133,6 +134,7 @@ func (q *QuotaScope) holdsFor(class string) bool {
 		return class == ""
 	case PriorityClassIn:
 		return class != "" && slices.Contains(q.Classes, class)
+	default: // PriorityClassNotIn
+		return class == "" || !slices.Contains(q.Classes, class)
 	}
-	return class == "" || !slices.Contains(q.Classes, class)
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A Resource is one kind of thing a container can be given.
+// A Resource is CPU or memory.
 type Resource uint8
 
-// The resources podfit sizes. They are bits, so that a Set can hold several.
+// The resources that podfit sets. They are bits, so that a Set can contain several.
 const (
 	CPU    Resource = 1 << iota // millicores
 	Memory                      // bytes
@@ -31,7 +31,7 @@ func (r Resource) String() string {
 	return fmt.Sprintf("resource(%d)", uint8(r))
 }
 
-// ParseResource returns the resource with a Kubernetes name, and whether podfit sizes it.
+// ParseResource returns the resource with a Kubernetes name, and whether podfit supports it.
 func ParseResource(name string) (Resource, bool) {
 	switch name {
 	case "cpu":
@@ -66,11 +66,11 @@ func (s Set) With(r Resource) Set { return s | Set(r) }
 // Without returns the set with r removed.
 func (s Set) Without(r Resource) Set { return s &^ Set(r) }
 
-// Empty reports whether the set contains nothing.
+// Empty reports whether the set is empty.
 func (s Set) Empty() bool { return s == 0 }
 
 // Resources is an amount of CPU and memory, each of which may be absent.
-// The zero value sets neither. An absent amount is zero, so that sums need no check.
+// The zero value sets neither. An absent amount is zero, so that sums do not need a check.
 type Resources struct {
 	CPU    int64 // millicores
 	Memory int64 // bytes
@@ -88,7 +88,7 @@ func (r Resources) Get(res Resource) (int64, bool) {
 	return r.Memory, r.Has.Has(Memory)
 }
 
-// Amount returns the amount of one resource in its unit, zero when absent.
+// Amount returns the amount of one resource in its unit, zero if absent.
 func (r Resources) Amount(res Resource) int64 {
 	if res == CPU {
 		return r.CPU
@@ -128,7 +128,7 @@ func (r Resources) Only(s Set) Resources {
 	return r
 }
 
-// Or returns r with the amounts it lacks taken from other.
+// Or returns r, with amounts that are not set taken from other.
 func (r Resources) Or(other Resources) Resources {
 	for _, res := range All {
 		if _, ok := r.Get(res); ok {
@@ -141,12 +141,12 @@ func (r Resources) Or(other Resources) Resources {
 	return r
 }
 
-// Add returns the sum of two amounts; a resource is set in the sum when it is set in either.
+// Add returns the sum of two amounts. A resource is set in the sum if it is set in one of them.
 func (r Resources) Add(other Resources) Resources {
 	return Resources{CPU: r.CPU + other.CPU, Memory: r.Memory + other.Memory, Has: r.Has | other.Has}
 }
 
-// String returns a short form for people, such as "cpu=100m memory=256Mi", or "none".
+// String returns a readable form, such as "cpu=100m memory=256Mi", or "none".
 func (r Resources) String() string {
 	var parts []string
 	for _, res := range All {
@@ -160,7 +160,7 @@ func (r Resources) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Format writes an amount of one resource for people: CPU as "350m" or "2", memory with the largest
+// Format returns a readable form of an amount: CPU as "350m" or "2", memory with the largest
 // binary unit that divides it, or with one decimal of the largest unit that fits ("745.2Mi").
 func Format(res Resource, amount int64) string {
 	if res == CPU {

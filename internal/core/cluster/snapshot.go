@@ -5,10 +5,10 @@ package cluster
 
 import "slices"
 
-// A Snapshot contains the known pods and autoscalers. It does not change, so readers may keep it. Each object has the state of some
-// moment while the snapshot was taken.
+// A Snapshot contains the known pods and autoscalers. It does not change, so readers may keep it. The state of each object
+// is that of some moment while the snapshot was taken.
 type Snapshot struct {
-	Pods        []*Pod        // sorted by key; Top is set where it is known
+	Pods        []*Pod        // sorted by key; Top is set if it is known
 	Autoscalers []*Autoscaler // sorted by key
 
 	byTop    map[Workload][]*Pod
@@ -18,10 +18,10 @@ type Snapshot struct {
 // PodsOf returns the pods whose topmost controller is w, sorted.
 func (s *Snapshot) PodsOf(w Workload) []*Pod { return s.byTop[w] }
 
-// AutoscalersOf returns the autoscalers that name w as their target, sorted.
+// AutoscalersOf returns the autoscalers that target w, sorted.
 func (s *Snapshot) AutoscalersOf(w Workload) []*Autoscaler { return s.byTarget[w] }
 
-// NewSnapshot returns the snapshot of pods and autoscalers, which it sorts.
+// NewSnapshot sorts pods and autoscalers and returns a snapshot of them.
 func NewSnapshot(pods []*Pod, autoscalers []*Autoscaler) *Snapshot {
 	slices.SortFunc(pods, func(a, b *Pod) int { return a.Compare(b.Key) })
 	slices.SortFunc(autoscalers, func(a, b *Autoscaler) int { return a.Compare(b.Key) })

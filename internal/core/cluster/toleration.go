@@ -3,21 +3,20 @@
 
 package cluster
 
-// A Taint keeps pods off a node that do not tolerate it. Only those with the effect NoSchedule or NoExecute count.
+// A Taint keeps pods that do not tolerate it off a node. Only taints with the effect NoSchedule or NoExecute count.
 type Taint struct{ Key, Value, Effect string }
 
-// A Tolerance says which taints a pod tolerates: it names Tolerations, by their place in the list of all there are. Most
-// pods have none.
+// A Tolerance identifies the taints that a pod tolerates: an index into the list of all Tolerations. Most pods have no tolerations.
 type Tolerance uint8
 
-// The tolerances that are always there.
+// The predefined tolerances.
 const (
 	NoTaint     Tolerance = 0
 	FirstListed Tolerance = 1   // the first of the list
-	AnyTaint    Tolerance = 255 // all taints, or it is not known which
+	AnyTaint    Tolerance = 255 // all taints, or not known
 )
 
-// Tolerations are what lets a pod on a tainted node.
+// Tolerations are the tolerations of a pod.
 type Tolerations []Toleration
 
 // A Toleration matches taints. An empty Key matches all keys, an empty Effect all effects.

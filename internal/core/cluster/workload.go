@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Key names one namespaced object of a known kind.
+// A Key identifies a namespaced object of a given kind.
 type Key struct{ Namespace, Name string }
 
 // String returns "namespace/name".
@@ -19,19 +19,19 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
 }
 
-// A Workload names the controller that owns pods. It is comparable: history is keyed by it.
-// The zero value means that nothing owns the pod.
+// A Workload identifies the topmost controller of pods. It is comparable, and usage history is keyed by it.
+// The zero value means that the pod has no controller.
 type Workload struct {
-	Group     string // API group, "" for the core group; never a version: versions change, workloads stay
+	Group     string // API group, "" for the core group; without the version, which can change
 	Kind      string
 	Namespace string
 	Name      string
 }
 
-// IsZero reports whether w names nothing.
+// IsZero reports whether w is the zero value.
 func (w Workload) IsZero() bool { return w == Workload{} }
 
-// String returns "namespace/Kind/name", with the group in front of a kind outside Kubernetes' own groups.
+// String returns "namespace/Kind/name", with the group in front of the kind if it is not a group of Kubernetes.
 func (w Workload) String() string {
 	kind := w.Kind
 	if w.Group != "" && strings.Contains(w.Group, ".") {
@@ -50,10 +50,10 @@ func (w Workload) Compare(o Workload) int {
 	)
 }
 
-// Scale is what a controller says of its replicas.
+// Scale contains the number of replicas of a controller.
 type Scale struct {
-	Known      bool  // false: the controller's number of replicas cannot be read, or has not been read yet
-	Unscalable bool  // there is nothing to read: the controller's kind has no scale
-	Replicas   int32 // wanted replicas (for a DaemonSet: nodes that should run a pod)
-	Ready      int32 // replicas that the controller counts as ready; only read for DaemonSets
+	Known      bool  // false if the number of replicas could not be read, or has not been read yet
+	Unscalable bool  // the kind of the controller has no scale subresource
+	Replicas   int32 // desired replicas (for a DaemonSet: nodes that should run a pod)
+	Ready      int32 // ready replicas according to the controller; only read for DaemonSets
 }

@@ -12,13 +12,13 @@ import (
 
 // Admissible changes fits in place where the API server would refuse the pod because of them. For each resource it applies:
 //
-//  1. to each fitted container: the request is within the container LimitRange and not above the limit. A limit that is set
-//     here is within the LimitRange and keeps its maxLimitRequestRatio;
-//  2. to the pod-level resources, where the pod has them: fitPodLevel;
-//  3. to the sums over the pod: they are within the pod LimitRange and keep its maxLimitRequestRatio.
+//  1. to each fitted container: the request is within the container LimitRange and not above the limit. A limit that fits
+//     sets is within the LimitRange and its maxLimitRequestRatio;
+//  2. to the pod-level resources, if the pod has them: fitPodLevel;
+//  3. to the sums over the pod: they are within the pod LimitRange and its maxLimitRequestRatio.
 //
-// Nothing changes that the API server admits. Amounts that fits does not set stay unset. Where no change makes the pod
-// valid, Refused says so afterwards.
+// It does not change sizes that the API server admits. Amounts that fits does not set stay unset. If no change makes the pod
+// valid, Refused returns the reason afterwards.
 func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
 	if len(fits) == 0 {
 		return
@@ -42,10 +42,10 @@ func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
 	admissible(l, p, fits, lean{})
 }
 
-// A lean is what is added to the amounts of a pod whose exact amounts are not known, because they are not whole bytes.
+// A lean is the correction that is added to amounts whose exact value is not known, because they are not whole bytes.
 type lean struct{ request, limit, level int64 }
 
-// leans are tried in this order until the API server admits the pod for sure.
+// leans are tried in this order until the API server certainly admits the pod.
 var leans = [...]lean{{}, {request: 1, limit: 1, level: -1}, {request: -1, limit: 1, level: -1}, {request: -1, limit: -1, level: -1}}
 
 func admissible(l Limits, p *cluster.Pod, fits []Fitted, by lean) {
@@ -78,15 +78,15 @@ func admissible(l Limits, p *cluster.Pod, fits []Fitted, by lean) {
 	}
 }
 
-// fewContainers is how many containers most pods have; their sizes need no allocation.
+// fewContainers is a number of containers that most pods do not exceed. The sizes of these pods need no allocation.
 const fewContainers = 6
 
 // A value is an amount of one resource, which may be absent.
 type value struct {
 	v      int64
 	set    bool
-	fitted bool  // it depends on what fits sets
-	off    int64 // the exact amount is less than this above or below v; 0 when v is exact
+	fitted bool  // fits sets it or an amount that it depends on
+	off    int64 // the exact amount differs from v by less than this; 0 if v is exact
 }
 
 func valueOf(r cluster.Resources, res cluster.Resource) value {
@@ -96,8 +96,8 @@ func valueOf(r cluster.Resources, res cluster.Resource) value {
 
 func (a value) equal(b value) bool { return a.v == b.v && a.set == b.set }
 
-// above reports whether a is above b. Where the exact amounts are not known, it reports for values that fits sets whether a may
-// be above b, and for others whether it is for sure: those the API server has admitted before.
+// above reports whether a is above b. If the exact amounts are not known, it reports for values that fits sets whether a may be above
+// b, and for other values whether a is certainly above b, because the API server has admitted them.
 func (a value) above(b value) bool {
 	if a.fitted || b.fitted {
 		return a.v+a.off > b.v-b.off
@@ -108,7 +108,7 @@ func (a value) above(b value) bool {
 // A pair is a request and a limit of one resource.
 type pair struct{ request, limit value }
 
-// A rule is what a LimitRange demands of a pair.
+// A rule contains the bounds of a LimitRange for a pair.
 type rule struct{ low, high, ratio value }
 
 // atMost returns the highest limit that the ratio allows for a request.
@@ -143,7 +143,7 @@ func (r rule) ratioBroken(p pair) bool {
 	return float64(limit)/float64(request)*1000 > float64(r.ratio.v)
 }
 
-// isBelowMin reports whether an amount is below the minimum. Bounds are rounded inwards, so that they hold for whole amounts.
+// isBelowMin reports whether an amount is below the minimum. Bounds are rounded inwards, so that they are exact for whole amounts.
 func (r rule) isBelowMin(a value) bool {
 	low := r.low
 	if a.fitted {
@@ -161,29 +161,29 @@ func (r rule) isAboveMax(a value) bool {
 	return high.set && a.above(high)
 }
 
-// A size is what one container has of one resource, by the pod's spec with fits set on it.
+// A size is the request and limit of one container for one resource, with fits set on the pod.
 type size struct {
 	pair
 	rule
 	role        cluster.ContainerRole
 	name        string
-	own, before pair     // by the spec alone; with fits, before anything was changed
-	fit         *Fitted  // nil when the container is not fitted
-	sets        struct { // what fits sets, and so may change
+	own, before pair     // own: in the spec; before: with fits, before changes
+	fit         *Fitted  // nil if the container is not in fits
+	sets        struct { // the amounts that fits sets, which may be changed
 		request, limit bool
 	}
 }
 
-// sizes is what a pod has of one resource.
+// sizes contains the requests and limits of a pod for one resource.
 type sizes struct {
 	rule       // of the pod LimitRange
 	level      pair
 	containers []size
-	limitsKept bool // the policy of a container leaves limits alone, so the pod-level limit is left alone too
+	limitsKept bool // the policy of a container keeps limits, so the pod-level limit is kept, too
 }
 
-// sizesOf returns what the API server sees of one resource, in the space of buffer if that is enough. An absent request is
-// the limit. What is absent then is the default of the container LimitRange.
+// sizesOf returns the sizes for one resource as the API server computes them. It uses the capacity of buffer if that is sufficient. An
+// absent request is set to the limit, and amounts that are still absent to the default of the container LimitRange.
 func sizesOf(buffer []size, l Limits, p *cluster.Pod, fits []Fitted, res cluster.Resource) sizes {
 	var off, boundOff int64
 	if res == cluster.Memory {
@@ -233,7 +233,7 @@ func offOf(rounded bool) int64 {
 	return 0
 }
 
-// within returns a value that is off by less than this, unless fits sets it.
+// within returns a value that differs from the exact amount by less than this, unless fits sets it.
 func (a value) within(off int64) value {
 	if a.set && !a.fitted {
 		a.off = off
@@ -241,7 +241,7 @@ func (a value) within(off int64) value {
 	return a
 }
 
-// lean changes the amounts that are not exactly known.
+// lean adds a correction to the amounts that are not exactly known.
 func (s *sizes) lean(by lean) {
 	if by == (lean{}) {
 		return
@@ -272,8 +272,8 @@ func (z *size) setBy(f *Fitted, res cluster.Resource) {
 	}
 }
 
-// Defaulted returns the requests and limits that a container has once the API server has added what is missing, which it does
-// at each resize too: an absent request is the limit; what is absent then is the default of the LimitRange.
+// Defaulted returns the requests and limits of a container after the API server has added defaults, which it also does at each
+// resize: an absent request is set to the limit, and amounts that are still absent to the default of the LimitRange.
 func (l Limits) Defaulted(requests, limits cluster.Resources) (cluster.Resources, cluster.Resources) {
 	for _, res := range cluster.All {
 		p := defaulted(pair{valueOf(requests, res), valueOf(limits, res)}, l.Range, res)
@@ -300,10 +300,10 @@ func defaulted(p pair, l cluster.LimitRange, res cluster.Resource) pair {
 	return p
 }
 
-// bound holds a container within its own LimitRange, and its request below its limit.
+// bound moves the size of a container into the container LimitRange, and its request to at most its limit.
 func (z *size) bound() {
 	if !z.sets.request || z.high.set && !z.limit.set {
-		return // a maximum refuses a container without limit, whatever it requests
+		return // a maximum refuses a container without limit for any request
 	}
 	request := z.request.v
 	if z.low.set {
@@ -318,8 +318,8 @@ func (z *size) bound() {
 	z.resize(request)
 }
 
-// resize changes the request. The limit keeps its proportion to it where it is set here, within the LimitRange: a pod that is
-// judged by the proportion with which it runs then fits as it did when it was created.
+// resize changes the request. A limit that fits sets keeps its ratio to the request, within the LimitRange. So Fit gives the same
+// result for the created pod, whose running ratio it uses, as at creation.
 func (z *size) resize(request int64) {
 	if z.sets.limit {
 		limit := z.limit.v
@@ -331,7 +331,7 @@ func (z *size) resize(request int64) {
 	z.request.v = request
 }
 
-// inLimit returns the limit within the LimitRange, and not below the request, that is nearest to this one.
+// inLimit returns the nearest limit that is within the LimitRange and not below the request.
 func (z *size) inLimit(limit, request int64) int64 {
 	if z.low.set {
 		limit = max(limit, z.low.v)
@@ -342,7 +342,7 @@ func (z *size) inLimit(limit, request int64) int64 {
 	return max(min(limit, z.atMost(request)), request)
 }
 
-// write puts what has changed into the fitted container.
+// write writes changes to the fitted container.
 func (z *size) write(res cluster.Resource) {
 	if z.pair == z.before || z.fit == nil {
 		return
@@ -356,10 +356,10 @@ func (z *size) write(res cluster.Resource) {
 	note(&z.fit.Notes, res, HeldToAdmitted)
 }
 
-// fitPodLevel lets the pod-level resources follow the containers. The pod-level request moves by as much as the requests of
-// its containers move. A container that had no request gets one out of what the pod-level request leaves to it. The request
-// is never below the sum of the containers' requests. The pod-level limit keeps its proportion to the request, unless limits
-// are left alone; then the containers share what the limit allows.
+// fitPodLevel adapts the pod-level resources to the containers. The pod-level request changes by the sum of the changes of container
+// requests. A container that had no request gets one out of the part of the pod-level request that the other containers do not use.
+// The pod-level request is never below the sum of the requests of the containers. The pod-level limit keeps its ratio to the request.
+// If limits are kept, the containers share the pod-level limit.
 func (s *sizes) fitPodLevel() {
 	if !s.level.request.set && !s.level.limit.set {
 		return
@@ -375,7 +375,7 @@ func (s *sizes) fitPodLevel() {
 	moved := int64(0)
 	for i := range s.containers {
 		if z := &s.containers[i]; z.sets.request && z.own.request.set {
-			moved += z.request.v - z.own.request.v // should it overflow, the sum below holds
+			moved += z.request.v - z.own.request.v // on overflow, the sum below applies
 		}
 	}
 	sum, _ := s.requests()
@@ -400,7 +400,7 @@ func (s *sizes) fitPodLevel() {
 		}
 		limit = max(limit, want)
 		if before.request == before.limit {
-			want = limit // it stays Guaranteed
+			want = limit // the pod stays Guaranteed
 		}
 	}
 	s.level = pair{fittedValue(want), fittedValue(limit)}
@@ -409,7 +409,7 @@ func (s *sizes) fitPodLevel() {
 
 func fittedValue(v int64) value { return value{v: v, set: true, fitted: true} }
 
-// boundByLevel holds the limits that are set here below the pod-level limit.
+// boundByLevel lowers limits that fits sets to at most the pod-level limit.
 func (s *sizes) boundByLevel() {
 	for i := range s.containers {
 		if z := &s.containers[i]; z.sets.limit && s.level.limit.set {
@@ -418,7 +418,7 @@ func (s *sizes) boundByLevel() {
 	}
 }
 
-// fitPodRange holds the sums over the pod within the pod LimitRange. Pod-level resources stand for the sums.
+// fitPodRange moves the sums over the pod into the pod LimitRange. If the pod has pod-level resources, they replace the sums.
 func (s *sizes) fitPodRange() {
 	if s.high.set {
 		s.lowerRequestTo(s.high.v)
@@ -483,7 +483,7 @@ func (s *sizes) raiseLimitTo(least int64) {
 	}
 }
 
-// total returns what the pod has as a whole.
+// total returns the request and limit of the pod.
 func (s *sizes) total() pair {
 	var total pair
 	total.request, _ = s.requests()
@@ -505,7 +505,7 @@ func (s *sizes) limits() (total value, running int64) {
 	return s.aggregate(fittedLimit)
 }
 
-// A part of a size that can be added up.
+// A part is a part of a size that can be added up.
 type part uint8
 
 const (
@@ -520,12 +520,13 @@ func (z *size) part(p part) value {
 		return z.own.request
 	case fittedRequest:
 		return z.request
+	default: // fittedLimit
+		return z.limit
 	}
-	return z.limit
 }
 
-// aggregate returns the sum over containers and sidecars, or what an init container needs beside the sidecars before it if
-// that is more, as the API server adds up a pod; and the sum alone.
+// aggregate returns the total of a pod as the API server computes it: the maximum of the sum over containers and sidecars, and of each
+// init container plus the sidecars before it. It also returns the sum over containers and sidecars.
 func (s *sizes) aggregate(of part) (total value, running int64) {
 	var sidecars, first int64
 	var off, sidecarsOff, firstOff int64
@@ -552,29 +553,29 @@ func (s *sizes) aggregate(of part) (total value, running int64) {
 	return total, running
 }
 
-// lowerRequests lowers the requests that are set here until their sum over the pod is at most this, as far as their own
+// lowerRequests lowers the requests that fits sets until their sum over the pod is at most the given amount, as far as their own
 // bounds allow.
 func (s *sizes) lowerRequests(most int64) {
 	_, running := s.requests()
 	s.spread(running-most, requestDown)
 }
 
-// lowerLimits lowers the limits that are set here until their sum over the pod is at most this, and the requests in
-// proportion. Where that is not enough, limits fall further than requests may.
+// lowerLimits lowers the limits that fits sets until their sum over the pod is at most the given amount, and the requests in
+// proportion. If that is not sufficient, it lowers limits further without requests.
 func (s *sizes) lowerLimits(most int64) {
 	_, running := s.limits()
 	left := s.spread(running-most, limitDown)
 	s.spread(left, limitDownAlone)
 }
 
-// raiseRequests raises the requests that are set here until their sum over the pod is at least this.
+// raiseRequests raises the requests that fits sets until their sum over the pod is at least the given amount.
 func (s *sizes) raiseRequests(least int64) {
 	if total, running := s.requests(); total.set && total.v < least {
 		s.spread(least-running, requestUp)
 	}
 }
 
-// raiseLimits raises the limits that are set here until their sum over the pod is at least this, and the requests in
+// raiseLimits raises the limits that fits sets until their sum over the pod is at least the given amount, and the requests in
 // proportion.
 func (s *sizes) raiseLimits(least int64) {
 	if total, running := s.limits(); total.set && total.v < least {
@@ -589,11 +590,12 @@ const (
 	requestDown move = iota
 	requestUp
 	limitDown
-	limitDownAlone // the request falls only as far as it may
+	limitDownAlone // the request falls only as far as its bounds allow
 	limitUp
 )
 
-// room returns how far a container can make a move; zero for one that is inserted when others are asked, and the reverse.
+// room returns the maximum amount of a move for a container. It is zero unless the Inserted field of the
+// container equals inserted.
 func (z *size) room(m move, inserted bool) int64 {
 	onlyRequest := m == requestDown || m == requestUp
 	if !z.sets.request || !onlyRequest && !z.sets.limit || z.fit.Inserted != inserted {
@@ -616,13 +618,14 @@ func (z *size) room(m move, inserted bool) int64 {
 		return z.limit.v - least
 	case limitDownAlone:
 		return z.limit.v - z.leastRequest() // which is not below the minimum of the LimitRange
+	default: // limitUp
+		return most - z.limit.v
 	}
-	return most - z.limit.v
 }
 
 // apply makes a move.
 func (z *size) apply(m move, by int64) {
-	limit := z.limit.v - by
+	var limit int64
 	switch m {
 	case requestDown:
 		z.resize(z.request.v - by)
@@ -630,6 +633,8 @@ func (z *size) apply(m move, by int64) {
 	case requestUp:
 		z.resize(z.request.v + by)
 		return
+	case limitDown, limitDownAlone:
+		limit = z.limit.v - by
 	case limitUp:
 		limit = z.limit.v + by
 	}
@@ -638,7 +643,7 @@ func (z *size) apply(m move, by int64) {
 	z.request.v, z.limit.v = min(request, limit), limit
 }
 
-// leastRequest returns how low a request may be, at least 1.
+// leastRequest returns the minimum of a request, at least 1.
 func (z *size) leastRequest() int64 {
 	least := int64(1)
 	if z.low.set {
@@ -650,8 +655,8 @@ func (z *size) leastRequest() int64 {
 	return min(least, z.request.v)
 }
 
-// spread shares a change among the containers that have room for it, in proportion to their requests, and returns what no
-// container has room for. Containers that nothing is recommended for come last: their requests are what later passes go by.
+// spread distributes a change over the containers that have room for it, in proportion to their requests, and returns the rest.
+// Containers without recommendation come last, because later passes start from their requests.
 func (s *sizes) spread(change int64, m move) (left int64) {
 	left = s.spreadOver(change, m, false)
 	return s.spreadOver(left, m, true)
@@ -685,7 +690,7 @@ func (s *sizes) spreadOver(change int64, m move, inserted bool) (left int64) {
 	return left
 }
 
-// PodLevelOf returns the pod-level resources of a pod with fits set on it; nil when it has none.
+// PodLevelOf returns the pod-level resources of a pod with fits set on it; nil if it has none.
 func PodLevelOf(p *cluster.Pod, fits []Fitted) *cluster.PodResources {
 	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
 		return p.PodLevel

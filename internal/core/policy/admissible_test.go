@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestFit_sizeThatTheAPIServerRefuses_isHeldToWhatItAdmits(t *testing.T) {
+func TestFit_sizeRefusedByAPIServer_isChangedToAdmittedSize(t *testing.T) {
 	type policy = cluster.ContainerPolicy
 	for name, c := range map[string]struct {
 		requests, limits, advice cluster.Resources
@@ -57,7 +57,7 @@ func TestFit_sizeThatTheAPIServerRefuses_isHeldToWhatItAdmits(t *testing.T) {
 			a.Policies = []policy{c.policy}
 			p, l := podOf(container("app", c.requests, c.limits)), Limits{Range: c.limit}
 			if r := Refused(l, p, nil); r.Refused() {
-				t.Fatalf("the pod itself is refused: %s", r)
+				t.Fatalf("the pod is refused without fits: %s", r)
 			}
 			got := Fit(a, l, p)
 			if got[0].Requests != c.wantRequests || got[0].Limits != c.wantLimits {
@@ -67,13 +67,13 @@ func TestFit_sizeThatTheAPIServerRefuses_isHeldToWhatItAdmits(t *testing.T) {
 				t.Errorf("still refused: %s", r)
 			}
 			if text := Annotation(a, got); !strings.Contains(text, "cpu capped to what the API server admits") {
-				t.Errorf("nobody is told: %q", text)
+				t.Errorf("no note in the annotation: %q", text)
 			}
 		})
 	}
 }
 
-func TestRefused_saysWhatIsWrong(t *testing.T) {
+func TestRefused_invalidPod_returnsReason(t *testing.T) {
 	for _, c := range []struct {
 		limit    cluster.LimitRange
 		requests cluster.Resources
@@ -165,7 +165,7 @@ func TestAnnotation_podLevelResources_areNamed(t *testing.T) {
 	}
 }
 
-// What Admissible is for: nothing that is admitted changes, and it ends with the same result when it is asked again.
+// Admissible does not change admitted sizes, and a second call has the same result.
 func TestAdmissible_admittedSizes_stayAsTheyAre(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -186,7 +186,7 @@ func TestAdmissible_admittedSizes_stayAsTheyAre(t *testing.T) {
 		Admissible(l, p, fits)
 		for i := range fits {
 			if fits[i].Requests != before[i].Requests || fits[i].Limits != before[i].Limits {
-				t.Fatalf("%+v became %+v", before[i], fits[i])
+				t.Fatalf("%+v was changed to %+v", before[i], fits[i])
 			}
 		}
 	})

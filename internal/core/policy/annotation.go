@@ -16,8 +16,8 @@ const (
 	ObservedAnnotation = "vpaObservedContainers"
 )
 
-// Annotation returns the value of the annotation vpaUpdates: which resources were set on which container, and what held
-// them. It is empty when nothing is set.
+// Annotation returns the value of the annotation vpaUpdates: the resources that were set on each container, and the notes. It is empty
+// if nothing is set.
 func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
 	var b strings.Builder
 	for _, f := range fits {
@@ -31,43 +31,35 @@ func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
 		}
 		b.WriteString("container " + strconv.Itoa(f.Index) + ": ")
 		separator := ""
-		say := func(s string) {
-			b.WriteString(separator + s)
+		for _, n := range f.Notes {
+			b.WriteString(separator + n.String())
 			separator = ", "
 		}
-		for _, n := range f.Notes {
-			say(n.String())
-		}
-		for _, part := range [...]struct {
-			set  cluster.Set
-			name string
-		}{{f.Requests.Has, " request"}, {f.Limits.Has, " limit"}} {
-			for _, res := range cluster.All {
-				if part.set.Has(res) {
-					say(res.String() + part.name)
-				}
-			}
-		}
+		writeResources(&b, separator, f.Requests.Has, f.Limits.Has)
 	}
 	if b.Len() > 0 && fits[0].PodLevel != nil {
-		separator := "; pod: "
-		for _, part := range [...]struct {
-			set  cluster.Set
-			name string
-		}{{fits[0].PodLevel.Requests.Has, " request"}, {fits[0].PodLevel.Limits.Has, " limit"}} {
-			for _, res := range cluster.All {
-				if part.set.Has(res) {
-					b.WriteString(separator + res.String() + part.name)
-					separator = ", "
-				}
-			}
-		}
+		writeResources(&b, "; pod: ", fits[0].PodLevel.Requests.Has, fits[0].PodLevel.Limits.Has)
 	}
 	return b.String()
 }
 
-// RefusedAnnotation returns the value of the annotation vpaUpdates of a pod that keeps its own resources because the API
-// server would refuse it otherwise.
+// writeResources writes the names of requests and limits, separated by commas. The separator precedes the first one.
+func writeResources(b *strings.Builder, separator string, requests, limits cluster.Set) {
+	for _, part := range [...]struct {
+		set  cluster.Set
+		name string
+	}{{requests, " request"}, {limits, " limit"}} {
+		for _, res := range cluster.All {
+			if part.set.Has(res) {
+				b.WriteString(separator + res.String() + part.name)
+				separator = ", "
+			}
+		}
+	}
+}
+
+// RefusedAnnotation returns the value of the annotation vpaUpdates for a pod that keeps its own resources because the API
+// server would refuse the recommended ones.
 func RefusedAnnotation(a *cluster.Autoscaler, r Refusal) string {
 	return "Pod resources NOT updated by " + a.Name + ": the API server would refuse the pod: " + r.String()
 }
@@ -84,8 +76,8 @@ func WithRefusedBoost(a *cluster.Autoscaler, text string, r Refusal) string {
 
 const observedSeparator = ", "
 
-// ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers the webhook saw.
-// A container that is added to the pod later is not in it, and the updater leaves it out of its judgement.
+// ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers in the request to the webhook.
+// The updater ignores containers that were added to the pod later.
 func ObservedContainers(p *cluster.Pod) string {
 	var b strings.Builder
 	for i := range p.Containers {
@@ -100,8 +92,8 @@ func ObservedContainers(p *cluster.Pod) string {
 	return b.String()
 }
 
-// ParseObserved returns the names in an annotation vpaObservedContainers. It returns false when one of them cannot be a
-// container's name; then the annotation says nothing.
+// ParseObserved returns the names in an annotation vpaObservedContainers. It returns false if one of them is not a valid container
+// name; then the annotation is ignored.
 func ParseObserved(value string) ([]string, bool) {
 	if value == "" {
 		return nil, true
@@ -115,8 +107,8 @@ func ParseObserved(value string) ([]string, bool) {
 	return names, true
 }
 
-// Observed reports whether a pod's annotation vpaObservedContainers names a container. Every container counts as
-// observed when the annotation is absent or cannot be read.
+// Observed reports whether the annotation vpaObservedContainers of a pod contains a container. If the annotation is absent or
+// invalid, all containers count as observed.
 func Observed(annotation, container string) bool {
 	if annotation == "" {
 		return true
@@ -131,7 +123,7 @@ func Observed(annotation, container string) bool {
 	return found || !readable
 }
 
-// isLabel reports whether s is a DNS label (RFC 1123), which every container's name is.
+// isLabel reports whether s is a DNS label (RFC 1123), as container names are.
 func isLabel(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
 		return false

@@ -11,7 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestAnnotationSaysWhatWasSetAndWhatHeldIt(t *testing.T) {
+func TestAnnotation_fits_listResourcesAndNotes(t *testing.T) {
 	a := recommend(exactly("a", of(250, 300*mi)), exactly("c", memory(300*mi)))
 	a.Policies = []cluster.ContainerPolicy{{Container: "a", MaxAllowed: cpu(200)}}
 	p := podOf(
@@ -26,11 +26,11 @@ func TestAnnotationSaysWhatWasSetAndWhatHeldIt(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if got := Annotation(a, nil); got != "" {
-		t.Errorf("nothing is set, and it says %q", got)
+		t.Errorf("annotation without set resources = %q, want none", got)
 	}
 }
 
-func TestObservedContainersRoundTrip(t *testing.T) {
+func TestObservedContainers_parse_roundTrips(t *testing.T) {
 	side := container("mesh", cluster.Resources{}, cluster.Resources{})
 	side.Role = cluster.Sidecar
 	p := podOf(container("app", cpu(1), cpu(1)), side, container("log-2", cpu(1), cpu(1)))
@@ -43,7 +43,7 @@ func TestObservedContainersRoundTrip(t *testing.T) {
 	}
 }
 
-func TestObserved(t *testing.T) {
+func TestObserved_annotationValues_matchParseObserved(t *testing.T) {
 	for _, c := range []struct {
 		annotation, container string
 		want                  bool
@@ -52,8 +52,8 @@ func TestObserved(t *testing.T) {
 		{"app", "app", true},
 		{"app, log", "log", true},
 		{"app, log", "proxy", false},
-		{"app,log", "proxy", true},  // another separator: cannot be read
-		{"App, log", "proxy", true}, // no container is called App
+		{"app,log", "proxy", true},  // wrong separator
+		{"App, log", "proxy", true}, // App is not a valid container name
 		{"app, ", "proxy", true},
 		{"app, -x", "proxy", true},
 	} {

@@ -8,8 +8,8 @@ import (
 	"math/bits"
 )
 
-// An amount below zero means nothing in Kubernetes. The arithmetic here treats it as zero, so that products and
-// quotients stay within 128 unsigned bits.
+// Negative amounts are not valid in Kubernetes. The arithmetic treats them as zero, so that products and
+// quotients fit into 128 unsigned bits.
 func natural(v int64) uint64 {
 	if v < 0 {
 		return 0
@@ -17,8 +17,8 @@ func natural(v int64) uint64 {
 	return uint64(v)
 }
 
-// scaled returns a·b/c rounded down, and whether the exact quotient was above the largest int64, which is then
-// returned. A zero divisor leaves a as it is: nothing is known of the proportion.
+// scaled returns a·b/c rounded down, and whether the exact quotient is above the largest int64, which it then
+// returns. If c is zero, the ratio is not known, and the result is a.
 func scaled(a, b, c int64) (v int64, capped bool) {
 	q, _, ok := mulDiv(a, b, c)
 	if !ok {
@@ -27,7 +27,7 @@ func scaled(a, b, c int64) (v int64, capped bool) {
 	return q, false
 }
 
-// scaledUp is scaled rounded up.
+// scaledUp is like scaled, but rounds up.
 func scaledUp(a, b, c int64) (v int64, capped bool) {
 	q, rest, ok := mulDiv(a, b, c)
 	switch {
@@ -39,8 +39,8 @@ func scaledUp(a, b, c int64) (v int64, capped bool) {
 	return q, false
 }
 
-// mulDiv divides the 128-bit product of a and b by c. It returns the quotient, whether something is left over, and
-// whether the quotient fits.
+// mulDiv divides the 128-bit product of a and b by c. It returns the quotient, whether the remainder is not zero, and
+// whether the quotient fits into 64 bits.
 func mulDiv(a, b, c int64) (q int64, rest, ok bool) {
 	if c <= 0 {
 		return int64(natural(a)), false, true
@@ -56,7 +56,7 @@ func mulDiv(a, b, c int64) (q int64, rest, ok bool) {
 	return int64(u), r != 0, true
 }
 
-// sum adds amounts and stops at the largest int64.
+// sum returns the sum of amounts, at most the largest int64.
 func sum(a, b int64) int64 {
 	if s := natural(a) + natural(b); s <= math.MaxInt64 {
 		return int64(s)
@@ -64,7 +64,7 @@ func sum(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// wholeCores rounds millicores up to whole cores, and stops at the largest whole number of cores.
+// wholeCores rounds millicores up to whole cores, at most the largest whole number of cores in an int64.
 func wholeCores(milli int64) int64 {
 	const most = math.MaxInt64 / 1000 * 1000
 	if milli <= 0 {

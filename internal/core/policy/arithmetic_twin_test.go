@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// amount draws amounts of every magnitude, and the extremes.
+// amount returns random amounts of all magnitudes, including the extremes.
 func amount() *rapid.Generator[int64] {
 	return rapid.OneOf(
 		rapid.SampledFrom([]int64{math.MinInt64, -1, 0, 1, 2, 999, 1000, 1001, math.MaxInt32, math.MaxInt64 - 1, math.MaxInt64}),
@@ -21,7 +21,7 @@ func amount() *rapid.Generator[int64] {
 	)
 }
 
-// The twin works with numbers of any size, and says the rule in so many words.
+// The reference implementation uses integers of arbitrary size.
 func scaledTwin(a, b, c int64, up bool) (int64, bool) {
 	nat := func(v int64) *big.Int { return big.NewInt(max(v, 0)) }
 	if c <= 0 {
@@ -37,7 +37,7 @@ func scaledTwin(a, b, c int64, up bool) (int64, bool) {
 	return q.Int64(), false
 }
 
-func TestProportionsAreExactAtAnySize(t *testing.T) {
+func TestScaled_anyAmounts_equalsExactQuotient(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := amount().Draw(t, "a"), amount().Draw(t, "b"), amount().Draw(t, "c")
 		got, capped := scaled(a, b, c)
@@ -51,7 +51,7 @@ func TestProportionsAreExactAtAnySize(t *testing.T) {
 	})
 }
 
-func TestSumsStopAtTheLargestAmount(t *testing.T) {
+func TestSum_overflow_isLargestAmount(t *testing.T) {
 	for _, c := range []struct{ a, b, want int64 }{
 		{1, 2, 3}, {math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64, math.MaxInt64}, {-5, 3, 3},
 		{math.MinInt64, math.MinInt64, 0},
@@ -62,7 +62,7 @@ func TestSumsStopAtTheLargestAmount(t *testing.T) {
 	}
 }
 
-func TestWholeCoresRoundUp(t *testing.T) {
+func TestWholeCores_fraction_isRoundedUp(t *testing.T) {
 	for milli, want := range map[int64]int64{
 		-1: 0, 0: 0, 1: 1000, 999: 1000, 1000: 1000, 1001: 2000,
 		math.MaxInt64: math.MaxInt64 / 1000 * 1000,

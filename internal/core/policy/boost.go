@@ -11,16 +11,16 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// BoostAnnotation is what the key of the annotation of a boosted container begins with; the container's name follows.
+// BoostAnnotation is the prefix of the key of the annotation of a boosted container. The name of the container follows.
 const BoostAnnotation = "vpaCpuStartupBoost/"
 
-// Original is what a boosted container was to have, had it not been boosted: its own requests and limits as written.
+// Original contains the requests and limits in the spec of a container before its boost.
 type Original struct {
 	Container        string
 	Requests, Limits cluster.Resources
 }
 
-// Key returns the key of the annotation that keeps the original.
+// Key returns the key of the annotation that contains the original.
 func (o Original) Key() string { return BoostAnnotation + o.Container }
 
 // Value returns the value of the annotation: a JSON object of quantities.
@@ -62,13 +62,13 @@ func quantity(res cluster.Resource, amount int64) string {
 	return strconv.FormatInt(amount, 10) + units[i]
 }
 
-// Boost gives the containers of a pod that is being created more CPU for their start. It returns what the containers
-// should run with, in the order in which they stand in the pod, and the original of each boosted container.
+// Boost applies the CPU startup boost to a pod that is being created. It returns the sizes of the containers, in the order of the pod,
+// and the original of each boosted container.
 //
-// Fits is what Fit returned for the pod, or nothing when the autoscaler's mode is Off: a boost applies even then. A
-// boost multiplies or adds to the recommended CPU request, or to the container's own where none is recommended, and is
-// held to most millicores when most is above zero. The limit follows in proportion; where the policy leaves limits
-// alone the request stays 1m below the limit, so that the pod's quality of service remains.
+// Fits is the result of Fit for the pod. It is empty if the update mode is Off, in which a boost applies, too. A boost multiplies or
+// is added to the recommended CPU request, or to the request of the container if none is recommended. The result is at most most
+// millicores, if most is above zero. The limit changes in proportion. If the policy keeps limits, the request stays 1m below the
+// limit, so that the QoS class of the pod does not change.
 func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
 	var out []Fitted
 	var originals []Original
@@ -94,7 +94,7 @@ func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]
 	return out, originals
 }
 
-// boost returns f with more CPU, and false when there is no boost for the container.
+// boost returns f with more CPU, and false if the container has no boost.
 func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (Fitted, bool) {
 	b := BoostOf(a, c.Name)
 	if b == nil {
@@ -129,8 +129,8 @@ func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (F
 	return f, true
 }
 
-// BoostOf returns the startup boost of a container: that of its policy, else the autoscaler's, and none where the
-// policy leaves the container alone.
+// BoostOf returns the startup boost of a container: the boost of its policy, else that of the autoscaler. It is nil if the policy of the
+// container is Off.
 func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 	if cp := a.Policy(container); cp != nil {
 		switch {
@@ -143,9 +143,9 @@ func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 	return a.Boost
 }
 
-// Unboost returns what the boosted containers of a pod whose boost is over should run with: what fits, and their
-// originals where nothing is recommended. A boost is over once the pod has been Ready for longer than the boost's duration. Until
-// is when the next boost of the pod will be over, zero when that cannot be said.
+// Unboost returns the sizes of the boosted containers whose boost is over: those in fits, and the originals of containers without
+// recommendation. A boost is over when the pod has been Ready for longer than the duration of the boost. Until is the time at which
+// the next boost of the pod ends, zero if it is not known.
 func Unboost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
 	if !p.Ready {
 		return nil, time.Time{}

@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestBoost(t *testing.T) {
+func TestBoost_startupBoost_raisesCPU(t *testing.T) {
 	factor := &cluster.Boost{Factor: 3}
 	quantity := &cluster.Boost{ByQuantity: true, Quantity: 500}
 	none := cluster.Resources{}
@@ -70,7 +70,7 @@ func TestBoost(t *testing.T) {
 	}
 }
 
-func TestOriginalIsJSONOfQuantities(t *testing.T) {
+func TestOriginal_value_isJSONOfQuantities(t *testing.T) {
 	o := Original{Container: "app", Requests: of(500, 1<<30), Limits: cpu(2000)}
 	if got, want := o.Key(), "vpaCpuStartupBoost/app"; got != want {
 		t.Errorf("key %q", got)
@@ -83,7 +83,7 @@ func TestOriginalIsJSONOfQuantities(t *testing.T) {
 	}
 }
 
-func TestUnboost(t *testing.T) {
+func TestUnboost_boostOver_restoresOriginal(t *testing.T) {
 	ready := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	a := recommend(exactly("app", memory(mi)))
 	a.Boost = &cluster.Boost{Factor: 2, Duration: time.Minute}
@@ -97,17 +97,17 @@ func TestUnboost(t *testing.T) {
 	}
 	p.Ready, p.ReadySince = true, ready
 	if over, until := Unboost(a, p, fits, ready.Add(time.Minute)); len(over) != 0 || !until.Equal(ready.Add(time.Minute)) {
-		t.Errorf("to the minute: over %v until %v", over, until)
+		t.Errorf("exactly at its end: over %v until %v", over, until)
 	}
 	over, _ := Unboost(a, p, fits, ready.Add(time.Minute+1))
 	if len(over) != 1 || over[0].Requests != of(200, mi) {
-		t.Errorf("CPU that is not recommended comes back from the original: %v", over)
+		t.Errorf("CPU without recommendation is not restored from the original: %v", over)
 	}
 	if over, _ := Unboost(a, p, nil, ready.Add(time.Hour)); len(over) != 1 || over[0].Requests != of(200, 2*mi) {
-		t.Errorf("nothing is recommended: %v", over)
+		t.Errorf("without recommendation: %v", over)
 	}
 	a.Boost.Duration = 0
 	if over, _ := Unboost(a, p, fits, ready); len(over) != 1 {
-		t.Errorf("without duration it ends with Ready: %v", over)
+		t.Errorf("without duration the boost does not end at Ready: %v", over)
 	}
 }

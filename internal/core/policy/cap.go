@@ -9,14 +9,13 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Cap holds raw estimates within the autoscaler's policies, as they are then published in its status. For each
-// container, in this order:
+// Cap bounds raw estimates by the policies of the autoscaler. The results are published in its status. For each container, in this
+// order:
 //
-//  1. CPU is rounded up to whole cores where the autoscaler asks for it, in the uncapped target too;
-//  2. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. A resource
-//     that the policy's maxAllowed does not name is held by the global one; one that it names is not, even if larger.
-//     A minimum or maximum of zero does not bind;
-//  3. lower ≤ target ≤ upper is restored should the raw estimate not have kept it.
+//  1. CPU is rounded up to whole cores if the autoscaler requests it, in the uncapped target, too;
+//  2. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
+//     applies only to resources that maxAllowed of the policy does not contain. A minimum or maximum of zero has no effect;
+//  3. lower ≤ target ≤ upper is restored if the raw estimate violates it.
 //
 // The input is not changed.
 func Cap(a *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources) []cluster.Advice {
@@ -43,8 +42,8 @@ func Cap(a *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources) 
 	return out
 }
 
-// within raises amounts to low, then lowers them to high. A bound that is absent or zero does not bind, and an amount
-// that is absent stays so.
+// within raises amounts to low, then lowers them to high. A bound that is absent or zero has no effect, and an absent amount
+// stays absent.
 func within(r, low, high cluster.Resources) cluster.Resources {
 	for _, res := range cluster.All {
 		v, ok := r.Get(res)
@@ -62,8 +61,8 @@ func within(r, low, high cluster.Resources) cluster.Resources {
 	return r
 }
 
-// ordered moves the bounds so that lower ≤ target ≤ upper. The target stays: it is what a new pod gets, and a pod that
-// has it must be within its own range, or it would be replaced for ever (W-12, kubernetes/autoscaler#8776).
+// ordered moves the bounds so that lower ≤ target ≤ upper. The target stays, because a new pod gets it. A pod with the target must be
+// within its range, else it would be replaced again and again (W-12, kubernetes/autoscaler#8776).
 func ordered(e cluster.Estimate) cluster.Estimate {
 	for _, res := range cluster.All {
 		t, ok := e.Target.Get(res)

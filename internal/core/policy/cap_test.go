@@ -25,7 +25,7 @@ func advice(container string, lower, target, upper cluster.Resources) cluster.Ad
 	}
 }
 
-func TestCap(t *testing.T) {
+func TestCap_policies_boundEstimates(t *testing.T) {
 	raw := advice("app", of(100, 100*mi), of(250, 300*mi), of(900, 900*mi))
 	cases := map[string]struct {
 		policies []cluster.ContainerPolicy
@@ -79,7 +79,7 @@ func TestCap(t *testing.T) {
 	}
 }
 
-func TestCapRoundsTheUncappedTargetToWholeCoresAndCapsItNot(t *testing.T) {
+func TestCap_integerCPU_roundsUncappedTargetWithoutCap(t *testing.T) {
 	a := &cluster.Autoscaler{
 		IntegerCPU: []string{"app"}, Policies: []cluster.ContainerPolicy{{Container: "app", MaxAllowed: of(100, mi)}},
 	}
@@ -89,14 +89,14 @@ func TestCapRoundsTheUncappedTargetToWholeCoresAndCapsItNot(t *testing.T) {
 		t.Errorf("uncapped is %v, want %v", got[0].Uncapped, want)
 	}
 	if got[1].Target != cpu(2) {
-		t.Errorf("a container that was not named became %v", got[1].Target)
+		t.Errorf("a container without integer CPU changed to %v", got[1].Target)
 	}
 	if raw[0].Target != of(1250, 3*mi) {
-		t.Error("the input changed")
+		t.Error("Cap changed its input")
 	}
 }
 
-func TestCapKeepsTheOrderOfBounds(t *testing.T) {
+func TestCap_anyPolicy_keepsOrderOfBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawAutoscaler(t, []string{"app"})
 		for _, adv := range Cap(a, a.Advice, drawResources(t, "global")) {
@@ -131,7 +131,7 @@ func drawResources(t *rapid.T, what string) cluster.Resources {
 	return r
 }
 
-// drawAutoscaler draws an autoscaler that recommends anything for some of the containers, and holds them in any way.
+// drawAutoscaler returns a random autoscaler with recommendations for some of the containers and with any policies.
 func drawAutoscaler(t *rapid.T, containers []string) *cluster.Autoscaler {
 	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}}
 	for _, c := range append(containers, "*", "gone") {

@@ -1,12 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy turns an estimate into what a container should run with: it holds the estimate within what the
-// user allows, what the namespace's LimitRanges demand and what the pod's own limits permit, and says what it changed.
+// Package policy computes the requests and limits of containers from recommendations. It bounds a recommendation by the container
+// policy of the user, the LimitRanges of the namespace and the limits of the pod, and returns what it changed as notes.
 //
-// The recommender uses Cap, which knows only the autoscaler. The updater and the webhook use Fit, which also knows the
-// pod, so that what an update expects and what a new pod gets are one computation.
+// The recommender uses Cap, which depends on the autoscaler only. The updater and the webhook use Fit, which also depends on the
+// pod, so that the updater expects the size that the webhook sets on a new pod.
 //
-// Every function is total: containers without recommendation, requests or policy, absent bounds and extreme amounts
-// give a result, never a panic. Nothing here decides whether a pod is changed at all; that is package plan.
+// All functions accept any input: containers without recommendation, requests or policy, absent bounds and extreme amounts give a
+// result and no panic. Package plan decides whether a pod is changed.
 package policy

@@ -5,43 +5,43 @@ package policy
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// Limits is what surrounds a pod and bounds what it may be given.
+// Limits contains the bounds of the namespace of a pod.
 type Limits struct {
 	Range  cluster.LimitRange // of the pod's namespace
-	Quotas *cluster.Quotas    // of the pod's namespace; nil when there are none, or nothing is known of them
+	Quotas *cluster.Quotas    // of the namespace of the pod; nil if there are none or they are not known
 }
 
-// Fitted is what one container of a pod should run with.
+// Fitted is the size that one container of a pod should have.
 type Fitted struct {
 	Container string
-	Index     int              // its place in spec.containers
-	Estimate  cluster.Estimate // the recommendation, capped for this pod; lower ≤ target ≤ upper where bounds are set
+	Index     int              // its index in spec.containers
+	Estimate  cluster.Estimate // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
 	Requests  cluster.Resources
-	Limits    cluster.Resources // only those to set: in proportion to the requests, none when limits are left alone
+	Limits    cluster.Resources // only those to set: in proportion to the requests, none if limits are kept
 	Notes     []Note
 
-	// LimitsKept says that the policy leaves the container's limits alone.
+	// LimitsKept is true if the policy keeps the limits of the container.
 	LimitsKept bool
 
-	// PodLevel is what the pod as a whole should have; the same in all Fitted of a pod. It sets only what is to change,
-	// and is nil when nothing is (see Admissible).
+	// PodLevel contains the pod-level resources to set; it is the same in all Fitted of a pod. It contains only changes, and is nil
+	// if there are none (see Admissible).
 	PodLevel *cluster.PodResources
 
-	// Inserted says that nothing was recommended for the container: it stands here with its own requests because the
-	// pod's LimitRange speaks of the sum of all containers, and may have changed this one too. It has no bounds.
+	// Inserted is true if the container has no recommendation. It is included with its own requests because the pod LimitRange
+	// bounds the sum over all containers, and may change this one, too. It has no bounds.
 	Inserted bool
 }
 
-// Fit returns what the containers of a pod should run with, in the order in which they stand in the pod. Containers
-// that are left alone are absent: those without recommendation, those with policy Off, init containers and sidecars.
+// Fit returns the sizes that the containers of a pod should have, in the order of the pod. It does not contain containers that are not
+// changed: those without recommendation, those with policy Off, init containers and sidecars.
 //
-// The proportion of limits to requests is kept as it is in the pod: as it runs when it runs (Container.Running), as it
-// was written when it is being created.
+// Limits keep their ratio to requests: for a running pod the ratio with which it runs (Container.Running), for a pod that is being
+// created the ratio in its spec.
 //
-// First the sums over the pod are scaled into the pod LimitRange, for the target, the upper and the lower bound each on
-// its own. Then, for each container and each of the three: container LimitRange, minAllowed and maxAllowed, and, where
-// the policy leaves limits alone, the container's limit. Then the bounds are put in order (W-12). Last, what the API server
-// would refuse is changed into what it admits (Admissible), and the target with it.
+// First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
+// of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
+// limits, the limit of the container. Then the order of the bounds is restored (W-12). Finally, Admissible changes sizes that the API
+// server would refuse, and the target accordingly.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
 	if len(fits) == 0 {
@@ -72,8 +72,8 @@ func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	return fits
 }
 
-// recommended returns the pod's containers with what is recommended for them, restricted to what the policy controls.
-// With all, it inserts the others with their own requests; an insertion alone is no reason to touch a pod.
+// recommended returns the containers of the pod with their recommendations, restricted to the resources that the policy controls.
+// If all is true, it inserts the other containers with their own requests. It returns nothing if there are only insertions.
 func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
 	var fits []Fitted
 	advised := false
@@ -114,15 +114,15 @@ func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
 	return fits
 }
 
-// bounds hold the request of one container.
+// bounds contains the bounds of the request of one container.
 type bounds struct {
 	rangeMin, rangeMax cluster.Resources // from the container LimitRange, in terms of the request
 	low, high          cluster.Resources // minAllowed and maxAllowed
-	limit              cluster.Resources // the container's own limits, when they are left alone
+	limit              cluster.Resources // the limits of the container, if they are kept
 }
 
-// boundsOf translates what bounds a container's requests and limits into bounds of its requests. Where the limit keeps
-// its proportion to the request, a bound of the limit bounds the request in the same proportion, rounded down.
+// boundsOf converts the bounds of the requests and limits of a container into bounds of its requests. If the limit keeps its ratio to
+// the request, a bound of the limit bounds the request in the same ratio, rounded down.
 func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range) bounds {
 	var b bounds
 	requests, limits := c.Running()
@@ -141,8 +141,8 @@ func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range
 			v, _ := scaled(request, bound, limit)
 			return v
 		}
-		// Both the request and the limit must reach Min, so the higher of the two bounds holds; only the limit is
-		// bounded by Max, as the request is never above it.
+		// Min bounds both the request and the limit, so the higher of the two bounds applies. Max needs to bound only the
+		// limit, because the request is never above it.
 		if v := r.Min.Amount(res); v > 0 {
 			b.rangeMin = b.rangeMin.Set(res, max(v, inRequest(v)))
 		}
@@ -159,7 +159,7 @@ func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range
 	return b
 }
 
-// apply holds amounts within the bounds in their order, and notes what it changed when notes is not nil.
+// apply applies the bounds to amounts, in their order. It appends its changes to notes, unless notes is nil.
 func (b bounds) apply(r cluster.Resources, notes *[]Note) cluster.Resources {
 	for _, step := range [...]struct {
 		low, high       cluster.Resources
@@ -194,8 +194,8 @@ func note(notes *[]Note, res cluster.Resource, kind NoteKind) {
 	}
 }
 
-// proportionalLimits returns the limits that keep the proportion a container has now. A resource that has no limit, nor
-// a default one, gets none; when neither resource gets one, nothing is noted.
+// proportionalLimits returns the limits that keep the current ratio of a container. A resource that has neither a limit nor
+// a default limit gets none. If no resource gets a limit, there are no notes.
 func proportionalLimits(c *cluster.Container, requests, def cluster.Resources, notes *[]Note) cluster.Resources {
 	had, limits := c.Running()
 	var out cluster.Resources
@@ -217,12 +217,12 @@ func proportionalLimits(c *cluster.Container, requests, def cluster.Resources, n
 	return out
 }
 
-// keptProportion is no note at all.
+// keptProportion means that there is no note.
 const keptProportion = NoteKind(255)
 
-// proportionalLimit returns the limit that is to a recommended request what the limit was to the request, rounded down.
-// A container without limit has the default one; one with a limit and no request has the limit as its request. It
-// returns false when no limit is to be set, and what is to be noted.
+// proportionalLimit returns the limit that has the same ratio to a recommended request as the current limit to the current request,
+// rounded down. An absent limit is the default limit; an absent request is the limit. It also returns the note, and false if
+// no limit is to be set.
 func proportionalLimit(limit, request, recommended, def int64) (v int64, n NoteKind, ok bool) {
 	if limit <= 0 {
 		limit = def

@@ -31,8 +31,8 @@ func recommend(as ...cluster.Advice) *cluster.Autoscaler {
 
 func exactly(name string, r cluster.Resources) cluster.Advice { return advice(name, r, r, r) }
 
-// What one container gets, and what is noted, for the rules one by one.
-func TestFitOfOneContainer(t *testing.T) {
+// The sizes and notes of one container, for each rule.
+func TestFit_oneContainer_appliesEachRule(t *testing.T) {
 	type policy = cluster.ContainerPolicy
 	none := cluster.Resources{}
 	cases := map[string]struct {
@@ -131,7 +131,7 @@ func TestFitOfOneContainer(t *testing.T) {
 			a.Policies = []policy{c.policy}
 			got := Fit(a, Limits{Range: cluster.LimitRange{Container: c.limit}}, podOf(container("app", c.requests, c.limits)))
 			if len(got) != 1 {
-				t.Fatalf("fits %d containers", len(got))
+				t.Fatalf("Fit returned %d containers", len(got))
 			}
 			if got[0].Requests != c.wantRequests || got[0].Limits != c.wantLimits {
 				t.Errorf("requests %v limits %v, want %v and %v", got[0].Requests, got[0].Limits, c.wantRequests, c.wantLimits)
@@ -147,16 +147,16 @@ func TestFitOfOneContainer(t *testing.T) {
 	}
 }
 
-func TestFitKeepsTheProportionThatRuns(t *testing.T) {
+func TestFit_runningLimitDiffersFromSpec_keepsRunningProportion(t *testing.T) {
 	c := container("app", cpu(1000), cpu(1000))
 	c.Applied = &cluster.Applied{Requests: cpu(100), Limits: cpu(300)}
 	got := Fit(recommend(exactly("app", cpu(200))), Limits{}, podOf(c))
 	if got[0].Limits != cpu(600) {
-		t.Errorf("limit is %v, want 600m: three times the request, as what runs", got[0].Limits)
+		t.Errorf("limit = %v, want 600m: three times the request, as in the running container", got[0].Limits)
 	}
 }
 
-func TestFitLeavesAlone(t *testing.T) {
+func TestFit_containerNotControlled_isLeftAlone(t *testing.T) {
 	one := container("app", cpu(100), cluster.Resources{})
 	sidecar := one
 	sidecar.Role = cluster.Sidecar
@@ -181,18 +181,18 @@ func TestFitLeavesAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Fit(c.a, Limits{}, c.p); len(got) != 0 {
-				t.Errorf("fits %+v", got)
+				t.Errorf("Fit = %+v, want none", got)
 			}
 			narrow := Limits{Range: cluster.LimitRange{Pod: cluster.Range{Min: of(1000, 100), Max: of(2000, 200)}}}
 			if got := Fit(c.a, narrow, c.p); len(got) != 0 {
-				t.Errorf("fits %+v into a pod LimitRange", got)
+				t.Errorf("Fit with a pod LimitRange = %+v, want none", got)
 			}
 		})
 	}
 }
 
-// The sums over a pod are scaled into its LimitRange.
-func TestFitIntoPodRange(t *testing.T) {
+// The sums over a pod are scaled into the pod LimitRange.
+func TestFit_podLimitRange_scalesSums(t *testing.T) {
 	cases := map[string]struct {
 		r            cluster.Range
 		a, b         cluster.Container
@@ -259,9 +259,9 @@ func TestFitIntoPodRange(t *testing.T) {
 	}
 }
 
-// Each bound is scaled into the pod's LimitRange on its own, which could push the lower bound above the target or the
-// upper one below: a pod that has just got its target would be replaced again, every minute (kubernetes/autoscaler#8776).
-func TestFitKeepsTheTargetWithinItsRange(t *testing.T) {
+// Each bound is scaled into the pod LimitRange separately. This could move the lower bound above the target or the upper bound below
+// it, and then a pod with the target would be replaced every minute (kubernetes/autoscaler#8776).
+func TestFit_podLimitRange_keepsTargetBetweenBounds(t *testing.T) {
 	a := recommend(
 		advice("a", cpu(10), cpu(100), cpu(5000)),
 		advice("b", cpu(900), cpu(1000), cpu(1100)),
@@ -297,9 +297,9 @@ func drawRange(t *rapid.T, what string) cluster.Range {
 	}
 }
 
-// Whatever the pod, the policies and the namespace say: no panic, bounds in order, and nothing set that is not recommended
-// or inserted (W-11, W-12).
-func TestFitIsTotal(t *testing.T) {
+// For any pod, policies and LimitRanges: no panic, the order of bounds is kept, and only recommended or inserted amounts are set
+// (W-11, W-12).
+func TestFit_anyInput_givesValidResult(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawAutoscaler(t, names)
@@ -311,7 +311,7 @@ func TestFitIsTotal(t *testing.T) {
 		for _, f := range fits {
 			checkOrder(t, f.Estimate)
 			if f.Index <= last {
-				t.Fatalf("container %d stands after %d", f.Index, last)
+				t.Fatalf("container %d comes after %d", f.Index, last)
 			}
 			last = f.Index
 			if f.Requests != f.Estimate.Target {
@@ -321,23 +321,23 @@ func TestFitIsTotal(t *testing.T) {
 				t.Fatalf("sets %v of %+v", f.Requests, adv)
 			}
 			if cp := a.Policy(f.Container); cp != nil && cp.RequestsOnly && !f.Limits.Has.Empty() {
-				t.Fatalf("sets limits that are to be left alone: %v", f.Limits)
+				t.Fatalf("sets limits although the policy keeps them: %v", f.Limits)
 			}
 		}
 		boosted, originals := Boost(a, p, fits, amount().Draw(t, "most"))
 		if len(boosted) < len(fits) || len(originals) > len(boosted) {
-			t.Fatalf("boost made %d of %d, with %d originals", len(boosted), len(fits), len(originals))
+			t.Fatalf("Boost returned %d containers for %d, with %d originals", len(boosted), len(fits), len(originals))
 		}
 		Annotation(a, boosted)
 		if after := fmt.Sprintf("%+v %+v", a, p); after != before {
-			t.Fatal("the input changed")
+			t.Fatal("Fit or Boost changed its input")
 		}
 	})
 }
 
-// A pod that is created with what fits has to fit: judged as it runs, it is within the range that it was created for, but
-// for rounding. Else it would be replaced for ever.
-func TestWhatFitsFitsAgain(t *testing.T) {
+// A pod that was created with the result of Fit is within the range that Fit returns for the running pod, except for rounding.
+// Otherwise it would be replaced again and again.
+func TestFit_podCreatedWithFit_isWithinItsRange(t *testing.T) {
 	usual := func(name string, low, high int64) *rapid.Generator[cluster.Resources] {
 		return rapid.Custom(func(t *rapid.T) cluster.Resources {
 			return of(rapid.Int64Range(low, high).Draw(t, name+" cpu"), rapid.Int64Range(low, high).Draw(t, name+" memory")*mi)

@@ -9,11 +9,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// tenth is 0.1Gi, which is 107374182.4 bytes, as it is projected: requests are rounded up, limits down.
+// tenth is 0.1Gi, which is 107374182.4 bytes, rounded down. The watcher rounds requests up and limits down.
 const tenth = 107374182
 
-// A sidecar, which podfit does not size, has a fraction of a byte. What the API server adds up stays within its bounds
-// whichever way the fraction goes.
+// A sidecar, which podfit does not change, has a fraction of a byte. The sums of the API server stay within their bounds for each
+// possible fraction.
 func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t *testing.T) {
 	const mi = 1 << 20
 	pod := func(level *cluster.PodResources) *cluster.Pod {
@@ -37,7 +37,7 @@ func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := advising("app", memory(c.want))
+			a := advising(memory(c.want))
 			l, p := Limits{Range: c.around}, pod(nil)
 			fits := Fit(a, l, p)
 			if r := Refused(l, p, fits); r.Refused() {
@@ -50,7 +50,7 @@ func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t 
 	}
 	t.Run("sum of the containers above the pod-level request", func(t *testing.T) {
 		p := pod(&cluster.PodResources{Requests: memory(tenth + 1 + 64*mi), Limits: memory(tenth + 200 + 64*mi)})
-		fits := Fit(advising("app", memory(1)), Limits{}, p)
+		fits := Fit(advising(memory(1)), Limits{}, p)
 		level := PodLevelOf(p, fits)
 		if level.Requests.Memory < fits[0].Requests.Memory+tenth+2 {
 			t.Errorf("pod-level %+v", level)
@@ -58,7 +58,8 @@ func TestAdmissible_fractionOfAByteBesideASizedContainer_sumsStayWithinBounds(t 
 	})
 }
 
-// The API server has admitted amounts that nobody changes: they are refused only if no fraction of a byte could save them.
+// The API server has admitted amounts that fits does not set. They are refused only if they violate the bound for each possible
+// fraction of a byte.
 func TestRefused_ownAmountsRoundedBeyondABound_areNotRefused(t *testing.T) {
 	p := &cluster.Pod{Fractions: true, Containers: []cluster.Container{{Name: "app", Requests: memory(tenth + 1), Limits: memory(tenth + 1)}}}
 	for _, c := range []struct {
@@ -73,8 +74,8 @@ func TestRefused_ownAmountsRoundedBeyondABound_areNotRefused(t *testing.T) {
 	}
 }
 
-func advising(container string, target cluster.Resources) *cluster.Autoscaler {
+func advising(target cluster.Resources) *cluster.Autoscaler {
 	return &cluster.Autoscaler{Mode: cluster.Recreate, Advice: []cluster.Advice{{
-		Container: container, Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target},
+		Container: "app", Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target},
 	}}}
 }

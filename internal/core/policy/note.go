@@ -5,30 +5,30 @@ package policy
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// A Note says what was changed on the way from a recommendation to what a container gets, or why something was not set.
+// A Note is a change between a recommendation and the size that a container gets, or a reason why an amount was not set.
 type Note struct {
 	Resource cluster.Resource
 	Kind     NoteKind
 }
 
-// NoteKind tells notes apart.
+// NoteKind is the kind of a note.
 type NoteKind uint8
 
 // The kinds of notes.
 const (
-	RaisedToRangeMin   NoteKind = iota // to what the container LimitRange's Min allows
-	LoweredToRangeMax                  // to what the container LimitRange's Max allows
+	RaisedToRangeMin   NoteKind = iota // to Min of the container LimitRange
+	LoweredToRangeMax                  // to Max of the container LimitRange
 	RaisedToMinAllowed                 // by the container policy
 	LoweredToMaxAllowed
-	LoweredToLimit       // the policy leaves limits alone, and a request may not be above its limit
-	NoLimitOriginally    // so none is set
-	NoRequestRecommended // so no limit follows from it
-	LimitOverflow        // the proportional limit does not fit an int64
-	HeldToAdmitted       // else the API server would refuse the pod
+	LoweredToLimit       // the policy keeps limits, and a request must not be above its limit
+	NoLimitOriginally    // the container has no limit, so none is set
+	NoRequestRecommended // so no limit is derived from it
+	LimitOverflow        // the proportional limit does not fit into an int64
+	HeldToAdmitted       // the API server would refuse the pod otherwise
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are upstream's, to the letter, but for the last one, which
-// upstream does not have.
+// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last one, which upstream does
+// not have.
 var noteTexts = [...]string{
 	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
 	LoweredToRangeMax:    " capped to fit Max in container LimitRange",
@@ -41,7 +41,7 @@ var noteTexts = [...]string{
 	HeldToAdmitted:       " capped to what the API server admits",
 }
 
-// String returns the note as it stands in the annotation vpaUpdates.
+// String returns the text of the note in the annotation vpaUpdates.
 func (n Note) String() string {
 	if int(n.Kind) >= len(noteTexts) {
 		return n.Resource.String()

@@ -5,8 +5,8 @@ package policy
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// scaleIntoPodRange scales recommendations so that the sum over the pod fits the pod LimitRange: for each resource, the
-// target, the upper and the lower bound each on its own.
+// scaleIntoPodRange scales recommendations so that the sum over the pod is within the pod LimitRange: separately for each resource,
+// and for the target, the upper and the lower bound.
 func scaleIntoPodRange(r cluster.Range, p *cluster.Pod, fits []Fitted) {
 	if r == (cluster.Range{}) {
 		return
@@ -18,13 +18,13 @@ func scaleIntoPodRange(r cluster.Range, p *cluster.Pod, fits []Fitted) {
 	}
 }
 
-// scaleSum scales one part of the estimates. Let R be the sum of the requests and L the sum of the limits that follow
-// from them. When L and R reach Min and L does not exceed Max, nothing changes. When R is below Min, every request is
-// scaled by Min/R: CPU rounded up, memory down. Else every request is scaled by Min/L or Max/L, rounded down. When
-// nothing has a limit, nothing is scaled: there is no limit to hold a range against.
+// scaleSum scales one part of the estimates. Let R be the sum of the requests and L the sum of the limits that are
+// derived from them. If L and R are at least Min and L is at most Max, nothing changes. If R is below Min, each request is scaled by
+// Min/R: CPU rounded up, memory down. Otherwise each request is scaled by Min/L or Max/L, rounded down. If no container has a
+// limit, nothing is scaled, because L is not defined.
 //
-// In the target, what is not recommended counts with what the container has; in the bounds it does not count. Neither
-// is written: an amount that is absent stays absent (W-11).
+// Amounts without recommendation count with the request of the container in the sum of the target, and do not count in the sums of
+// the bounds. They are not written: an absent amount stays absent (W-11).
 func scaleSum(
 	r cluster.Range, p *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
 ) {
@@ -69,7 +69,7 @@ func scaleSum(
 	}
 }
 
-// hasPodLevel reports whether pod-level resources stand for the sums over the containers, see Admissible.
+// hasPodLevel reports whether pod-level resources replace the sums over the containers, see Admissible.
 func hasPodLevel(p *cluster.Pod, res cluster.Resource) bool {
 	return p.PodLevel != nil && (p.PodLevel.Requests.Has | p.PodLevel.Limits.Has).Has(res)
 }

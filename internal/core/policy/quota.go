@@ -9,16 +9,16 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Demand is what a pod asks of the ResourceQuotas of its namespace.
+// A Demand contains the amounts of a pod that the ResourceQuotas of its namespace count.
 type Demand struct {
 	requests, limits   [len(cluster.All)]value
-	noRequest, noLimit cluster.Set // a container has none, and quotas refuse that
+	noRequest, noLimit cluster.Set // a container has none, which quotas refuse
 	bestEffort         bool
 	standing           cluster.Standing
 }
 
-// DemandOf returns what a pod asks of quotas with fits set on it, as the API server counts it when the pod is created or resized:
-// defaults of LimitRanges, pod-level resources and the overhead of the pod are included.
+// DemandOf returns the demand of a pod with fits set on it, as the API server counts it when the pod is created or resized: it
+// includes defaults of LimitRanges, pod-level resources and the overhead of the pod.
 func DemandOf(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted) Demand {
 	d := Demand{bestEffort: true, standing: standing}
 	var few [fewContainers]size
@@ -53,10 +53,10 @@ func DemandOf(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted
 // Counted reports whether a quota counts the pod.
 func (d *Demand) Counted(q *cluster.Quota) cluster.Truth { return q.Counts(d.standing, d.bestEffort) }
 
-// Most returns what a quota counts of the pod, rounded up.
+// Most returns the amount that a quota counts, rounded up.
 func (d *Demand) Most() cluster.PodResources { return d.amounts(1) }
 
-// Least returns what a quota counts of the pod, rounded down.
+// Least returns the amount that a quota counts, rounded down.
 func (d *Demand) Least() cluster.PodResources { return d.amounts(-1) }
 
 func (d *Demand) amounts(sign int64) cluster.PodResources {
@@ -68,11 +68,11 @@ func (d *Demand) amounts(sign int64) cluster.PodResources {
 	return out
 }
 
-// Growth returns how much more the pod asks for than with its own size, rounded up; below zero where it asks for less.
+// Growth returns the increase of the demand over that of the current size, rounded up; negative for a decrease.
 func (d *Demand) Growth(own *Demand) cluster.PodResources {
 	var out cluster.PodResources
 	more := func(to, from value) int64 {
-		// What is not exactly known of both is the same amounts, which cancel.
+		// Both contain the same amounts that are not exactly known, so the errors cancel.
 		return to.v - from.v + max(from.off-to.off, to.off-from.off)
 	}
 	for i, res := range cluster.All {
@@ -82,8 +82,8 @@ func (d *Demand) Growth(own *Demand) cluster.PodResources {
 	return out
 }
 
-// MayExceed returns why a quota may refuse the pod: it takes for granted that the quota counts the pod, unless it is known
-// that it does not, and rounds amounts up.
+// MayExceed returns why a quota may refuse the pod. It assumes that the quota counts the pod unless the opposite is known, and
+// rounds amounts up.
 func (d *Demand) MayExceed(q *cluster.Quota) Refusal {
 	if d.Counted(q) == cluster.No {
 		return Refusal{}
@@ -91,7 +91,7 @@ func (d *Demand) MayExceed(q *cluster.Quota) Refusal {
 	return d.exceeds(q, func(v value) int64 { return v.v + v.off })
 }
 
-// SurelyExceeds reports whether a quota refuses the pod for sure.
+// SurelyExceeds reports whether a quota certainly refuses the pod.
 func (d *Demand) SurelyExceeds(q *cluster.Quota) bool {
 	return d.Counted(q) == cluster.Yes && d.exceeds(q, func(v value) int64 { return v.v - v.off }).Refused()
 }
@@ -129,8 +129,8 @@ func (d *Demand) exceeds(q *cluster.Quota, amount func(value) int64) Refusal {
 	return Refusal{}
 }
 
-// QuotaRefusal returns which ResourceQuota may refuse a new pod because of fits. It returns none where the quotas refuse the pod
-// without fits, too: its controller tries again, and the pod should have its size when there is room.
+// QuotaRefusal returns the ResourceQuota that may refuse a new pod because of fits. It returns none if the quotas refuse the pod
+// without fits, too: the controller creates the pod again later, and the pod should get its size then.
 func QuotaRefusal(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted) Refusal {
 	if l.Quotas == nil || len(fits) == 0 {
 		return Refusal{}
@@ -169,6 +169,7 @@ func (r Refusal) quotaSentence() string {
 		return fmt.Sprintf("ResourceQuota %s does not allow another pod", r.Quota)
 	case TooManyQuotas:
 		return fmt.Sprintf("the namespace has more than %d ResourceQuotas, and podfit evaluates no more", cluster.MostQuotas)
+	default:
+		return ""
 	}
-	return ""
 }

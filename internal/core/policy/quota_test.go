@@ -53,7 +53,7 @@ func TestQuotaRefusal_newSizeOverQuota_ownSizeNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &cluster.Pod{Containers: []cluster.Container{{Name: "app", Requests: c.own}}}
 			l := Limits{Quotas: &cluster.Quotas{List: c.quotas}}
-			fits := Fit(advising("app", cpu(500)), l, p)
+			fits := Fit(advising(cpu(500)), l, p)
 			if got := QuotaRefusal(l, p, running, fits); got.Kind != c.want || got.Refused() && got.String() == "" {
 				t.Errorf("got %d: %s", got.Kind, got)
 			}
@@ -61,16 +61,16 @@ func TestQuotaRefusal_newSizeOverQuota_ownSizeNot(t *testing.T) {
 	}
 	p := &cluster.Pod{Containers: []cluster.Container{{Name: "app", Requests: cpu(100)}}}
 	l := Limits{Quotas: &cluster.Quotas{TooMany: true}}
-	if got := QuotaRefusal(l, p, running, Fit(advising("app", cpu(500)), l, p)); got.Kind != TooManyQuotas || got.Kind.OfLimitRange() {
+	if got := QuotaRefusal(l, p, running, Fit(advising(cpu(500)), l, p)); got.Kind != TooManyQuotas || got.Kind.OfLimitRange() {
 		t.Errorf("too many quotas: %s", got)
 	}
 }
 
-// A quota counts the overhead of a pod, too.
+// Quotas count the overhead of a pod.
 func TestQuotaRefusal_overhead_isCounted(t *testing.T) {
 	p := &cluster.Pod{Containers: []cluster.Container{{Name: "app", Requests: cpu(100)}}}
 	l := Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "q", Left: cluster.PodResources{Requests: cpu(520)}}}}}
-	fits := Fit(advising("app", cpu(500)), l, p)
+	fits := Fit(advising(cpu(500)), l, p)
 	for overhead, refused := range map[int64]bool{20: false, 21: true} {
 		if got := QuotaRefusal(l, p, cluster.Standing{Overhead: cpu(overhead)}, fits); got.Refused() != refused {
 			t.Errorf("overhead %d: %s", overhead, got)

@@ -9,18 +9,18 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Refusal is why the API server would refuse a pod. The zero value says that it would not.
+// A Refusal is the reason why the API server would refuse a pod. The zero value means that it would admit the pod.
 type Refusal struct {
 	Kind       RefusalKind
 	Resource   cluster.Resource
-	Container  string // "" when it is about the pod as a whole
-	Have, Want int64  // what the pod has, and the bound that it breaks
+	Container  string // "" if the refusal applies to the whole pod
+	Have, Want int64  // the amount of the pod, and the bound that it violates
 	Quota      string // the ResourceQuota that refuses the pod
-	OfLimit    bool   // it is the sum of the limits that a ResourceQuota refuses, not of the requests
+	OfLimit    bool   // a ResourceQuota refuses the sum of the limits, not of the requests
 	Rounded    bool   // Have and Want may be off by less than a byte each, because amounts in the pod or LimitRange are not whole bytes
 }
 
-// RefusalKind tells refusals apart.
+// RefusalKind is the kind of a refusal.
 type RefusalKind uint8
 
 // The kinds of refusals.
@@ -34,10 +34,10 @@ const (
 	RequestAboveMax    // of a LimitRange
 	LimitAboveMax      // of a LimitRange
 	AboveRatio         // maxLimitRequestRatio of a LimitRange; Have and Want are in thousandths
-	SumAbovePodLevel   // the containers together request more than the pod
+	SumAbovePodLevel   // the sum of the container requests is above the pod-level request
 	LimitAbovePodLevel // the limit of a container is above that of the pod
-	OverQuota          // the pod as a whole asks for more than a ResourceQuota has left
-	QuotaRequires      // a ResourceQuota requires an amount that a container does not have
+	OverQuota          // the pod requests more than a ResourceQuota has left
+	QuotaRequires      // a ResourceQuota requires an amount that a container does not set
 	QuotaNotCounted    // a ResourceQuota has no status yet
 	NoPodLeft          // a ResourceQuota that only counts the pod with its new size allows no more pods
 	TooManyQuotas      // there are more ResourceQuotas than are evaluated
@@ -46,17 +46,19 @@ const (
 // Refused reports whether the API server would refuse the pod.
 func (r Refusal) Refused() bool { return r.Kind != NotRefused }
 
-// OfLimitRange reports whether it is a LimitRange that refuses the pod.
+// OfLimitRange reports whether a LimitRange refuses the pod.
 func (k RefusalKind) OfLimitRange() bool {
 	switch k {
 	case NotRefused, RequestAboveLimit, SumAbovePodLevel, LimitAbovePodLevel,
 		OverQuota, QuotaRequires, QuotaNotCounted, NoPodLeft, TooManyQuotas:
 		return false
+	case RequestMissing, LimitMissing, RequestBelowMin, LimitBelowMin, RequestAboveMax, LimitAboveMax, AboveRatio:
+		return true
 	}
-	return true
+	return false
 }
 
-// String returns the refusal as a sentence without its full stop.
+// String returns the refusal as a sentence without final period.
 func (r Refusal) String() string {
 	s := r.sentence()
 	if r.Rounded {
@@ -93,12 +95,13 @@ func (r Refusal) sentence() string {
 		return fmt.Sprintf("the containers request %s of %s together, and the pod-level request is %s", have, r.Resource, want)
 	case LimitAbovePodLevel:
 		return fmt.Sprintf("the %s limit %s of %s is above the pod-level limit %s", r.Resource, have, who, want)
+	default:
+		return r.quotaSentence()
 	}
-	return r.quotaSentence()
 }
 
-// Refused returns why the API server would refuse a pod with fits set on it, going by its CPU and memory, the LimitRanges of
-// its namespace and its pod-level resources. Of quotas see QuotaRefusal; of admission webhooks it knows nothing.
+// Refused returns why the API server would refuse a pod with fits set on it. It considers CPU and memory, the LimitRanges of the
+// namespace and the pod-level resources. It does not consider quotas (see QuotaRefusal) and admission webhooks.
 func Refused(l Limits, p *cluster.Pod, fits []Fitted) Refusal {
 	var few [fewContainers]size
 	for _, res := range cluster.All {
@@ -153,7 +156,7 @@ func (s *sizes) refusal() Refusal {
 	return s.broken(s.total())
 }
 
-// defaultLevel sets the pod-level request that the API server sets where only the limit is given.
+// defaultLevel sets the pod-level request that the API server sets if only the limit is given.
 func (s *sizes) defaultLevel() {
 	if s.level.limit.set && !s.level.request.set {
 		s.level.request = s.level.limit
@@ -163,7 +166,7 @@ func (s *sizes) defaultLevel() {
 	}
 }
 
-// broken returns which demand of a LimitRange a pair breaks.
+// broken returns the bound of a LimitRange that a pair violates.
 func (r rule) broken(p pair) Refusal {
 	switch {
 	case (r.low.set || r.ratio.set) && !p.request.set, r.ratio.set && p.request.v == 0:

@@ -17,14 +17,15 @@ func TestBusyHours_timeZoneWithDaylightSaving_isFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	office := func(at time.Time) (float64, float64) {
+	office := func(at time.Time) (cores, bytes float64) { //nolint:unparam // memory usage is constant in this example
+		bytes = 100 * mib
 		switch h := at.In(berlin).Hour(); {
 		case h == 17:
-			return 4, 100 * mib // not of the busy hours
+			return 4, bytes // outside of the busy hours
 		case h >= 9 && h < 17:
-			return 1, 100 * mib
+			return 1, bytes
 		}
-		return 0.05, 100 * mib
+		return 0.05, bytes
 	}
 	params := func(zone *time.Location, ahead int) BusyParams {
 		p := Busiest()

@@ -157,14 +157,7 @@ func (r *MemoryRule) plan(peaks *hourly.Peaks, since, hour int, usual, base floa
 	if !wellKnown(peaks, hour, r.Plan.Days) {
 		return best // not enough samples
 	}
-	// around[d][h] is the peak around the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
-	var around [maxDays][24]hourly.Level
-	for d := range count {
-		for k := range 24 {
-			at := hour - 24*d - k
-			around[d][((at%24)+24)%24] = peaks.Max(at-r.Plan.Jitter, at+r.Plan.Jitter+1)
-		}
-	}
+	around := peaksAround(peaks, hour, r.Plan.Jitter, count)
 	nats := func(position float64) float64 { return position / hourly.PerNat }
 	margin := r.Margin * hourly.PerNat
 	high := math.Exp(nats(base - usual - margin)) // what is used, relative to the usual level
@@ -196,25 +189,41 @@ func (r *MemoryRule) plan(peaks *hourly.Peaks, since, hour int, usual, base floa
 			}
 		}
 	}
-	if !best.any() {
-		return best
-	}
-	var needed [maxDays]bool
-	for d := range count {
-		high := hourly.Level(0)
-		for h := range 24 {
-			if !best.has(h) {
-				high = max(high, around[d][h])
-			}
-		}
-		if float64(high) > float64(best.base)+highShare*(usual-float64(best.base)) {
-			needed[d] = true
-		}
-	}
-	if weekly(needed[:count]) {
+	if best.any() && weekly(best.daysAbove(around[:count], usual)) {
 		return lowHours{}
 	}
 	return best
+}
+
+// A dayPeaks holds the peak around each hour of a day (UTC).
+type dayPeaks [24]hourly.Level
+
+// peaksAround returns the peaks around the hours of the last days. The element [d][h] is the highest peak at most jitter hours before or
+// after the hour h of the day, d days ago: between 24·d and 24·(d+1) hours before now.
+func peaksAround(peaks *hourly.Peaks, hour, jitter, days int) *[maxDays]dayPeaks {
+	around := new([maxDays]dayPeaks)
+	for d := range days {
+		for k := range 24 {
+			at := hour - 24*d - k
+			around[d][((at%24)+24)%24] = peaks.Max(at-jitter, at+jitter+1)
+		}
+	}
+	return around
+}
+
+// daysAbove reports for each day, ordered from the newest, whether usage outside of the low hours needed the usual level.
+func (l lowHours) daysAbove(days []dayPeaks, usual float64) []bool {
+	above := make([]bool, len(days))
+	for d := range days {
+		high := hourly.Level(0)
+		for h := range 24 {
+			if !l.has(h) {
+				high = max(high, days[d][h])
+			}
+		}
+		above[d] = float64(high) > float64(l.base)+highShare*(usual-float64(l.base))
+	}
+	return above
 }
 
 // highShare is the position between the low and the usual level above which the peak of a day needs the usual level.

@@ -17,23 +17,23 @@ type Profile struct {
 	Params
 	Estimator
 
-	// OOMBudget is the share of days on which memory may exceed the request, which the profile promises. 0: no promise.
+	// OOMBudget is the fraction of days on which memory usage may exceed the request. 0: the profile promises none.
 	OOMBudget float64
 
-	// MostOfNode limits the CPU of a container to a share of the smallest node that its pods may run on (SmallestNode,
+	// MostOfNode limits the CPU of a container to a fraction of the smallest node that its pods may run on (SmallestNode,
 	// Params.MostMillicores). 0: no bound.
 	MostOfNode float64
 
 	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
 	Mode cluster.Mode
 
-	// Extend creates the model state that the Estimator needs in addition to the histograms (usage.Book.Extend).
+	// Extend creates the model state that the Estimator needs in addition to the histograms (usage.Store.Extend).
 	// Nil if it needs none.
 	Extend func() usage.Extension
 }
 
-// Builtins returns the profiles that a VerticalPodAutoscaler may name without any object, in the order in which help shows
-// them.
+// Builtins returns the built-in profiles, which a VerticalPodAutoscaler can use without a SizingProfile object, in the order of
+// the help text.
 func Builtins() []Profile { return created(builtins) }
 
 // Builtin returns the built-in profile with a name.
@@ -42,7 +42,7 @@ func Builtin(name string) (Profile, bool) { return named(builtins, name) }
 // Comparisons returns the comparison profiles. Only a backtest uses them.
 func Comparisons() []Profile { return created(comparisons) }
 
-// BacktestProfiles returns the built-in profiles and the comparison profiles, in the order in which help shows them.
+// BacktestProfiles returns the built-in profiles and the comparison profiles, in the order of the help text.
 func BacktestProfiles() []Profile { return append(Builtins(), Comparisons()...) }
 
 // BacktestProfile returns the built-in or comparison profile with a name.
@@ -72,39 +72,39 @@ func named(profiles []func() Profile, name string) (Profile, bool) {
 
 var builtins = []func() Profile{
 	func() Profile {
-		return DefaultProfile("default", "upstream's recommendations, to the unit", DefaultParams())
+		return DefaultProfile("default", "same recommendations as the upstream VPA", DefaultParams())
 	},
 	func() Profile {
-		return AdaptiveProfile("balanced", "at most 3 days in 100 above the memory request", Balanced())
+		return AdaptiveProfile("balanced", "memory usage above the request on at most 3 % of days", Balanced())
 	},
 	func() Profile {
-		return AdaptiveProfile("cost", "at most 6 days in 100 above the memory request, less waste", Cost())
+		return AdaptiveProfile("cost", "memory usage above the request on at most 6 % of days; lower requests than balanced", Cost())
 	},
 	func() Profile {
-		return AdaptiveProfile("critical", "at most 2 days in 100 above the memory request in the mean (upper end of the 95 % interval: 2.3)", Critical())
+		return AdaptiveProfile("critical", "memory usage above the request on 2 % of days on average (95 % confidence: at most 2.3 %)", Critical())
 	},
 	func() Profile {
-		return BusyHoursProfile("busy-hours", "CPU by the p99 of the busy hours × 1.3; memory as balanced", Busiest())
+		return BusyHoursProfile("busy-hours", "CPU: 1.3 × p99 of the busy hours; memory: same as balanced", Busiest())
 	},
 	func() Profile {
-		return EnsembleProfile("autopilot", "Autopilot's choice among models by cost (EuroSys 2020)", Autopilot())
+		return EnsembleProfile("autopilot", "model with the lowest past cost, as in Autopilot (EuroSys 2020)", Autopilot())
 	},
 }
 
 var comparisons = []func() Profile{
 	func() Profile {
-		return TimeOfDayProfile("time-of-day", "1.15 × the most around this hour of earlier days or weeks, where usage repeats", Season())
+		return TimeOfDayProfile("time-of-day", "1.15 × the maximum around the same hour of previous days or weeks, if usage repeats", Season())
 	},
 	func() Profile {
-		return LoadProfile("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory the most of 7 days", MovingWindow())
+		return LoadProfile("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory maximum of 7 days", MovingWindow())
 	},
 	func() Profile {
 		days, margin := PlainWindow()
-		return WindowProfile("window-max", "1.15 × the most of 7 days, as many tools do", days, margin)
+		return WindowProfile("window-max", "1.15 × the maximum of 7 days, as in many other tools", days, margin)
 	},
 }
 
-// lowFloors returns the parameters of all profiles except default. Upstream's floor of 250 MiB is most of the waste of small
+// lowFloors returns the parameters of all profiles except default. Upstream's minimum of 250 MiB causes most of the waste of small
 // containers.
 func lowFloors() Params {
 	p := DefaultParams()
@@ -142,7 +142,7 @@ func Busiest() BusyParams {
 	}
 }
 
-// extended returns a profile with model state that is meant for in-place changes.
+// extended returns a profile with model state. Backtests assume that its pods are resized in place.
 func extended(name, about string, e interface {
 	Estimator
 	Extend() usage.Extension
@@ -194,7 +194,7 @@ func AdaptiveProfile(name, about string, a AdaptiveParams) Profile {
 	return p
 }
 
-// Balanced returns the parameters of the profile for most workloads. docs/backtest.md tells how they were tuned.
+// Balanced returns the parameters of the profile for most workloads. docs/backtest.md describes how they were tuned.
 func Balanced() AdaptiveParams {
 	return AdaptiveParams{
 		Memory: MemoryRule{

@@ -42,12 +42,12 @@ func (n *seen) present(b *Store) {
 }
 
 // present moves times of a restored window to the present. Its end may be in the future by one interval.
-func (r *window) present(b *Store, interval time.Duration) {
-	r.lastMemory = b.present(r.lastMemory)
-	r.lastCPU = b.present(r.lastCPU)
-	r.lastOOM = b.present(r.lastOOM)
-	if limit := b.now + int64(interval); b.now != 0 && r.windowEnd > limit {
-		r.windowEnd = limit
+func (w *window) present(b *Store, interval time.Duration) {
+	w.lastMemory = b.present(w.lastMemory)
+	w.lastCPU = b.present(w.lastCPU)
+	w.lastOOM = b.present(w.lastOOM)
+	if limit := b.now + int64(interval); b.now != 0 && w.windowEnd > limit {
+		w.windowEnd = limit
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
-// A Series is the usage history of one container of a workload: of all its pods together, over rollouts and restarts. Only the Book
-// changes it; read it between two calls to the Book.
+// A ContainerHistory is the usage history of one container of a workload: of all its pods together, over rollouts and restarts. Only
+// the Store changes it; read it between two calls to the Store.
 type ContainerHistory struct {
 	CPU    histogram.Histogram // all samples, in cores
 	Memory histogram.Histogram // one peak per pod and interval, in bytes; an OOM kill counts as a higher peak

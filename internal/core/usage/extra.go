@@ -30,7 +30,7 @@ type window struct {
 	used                                    bool // given to the instance of its pod; not stored
 }
 
-func (r *window) peak() int64 { return max(r.memoryPeak, r.oomPeak) }
+func (w *window) peak() int64 { return max(w.memoryPeak, w.oomPeak) }
 
 // restored is restored data that waits for pods that have not been observed yet, and for an extension that does not exist yet.
 type restored struct {

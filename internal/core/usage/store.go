@@ -49,7 +49,7 @@ const (
 // request until 1.3.
 const SampleWeight = 0.1
 
-// A Book keeps the Series of every workload.
+// A Store keeps the ContainerHistory of each container of each workload.
 type Store struct {
 	cfg       Config
 	rules     rules // of containers without rules of their own
@@ -94,7 +94,7 @@ func newPod(n int) *pod {
 	return &pod{instances: make([]instance, 0, n)}
 }
 
-// NewBook returns an empty Book.
+// NewStore returns an empty Store.
 func NewStore(c Config) *Store {
 	return &Store{
 		cfg:       c,

@@ -23,10 +23,10 @@ var figures = []struct {
 	{"mean_slack", "slack", func(s replay.Summary) float64 { return s.MeanSlack }, fixed(3), 0},
 	{"median_slack", "median", func(s replay.Summary) float64 { return s.MedianSlack }, fixed(3), 0},
 	{"aggregate_slack", "aggregate", func(s replay.Summary) float64 { return s.AggregateSlack }, fixed(3), 0},
-	{"exceed_free_days", "days without exceed", func(s replay.Summary) float64 { return s.FreeDays }, percent(2), 0},
+	{"exceed_free_days", "days without exceed", func(s replay.Summary) float64 { return s.FreeDays }, percent, 0},
 	{"samples_above_per_day", "samples above/day", func(s replay.Summary) float64 { return s.Above }, fixed(3), 0},
 	{"oom_kills_per_day", "kills/day", func(s replay.Summary) float64 { return s.Events }, fixed(3), cluster.Memory},
-	{"usage_above", "usage above", func(s replay.Summary) float64 { return s.Shortfall }, percent(2), 0},
+	{"usage_above", "usage above", func(s replay.Summary) float64 { return s.Shortfall }, percent, 0},
 	{"changes_per_day", "changes/day", func(s replay.Summary) float64 { return s.Changes }, fixed(2), 0},
 }
 
@@ -87,10 +87,8 @@ func fixed(n int) func(float64) string {
 	return func(v float64) string { return strconv.FormatFloat(v, 'f', n, 64) }
 }
 
-// percent returns a format for a ratio, as a percentage with n decimals.
-func percent(n int) func(float64) string {
-	return func(v float64) string { return strconv.FormatFloat(100*v, 'f', n, 64) + " %" }
-}
+// percent formats a ratio as a percentage with two decimals.
+func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + " %" }
 
 // amount formats cores or bytes with a unit.
 func amount(res cluster.Resource, v float64) string {

@@ -168,7 +168,7 @@ func cardCells(outcome replay.Outcome) []string {
 	cell(cpu.Days > 0, amount(cluster.CPU, cpu.Footprint))
 	cell(cpu.Days > 0, fixed(3)(cpu.MeanSlack))
 	cell(cpu.Days > 0, fixed(2)(cpu.Above))
-	cell(cpu.Days > 0, percent(2)(cpu.Shortfall))
+	cell(cpu.Days > 0, percent(cpu.Shortfall))
 	cell(cpu.Days > 0, fixed(2)(cpu.Changes))
 	cell(outcome.Measured(), fixed(2)(outcome.Money))
 	return cells

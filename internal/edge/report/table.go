@@ -98,7 +98,7 @@ func workloadCells(c *replay.Comparison, w *replay.WorkloadResult) []string {
 	memory := []string{"", "", ""}
 	cpu := []string{"", "", ""}
 	if s := outcome.Memory; s.Days > 0 {
-		memory = []string{fixed(3)(s.MeanSlack), percent(2)(s.FreeDays), amount(cluster.Memory, s.Footprint)}
+		memory = []string{fixed(3)(s.MeanSlack), percent(s.FreeDays), amount(cluster.Memory, s.Footprint)}
 	}
 	if s := outcome.CPU; s.Days > 0 {
 		cpu = []string{fixed(3)(s.MeanSlack), fixed(3)(s.Above), amount(cluster.CPU, s.Footprint)}
