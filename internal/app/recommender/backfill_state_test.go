@@ -186,3 +186,21 @@ func TestOwnerResolver_existingPod_hasItsOwnWorkload(t *testing.T) {
 		t.Errorf("the workload is %v, want %v", got, other)
 	}
 }
+
+// After the backfill of a namespace its model state is complete, so decreases need not be held any longer.
+func TestMergeHistory_namespaceIsComplete_decreasesOfItsWorkloadsAreNotHeld(t *testing.T) {
+	b := newBench(t)
+	r := b.from(&archive{})
+	now := time.Now()
+	for _, ns := range []string{"complete", "failed", "pending"} {
+		r.profiles.held[cluster.Workload{Namespace: ns, Name: "web"}] = now.Add(time.Hour)
+	}
+	r.backfill.finish(backfillResult{namespace: "complete"})
+	r.backfill.finish(backfillResult{namespace: "failed", err: errors.New("too many samples")})
+	r.mergeHistory(now)
+	for ns, want := range map[string]bool{"complete": false, "failed": true, "pending": true} {
+		if _, held := r.profiles.held[cluster.Workload{Namespace: ns, Name: "web"}]; held != want {
+			t.Errorf("namespace %s: decreases are held: %t, want %t", ns, held, want)
+		}
+	}
+}

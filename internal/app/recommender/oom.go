@@ -69,7 +69,7 @@ func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, se
 		sentences = append(sentences, loops[i].message(a, seen.live))
 	}
 	if more := len(loops) - oomLoopMessages; more > 0 {
-		sentences = append(sentences, fmt.Sprintf("%d more containers are OOM-killed repeatedly.", more))
+		sentences = append(sentences, fmt.Sprintf("Number of other containers that are OOM-killed repeatedly: %d.", more))
 	}
 	adv.say(v1alpha1.ConditionOOMKillLoop, watcher.True, loops[0].reason, strings.Join(sentences, " "))
 }

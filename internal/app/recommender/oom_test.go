@@ -170,3 +170,77 @@ func TestOOMLoop_morePodsThanAreExamined_messageGivesALowerBound(t *testing.T) {
 		}
 	})
 }
+
+// oomKilledPod returns a pod whose containers are in an OOM kill loop, with a memory request of 50 MiB and a limit of 100 MiB.
+func oomKilledPod(name string, now time.Time, containers ...string) *cluster.Pod {
+	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: name}, Phase: cluster.Running}
+	for _, c := range containers {
+		p.Containers = append(p.Containers, cluster.Container{
+			Name: c, Requests: cluster.Amounts(0, 50<<20), Limits: cluster.Amounts(0, 100<<20), Restarts: 5,
+			Exit: &cluster.Exit{OOM: true, Started: now.Add(-time.Minute), Finished: now},
+		})
+	}
+	return p
+}
+
+func memoryAdvice(container string, target, uncapped int64) cluster.Advice {
+	return cluster.Advice{Container: container, Estimate: cluster.Estimate{Target: cluster.Amounts(0, target)}, Uncapped: cluster.Amounts(0, uncapped)}
+}
+
+func TestOOMLoops_containerInSeveralPods_firstPodAndNumberAreNamed(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	pods := []*cluster.Pod{oomKilledPod("web-1", now, "app"), oomKilledPod("web-0", now, "app"), oomKilledPod("web-2", now, "app")}
+	loops := oomLoops(&cluster.Autoscaler{}, []cluster.Advice{memoryAdvice("app", 80<<20, 80<<20)}, now, pods)
+	if len(loops) != 1 || loops[0].pods != 3 || loops[0].pod.Name != "web-0" {
+		t.Fatalf("loops %+v, want one in 3 pods, of which the first is web-0", loops)
+	}
+	if got := loops[0].message(&cluster.Autoscaler{}, 3); !strings.Contains(got, "in 3 pods, such as web-0. It has a memory request of 50Mi and a limit of 100Mi; the recommendation is 80Mi.") {
+		t.Errorf("message %q", got)
+	}
+}
+
+func TestOOMLoops_targetAndLimits_decideTheReason(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	requestsOnly := []cluster.ContainerPolicy{{Container: "app", RequestsOnly: true}}
+	for name, tt := range map[string]struct {
+		policies         []cluster.ContainerPolicy
+		target, uncapped int64
+		want             string
+	}{
+		"target above the request":             {nil, 80 << 20, 80 << 20, v1alpha1.ReasonRequestBelowTarget},
+		"target equal to the request":          {nil, 50 << 20, 50 << 20, ""},
+		"target capped at the request":         {nil, 50 << 20, 60 << 20, v1alpha1.ReasonTargetAtMaximum},
+		"fixed limit above the target":         {requestsOnly, 99 << 20, 99 << 20, v1alpha1.ReasonRequestBelowTarget},
+		"fixed limit equal to the target":      {requestsOnly, 100 << 20, 100 << 20, v1alpha1.ReasonLimitFixed},
+		"limit that follows, below the target": {nil, 200 << 20, 200 << 20, v1alpha1.ReasonRequestBelowTarget},
+	} {
+		loops := oomLoops(&cluster.Autoscaler{Policies: tt.policies}, []cluster.Advice{memoryAdvice("app", tt.target, tt.uncapped)}, now,
+			[]*cluster.Pod{oomKilledPod("web-0", now, "app")})
+		got := ""
+		if len(loops) > 0 {
+			got = loops[0].reason
+		}
+		if got != tt.want {
+			t.Errorf("%s: reason %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestOOMLoop_moreContainersThanMessages_messageGivesTheNumber(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	containers := []string{"a", "b", "c", "d"}
+	var recommended []cluster.Advice
+	for _, c := range containers {
+		recommended = append(recommended, memoryAdvice(c, 80<<20, 80<<20))
+	}
+	for n, want := range map[int]string{3: "", 4: " Number of other containers that are OOM-killed repeatedly: 1."} {
+		b := newBench(t)
+		adv := advice{to: b.autoscale("web", cluster.Workload{Namespace: "shop", Name: "web"}), containers: recommended}
+		r := &recommender{}
+		r.sayOOMLoops(&adv, true, now, podsSeen{live: 2, looping: []*cluster.Pod{oomKilledPod("web-0", now, containers[:n]...)}})
+		message := adv.conditions[0].Message
+		if _, more, _ := strings.Cut(message, "Container c "); strings.Count(message, "Container ") != 3 || !strings.HasSuffix(more, want) || strings.Contains(message, "other containers") != (want != "") {
+			t.Errorf("%d containers: message %q, want 3 descriptions and the end %q", n, message, want)
+		}
+	}
+}
