@@ -49,11 +49,14 @@ func TestRestore_twoVPAsOfOneWorkload_onlyTheCheckpointOfTheOlderIsUsed(t *testi
 	for i, name := range []string{"z-older", "a-younger"} {
 		a := b.autoscale(name, w)
 		a.Created = now.Add(time.Duration(i) * time.Hour)
-		k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = checkpointOf(w, now, 10*(i+1))
+		k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = checkpointOf(w, now.Add(-time.Duration(i)*time.Minute), 10)
 	}
 	k.restore(now, b.autoscalers)
 	if got := k.usageStore.Series(w, "app").Seen(cluster.CPU).Count; got != 10 {
 		t.Errorf("%d samples are restored, want the 10 of the older VPA", got)
+	}
+	if got := k.savedAt[usage.Ref{Workload: w, Container: "app"}]; !got.Equal(now) {
+		t.Errorf("the history counts as stored at %v, want %v, the time of the checkpoint of the older VPA", got, now)
 	}
 	if len(k.loadedCheckpoints) > 0 {
 		t.Errorf("%d checkpoints are still loaded", len(k.loadedCheckpoints))
