@@ -176,14 +176,14 @@ var Differences = []Difference{
 		Upstream: "makes no recommendation until its queries have finished or timed out",
 		Podfit:   "recommends during the queries, never less than the present recommendation; has one time budget for all, and stops when queries of two namespaces in a row time out",
 		Reason:   "slow history must not stop recommendations",
-		Test:     "TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce",
+		Test:     "TestBackfill_prometheusHangs_passesStartAndOneQueryIsSent",
 	},
 	{
 		Name:     "repeated OOM kills",
 		Upstream: "has no condition for them",
 		Podfit:   "sets the condition OOMKillLoop with the reason why the memory is not applied, and removes it afterwards",
 		Reason:   "users must see why a container is killed repeatedly",
-		Test:     "TestOOMLoop_SaysWhatKeepsTheMemoryAway",
+		Test:     "TestOOMLoop_containerWithoutTheRecommendedMemory_conditionNamesCauseAndRemedy",
 	},
 	{
 		Name:     "metrics of deleted autoscalers",

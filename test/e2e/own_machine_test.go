@@ -241,7 +241,7 @@ func (p *place) leavesTheInstalledWebhookAlone(run bed.Component) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.says(all, "Read the stored usage history")
+	p.says(all, "Loaded the stored usage history")
 	p.always("it leaves certificates and lease as they are", 8*time.Second, func(ctx context.Context) error {
 		after, err := p.versions(ctx)
 		for _, name := range []string{"secrets kube-system/vpa-tls-certs", "leases kube-system/vpa-admission-controller"} {

@@ -24,58 +24,68 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// backfillBudget is how long a term of leadership may read history. Two namespaces in a row of which a query times out end the
-// backfill before: one alone may be too large, and must not keep others from their history.
+// backfillBudget is the maximum time for reading history in one term of leadership. The backfill ends earlier if queries of
+// backfillSlow namespaces in a row time out. One slow namespace does not end it, because that namespace may just be too large.
 const backfillBudget = 30 * time.Minute
 
-// backfillGrace is how long the first pass of a term waits for history.
+// backfillGrace is how long the first pass of a term waits for the history.
 const backfillGrace = 15 * time.Second
 
-// backfillSlow is how many namespaces in a row may be too slow to read until the others are not asked for.
+// backfillSlow is the number of namespaces in a row whose queries time out after which no further namespace is read.
 const backfillSlow = 2
 
-var errOthersSlow = errors.New("it was not asked for, because queries of other namespaces timed out")
+// backfillAttempts is how often the history of a namespace is read if Prometheus answers with an error.
+const backfillAttempts = 3
 
-// backfillTries is how often a namespace is read, where Prometheus answers at once that it cannot.
-const backfillTries = 3
+// backfillGap is the shortest time without samples that is read from Prometheus. A short loss of the lease causes no query.
+const backfillGap = 30 * time.Minute
 
-// backfill reads usage history from Prometheus beside the recommender's passes. It lives as long as the process: what one term of
-// leadership has read, the next one does not read again.
+var (
+	errOthersSlow = errors.New("the namespace was not read, because queries of other namespaces timed out")
+	errInternal   = errors.New("internal error")
+)
+
+// backfill reads usage history from Prometheus, in parallel to the passes of the recommender. It exists as long as the process:
+// history that was read in one term of leadership is not read again in the next.
 //
-//	              start          history of a namespace arrives        or queries time out, or the budget is spent
-//	(not begun) ────────▶ pending ─────────────────────────────▶ done
-//	                         │                                                    │
-//	                         └──────────────────────────────────────▶ incomplete ◀┘   until the next term, or as long as
-//	                                                                                  history goes back
+//	          start of a term          history of the namespace is read
+//	(no state) ────────────▶ pending ──────────────────────────────────▶ done
+//	                            │                                          ▲
+//	                            │ a query failed or timed out,             │ live usage covers
+//	                            │ or the budget is spent                   │ the same time
+//	                            └──────────────▶ incomplete ───────────────┘
 //
-// While the history of an autoscaler's namespace is pending, its recommendation does not decrease, and where there is none
-// none is made; nor does it decrease for a day after it turned out to be incomplete.
+// Each new term starts again with pending for namespaces of which history is missing. While the history of a VPA's namespace is
+// pending, its recommendation does not decrease, and a VPA without a recommendation gets none. After a failure its
+// recommendation does not decrease for one day (resetHold).
 type backfill struct {
-	source    history
-	selectors selecting
+	source    historySource
+	selectors selectorReader
 	budget    time.Duration
 	log       *slog.Logger
 	metrics   *Metrics
 
-	// The recommender's loop owns these.
-	missing   map[string][]span // what is not known yet of each namespace that was asked for, the oldest first
-	first     time.Time         // when the first term began
-	learntTo  time.Time         // until when usage is known, or missing has what is not; no monotonic clock, which stops while a machine is suspended
-	asked     map[cluster.Workload]bool
-	state     map[string]backfillState  // by namespace
-	abandoned bool                      // no history is read in this term
-	failed    map[string]incompleteness // of the namespaces that are incomplete
+	// Fields that the recommender's goroutine owns.
+	missing   map[string][]span // by namespace: the times without samples, the oldest first
+	firstTerm time.Time         // start of the first term
+	// observedUntil is the time until which samples exist or missing lists the gaps. It has no monotonic clock reading, because
+	// the monotonic clock stops while a machine is suspended.
+	observedUntil time.Time
+	requested     map[cluster.Workload]bool  // workloads whose history was requested at the start of the term
+	state         map[string]backfillState   // by namespace
+	abandoned     bool                       // no history is read in this term
+	failed        map[string]backfillFailure // by namespace whose state is incomplete
 
-	mu      sync.Mutex // guards what the goroutine that reads hands over
-	arrived []arrival
+	mu       sync.Mutex // guards finished, which the reading goroutine appends to
+	finished []backfillResult
 }
 
-// A span is a time of which history is to be read.
+// A span is a period of which history is to be read.
 type span struct{ from, to time.Time }
 
-// An incompleteness is why, and since when, the history of a namespace is incomplete. Each namespace is told its own: an error may name
-// the namespace that was asked for.
-type incompleteness struct {
+// A backfillFailure is the time and the cause of a failed backfill of a namespace. It is kept per namespace, because the error may
+// contain the name of the namespace, which users of another namespace must not see.
+type backfillFailure struct {
 	at    time.Time
 	cause string
 }
@@ -90,24 +100,24 @@ const (
 
 func (s backfillState) String() string { return [...]string{"pending", "incomplete", "done"}[s] }
 
-// An arrival is what was read of a namespace: all of it, or what came before an error.
-type arrival struct {
+// A backfillResult is the history of a namespace that was read: all of it, or the part before an error.
+type backfillResult struct {
 	namespace string
-	learnt    *usage.Store // nil where nothing was tried
-	missing   []span       // what is still not known
+	store     *usage.Store // nil if nothing was read
+	missing   []span       // history that is still missing
 	err       error
 }
 
-func newBackfill(source history, selectors selecting, m *Metrics, log *slog.Logger) *backfill {
+func newBackfill(source historySource, selectors selectorReader, m *Metrics, log *slog.Logger) *backfill {
 	return &backfill{
 		source: source, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
-		missing: map[string][]span{}, asked: map[cluster.Workload]bool{}, state: map[string]backfillState{},
-		failed: map[string]incompleteness{},
+		missing: map[string][]span{}, requested: map[cluster.Workload]bool{}, state: map[string]backfillState{},
+		failed: map[string]backfillFailure{},
 	}
 }
 
-// startBackfill begins to read the history that is not known, of all namespaces with autoscalers that are served. What it returns
-// is closed at the end of that, which comes soon after ctx ends.
+// startBackfill starts to read the missing history of all namespaces with served VPAs. The returned channel is closed when
+// reading has ended, which is soon after ctx ends.
 func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan struct{} {
 	done := make(chan struct{})
 	snapshot := r.world.Snapshot()
@@ -123,55 +133,55 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 		close(done)
 		return done
 	}
-	p := &past{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), targets: map[string]*targets{}}
+	owners := &ownerResolver{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), candidates: map[string]*candidateWorkloads{}}
 	for _, pod := range snapshot.Pods {
-		p.pods[pod.Key] = pod
+		owners.pods[pod.Key] = pod
 	}
 	for i := range jobs {
-		j := &jobs[i]
-		j.book = r.usageStore.Fork(func(w cluster.Workload) bool { return w.Namespace == j.namespace })
-		j.sized = func(w cluster.Workload) bool { return r.backfill.asked[w] }
+		job := &jobs[i]
+		job.store = r.usageStore.Fork(func(w cluster.Workload) bool { return w.Namespace == job.namespace })
+		job.sized = func(w cluster.Workload) bool { return r.backfill.requested[w] }
 	}
 	go func() {
 		defer close(done)
-		r.backfill.run(ctx, now, p, targetsOf(ours), jobs)
+		r.backfill.run(ctx, now, owners, uniqueTargets(ours), jobs)
 	}()
 	return done
 }
 
-// targetsOf returns the autoscalers of different targets.
-func targetsOf(as []*cluster.Autoscaler) []*cluster.Autoscaler {
-	seen := make(map[cluster.Workload]bool, len(as))
-	return slices.DeleteFunc(slices.Clone(as), func(a *cluster.Autoscaler) bool {
-		again := seen[a.Target] || a.Target.IsZero()
+// uniqueTargets returns the first VPA of each target workload. It omits VPAs without a target.
+func uniqueTargets(autoscalers []*cluster.Autoscaler) []*cluster.Autoscaler {
+	seen := make(map[cluster.Workload]bool, len(autoscalers))
+	return slices.DeleteFunc(slices.Clone(autoscalers), func(a *cluster.Autoscaler) bool {
+		omit := seen[a.Target] || a.Target.IsZero()
 		seen[a.Target] = true
-		return again
+		return omit
 	})
 }
 
-// A job is to read what is missing of a namespace.
-type job struct {
+// A backfillJob is to read the missing history of a namespace into a store of its own.
+type backfillJob struct {
 	namespace string
 	missing   []span
-	book      *usage.Store
-	sized     func(cluster.Workload) bool
+	store     *usage.Store
+	sized     func(cluster.Workload) bool // whether the history of a workload is needed
 }
 
-// plan returns what is to be read in a term that begins now.
-func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
+// plan returns the jobs of a term that starts now, and resets the state of the namespaces.
+func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []backfillJob {
 	now = now.Round(0)
 	oldest := now.Add(-f.source.Length())
-	if f.first.IsZero() {
-		f.first = now
+	if f.firstTerm.IsZero() {
+		f.firstTerm = now
 	}
 	for _, ns := range namespacesOf(ours) {
 		if _, known := f.missing[ns]; !known {
-			f.missing[ns] = []span{{oldest, f.first}}
+			f.missing[ns] = []span{{oldest, f.firstTerm}}
 		}
 	}
 	for ns, spans := range f.missing {
-		if !f.learntTo.IsZero() {
-			spans = append(spans, span{f.learntTo, now})
+		if !f.observedUntil.IsZero() {
+			spans = append(spans, span{f.observedUntil, now})
 		}
 		for i := range spans {
 			if spans[i].from.Before(oldest) {
@@ -180,27 +190,28 @@ func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []job {
 		}
 		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
 	}
-	f.learntTo = now
+	f.observedUntil = now
 	clear(f.state)
-	clear(f.asked)
+	clear(f.requested)
 	clear(f.failed)
-	f.arrived, f.abandoned = nil, false
-	var jobs []job
+	f.finished = nil
+	f.abandoned = false
+	var jobs []backfillJob
 	for _, ns := range namespacesOf(ours) {
 		f.state[ns] = backfillDone
 		if spans := f.missing[ns]; len(spans) > 0 {
 			f.state[ns] = backfillPending
-			jobs = append(jobs, job{namespace: ns, missing: slices.Clone(spans)})
+			jobs = append(jobs, backfillJob{namespace: ns, missing: slices.Clone(spans)})
 		}
 	}
 	for _, a := range ours {
-		f.asked[a.Target] = true
+		f.requested[a.Target] = true
 	}
 	f.publish()
 	return jobs
 }
 
-// abandon notes that no history is read in a term, because of a defect of podfit, and returns a closed channel.
+// abandon records that no history is read in this term because of an internal error. It returns a closed channel.
 func (f *backfill) abandon(now time.Time, namespaces []string) <-chan struct{} {
 	f.abandoned = true
 	clear(f.state)
@@ -214,61 +225,62 @@ func (f *backfill) abandon(now time.Time, namespaces []string) <-chan struct{} {
 	return done
 }
 
-// backfillGap is the shortest time without samples that is worth a query. Who loses the lease for a moment does not ask.
-const backfillGap = 30 * time.Minute
-
-func namespacesOf(as []*cluster.Autoscaler) []string {
-	var out []string
-	for _, a := range as {
-		out = append(out, a.Namespace)
+// namespacesOf returns the namespaces of the VPAs, sorted, each once.
+func namespacesOf(autoscalers []*cluster.Autoscaler) []string {
+	var namespaces []string
+	for _, a := range autoscalers {
+		namespaces = append(namespaces, a.Namespace)
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
-// run reads one namespace after the other. It is the goroutine beside the passes, and owns the books of its jobs until it has
-// handed them over.
-func (f *backfill) run(ctx context.Context, now time.Time, p *past, targets []*cluster.Autoscaler, jobs []job) {
+// run executes the jobs one after the other. It is the reading goroutine, and owns the stores of its jobs until it passes them to
+// finish.
+func (f *backfill) run(ctx context.Context, now time.Time, owners *ownerResolver, autoscalers []*cluster.Autoscaler, jobs []backfillJob) {
 	ctx, cancel := context.WithTimeout(ctx, f.budget)
 	defer cancel()
-	f.log.Info("Reading usage history from Prometheus; recommendations do not decrease until it has arrived",
+	f.log.Info("Started to read usage history from Prometheus; recommendations do not decrease until it is read",
 		slog.Int("namespaces", len(jobs)), slog.String("budget", f.budget.String()))
-	var err error
-	if p.labels, err = f.source.PodLabels(ctx, now); err != nil && !prom.IsTimeout(err) {
-		f.log.Warn("Cannot read the labels that pods had; pods that have gone are known by their names alone", slog.Any("error", err))
+	podLabels, err := f.source.PodLabels(ctx, now)
+	owners.labels = podLabels
+	if err != nil && !prom.IsTimeout(err) {
+		f.log.Warn("Cannot read recorded pod labels; the workload of a deleted pod is found by the pod name only", slog.Any("error", err))
 		err = nil
 	}
 	if err == nil {
-		f.targets(ctx, p, targets)
+		f.addCandidates(ctx, owners, autoscalers)
 	}
-	slow := 0 // namespaces in a row
+	timeouts := 0 // of namespaces in a row
 	for i := range jobs {
-		j := &jobs[i]
+		job := &jobs[i]
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil { // it has ended for all that is left
-			f.arrive(arrival{namespace: j.namespace, missing: j.missing, err: err})
+		if err != nil { // no further namespace is read
+			f.finish(backfillResult{namespace: job.namespace, missing: job.missing, err: err})
 			continue
 		}
-		before := slices.Clone(j.missing)
-		jobErr := f.guarded(j.namespace, func() error { return f.read(ctx, p, j) })
-		if errors.Is(jobErr, errInternal) {
-			j.book, j.missing = nil, before
+		before := slices.Clone(job.missing)
+		jobErr := f.recovering(job.namespace, func() error { return f.read(ctx, owners, job) })
+		if errors.Is(jobErr, errInternal) { // the store may be inconsistent
+			job.store = nil
+			job.missing = before
 		}
-		f.arrive(arrival{j.namespace, j.book, j.missing, jobErr})
+		f.finish(backfillResult{job.namespace, job.store, job.missing, jobErr})
 		if !prom.IsTimeout(jobErr) {
-			slow = 0
-		} else if slow++; slow == backfillSlow {
+			timeouts = 0
+			continue
+		}
+		timeouts++
+		if timeouts == backfillSlow {
 			err = errOthersSlow
 		}
 	}
 }
 
-var errInternal = errors.New("internal error")
-
-// guarded does something for one object. A panic is a defect of podfit: it is logged, and becomes an error.
-func (f *backfill) guarded(object string, do func() error) (err error) {
+// recovering calls do. A panic in do is a defect of podfit: it is logged and returned as an error.
+func (f *backfill) recovering(object string, do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
@@ -278,22 +290,23 @@ func (f *backfill) guarded(object string, do func() error) (err error) {
 	return do()
 }
 
-// targets reads how the pods of the autoscalers' workloads can be known. After a request that timed out no other is sent.
-func (f *backfill) targets(ctx context.Context, p *past, as []*cluster.Autoscaler) {
+// addCandidates adds the target workloads of the VPAs, with their selectors, to the resolver. After a request that timed out no
+// further selector is read.
+func (f *backfill) addCandidates(ctx context.Context, owners *ownerResolver, autoscalers []*cluster.Autoscaler) {
 	answers := true
-	for _, a := range as {
+	for _, a := range autoscalers {
 		if ctx.Err() != nil {
 			return
 		}
 		selector := labels.Nothing()
 		if answers {
-			_ = f.guarded(a.Key.String(), func() error { // logged there
-				asked, cancel := context.WithTimeout(ctx, requestTimeout)
+			_ = f.recovering(a.Key.String(), func() error { // recovering logs the error
+				requestCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 				defer cancel()
-				s, err := f.selectors.Selector(asked, a.Target)
+				s, err := f.selectors.Selector(requestCtx, a.Target)
 				if err != nil {
-					answers = asked.Err() == nil
-					f.log.Warn("Cannot read a selector; pods of the workload that have gone are known by their names alone",
+					answers = requestCtx.Err() == nil
+					f.log.Warn("Cannot read the selector of a workload; its deleted pods are found by the pod name only",
 						slog.String("vpa", a.Key.String()), slog.Any("error", err))
 					return nil
 				}
@@ -301,59 +314,65 @@ func (f *backfill) targets(ctx context.Context, p *past, as []*cluster.Autoscale
 				return nil
 			})
 		}
-		p.add(target{a.Target, selector, podName(a.Target)})
+		owners.add(candidateWorkload{a.Target, selector, podName(a.Target)})
 	}
 }
 
-func (f *backfill) arrive(a arrival) {
+// finish passes a result to the recommender's goroutine.
+func (f *backfill) finish(r backfillResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.arrived = append(f.arrived, a)
+	f.finished = append(f.finished, r)
 }
 
-// read reads what is missing of one namespace into the job's book, and leaves in the job what is missing then.
-func (f *backfill) read(ctx context.Context, p *past, j *job) error {
-	for _, pod := range p.pods {
-		if pod.Namespace == j.namespace {
-			j.book.Track(pod)
+// read reads the missing history of a namespace into the job's store. Afterwards job.missing is the history that could not be
+// read.
+func (f *backfill) read(ctx context.Context, owners *ownerResolver, job *backfillJob) error {
+	for _, pod := range owners.pods {
+		if pod.Namespace == job.namespace {
+			job.store.Track(pod)
 		}
 	}
-	r := reader{past: p, job: j, stand: map[instance]cluster.Key{}}
+	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
 	var err error
-	for try := range backfillTries {
-		if err = r.read(ctx, f.source); err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
+	for attempt := range backfillAttempts {
+		err = r.read(ctx, f.source)
+		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
 			break
 		}
-		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", j.namespace), slog.Int("try", try+1), slog.Any("error", err))
+		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))
 	}
 	r.end()
-	f.log.Info("Read usage history", slog.String("namespace", j.namespace), slog.Int("samples", r.samples), slog.Int("taken", r.taken), slog.Bool("complete", err == nil))
+	f.log.Info("Read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("samples", r.samples),
+		slog.Int("used", r.accepted), slog.Bool("complete", err == nil))
 	return err
 }
 
-// A reader tells a book the samples of a namespace. A pod that has gone comes back for its time, one for each of its
-// containers, because the rest of it is not known any more.
-type reader struct {
-	past           *past
-	job            *job
-	stand          map[instance]cluster.Key // the pod that stands for it in the book; zero: of no interest
-	samples, taken int
+// A historyReader adds the past samples of a namespace to the job's store. For a deleted pod it tracks one substitute pod per
+// container, because the other containers of the pod are not known.
+type historyReader struct {
+	owners    *ownerResolver
+	job       *backfillJob
+	trackedAs map[podContainer]cluster.Key // the pod in the store that gets the samples; zero: the samples are not needed
+	samples   int                          // read
+	accepted  int                          // accepted by the store
 }
 
-type instance struct {
+// A podContainer is a container of a pod.
+type podContainer struct {
 	pod       cluster.Key
 	container string
 }
 
-func (r *reader) read(ctx context.Context, source history) error {
-	j := r.job
-	for len(j.missing) > 0 {
-		s := &j.missing[0]
+func (r *historyReader) read(ctx context.Context, source historySource) error {
+	job := r.job
+	for len(job.missing) > 0 {
+		s := &job.missing[0]
 		last := s.from
-		err := source.HistorySince(ctx, j.namespace, s.from, s.to, func(x usage.Sample) {
-			if !x.At.Before(s.from) && !x.At.After(s.to) {
-				last = x.At
-				r.tell(x)
+		err := source.HistorySince(ctx, job.namespace, s.from, s.to, func(sample usage.Sample) {
+			if !sample.At.Before(s.from) && !sample.At.After(s.to) {
+				last = sample.At
+				r.observe(sample)
 			}
 		})
 		if err != nil {
@@ -362,127 +381,129 @@ func (r *reader) read(ctx context.Context, source history) error {
 			}
 			return err
 		}
-		j.missing = j.missing[1:]
+		job.missing = job.missing[1:]
 	}
 	return nil
 }
 
-func (r *reader) tell(s usage.Sample) {
+func (r *historyReader) observe(s usage.Sample) {
 	r.samples++
-	in := instance{s.Pod, s.Container}
-	key, known := r.stand[in]
+	container := podContainer{s.Pod, s.Container}
+	key, known := r.trackedAs[container]
 	if !known {
-		key = r.standIn(s.Pod, s.Container)
-		r.stand[in] = key
+		key = r.track(s.Pod, s.Container)
+		r.trackedAs[container] = key
 	}
 	if key == (cluster.Key{}) {
 		return
 	}
 	s.Pod = key
-	if !r.job.book.Observe(s).Empty() {
-		r.taken++
+	if !r.job.store.Observe(s).Empty() {
+		r.accepted++
 	}
 }
 
-// standIn returns the pod in the book that takes the samples of a container.
-func (r *reader) standIn(pod cluster.Key, container string) cluster.Key {
-	book := r.job.book
-	if book.Tracked(pod) {
+// track returns the pod in the store that gets the samples of a container: the pod itself if it exists, or else a substitute
+// that it tracks. It returns zero if the samples are not needed.
+func (r *historyReader) track(pod cluster.Key, container string) cluster.Key {
+	store := r.job.store
+	if store.Tracked(pod) {
 		return pod
 	}
-	w := r.past.workload(pod)
+	w := r.owners.workload(pod)
 	if w.IsZero() || !r.job.sized(w) {
 		return cluster.Key{}
 	}
-	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // no pod can have this name
-	book.Track(&cluster.Pod{
+	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
+	store.Track(&cluster.Pod{
 		Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}},
 	})
 	return key
 }
 
-// end takes the pods out of the book that have gone.
-func (r *reader) end() {
-	for in, key := range r.stand {
-		if key != in.pod && key != (cluster.Key{}) {
-			r.job.book.Forget(key)
+// end removes the substitute pods from the store.
+func (r *historyReader) end() {
+	for container, key := range r.trackedAs {
+		if key != container.pod && key != (cluster.Key{}) {
+			r.job.store.Forget(key)
 		}
 	}
 }
 
-// learnt notes that the pass that began at a time has learnt from live usage, if it has. What is not known because the Metrics
-// API was away is for the next term to read.
+// learnt records that the pass that started at now has observed live usage. During an outage of the Metrics API it records
+// nothing, so the next term reads that time from Prometheus.
 func (r *recommender) learnt(ctx context.Context, now time.Time) {
 	if r.backfill != nil && r.outage == nil && ctx.Err() == nil {
-		r.backfill.learntTo = now.Round(0)
+		r.backfill.observedUntil = now.Round(0)
 	}
 }
 
-// mergeHistory adds the history that has arrived since the last pass.
+// mergeHistory adds the history that was read since the last pass to the usage store.
 func (r *recommender) mergeHistory(now time.Time) {
 	f := r.backfill
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
-	arrived := f.arrived
-	f.arrived = nil
+	finished := f.finished
+	f.finished = nil
 	f.mu.Unlock()
-	for _, a := range arrived {
-		if a.learnt != nil {
-			r.usageStore.Absorb(a.learnt)
+	for _, result := range finished {
+		if result.store != nil {
+			r.usageStore.Absorb(result.store)
 		}
-		f.missing[a.namespace], f.state[a.namespace] = a.missing, backfillDone
-		if a.err != nil {
-			f.state[a.namespace] = backfillIncomplete
-			f.fail(now, a.namespace, a.err)
+		f.missing[result.namespace] = result.missing
+		f.state[result.namespace] = backfillDone
+		if result.err != nil {
+			f.state[result.namespace] = backfillIncomplete
+			f.fail(now, result.namespace, result.err)
 			continue
 		}
-		r.workloads.EndHolds(a.namespace)
+		r.workloads.EndHolds(result.namespace)
 	}
-	if len(arrived) > 0 {
+	if len(finished) > 0 {
 		f.publish()
 	}
 }
 
-// fail notes why the history of a namespace is incomplete. The first failure of a term is logged.
+// fail records why the history of a namespace is incomplete, and logs the first failure of a term. The end of a term is no
+// failure.
 func (f *backfill) fail(now time.Time, namespace string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	cause := err.Error()
 	if prom.IsTimeout(err) {
-		cause = "a query timed out, or the time for all of them was over: " + cause
+		cause = "a query timed out, or the time limit of the backfill was reached: " + cause
 	}
 	if len(f.failed) == 0 {
-		f.log.Warn("Usage history is incomplete; recommendations do not decrease for a day and are based on what is used from now on", slog.String("namespace", namespace),
-			slog.String("cause", cause), slog.String("remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; --history-length and --history-resolution make queries smaller"))
+		f.log.Warn("Usage history is incomplete; recommendations are based on live usage and do not decrease for a day", slog.String("namespace", namespace),
+			slog.String("error", cause), slog.String("remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; a smaller --history-length or a larger --history-resolution makes queries smaller"))
 	}
-	f.failed[namespace] = incompleteness{now, shortened(cause)}
+	f.failed[namespace] = backfillFailure{now, shortened(cause)}
 }
 
-// publish says how many namespaces there are in each state.
+// publish updates the metric of namespaces by state.
 func (f *backfill) publish() {
 	count := map[backfillState]int{}
 	for _, s := range f.state {
 		count[s]++
 	}
-	for _, s := range []backfillState{backfillPending, backfillIncomplete, backfillDone} {
-		f.metrics.backfill.WithLabelValues(s.String()).Set(float64(count[s]))
-	}
+	f.metrics.publishBackfill(count)
 }
 
-// of returns the state of the history of an autoscaler's target. Of what has come since the term began there is none to wait for.
+// of returns the state of the history of a VPA's target workload. It is done if the workload got its first VPA after the start
+// of the term, because its history is not read in this term.
 func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
-	if f == nil || !f.asked[a.Target] && !f.abandoned {
+	if f == nil || !f.requested[a.Target] && !f.abandoned {
 		return backfillDone
 	}
 	s, known := f.state[a.Namespace]
 	if !known {
-		return backfillDone // it has come since
+		return backfillDone // the namespace got its first VPA after the start of the term
 	}
 	if s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) >= f.source.Length() {
-		return backfillDone // live usage covers all that history would have told
+		return backfillDone // live usage covers the same time
 	}
 	return s
 }
@@ -493,23 +514,23 @@ func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
 	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < sizing.ResetHold
 }
 
-// sayHistory says whether history is missing that a recommendation should be based on.
+// sayHistory sets the condition HistoryIncomplete if history is missing that the recommendation should be based on.
 func (r *recommender) sayHistory(adv *advice, now time.Time) {
 	switch r.backfill.of(adv.to, now) {
 	case backfillPending:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillRunning,
-			"Usage history is being read from Prometheus. Until it has arrived, the recommendation does not decrease, and none is made where there is none yet.")
+			"Usage history is being read from Prometheus. Until it is read, an existing recommendation does not decrease, and a first recommendation is not made.")
 	case backfillIncomplete:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
-			"Usage history could not be read from Prometheus: %s. The recommendation is based on what was used since %s; it does not decrease for a day. "+
+			"Usage history could not be read from Prometheus: %s. The recommendation is based on usage since %s and does not decrease for a day. "+
 				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
-			r.backfill.failed[adv.to.Namespace].cause, r.backfill.first.UTC().Format(time.RFC3339)))
+			r.backfill.failed[adv.to.Namespace].cause, r.backfill.firstTerm.UTC().Format(time.RFC3339)))
 	default:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.Removed, "", "")
 	}
 }
 
-// shortened returns as much of a text as a condition should quote.
+// shortened cuts an error text to the length that a condition may quote.
 func shortened(text string) string {
 	const most = 300
 	if len(text) > most {

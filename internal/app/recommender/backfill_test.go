@@ -12,14 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// from returns a recommender that learns from an archive.
+// from returns a recommender that reads history from an archive.
 func (b *bench) from(a *archive) *recommender {
 	b.config.Storage = "prometheus"
 	d := b.dependencies()
@@ -27,7 +25,7 @@ func (b *bench) from(a *archive) *recommender {
 	return newRecommender(b.config, d)
 }
 
-// term lets a recommender lead for a time, and calls after each pass with the time since the term began.
+// term runs a recommender as leader for a time. It calls after after each pass, with the time since the start of the term.
 func (b *bench) term(r *recommender, d time.Duration, after func(time.Duration)) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
@@ -38,12 +36,12 @@ func (b *bench) term(r *recommender, d time.Duration, after func(time.Duration))
 	})
 }
 
-func backfilled(r *recommender, state string) int {
-	return int(testutil.ToFloat64(r.metrics.backfill.WithLabelValues(state)))
+// backfilled returns the number of namespaces in a state, from the metric.
+func (b *bench) backfilled(r *recommender, state string) int {
+	return int(gathered(b.t, r.metrics.backfill)[state].value)
 }
 
-// manyNamespaces is a cluster with a workload and an autoscaler in each of so many namespaces. In every second one there is a
-// recommendation already.
+// manyNamespaces returns a cluster with n namespaces, each with a workload and a VPA. Every second VPA has a recommendation.
 func manyNamespaces(t *testing.T, n int) *bench {
 	b := newBench(t)
 	b.use["app"] = cluster.Amounts(100, 50<<20)
@@ -59,7 +57,7 @@ func manyNamespaces(t *testing.T, n int) *bench {
 	return b
 }
 
-func TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce(t *testing.T) {
+func TestBackfill_prometheusHangs_passesStartAndOneQueryIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := manyNamespaces(t, 50)
 		a := &archive{hangs: true}
@@ -68,78 +66,80 @@ func TestBackfill_HangingPrometheus_PassesBeginAtOnceAndItIsAskedOnce(t *testing
 		b.term(r, 20*time.Minute, func(since time.Duration) {
 			passes++
 			if passes == 1 && since > time.Minute {
-				t.Errorf("the first pass ended after %v", since)
+				t.Errorf("the first pass ended after %v, want at most a minute", since)
 			}
-			old, young := b.autoscalers[0], b.autoscalers[1]
+			old := b.autoscalers[0]
+			young := b.autoscalers[1]
 			if got := old.AdviceFor("app"); got == nil || got.Target != cluster.Amounts(900, 800<<20) {
-				t.Errorf("after %v the recommendation is %+v", since, got)
+				t.Errorf("after %v the recommendation is %+v, want the old one", since, got)
 			}
-			switch c := b.written[young.Key]; {
+			c := b.written[young.Key]
+			switch {
 			case since < archiveTimeout:
 				if len(young.Advice) > 0 || !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillRunning}, "") {
-					t.Errorf("after %v: %+v, %+v", since, young.Advice, c)
+					t.Errorf("after %v: recommendation %+v, conditions %+v", since, young.Advice, c)
 				}
 			case since > archiveTimeout+2*time.Minute:
 				if len(young.Advice) == 0 || !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}, "--prometheus-address") {
-					t.Errorf("after %v: %+v, %+v", since, young.Advice, c)
+					t.Errorf("after %v: recommendation %+v, conditions %+v", since, young.Advice, c)
 				}
 			}
 		})
 		if passes < 20 || a.queries != 0 {
-			t.Errorf("%d passes in 20 minutes; %d namespaces were asked for after the labels had timed out", passes, a.queries)
+			t.Errorf("%d passes in 20 minutes, want at least 20; %d namespaces were queried after the query of the labels timed out, want none", passes, a.queries)
 		}
-		if n := backfilled(r, "incomplete"); n != 50 {
-			t.Errorf("the metric says that %d namespaces are incomplete", n)
+		if n := b.backfilled(r, "incomplete"); n != 50 {
+			t.Errorf("the metric has %d incomplete namespaces, want 50", n)
 		}
 		var at time.Duration
-		b.term(r, 25*time.Hour, func(since time.Duration) { // it does not answer in the next term either
+		b.term(r, 25*time.Hour, func(since time.Duration) { // Prometheus still hangs in the next term
 			if got := b.autoscalers[0].AdviceFor("app"); at == 0 && got != nil && got.Target.CPU < 900 {
 				at = since
 			}
 		})
 		if at < 24*time.Hour || at > 24*time.Hour+10*time.Minute {
-			t.Errorf("the recommendation decreased after %v", at)
+			t.Errorf("the recommendation decreased after %v, want a day", at)
 		}
 	})
 }
 
-// says reports whether a condition is among those said, with a part of its message.
-func says(cs []watcher.Condition, want watcher.Condition, part string) bool {
+// says reports whether cs contains a condition whose message contains a text.
+func says(cs []watcher.Condition, want watcher.Condition, text string) bool {
 	for _, c := range cs {
-		if c.Type == want.Type && c.Status == want.Status && c.Reason == want.Reason && strings.Contains(c.Message, part) {
+		if c.Type == want.Type && c.Status == want.Status && c.Reason == want.Reason && strings.Contains(c.Message, text) {
 			return true
 		}
 	}
 	return false
 }
 
-// Each query takes long, but none too long.
-func TestBackfill_SlowPrometheus_HasOneBudgetForAll(t *testing.T) {
+// Each query takes long, but does not time out.
+func TestBackfill_slowPrometheus_endsAfterTheBudgetOfAllNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := manyNamespaces(t, 50)
 		a := &archive{delay: 4 * time.Minute}
 		r := b.from(a)
 		b.term(r, 2*time.Hour, func(since time.Duration) {
-			if since > backfillBudget+2*time.Minute && backfilled(r, "pending") > 0 {
-				t.Fatalf("%d namespaces are pending after %v", backfilled(r, "pending"), since)
+			if since > backfillBudget+2*time.Minute && b.backfilled(r, "pending") > 0 {
+				t.Fatalf("%d namespaces are pending after %v", b.backfilled(r, "pending"), since)
 			}
 		})
-		if n := backfilled(r, "done"); n != 6 {
-			t.Errorf("%d namespaces are done", n)
+		if n := b.backfilled(r, "done"); n != 6 {
+			t.Errorf("%d namespaces are done, want 6", n)
 		}
 		if c := b.written[b.autoscalers[1].Key]; !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.Removed}, "") {
-			t.Errorf("of a namespace that is done it says %+v", c)
+			t.Errorf("conditions of a namespace that is done: %+v", c)
 		}
 	})
 }
 
-func TestBackfill_ArrivesWhileItLearns_CountsEverySampleOnce(t *testing.T) {
+func TestBackfill_historyArrivesBetweenPasses_eachSampleIsCountedOnce(t *testing.T) {
 	for _, delay := range []time.Duration{0, 3*time.Minute + 10*time.Second} {
 		for _, profile := range []string{"", "busy-hours", "balanced"} {
 			t.Run(fmt.Sprint(delay, " ", profile), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)
-					b.use["app"] = cluster.Amounts(100, 50<<20) // much less than in the past
+					b.use["app"] = cluster.Amounts(100, 50<<20) // less than in the history
 					web := b.deployment("web", 3, "app")
 					b.autoscale("web", web).Recommender = profile
 					a := &archive{delay: delay, pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}, {Namespace: "shop", Name: "web-6d4cf56db6-x7k9p"}}}
@@ -148,21 +148,21 @@ func TestBackfill_ArrivesWhileItLearns_CountsEverySampleOnce(t *testing.T) {
 					b.term(r, 15*time.Minute, func(since time.Duration) {
 						passes++
 						if delay == 0 && len(b.autoscalers[0].Advice) == 0 {
-							t.Error("the first pass recommends nothing, though Prometheus has answered at once")
+							t.Error("the first pass makes no recommendation although Prometheus answered before")
 						}
 						if got := b.autoscalers[0].Advice; len(got) > 0 && (got[0].Target.CPU < 290 || got[0].Target.Memory < 200<<20) {
-							t.Errorf("after %v it recommends %v, which is not of the history", since, got[0].Target)
+							t.Errorf("after %v the recommendation is %v, which ignores the history", since, got[0].Target)
 						}
 					})
 					if got, want := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count, 2*8*24+3*passes; got != want {
-						t.Errorf("%d samples were learnt, want %d", got, want)
+						t.Errorf("%d samples were accepted, want %d", got, want)
 					}
 					b.advice("web", "app")
 					if pods, _ := r.usageStore.Size(); pods != 3 {
-						t.Errorf("%d pods are tracked in the end", pods)
+						t.Errorf("%d pods are tracked in the end, want 3", pods)
 					}
 					if b.storeWrites > 0 {
-						t.Error("checkpoints were written")
+						t.Errorf("%d checkpoints were written, want none", b.storeWrites)
 					}
 				})
 			})
@@ -170,7 +170,7 @@ func TestBackfill_ArrivesWhileItLearns_CountsEverySampleOnce(t *testing.T) {
 	}
 }
 
-func TestBackfill_NextTerm_ReadsOnlyWhatIsMissing(t *testing.T) {
+func TestBackfill_nextTerm_readsOnlyMissingHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -181,40 +181,40 @@ func TestBackfill_NextTerm_ReadsOnlyWhatIsMissing(t *testing.T) {
 		none := func(time.Duration) {}
 		count := func() int { return r.usageStore.Series(web, "app").Seen(cluster.CPU).Count }
 		b.term(r, 10*time.Minute, none)
-		for range 20 { // the lease flaps
+		for range 20 { // the lease is lost and regained
 			time.Sleep(15 * time.Second)
 			b.term(r, time.Minute, none)
 		}
 		if a.queries != 1 {
-			t.Errorf("%d queries after 20 short terms", a.queries)
+			t.Errorf("%d queries after 20 short terms, want 1", a.queries)
 		}
 		had := count()
 		time.Sleep(5 * time.Hour) // another replica leads
 		b.term(r, 2*time.Minute, none)
 		if got := count() - had; a.queries != 2 || got < 5 || got > 9 {
-			t.Errorf("%d samples more after 5 hours of absence and %d queries", got, a.queries)
+			t.Errorf("%d more samples with %d queries after another replica led for 5 hours, want 5 to 9 samples with 2 queries", got, a.queries)
 		}
 	})
 }
 
-// Prometheus answers at once that it cannot.
-func TestBackfill_OneNamespaceFails_TheOthersAreRead(t *testing.T) {
+// Prometheus answers with an error.
+func TestBackfill_oneNamespaceFails_othersAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := manyNamespaces(t, 4)
 		a := &archive{broken: map[string]error{"ns-1": errors.New("too many samples")}}
 		r := b.from(a)
 		b.term(r, 5*time.Minute, func(time.Duration) {})
-		if backfilled(r, "done") != 3 || backfilled(r, "incomplete") != 1 {
-			t.Errorf("%d namespaces are done, %d incomplete", backfilled(r, "done"), backfilled(r, "incomplete"))
+		if b.backfilled(r, "done") != 3 || b.backfilled(r, "incomplete") != 1 {
+			t.Errorf("%d namespaces are done and %d incomplete, want 3 and 1", b.backfilled(r, "done"), b.backfilled(r, "incomplete"))
 		}
 		if c := b.written[b.autoscalers[1].Key]; !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}, "too many samples") {
-			t.Errorf("it says %+v", c)
+			t.Errorf("conditions %+v", c)
 		}
 		queries := a.queries
 		a.broken = nil
 		b.term(r, 2*time.Minute, func(time.Duration) {})
-		if a.queries != queries+1 || backfilled(r, "done") != 4 {
-			t.Errorf("in the next term %d queries, and %d namespaces are done", a.queries-queries, backfilled(r, "done"))
+		if a.queries != queries+1 || b.backfilled(r, "done") != 4 {
+			t.Errorf("the next term sent %d queries and %d namespaces are done, want 1 and 4", a.queries-queries, b.backfilled(r, "done"))
 		}
 	})
 }

@@ -24,80 +24,87 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
-// checkpoints is where the histograms are stored, for each autoscaler and container.
-type checkpoints interface {
+// checkpointStore stores the histograms of each VPA and container.
+type checkpointStore interface {
 	Load(ctx context.Context, each func(checkpoint.CheckpointKey, usage.Checkpoint)) error
 	Write(ctx context.Context, key checkpoint.CheckpointKey, c usage.Checkpoint) error
 	Collect(ctx context.Context, keep func(checkpoint.CheckpointKey) bool) (int, error)
 }
 
-// histories is where that is stored which profiles remember besides, for each workload. Write does nothing when nothing
-// has changed.
-type histories interface {
+// modelStateStore stores the model state of each workload, in UsageHistory objects.
+type modelStateStore interface {
 	Load(ctx context.Context, each func(cluster.Workload, []usage.History)) error
+	// Write reports whether it wrote. It does not write if the stored state is the same.
 	Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error)
 	Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error)
 }
 
-// storage is where what was learnt is kept.
+// storage stores the usage history and the model state.
 type storage struct {
-	checkpoints checkpoints
-	histories   histories
+	checkpoints checkpointStore
+	modelStates modelStateStore
 }
 
-// The rhythm of storing: what is lost should the process die is at most a twentieth of the history and at most
-// ten minutes of it. What an OOM kill taught is stored in the pass that learns it. The ten minutes of each workload begin
-// at a time of its own, so that the writes of many are spread.
+// Limits of the history that is lost if the process is killed: at most ten minutes, and at most a twentieth of the history. After
+// an OOM kill the history is stored in the same pass. The ten-minute intervals of workloads have different offsets, which
+// distributes the writes over time.
 const (
 	longestUnsaved = 10 * time.Minute
 	unsavedShare   = 20
 )
 
-// keeper stores history and reads it back. It belongs to the recommender's goroutine.
+// collectTimeout is the maximum time that a pass spends on deleting unused objects: about 3000 at 50 requests per second. The
+// next pass continues.
+const collectTimeout = time.Minute
+
+// checkpointer writes the usage history and the model state to storage, and restores them. The recommender's goroutine owns it.
 type checkpointer struct {
 	config     Config
 	usageStore *usage.Store
 	store      storage
 	metrics    *Metrics
-	health     *process.Health // is told of progress: storing and collecting can take longer than a loop may be silent
+	health     *process.Health // gets progress signals, because storing can take longer than the limit of the health check
 	log        *slog.Logger
 
-	waiting    map[checkpoint.CheckpointKey]usage.Checkpoint // read, and not yet restored: their autoscaler is not served, or not known
-	remembered map[cluster.Workload][]usage.History          // likewise, or no profile asks for it
-	saved      map[usage.Ref]time.Time                       // when each was last stored
-	gone       map[usage.Ref]bool                            // forgotten history, whose checkpoints are not needed any more
-	storedOf   map[cluster.Key]cluster.Workload              // whose history the newest checkpoint of each autoscaler was, as read; where that is known
-	collected  time.Time
+	// Checkpoints that are loaded and not restored, because their VPA does not exist or is not served.
+	loadedCheckpoints map[checkpoint.CheckpointKey]usage.Checkpoint
+	// Model state that is loaded and not restored, because no served VPA references the workload or its profile has no model state.
+	loadedModelStates map[cluster.Workload][]usage.History
+	savedAt           map[usage.Ref]time.Time          // when the history of a container was last stored
+	expired           map[usage.Ref]bool               // containers whose history expired, so their checkpoints can be deleted
+	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
+	collectedAt       time.Time                        // the last garbage collection
 
-	mu   sync.Mutex                // guards next
-	next map[usage.Ref]cluster.Key // at which autoscaler to continue where the time was over before all had the history
+	mu       sync.Mutex                // guards resumeAt
+	resumeAt map[usage.Ref]cluster.Key // the VPA to continue with, if the time ran out before all VPAs of the workload had a checkpoint
 }
 
-func newCheckpointer(c Config, b *usage.Store, store storage, m *Metrics, h *process.Health, log *slog.Logger) *checkpointer {
+func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *process.Health, log *slog.Logger) *checkpointer {
 	return &checkpointer{
-		config: c, usageStore: b, store: store, metrics: m, health: h, log: log,
-		waiting: map[checkpoint.CheckpointKey]usage.Checkpoint{}, remembered: map[cluster.Workload][]usage.History{},
-		saved: map[usage.Ref]time.Time{}, gone: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
-		next: map[usage.Ref]cluster.Key{},
+		config: c, usageStore: u, store: store, metrics: m, health: h, log: log,
+		loadedCheckpoints: map[checkpoint.CheckpointKey]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
+		savedAt: map[usage.Ref]time.Time{}, expired: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
+		resumeAt: map[usage.Ref]cluster.Key{},
 	}
 }
 
-// load reads what is stored. It tries until it succeeds or ctx ends: to go on without would overwrite what was learnt.
+// load reads all checkpoints and model state. It retries until it succeeds or ctx ends. The recommender must not run without
+// them, because it would overwrite them.
 func (k *checkpointer) load(ctx context.Context) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		clear(k.waiting)
-		clear(k.remembered)
+		clear(k.loadedCheckpoints)
+		clear(k.loadedModelStates)
 		err := errors.Join(
-			k.store.checkpoints.Load(ctx, func(key checkpoint.CheckpointKey, c usage.Checkpoint) { k.waiting[key] = c }),
-			k.store.histories.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.remembered[w] = hs }),
+			k.store.checkpoints.Load(ctx, func(key checkpoint.CheckpointKey, c usage.Checkpoint) { k.loadedCheckpoints[key] = c }),
+			k.store.modelStates.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.loadedModelStates[w] = hs }),
 		)
 		if err == nil {
-			k.learnTargets()
-			k.log.Info("Read the stored usage history", slog.Int("checkpoints", len(k.waiting)), slog.Int("histories", len(k.remembered)))
+			k.noteStoredWorkloads()
+			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
 		}
 		if ctx.Err() == nil {
-			k.log.Warn("Cannot read the stored usage history; trying again before anything is recommended", slog.Any("error", err), slog.String("retryAfter", wait.String()))
+			k.log.Warn("Cannot load the stored usage history; no recommendations are made until it is loaded", slog.Any("error", err), slog.String("retryAfter", wait.String()))
 		}
 		select {
 		case <-ctx.Done():
@@ -107,40 +114,42 @@ func (k *checkpointer) load(ctx context.Context) error {
 	}
 }
 
-// learnTargets notes whose history the checkpoints of each autoscaler hold.
-func (k *checkpointer) learnTargets() {
+// noteStoredWorkloads records the workload of the newest checkpoint of each VPA.
+func (k *checkpointer) noteStoredWorkloads() {
 	clear(k.storedOf)
 	newest := map[cluster.Key]time.Time{}
-	for key, c := range k.waiting {
+	for key, c := range k.loadedCheckpoints {
 		if at, ok := newest[key.Autoscaler]; !c.Workload.IsZero() && (!ok || c.Updated.After(at)) {
-			newest[key.Autoscaler], k.storedOf[key.Autoscaler] = c.Updated, c.Workload
+			newest[key.Autoscaler] = c.Updated
+			k.storedOf[key.Autoscaler] = c.Workload
 		}
 	}
 }
 
-// restore gives the book the stored history of autoscalers that are served. The one that governs a workload comes first:
-// what others have stored of the same workload is the same history.
+// restore adds the loaded history of served VPAs to the usage store.
 func (k *checkpointer) restore(now time.Time, ours []*cluster.Autoscaler) {
 	k.restoreCheckpoints(now, ours)
-	if len(k.remembered) == 0 {
+	if len(k.loadedModelStates) == 0 {
 		return
 	}
-	for _, a := range ours { // what had no checkpoint
+	for _, a := range ours { // containers without a checkpoint
 		if !k.usageStore.Extended(a.Target) {
 			continue
 		}
-		for _, h := range k.remembered[a.Target] {
+		for _, h := range k.loadedModelStates[a.Target] {
 			if err := k.usageStore.Recall(a.Target, h); err != nil {
-				k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
+				k.log.Warn("Cannot restore stored model state; it is kept until new model state replaces it",
 					slog.String("vpa", a.Key.String()), slog.String("container", h.Container), slog.Any("error", err))
 			}
 		}
-		delete(k.remembered, a.Target)
+		delete(k.loadedModelStates, a.Target)
 	}
 }
 
+// restoreCheckpoints adds the loaded checkpoints of served VPAs, with the model state of their containers, to the usage store. If
+// several VPAs have a checkpoint of a container, the first one is used, because all contain the same history.
 func (k *checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
-	if len(k.waiting) == 0 {
+	if len(k.loadedCheckpoints) == 0 {
 		return
 	}
 	targets := make(map[cluster.Key]*cluster.Autoscaler, len(ours))
@@ -149,61 +158,62 @@ func (k *checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autosca
 	}
 	for _, key := range k.restorable(targets) {
 		a := targets[key.Autoscaler]
-		c := k.waiting[key]
+		c := k.loadedCheckpoints[key]
 		if !c.Workload.IsZero() && c.Workload != a.Target {
-			continue // the autoscaler named another workload when it was written, and may name it again
+			continue // the VPA referenced another workload when it was written, and may reference it again
 		}
-		delete(k.waiting, key)
+		delete(k.loadedCheckpoints, key)
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
-		if _, done := k.saved[ref]; done {
+		if _, done := k.savedAt[ref]; done {
 			continue
 		}
-		c.History = k.recollect(ref)
+		c.History = k.takeModelState(ref)
 		err := k.usageStore.Restore(a.Target, key.Container, c)
 		if err != nil {
-			k.log.Warn("Cannot use a stored usage history; it stays as it is until new history is stored over it",
+			k.log.Warn("Cannot restore a checkpoint; it is kept until a new checkpoint replaces it",
 				slog.String("vpa", key.Autoscaler.String()), slog.String("container", key.Container), slog.Any("error", err))
 		}
 		if err == nil || errors.Is(err, usage.ErrExtra) || errors.Is(err, usage.ErrHistory) {
-			k.saved[ref] = c.Updated
-			if c.Updated.After(now) { // written while the clock was ahead; it must not keep the next write waiting
-				k.saved[ref] = now
+			k.savedAt[ref] = c.Updated
+			if c.Updated.After(now) { // written while the clock was ahead; it must not delay the next write
+				k.savedAt[ref] = now
 			}
 		} else if len(c.History.Data) > 0 {
-			k.remembered[ref.Workload] = append(k.remembered[ref.Workload], c.History) // it stands by itself
+			k.loadedModelStates[ref.Workload] = append(k.loadedModelStates[ref.Workload], c.History) // usable without the checkpoint
 		}
 	}
 }
 
-// restorable returns the keys of the waiting checkpoints whose autoscalers are served and name a target: the oldest autoscaler first, as
-// its checkpoint is the one that is used where several autoscalers have stored the same history.
+// restorable returns the keys of the loaded checkpoints whose VPAs are served and have a target. Checkpoints of older VPAs come
+// first.
 func (k *checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.CheckpointKey {
 	var keys []checkpoint.CheckpointKey
-	for key := range k.waiting {
+	for key := range k.loadedCheckpoints {
 		if a := served[key.Autoscaler]; a != nil && !a.Target.IsZero() {
 			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, func(x, y checkpoint.CheckpointKey) int {
-		older, younger := served[x.Autoscaler], served[y.Autoscaler]
-		return cmp.Or(older.Created.Compare(younger.Created), x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
+		createdX := served[x.Autoscaler].Created
+		createdY := served[y.Autoscaler].Created
+		return cmp.Or(createdX.Compare(createdY), x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
 	})
 	return keys
 }
 
-// recollect takes what is remembered of a container out of what was read, if a profile asks for it.
-func (k *checkpointer) recollect(ref usage.Ref) usage.History {
-	hs := k.remembered[ref.Workload]
+// takeModelState removes the loaded model state of a container and returns it, or zero if the workload has no extension.
+func (k *checkpointer) takeModelState(ref usage.Ref) usage.History {
+	hs := k.loadedModelStates[ref.Workload]
 	i := slices.IndexFunc(hs, func(h usage.History) bool { return h.Container == ref.Container })
 	if i < 0 || !k.usageStore.Extended(ref.Workload) {
 		return usage.History{}
 	}
 	h := hs[i]
-	k.remembered[ref.Workload] = slices.Delete(hs, i, i+1)
+	k.loadedModelStates[ref.Workload] = slices.Delete(hs, i, i+1)
 	return h
 }
 
-// save stores the history that has changed, the longest unsaved first, for as long as the budget of a pass lasts.
+// save stores the changed histories that are due, in the order of Pending, until --checkpoints-timeout is over.
 func (k *checkpointer) save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
 	k.write(ctx, now, ours, func(s *usage.ContainerHistory, last time.Time) bool {
 		if at, _ := s.LastOOM(); at.After(last) {
@@ -217,32 +227,34 @@ func (k *checkpointer) save(ctx context.Context, now time.Time, ours []*cluster.
 			return now.Sub(last) >= share
 		}
 		w := s.Workload()
-		return turn(w, now) != turn(w, last) // earlier when the clock was set back
+		return saveInterval(w, now) != saveInterval(w, last) // different, not greater: the clock may have been set back
 	})
 }
 
-// turn numbers the ten minutes of a workload.
-func turn(w cluster.Workload, at time.Time) int64 {
-	phase := fnv.New32a()
-	_, _ = phase.Write([]byte(w.String()))
-	return (at.Unix() + int64(phase.Sum32())%int64(longestUnsaved/time.Second)) / int64(longestUnsaved/time.Second)
+// saveInterval returns the number of the ten-minute interval of a workload that contains a time.
+func saveInterval(w cluster.Workload, at time.Time) int64 {
+	const seconds = int64(longestUnsaved / time.Second)
+	offset := fnv.New32a()
+	_, _ = offset.Write([]byte(w.String()))
+	return (at.Unix() + int64(offset.Sum32())%seconds) / seconds
 }
 
-// flush stores everything that has changed, when the process ends.
+// flush stores all changed histories. It is called when the process ends.
 func (k *checkpointer) flush(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
 	k.write(ctx, now, ours, func(*usage.ContainerHistory, time.Time) bool { return true })
 }
 
+// write stores the changed histories for which due returns true. due gets the history and the time when it was last stored.
 func (k *checkpointer) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.ContainerHistory, time.Time) bool) {
-	if k.config.Storage == "prometheus" || k.config.ReadOnly { // as upstream: from there history comes at every start
+	if k.config.Storage == "prometheus" || k.config.ReadOnly { // as upstream: with Prometheus, history is read at each start
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.CheckpointsTimeout)
 	defer cancel()
-	owners := make(map[cluster.Workload][]*cluster.Autoscaler, len(ours))
+	vpas := make(map[cluster.Workload][]*cluster.Autoscaler, len(ours))
 	for _, a := range ours {
 		if !a.FetchingHistory {
-			owners[a.Target] = append(owners[a.Target], a)
+			vpas[a.Target] = append(vpas[a.Target], a)
 		}
 	}
 	var (
@@ -254,85 +266,87 @@ func (k *checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 	for _, refs := range byWorkload(k.usageStore.Pending(now)) {
 		w := refs[0].Workload
 		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-			return !wanted(r.Container, owners[w]) || !due(k.usageStore.Series(w, r.Container), k.saved[r])
+			return !sizedByAny(r.Container, vpas[w]) || !due(k.usageStore.Series(w, r.Container), k.savedAt[r])
 		})
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
 		process.Attempt(k.log, k.health, w.String(), func() {
-			hs := k.usageStore.Histories(w, now)
-			cs := make([]usage.Checkpoint, 0, len(refs))
+			modelStates := k.usageStore.Histories(w, now)
+			checkpoints := make([]usage.Checkpoint, 0, len(refs))
 			refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
 				c, ok := k.usageStore.Checkpoint(w, r.Container, now)
 				if ok {
-					cs = append(cs, c)
+					checkpoints = append(checkpoints, c)
 				}
 				return !ok
 			})
 			g.Go(func() error {
 				process.Attempt(k.log, k.health, w.String(), func() {
-					k.storeWorkload(ctx, hs, refs, cs, owners[w], func(i int) {
+					k.storeWorkload(ctx, modelStates, refs, checkpoints, vpas[w], func(i int) {
 						mu.Lock()
 						defer mu.Unlock()
-						stored[refs[i]] = cs[i]
+						stored[refs[i]] = checkpoints[i]
 					})
 				})
 				return nil
 			})
 		})
 	}
-	_ = g.Wait() // what went wrong was logged where it happened
+	_ = g.Wait() // errors are logged where they occur
 	for ref, c := range stored {
 		k.usageStore.Saved(ref.Workload, ref.Container, c)
-		k.saved[ref] = now
-		for _, a := range owners[ref.Workload] {
-			delete(k.waiting, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // it has been stored over
+		k.savedAt[ref] = now
+		for _, a := range vpas[ref.Workload] {
+			delete(k.loadedCheckpoints, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // the stored checkpoint is newer
 		}
 	}
 }
 
-// storeWorkload stores what is known of containers of a workload, and calls stored with the number of each that was.
-func (k *checkpointer) storeWorkload(ctx context.Context, hs []usage.History, refs []usage.Ref, cs []usage.Checkpoint, owners []*cluster.Autoscaler, stored func(int)) {
+// storeWorkload stores the model state of a workload and the checkpoints of some of its containers. refs and checkpoints have the
+// same indices. It calls stored with the index of each checkpoint that is stored.
+func (k *checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, refs []usage.Ref, checkpoints []usage.Checkpoint, vpas []*cluster.Autoscaler, stored func(int)) {
 	defer func() { k.health.Active(time.Now()) }()
 	if len(refs) == 0 {
 		return
 	}
-	apart := k.storeHistories(ctx, refs[0].Workload, hs)
+	separate := k.storeModelStates(ctx, refs[0].Workload, modelStates)
 	for i, ref := range refs {
-		c := cs[i]
-		if c.History = (usage.History{}); !apart {
-			c = cs[i].Carry()
+		c := checkpoints[i]
+		if separate {
+			c.History = usage.History{}
+		} else {
+			c = c.Carry()
 		}
-		if k.store1(ctx, ref, c, owners) {
+		if k.storeCheckpoint(ctx, ref, c, vpas) {
 			stored(i)
 		}
 	}
 }
 
-// byWorkload puts the containers of a workload together. Workloads stand in the order of their first.
+// byWorkload groups containers by workload. The groups have the order of their first container.
 func byWorkload(refs []usage.Ref) [][]usage.Ref {
-	at := map[cluster.Workload]int{}
-	var out [][]usage.Ref
+	index := map[cluster.Workload]int{}
+	var groups [][]usage.Ref
 	for _, r := range refs {
-		i, ok := at[r.Workload]
+		i, ok := index[r.Workload]
 		if !ok {
-			i = len(out)
-			at[r.Workload] = i
-			out = append(out, nil)
+			i = len(groups)
+			index[r.Workload] = i
+			groups = append(groups, nil)
 		}
-		out[i] = append(out[i], r)
+		groups[i] = append(groups[i], r)
 	}
-	return out
+	return groups
 }
 
-// storeHistories stores what the profile of a workload remembers, if that has changed, and returns whether it is stored. It
-// comes before the checkpoints: an OOM kill that these know of is one that the profile has been told of. What cannot be
-// stored by itself, the checkpoints carry.
-func (k *checkpointer) storeHistories(ctx context.Context, w cluster.Workload, hs []usage.History) bool {
-	if len(hs) == 0 {
+// storeModelStates stores the model state of a workload if it changed, and reports whether it is stored. If not, the checkpoints
+// contain it. It is stored before the checkpoints, so that each OOM kill in a checkpoint is in the model state too.
+func (k *checkpointer) storeModelStates(ctx context.Context, w cluster.Workload, modelStates []usage.History) bool {
+	if len(modelStates) == 0 {
 		return true
 	}
-	wrote, err := k.store.histories.Write(ctx, w, hs)
+	wrote, err := k.store.modelStates.Write(ctx, w, modelStates)
 	switch {
 	case err == nil:
 		if wrote {
@@ -341,32 +355,32 @@ func (k *checkpointer) storeHistories(ctx context.Context, w cluster.Workload, h
 		return true
 	case ctx.Err() != nil:
 		k.metrics.history.WithLabelValues("postponed").Inc()
-	case errors.Is(err, kube.ErrUnsupported): // said where it was found out, once
+	case errors.Is(err, kube.ErrUnsupported): // the store logs this once
 		k.metrics.history.WithLabelValues("carried").Inc()
 	default:
 		k.metrics.history.WithLabelValues("failed").Inc()
-		k.log.Warn("Cannot store what a profile remembers; the checkpoints carry it until that succeeds", slog.String("workload", w.String()), slog.Any("error", err))
+		k.log.Warn("Cannot write model state to a UsageHistory; the checkpoints contain it until a write succeeds", slog.String("workload", w.String()), slog.Any("error", err))
 	}
 	return false
 }
 
-// wanted reports whether any of the autoscalers sizes a container. One that none does has no checkpoint: it is never stored,
-// and so must not make what the workload's profile remembers due.
-func wanted(container string, owners []*cluster.Autoscaler) bool {
-	return slices.ContainsFunc(owners, func(a *cluster.Autoscaler) bool {
+// sizedByAny reports whether one of the VPAs sizes a container. The history of a container that no VPA sizes is never stored and
+// never due.
+func sizedByAny(container string, vpas []*cluster.Autoscaler) bool {
+	return slices.ContainsFunc(vpas, func(a *cluster.Autoscaler) bool {
 		p := a.Policy(container)
 		return p == nil || !p.Off
 	})
 }
 
-// store1 writes one container's history for every autoscaler of ours that names its workload, and returns whether any has it
-// and all were tried. One that cannot be written does not keep it from the others. Where the time is over, the next pass
-// continues with the autoscaler that was not reached.
-func (k *checkpointer) store1(ctx context.Context, ref usage.Ref, c usage.Checkpoint, owners []*cluster.Autoscaler) bool {
+// storeCheckpoint writes the checkpoint of a container for each VPA that references its workload. It reports whether all VPAs were
+// tried and at least one write succeeded. A failed write does not affect the other VPAs. If the time is over, the next call
+// resumes with the first VPA that was not tried.
+func (k *checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
 	wrote := false
-	from, continued := k.reached(ref)
-	for _, a := range owners {
-		if continued && a.Key.Compare(from) < 0 {
+	from, resumed := k.takeResume(ref)
+	for _, a := range vpas {
+		if resumed && a.Key.Compare(from) < 0 {
 			wrote = true
 			continue
 		}
@@ -382,144 +396,130 @@ func (k *checkpointer) store1(ctx context.Context, ref usage.Ref, c usage.Checkp
 		case ctx.Err() != nil || nearlyOver(ctx):
 			k.metrics.checkpoint.WithLabelValues("postponed").Inc()
 			if wrote {
-				k.stop(ref, a.Key)
+				k.noteResume(ref, a.Key)
 			}
 			return false
 		default:
 			k.metrics.checkpoint.WithLabelValues("failed").Inc()
-			k.log.Warn("Cannot store usage history; the next pass tries again", slog.String("vpa", a.Key.String()), slog.String("container", ref.Container), slog.Any("error", err))
+			k.log.Warn("Cannot write a checkpoint; the next pass retries", slog.String("vpa", a.Key.String()), slog.String("container", ref.Container), slog.Any("error", err))
 		}
 	}
 	return wrote
 }
 
-// nearlyOver reports whether the rate limit refuses requests because the deadline would come first.
+// nearlyOver reports whether the deadline is so close that the rate limiter rejects requests.
 func nearlyOver(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) < time.Second
 }
 
-// reached returns the autoscaler at which the storing of a container continues; none where the last time all were reached.
-func (k *checkpointer) reached(ref usage.Ref) (cluster.Key, bool) {
+// takeResume removes and returns the VPA with which storing a container resumes. It returns false if the last call tried all VPAs.
+func (k *checkpointer) takeResume(ref usage.Ref) (cluster.Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	key, ok := k.next[ref]
-	delete(k.next, ref)
+	key, ok := k.resumeAt[ref]
+	delete(k.resumeAt, ref)
 	return key, ok
 }
 
-// stop notes the autoscaler that was not reached.
-func (k *checkpointer) stop(ref usage.Ref, at cluster.Key) {
+// noteResume records the VPA with which storing a container resumes.
+func (k *checkpointer) noteResume(ref usage.Ref, at cluster.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.next[ref] = at
+	k.resumeAt[ref] = at
 }
 
-// forget says that history was forgotten: what is stored of it is not needed any more.
+// forget marks containers whose history expired, so that collect deletes their checkpoints.
 func (k *checkpointer) forget(refs []usage.Ref) {
 	for _, r := range refs {
-		if !k.config.ReadOnly { // which deletes nothing
-			k.gone[r] = true
+		if !k.config.ReadOnly { // a dry run deletes nothing
+			k.expired[r] = true
 		}
-		delete(k.saved, r)
-		delete(k.next, r)
+		delete(k.savedAt, r)
+		delete(k.resumeAt, r)
 	}
 }
 
-// collectTimeout is how long a pass may delete what is stored: some thousand objects at 50 requests a second. The next pass
-// continues.
-const collectTimeout = time.Minute
-
-// collect deletes what is stored of autoscalers that do not exist any more, of whatever recommender, and of our containers
-// whose history was forgotten. What else is stored of those of another recommender is not ours to judge.
+// collect deletes unused checkpoints and UsageHistories at the interval of --checkpoints-gc-interval. A checkpoint is unused if its
+// VPA does not exist, or if its VPA is served and the history of the container expired. Other checkpoints of VPAs of another
+// recommender are kept.
 func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
-	if now.Sub(k.collected) < k.config.CheckpointsGC || k.config.ReadOnly {
+	if now.Sub(k.collectedAt) < k.config.CheckpointsGC || k.config.ReadOnly {
 		return
 	}
-	before := k.collected
-	k.collected = now
+	before := k.collectedAt
+	k.collectedAt = now
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	targets, own := make(map[cluster.Key]*cluster.Autoscaler, len(all)), make(map[cluster.Key]bool, len(ours))
+	vpas := make(map[cluster.Key]*cluster.Autoscaler, len(all))
 	for _, a := range all {
-		targets[a.Key] = a
+		vpas[a.Key] = a
 	}
-	for _, a := range ours {
-		own[a.Key] = true
-	}
-	n, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.CheckpointKey) bool {
+	own := keySet(ours)
+	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.CheckpointKey) bool {
 		k.health.Active(time.Now())
-		a := targets[key.Autoscaler]
+		a := vpas[key.Autoscaler]
 		if a == nil || !own[a.Key] {
 			return a != nil
 		}
 		ref := usage.Ref{Workload: a.Target, Container: key.Container}
-		return !k.gone[ref] || k.usageStore.Series(a.Target, key.Container) != nil
+		return !k.expired[ref] || k.usageStore.Series(a.Target, key.Container) != nil
 	})
 	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
-	m, historiesErr := k.store.histories.Collect(ctx, func(w cluster.Workload) bool {
+	deletedHistories, historiesErr := k.store.modelStates.Collect(ctx, func(w cluster.Workload) bool {
 		k.health.Active(time.Now())
 		return needed(w)
 	})
-	k.forgetGone(targets)
+	k.unmarkUnreferenced(all)
 	err = errors.Join(err, historiesErr)
+	deleted := deletedCheckpoints+deletedHistories > 0
 	switch {
 	case err == nil:
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && n+m > 0:
-		k.collected = before
-		k.log.Info("Deleted some of the stored usage history that is not needed; the next pass continues", slog.Int("checkpoints", n), slog.Int("histories", m))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && deleted:
+		k.collectedAt = before
+		k.log.Info("Deleted a part of the unused checkpoints and UsageHistories; the next pass continues",
+			slog.Int("checkpoints", deletedCheckpoints), slog.Int("histories", deletedHistories))
 		return
 	case errors.Is(ctx.Err(), context.Canceled):
 		return
 	default:
-		k.log.Warn("Cannot remove stored usage history that nobody needs", slog.Any("error", err))
+		k.log.Warn("Cannot delete unused checkpoints or UsageHistories", slog.Any("error", err))
 		return
 	}
-	if n > 0 || m > 0 {
-		k.log.Info("Removed stored usage history that nobody needs", slog.Int("checkpoints", n), slog.Int("histories", m))
+	if deleted {
+		k.log.Info("Deleted unused checkpoints and UsageHistories",
+			slog.Int("checkpoints", deletedCheckpoints), slog.Int("histories", deletedHistories))
 	}
-	clear(k.gone)
-	for key := range k.waiting {
-		if targets[key.Autoscaler] == nil {
-			delete(k.waiting, key)
-		}
-	}
-	for key := range k.storedOf {
-		if targets[key] == nil {
-			delete(k.storedOf, key)
-		}
-	}
-	for w := range k.remembered {
-		if !needed(w) {
-			delete(k.remembered, w)
-		}
-	}
+	clear(k.expired)
+	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.CheckpointKey, _ usage.Checkpoint) bool { return vpas[key.Autoscaler] == nil })
+	maps.DeleteFunc(k.storedOf, func(key cluster.Key, _ cluster.Workload) bool { return vpas[key] == nil })
+	maps.DeleteFunc(k.loadedModelStates, func(w cluster.Workload, _ []usage.History) bool { return !needed(w) })
 }
 
-// forgetGone forgets the forgotten history of workloads that no autoscaler names: collect deletes the checkpoints of those by
-// themselves, however often deleting fails.
-func (k *checkpointer) forgetGone(all map[cluster.Key]*cluster.Autoscaler) {
-	if len(k.gone) == 0 {
+// unmarkUnreferenced removes the marks of expired containers whose workload no VPA references. collect deletes their checkpoints
+// without a mark, because their VPA does not exist. So the marks do not accumulate if deleting fails.
+func (k *checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
+	if len(k.expired) == 0 {
 		return
 	}
-	named := make(map[cluster.Workload]bool, len(all))
+	referenced := make(map[cluster.Workload]bool, len(all))
 	for _, a := range all {
-		named[a.Target] = true
+		referenced[a.Target] = true
 	}
-	maps.DeleteFunc(k.gone, func(r usage.Ref, _ bool) bool { return !named[r.Workload] })
+	maps.DeleteFunc(k.expired, func(r usage.Ref, _ bool) bool { return !referenced[r.Workload] })
 }
 
-// needed returns which workloads' histories are needed. An autoscaler of another recommender may need what is stored of the
-// workload that it names, and one that cannot be read may name any workload of its namespace. Those that are all ours need it
-// where the profile remembers something and the book still has a container. Under a name of its own a recommender knows of
-// no profiles, and judges nobody.
+// needed returns a function that reports whether the model state of a workload is needed. It is needed in these cases:
+//
+//   - A VPA of another recommender references the workload and may use it. With --recommender-name this is each VPA, because
+//     that recommender has no profiles and cannot decide.
+//   - The namespace has a VPA whose target cannot be read, and which may reference the workload.
+//   - Only served VPAs reference the workload, its profile has model state, and the usage store has one of its containers.
 func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
-	own := make(map[cluster.Key]bool, len(ours))
-	for _, a := range ours {
-		own[a.Key] = true
-	}
-	named, foreign := make(map[cluster.Workload]bool, len(all)), make(map[cluster.Workload]bool)
+	own := keySet(ours)
+	served := make(map[cluster.Workload]bool, len(all))
+	foreign := make(map[cluster.Workload]bool)
 	unreadable := make(map[string]bool) // namespaces
 	for _, a := range all {
 		switch {
@@ -528,10 +528,19 @@ func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) func(cluster.Work
 		case !own[a.Key] || k.config.NameGiven():
 			foreign[a.Target] = true
 		default:
-			named[a.Target] = true
+			served[a.Target] = true
 		}
 	}
 	return func(w cluster.Workload) bool {
-		return foreign[w] || unreadable[w.Namespace] || named[w] && k.usageStore.Extended(w) && len(k.usageStore.All(w)) > 0
+		return foreign[w] || unreadable[w.Namespace] || served[w] && k.usageStore.Extended(w) && len(k.usageStore.All(w)) > 0
 	}
+}
+
+// keySet returns the keys of the VPAs.
+func keySet(autoscalers []*cluster.Autoscaler) map[cluster.Key]bool {
+	keys := make(map[cluster.Key]bool, len(autoscalers))
+	for _, a := range autoscalers {
+		keys[a.Key] = true
+	}
+	return keys
 }

@@ -24,12 +24,12 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
-// benchHistories is where a bench stores what profiles remember.
+// benchHistories is the store of the model state of a bench.
 type benchHistories struct {
 	mu     sync.Mutex
 	stored map[cluster.Workload][]usage.History
 	writes int
-	err    error // what a write says
+	err    error // of each write
 }
 
 func newBenchHistories() *benchHistories {
@@ -71,7 +71,7 @@ func (h *benchHistories) Collect(_ context.Context, keep func(cluster.Workload) 
 	return n, nil
 }
 
-func TestWhatAProfileRemembersIsStoredOncePerWorkload(t *testing.T) {
+func TestSave_manyVPAsOfOneWorkload_modelStateIsStoredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for _, c := range []string{"app", "proxy"} {
@@ -79,47 +79,46 @@ func TestWhatAProfileRemembersIsStoredOncePerWorkload(t *testing.T) {
 		}
 		web := b.deployment("web", 2, "app", "proxy")
 		b.autoscale("web", web).Recommender = "balanced"
-		b.autoscale("web2", web).Recommender = "balanced" // one history, however many autoscalers
+		b.autoscale("web2", web).Recommender = "balanced" // the same workload
 		b.autoscale("plain", b.deployment("plain", 2, "app"))
 		b.run(5 * time.Hour)
 		hs := b.remembered.stored[web]
 		if len(b.remembered.stored) != 1 || len(hs) != 2 || hs[0].Container != "app" || hs[1].Container != "proxy" {
-			t.Fatalf("stored are %v", b.remembered.stored)
+			t.Fatalf("stored model state: %v", b.remembered.stored)
 		}
 		if hs[0].Form != "adaptive/1" || len(hs[0].Data) < 50 || time.Since(hs[0].Updated) > 71*time.Minute {
-			t.Errorf("it is of %v, of form %s, and takes %d bytes", hs[0].Updated, hs[0].Form, len(hs[0].Data))
+			t.Errorf("the model state was updated at %v, has form %s and %d bytes", hs[0].Updated, hs[0].Form, len(hs[0].Data))
 		}
 		for key, c := range b.stored {
 			if len(c.Extra) > 100 {
-				t.Errorf("the checkpoint of %v has %d bytes beside it", key, len(c.Extra))
+				t.Errorf("the checkpoint %v has %d bytes of extra data, want at most 100", key, len(c.Extra))
 			}
 		}
 	})
 }
 
-// Item 3 of the sizing engine: written only when it changed, and not too often.
-func TestHistoriesAreWrittenAtMostEveryTenMinutes(t *testing.T) {
+func TestSave_modelStateChangesWithEachSample_isWrittenEveryTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
-		b.autoscale("web", b.deployment("web", 3, "app")).Recommender = "autopilot" // which every sample changes
+		b.autoscale("web", b.deployment("web", 3, "app")).Recommender = "autopilot" // each sample changes its model state
 		b.run(5 * time.Hour)
 		young := b.remembered.writes
 		b.run(24 * time.Hour)
 		if n := b.remembered.writes - young; n < 140 || n > 24*6+2 {
-			t.Errorf("%d writes in a day of samples", n)
+			t.Errorf("%d writes in a day with samples, want 140 to 146", n)
 		}
 		steady := b.remembered.writes
 		b.usageErr = errors.New("away")
 		b.run(24 * time.Hour)
 		if n := b.remembered.writes - steady; n > 1 {
-			t.Errorf("%d writes in a day without samples", n)
+			t.Errorf("%d writes in a day without samples, want at most 1", n)
 		}
 	})
 }
 
-// A container whose policy is off has no checkpoint. It does not make the rest due in every pass.
-func TestAContainerThatIsOffCausesNoWrites(t *testing.T) {
+// A container whose policy is Off has no checkpoint. It must not make the other containers due in each pass.
+func TestSave_containerWithModeOff_causesNoWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for _, c := range []string{"app", "proxy"} {
@@ -131,13 +130,13 @@ func TestAContainerThatIsOffCausesNoWrites(t *testing.T) {
 		young := b.remembered.writes
 		b.run(24 * time.Hour)
 		if n := b.remembered.writes - young; n < 140 || n > 24*6+2 {
-			t.Errorf("%d writes in a day of samples", n)
+			t.Errorf("%d writes in a day with samples, want 140 to 146", n)
 		}
 	})
 }
 
-// All that is known is stored when a process ends. Ten minutes later not everything is due at once.
-func TestWritesOfManyWorkloadsAreSpread(t *testing.T) {
+// At the end of a process everything is stored. Ten minutes later not everything may be due in one pass.
+func TestSave_manyWorkloads_writesAreDistributed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -154,12 +153,12 @@ func TestWritesOfManyWorkloadsAreSpread(t *testing.T) {
 			most = max(most, b.remembered.writes-before)
 		}
 		if most > workloads/5 {
-			t.Errorf("%d of %d workloads were written in one pass", most, workloads)
+			t.Errorf("%d of %d workloads were written in one pass, want at most a fifth", most, workloads)
 		}
 	})
 }
 
-func TestAnOOMIsStoredAtOnceInBothPlaces(t *testing.T) { // W-08
+func TestSave_oomKill_isStoredInTheSamePassInBothObjects(t *testing.T) { // W-08
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -167,27 +166,27 @@ func TestAnOOMIsStoredAtOnceInBothPlaces(t *testing.T) { // W-08
 		b.autoscale("web", web).Recommender = "balanced"
 		b.run(6 * time.Hour)
 		had := b.advice("web", "app").Target.Memory
-		for range 3 { // whenever in the ten minutes of the workload
+		for range 3 { // at different times of the ten-minute interval of the workload
 			b.run(3 * time.Minute)
 			checkpoints, histories := b.storeWrites, b.remembered.writes
 			c := &b.pods[0].Containers[0]
 			c.Requests = cluster.Amounts(300, b.advice("web", "app").Target.Memory)
 			c.Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-time.Minute), Finished: time.Now()}
-			b.run(2 * time.Second) // killed right after the pass that saw it
+			b.run(2 * time.Second) // the process is killed after the pass that observed the OOM kill
 			if b.storeWrites == checkpoints || b.remembered.writes == histories {
-				t.Fatalf("%d checkpoints and %d histories were written", b.storeWrites-checkpoints, b.remembered.writes-histories)
+				t.Fatalf("%d checkpoints and %d UsageHistories were written, want one of each", b.storeWrites-checkpoints, b.remembered.writes-histories)
 			}
 		}
 		raised := b.advice("web", "app").Target.Memory
 		b.run(2 * time.Second)
 		if after := b.advice("web", "app").Target.Memory; raised < had*3/2 || after != raised {
-			t.Errorf("target was %d, then %d, and after a restart %d", had, raised, after)
+			t.Errorf("the target was %d, then %d, and after a restart %d", had, raised, after)
 		}
 	})
 }
 
-// Only upstream's CRDs are installed, then podfit's, too.
-func TestWithoutUsageHistoriesTheCheckpointsCarryThem(t *testing.T) {
+// At first only upstream's CRDs are installed, later also podfit's.
+func TestSave_usageHistoriesCannotBeWritten_checkpointsContainTheModelState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -204,27 +203,27 @@ func TestWithoutUsageHistoriesTheCheckpointsCarryThem(t *testing.T) {
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 || extra() < 150 {
-			t.Errorf("the peak was forgotten: %v, then %v; %d bytes are carried", high, got, extra())
+			t.Errorf("the peak is lost: target %v, then %v; the checkpoint has %d bytes of extra data", high, got, extra())
 		}
 		b.remembered.err = nil
 		b.run(time.Hour)
 		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 || extra() > 120 || len(b.remembered.stored[web]) != 1 {
-			t.Errorf("the peak was forgotten: %v, then %v; %d bytes are carried still", high, got, extra())
+			t.Errorf("the peak is lost, or the checkpoint still contains it: target %v, then %v; the checkpoint has %d bytes of extra data", high, got, extra())
 		}
 		b.remembered.err = errors.New("etcd is full")
 		b.run(time.Hour)
 		if extra() < 150 {
-			t.Error("what cannot be stored is not carried")
+			t.Error("the checkpoint does not contain the model state although its write failed")
 		}
 		b.run(time.Minute)
 		if got := b.advice("web", "app").Target; got.Memory < high.Memory*9/10 {
-			t.Errorf("the peak was forgotten: %v, then %v", high, got)
+			t.Errorf("the peak is lost: target %v, then %v", high, got)
 		}
 	})
 }
 
-// The process is killed between its two writes, in whichever order they come.
-func TestAKillBetweenTheTwoWritesLosesNothing(t *testing.T) {
+// The process is killed between the write of the checkpoint and the write of the model state, in either order.
+func TestRestore_killBetweenTheTwoWrites_losesNothing(t *testing.T) {
 	for _, name := range []string{"balanced", "busy-hours", "autopilot"} {
 		for what, cut := range map[string]func(b, early *bench){
 			"checkpoint missing": func(b, early *bench) { b.stored = early.stored },
@@ -243,10 +242,10 @@ func TestAKillBetweenTheTwoWritesLosesNothing(t *testing.T) {
 					cut(b, early)
 					r := b.run(2 * time.Second)
 					if has := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count; has < had-2*40 || has > had+2 {
-						t.Errorf("%d samples, then %d", had, has)
+						t.Errorf("%d samples before the kill, %d after it", had, has)
 					}
 					if after := *b.advice("web", "app"); after.Target != before.Target {
-						t.Errorf("target %v, then %v", before.Target, after.Target)
+						t.Errorf("target %v before the kill, %v after it", before.Target, after.Target)
 					}
 				})
 			})
@@ -254,18 +253,18 @@ func TestAKillBetweenTheTwoWritesLosesNothing(t *testing.T) {
 	}
 }
 
-func TestHistoriesNobodyNeedsAreRemoved(t *testing.T) {
+func TestCollect_modelStateThatNoVPANeeds_isDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		targets := map[string]cluster.Workload{}
-		for _, name := range []string{"stays", "deleted", "back to default", "somebody else's"} {
+		for _, name := range []string{"stays", "deleted", "back to default", "other recommender"} {
 			targets[name] = b.deployment(name, 1, "app")
 			b.autoscale(name, targets[name]).Recommender = "balanced"
 		}
 		b.run(20 * time.Minute)
 		if len(b.remembered.stored) != 4 {
-			t.Fatalf("%d are stored", len(b.remembered.stored))
+			t.Fatalf("%d UsageHistories are stored, want 4", len(b.remembered.stored))
 		}
 		b.autoscalers = slices.DeleteFunc(b.autoscalers, func(a *cluster.Autoscaler) bool { return a.Name == "deleted" })
 		for i, a := range b.autoscalers {
@@ -273,7 +272,7 @@ func TestHistoriesNobodyNeedsAreRemoved(t *testing.T) {
 			switch a.Name {
 			case "back to default":
 				change.Recommender = ""
-			case "somebody else's":
+			case "other recommender":
 				change.Recommender = "theirs"
 			}
 			b.autoscalers[i] = &change
@@ -281,15 +280,15 @@ func TestHistoriesNobodyNeedsAreRemoved(t *testing.T) {
 		b.pods = slices.DeleteFunc(b.pods, func(p *cluster.Pod) bool { return p.Top == targets["stays"] }) // scaled to zero
 		b.run(12 * time.Minute)
 		for name, w := range targets {
-			if got, want := b.remembered.stored[w] != nil, name == "stays" || name == "somebody else's"; got != want {
-				t.Errorf("%s is stored: %v", name, got)
+			if got, want := b.remembered.stored[w] != nil, name == "stays" || name == "other recommender"; got != want {
+				t.Errorf("%s: stored: %t", name, got)
 			}
 		}
 	})
 }
 
-// Who starts a recommender under a name of its own, if only once, loses nothing that podfit has stored for its autoscalers.
-func TestARecommenderOfAnotherNameRemovesNothing(t *testing.T) {
+// A recommender with --recommender-name must not delete what the one without it stored, even if it runs only once.
+func TestCollect_recommenderWithAName_deletesNothing(t *testing.T) {
 	for _, name := range []string{"x", "default", "balanced"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -301,20 +300,19 @@ func TestARecommenderOfAnotherNameRemovesNothing(t *testing.T) {
 				b.autoscale("own", own).Recommender = "balanced"
 				b.run(20 * time.Minute)
 				if len(b.remembered.stored) != 2 || len(b.stored) != 3 {
-					t.Fatalf("%d histories and %d checkpoints are stored", len(b.remembered.stored), len(b.stored))
+					t.Fatalf("%d UsageHistories and %d checkpoints are stored, want 2 and 3", len(b.remembered.stored), len(b.stored))
 				}
 				b.config = recommenderNamed(t, name)
 				b.run(20 * time.Minute)
 				if len(b.remembered.stored) != 2 || len(b.stored) != 3 {
-					t.Errorf("%d histories and %d checkpoints are left", len(b.remembered.stored), len(b.stored))
+					t.Errorf("%d UsageHistories and %d checkpoints remain, want 2 and 3", len(b.remembered.stored), len(b.stored))
 				}
 			})
 		})
 	}
 }
 
-// What the book of one recommender forgets, the checkpoints of another's autoscaler may still be good for.
-func TestCheckpointsOfAnotherRecommenderStayWhenOursIsForgotten(t *testing.T) {
+func TestCollect_historyExpires_checkpointsOfAnotherRecommenderStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -334,12 +332,12 @@ func TestCheckpointsOfAnotherRecommenderStayWhenOursIsForgotten(t *testing.T) {
 				return
 			}
 		}
-		t.Error("their checkpoint is gone")
+		t.Error("the checkpoint of the VPA of the other recommender is deleted")
 	})
 }
 
-// An autoscaler that has become unreadable names no workload; what is stored of the one that it named is kept.
-func TestHistoryStaysWhileAnAutoscalerCannotBeRead(t *testing.T) {
+// A VPA that cannot be read has no target. The model state of its former target must be kept.
+func TestCollect_vpaCannotBeRead_modelStateStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -350,30 +348,29 @@ func TestHistoryStaysWhileAnAutoscalerCannotBeRead(t *testing.T) {
 		b.autoscalers[0], b.problem = &broken, "Cannot read targetRef."
 		b.run(time.Hour)
 		if len(b.remembered.stored) != 1 {
-			t.Error("the history is gone")
+			t.Error("the model state is deleted")
 		}
 	})
 }
 
-// What stands in the API server may be anything. No pass fails, and what was recommended last stays, or what is
-// recommended makes sense.
-func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
+// Stored objects may contain anything. No pass fails; the last recommendation stays, or the new one is plausible.
+func TestRestore_invalidStoredHistory_recommendationStaysPlausible(t *testing.T) {
 	good := func(b *bench) (usage.Checkpoint, []usage.History) {
 		key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 		return b.stored[key], slices.Clone(b.remembered.stored[b.autoscalers[0].Target])
 	}
 	future := time.Date(2190, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, change := range map[string]func(*usage.Checkpoint, []usage.History){
-		"checkpoint of another version": func(c *usage.Checkpoint, _ []usage.History) { c.Version = "v9" },
-		"checkpoint from the future":    func(c *usage.Checkpoint, _ []usage.History) { c.Updated, c.LastSample = future, future },
-		"negative total":                func(c *usage.Checkpoint, _ []usage.History) { c.CPU.Total = -1 },
-		"history of another form":       func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Form = "nonsense" },
-		"history cut off":               func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Data = hs[0].Data[:len(hs[0].Data)/2] },
-		"history of no time":            func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Updated = time.Time{} },
-		"history from the future":       func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Updated = future },
-		"sample from the future":        func(_ *usage.Checkpoint, hs []usage.History) { hs[0].LastSample = future },
-		"huge history":                  func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Data = make([]byte, 1<<20) },
-		"another's container":           func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Container = "other" },
+		"checkpoint of another version":    func(c *usage.Checkpoint, _ []usage.History) { c.Version = "v9" },
+		"checkpoint from the future":       func(c *usage.Checkpoint, _ []usage.History) { c.Updated, c.LastSample = future, future },
+		"negative total":                   func(c *usage.Checkpoint, _ []usage.History) { c.CPU.Total = -1 },
+		"model state of another form":      func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Form = "nonsense" },
+		"truncated model state":            func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Data = hs[0].Data[:len(hs[0].Data)/2] },
+		"model state without a time":       func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Updated = time.Time{} },
+		"model state from the future":      func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Updated = future },
+		"sample from the future":           func(_ *usage.Checkpoint, hs []usage.History) { hs[0].LastSample = future },
+		"huge model state":                 func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Data = make([]byte, 1<<20) },
+		"model state of another container": func(_ *usage.Checkpoint, hs []usage.History) { hs[0].Container = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -390,23 +387,23 @@ func TestHostileHistoryMovesNoRecommendation(t *testing.T) {
 				b.usageErr = errors.New("metrics-server is away")
 				b.run(5 * time.Minute)
 				if after := *b.advice("web", "app"); after.Target != before.Target || len(b.autoscalers[0].Advice) != 1 {
-					t.Errorf("without samples: %v, then %v", before.Target, b.autoscalers[0].Advice)
+					t.Errorf("without samples the target changed from %v to %v", before.Target, b.autoscalers[0].Advice)
 				}
 				b.usageErr = nil
 				b.run(30 * time.Minute)
 				if got := *b.advice("web", "app"); got.Target.Memory < 200<<20 || got.Target.Memory > 400<<20 || got.Target.CPU < 280 || got.Target.CPU > 600 {
-					t.Errorf("with samples again: %v, before %v", got.Target, before.Target)
+					t.Errorf("with samples the target is %v, before %v", got.Target, before.Target)
 				}
 				if hs := b.remembered.stored[web]; len(hs) == 0 || hs[0].Form != "adaptive/1" {
-					t.Errorf("it was not stored over: %v", hs)
+					t.Errorf("no new model state replaced it: %v", hs)
 				}
 			})
 		})
 	}
 }
 
-// What a profile remembers stands by itself, whatever became of the checkpoint, and whether there are pods or not.
-func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
+// Model state is usable without its checkpoint, and also while the workload has no pods.
+func TestRestore_checkpointMissingOrBroken_modelStateIsKept(t *testing.T) {
 	for name, change := range map[string]func(b *bench, key checkpoint.CheckpointKey){
 		"broken":  func(b *bench, key checkpoint.CheckpointKey) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
 		"missing": func(b *bench, key checkpoint.CheckpointKey) { delete(b.stored, key) },
@@ -423,12 +420,12 @@ func TestWithoutAUsableCheckpointWhatAProfileRemembersIsKept(t *testing.T) {
 				b.pods = nil // scaled to zero for the night
 				b.run(9 * time.Hour)
 				if len(b.remembered.stored[web]) != 1 {
-					t.Fatal("what was remembered is not stored any more")
+					t.Fatal("the model state is deleted")
 				}
 				b.pods, b.use["app"] = pods, cluster.Amounts(300, 200<<20)
 				b.run(30 * time.Hour)
 				if got := b.advice("web", "app").Target; got.CPU < 700 {
-					t.Errorf("the peak is forgotten: %v", got)
+					t.Errorf("the peak is lost: target %v", got)
 				}
 			})
 		})
@@ -446,8 +443,8 @@ func recommenderNamed(t *testing.T, name string) Config {
 	return c
 }
 
-// The clock was ahead when the process before this one stored what it had learnt.
-func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
+// The clock was ahead when the previous process stored the history.
+func TestRestore_storedWhileTheClockWasAhead_historyIsUsedAndStoredAgain(t *testing.T) {
 	for _, lead := range []time.Duration{time.Hour, 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
 		t.Run(lead.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -469,37 +466,37 @@ func TestKeeper_StoredWhileTheClockWasAhead_GoesOn(t *testing.T) {
 				b.use["app"] = cluster.Amounts(300, 200<<20)
 				r := b.run(30 * time.Minute)
 				if has := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count; has < had {
-					t.Errorf("%d samples, before %d", has, had)
+					t.Errorf("%d samples, before the restart %d", has, had)
 				}
 				if after := b.advice("web", "app").Target; after != before {
-					t.Errorf("the profile forgot the peak: %v, before %v", after, before)
+					t.Errorf("the peak is lost: target %v, before %v", after, before)
 				}
 				if n := b.storeWrites - writes; n < 2 || b.stored[key].Updated.After(time.Now()) {
-					t.Errorf("%d checkpoints were written in half an hour, the last with %v", n, b.stored[key].Updated)
+					t.Errorf("%d checkpoints were written in half an hour, want at least 2; the last has the time %v", n, b.stored[key].Updated)
 				}
 			})
 		})
 	}
 }
 
-// With checkpoints of autoscalers that are not served between those of two that are, the order used to depend on the order of a map.
-func TestKeeper_checkpointsOfManyAutoscalers_theOldestOfATargetIsRestored(t *testing.T) {
-	for try := range 20 {
+// Checkpoints of VPAs that are not served must not affect the order of the others.
+func TestRestorable_checkpointsOfManyVPAs_oldestVPAIsFirst(t *testing.T) {
+	for attempt := range 20 {
 		b := newBench(t)
 		w := b.deployment("web", 1, "app")
 		served := map[cluster.Key]*cluster.Autoscaler{}
 		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
 		for i := range 30 {
-			k.waiting[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
+			k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
 		}
 		for i, name := range []string{"z-oldest", "a-youngest"} {
 			a := b.autoscale(name, w)
 			a.Created = time.Unix(int64(i), 0)
 			served[a.Key] = a
-			k.waiting[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
+			k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
 		}
 		if keys := k.restorable(served); len(keys) != 2 || keys[0].Autoscaler.Name != "z-oldest" {
-			t.Fatalf("try %d: the order is %v", try, keys)
+			t.Fatalf("attempt %d: the order is %v", attempt, keys)
 		}
 	}
 }

@@ -23,10 +23,10 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// manyOrphans has so many checkpoints that nobody needs, and deletes 50 a second.
+// manyOrphans is a checkpoint store with unused checkpoints. It deletes 50 per second.
 type manyOrphans struct {
 	*bench
-	left int
+	left int // unused checkpoints
 }
 
 func (m *manyOrphans) Collect(ctx context.Context, _ func(checkpoint.CheckpointKey) bool) (n int, err error) {
@@ -41,7 +41,7 @@ func (m *manyOrphans) Collect(ctx context.Context, _ func(checkpoint.CheckpointK
 	return n, nil
 }
 
-func TestCollect_manyOrphans_passesGoOnAndAllAreDeleted(t *testing.T) {
+func TestCollect_manyOrphans_passesContinueAndAllAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -63,12 +63,12 @@ func TestCollect_manyOrphans_passesGoOnAndAllAreDeleted(t *testing.T) {
 			r.pass(ctx, now)
 		})
 		if m.left > 0 {
-			t.Errorf("%d are left", m.left)
+			t.Errorf("%d unused checkpoints remain", m.left)
 		}
 	})
 }
 
-// An autoscaler that has come while the watch was down is not known: its checkpoints are not orphans.
+// A VPA that was created during an outage of the watch is not in the cache. Its checkpoints are not unused.
 func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -79,53 +79,53 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 		b.stale = []string{watcher.AutoscalersFeed}
 		b.run(30 * time.Minute)
 		if _, ok := b.stored[unseen]; !ok {
-			t.Error("the checkpoint of an autoscaler that is not known yet was deleted")
+			t.Error("the checkpoint of a VPA that is not in the cache yet is deleted")
 		}
 		b.stale = nil
 		b.run(30 * time.Minute)
 		if _, ok := b.stored[unseen]; ok {
-			t.Error("an orphan was not deleted")
+			t.Error("the unused checkpoint is not deleted")
 		}
 	})
 }
 
-// refusing deletes nothing, and says so.
-type refusing struct{ *bench }
+// forbiddenDeletes is a checkpoint store that may not delete.
+type forbiddenDeletes struct{ *bench }
 
-func (refusing) Collect(context.Context, func(checkpoint.CheckpointKey) bool) (int, error) {
+func (forbiddenDeletes) Collect(context.Context, func(checkpoint.CheckpointKey) bool) (int, error) {
 	return 0, fmt.Errorf("delete: %w", kube.ErrForbidden)
 }
 
-func TestKeeper_workloadsComeAndGoAndNothingCanBeDeleted_memoryIsBounded(t *testing.T) {
+func TestCollect_workloadsComeAndGoAndDeletesFail_memoryIsBounded(t *testing.T) {
 	for _, dryRun := range []bool{false, true} {
 		b := newBench(t)
 		b.config.ReadOnly = dryRun
-		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), storage{refusing{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), storage{forbiddenDeletes{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		for i := range 1000 {
 			k.forget([]usage.Ref{{Workload: cluster.Workload{Kind: "Job", Namespace: "shop", Name: fmt.Sprint(i)}, Container: "app"}})
 			now = now.Add(time.Hour)
 			k.collect(t.Context(), now, nil, nil)
 		}
-		if len(k.gone) > 0 {
-			t.Errorf("dry run %t: %d forgotten containers are kept in memory", dryRun, len(k.gone))
+		if len(k.expired) > 0 {
+			t.Errorf("dry run %t: %d expired containers are kept in memory, want none", dryRun, len(k.expired))
 		}
 	}
 }
 
-// silent is an API server that takes requests and does not answer.
-type silent struct{ asked int }
+// silentServer is an API server that accepts requests and does not answer.
+type silentServer struct{ requests int }
 
-func (s *silent) RoundTrip(q *http.Request) (*http.Response, error) {
-	s.asked++
+func (s *silentServer) RoundTrip(q *http.Request) (*http.Response, error) {
+	s.requests++
 	<-q.Context().Done()
 	return nil, q.Context().Err()
 }
 
-func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
+func TestLoad_apiServerDoesNotAnswer_retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		api := new(silent)
+		api := new(silentServer)
 		clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", Transport: api, QPS: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -139,10 +139,10 @@ func TestKeeperLoad_APIServerDoesNotAnswer_triesAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if err := k.load(ctx); err == nil {
-			t.Fatal("it was loaded")
+			t.Fatal("load returned no error")
 		}
-		if api.asked < 4 {
-			t.Errorf("%d requests in ten minutes", api.asked)
+		if api.requests < 4 {
+			t.Errorf("%d requests in ten minutes, want at least 4", api.requests)
 		}
 	})
 }

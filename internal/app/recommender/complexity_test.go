@@ -12,8 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// crowd returns a recommender whose n autoscalers name one workload, and its cluster. Two thirds of them name a profile
-// that remembers something, and some are off.
+// crowd returns a recommender with n VPAs of one workload, and its cluster. Two thirds of the VPAs name a profile with model
+// state, and some have mode Off.
 func crowd(t testing.TB, n int) (*bench, *recommender) {
 	b := newBench(nil)
 	b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -38,8 +38,8 @@ func crowd(t testing.TB, n int) (*bench, *recommender) {
 	return b, r
 }
 
-// A tenant may create as many autoscalers that name one workload as its quota allows.
-func TestRecommender_manyAutoscalersOfOneWorkload_passIsNotQuadratic(t *testing.T) {
+// A tenant may create as many VPAs of one workload as its quota allows.
+func TestRecommender_manyVPAsOfOneWorkload_passIsNotQuadratic(t *testing.T) {
 	bytesPerAutoscaler := func(n int) float64 {
 		b, r := crowd(t, n)
 		s := b.Snapshot()
@@ -54,13 +54,13 @@ func TestRecommender_manyAutoscalersOfOneWorkload_passIsNotQuadratic(t *testing.
 		return float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
 	}
 	few, many := bytesPerAutoscaler(250), bytesPerAutoscaler(2000)
-	t.Logf("%.0f bytes for each of 250, %.0f for each of 2,000", few, many)
+	t.Logf("%.0f bytes per VPA with 250 VPAs, %.0f with 2000", few, many)
 	if many > 2*few {
-		t.Errorf("%.0f bytes for each of 250, %.0f for each of 2,000", few, many)
+		t.Errorf("%.0f bytes per VPA with 250 VPAs, %.0f with 2000; want at most twice as many", few, many)
 	}
 }
 
-func BenchmarkPassOfAutoscalersOfOneWorkload(b *testing.B) {
+func BenchmarkPass_manyVPAsOfOneWorkload(b *testing.B) {
 	for _, n := range []int{1000, 4000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			cluster, r := crowd(b, n)

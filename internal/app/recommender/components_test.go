@@ -13,8 +13,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// As with upstream, init containers and sidecars have no recommendation, and no part of the least size of a pod.
-func TestSidecarsAndInitContainersAreLeftAlone(t *testing.T) {
+// As with upstream, init containers and sidecars get no recommendation and no share of the minimum size of a pod.
+func TestRecommender_sidecarsAndInitContainers_getNoRecommendation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		w := b.deployment("web", 2, "app", "setup", "mesh")
@@ -30,14 +30,14 @@ func TestSidecarsAndInitContainersAreLeftAlone(t *testing.T) {
 		}
 		for _, o := range b.autoscalers {
 			if o.Key == a.Key && len(o.Advice) != 1 {
-				t.Errorf("recommends for %+v", o.Advice)
+				t.Errorf("recommendations %+v, want one", o.Advice)
 			}
 		}
 	})
 }
 
-// An autoscaler that has become unreadable names no target; what it recommended last stays, and the reason is said.
-func TestAnUnreadableAutoscalerKeepsItsRecommendation(t *testing.T) {
+// A VPA that cannot be read has no target. Its last recommendation stays, and a condition gives the reason.
+func TestRecommender_vpaCannotBeRead_keepsItsRecommendation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -50,17 +50,17 @@ func TestAnUnreadableAutoscalerKeepsItsRecommendation(t *testing.T) {
 		b.autoscalers[0], b.problem = &broken, "Cannot read targetRef. Reason: quantities must match the regular expression"
 		b.run(time.Hour)
 		if after := *b.advice("web", "app"); after != before {
-			t.Errorf("it recommends %+v, before %+v", after, before)
+			t.Errorf("the recommendation is %+v, before %+v", after, before)
 		}
 		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.True || c.Message != b.problem {
-			t.Errorf("condition is %+v", c)
+			t.Errorf("condition %+v", c)
 		}
-		mended := broken
-		mended.Target = w
-		b.autoscalers[0], b.problem = &mended, ""
+		corrected := broken
+		corrected.Target = w
+		b.autoscalers[0], b.problem = &corrected, ""
 		b.run(2 * time.Minute)
 		if after := b.advice("web", "app"); after.Target != before.Target {
-			t.Errorf("mended, it recommends %+v, before %+v", after, before)
+			t.Errorf("after the correction the recommendation is %+v, before %+v", after, before)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestFlagsMayBeWrittenWithUnderscores(t *testing.T) {
+func TestConfig_flagsWithUnderscores_areAccepted(t *testing.T) {
 	c := Defaults()
 	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(process.Dashes)
@@ -26,9 +26,9 @@ func TestFlagsMayBeWrittenWithUnderscores(t *testing.T) {
 		t.Errorf("interval %v, verbosity %d", c.Interval, c.Log.Verbosity)
 	}
 	if got := c.MaxAllowed(); got != (cluster.Resources{Memory: 1 << 30, Has: cluster.Of(cluster.Memory)}) {
-		t.Errorf("max allowed is %v", got)
+		t.Errorf("maximum %v", got)
 	}
-	if len(c.IgnoredNamespaces) != 0 { // W-17: an empty list is empty, not a list of one empty name
+	if len(c.IgnoredNamespaces) != 0 { // W-17: an empty value is an empty list, not a list of one empty name
 		t.Errorf("ignored namespaces are %q", c.IgnoredNamespaces)
 	}
 	if err := c.Validate(); err != nil {
@@ -36,7 +36,7 @@ func TestFlagsMayBeWrittenWithUnderscores(t *testing.T) {
 	}
 }
 
-func TestRecommendersServeTheirOwnAutoscalers(t *testing.T) {
+func TestServes_nameAndNamespace_decide(t *testing.T) {
 	tests := map[string]struct {
 		name      string
 		only      string
@@ -44,14 +44,14 @@ func TestRecommendersServeTheirOwnAutoscalers(t *testing.T) {
 		asked, ns string
 		want      bool
 	}{
-		"default serves those without a name": {name: "default", want: true},
-		"default serves its name":             {name: "default", asked: "default", want: true},
-		"default leaves another's":            {name: "default", asked: "cost"},
-		"a named one leaves those without":    {name: "cost"},
-		"a named one serves its name":         {name: "cost", asked: "cost", want: true},
-		"an ignored namespace":                {name: "default", ignored: []string{"shop"}, ns: "shop"},
-		"another than the only namespace":     {name: "default", only: "shop", ns: "web"},
-		"the only namespace":                  {name: "default", only: "shop", ns: "shop", want: true},
+		"default, VPA without a name": {name: "default", want: true},
+		"default, VPA names default":  {name: "default", asked: "default", want: true},
+		"default, VPA names another":  {name: "default", asked: "cost"},
+		"named, VPA without a name":   {name: "cost"},
+		"named, VPA names it":         {name: "cost", asked: "cost", want: true},
+		"ignored namespace":           {name: "default", ignored: []string{"shop"}, ns: "shop"},
+		"not the only namespace":      {name: "default", only: "shop", ns: "web"},
+		"only namespace":              {name: "default", only: "shop", ns: "shop", want: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

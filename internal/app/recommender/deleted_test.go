@@ -16,8 +16,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// History is kept for 8 days after the last sample, and what a profile remembers for one more.
-func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
+// History is kept for 8 days after the last sample, and model state for one more day.
+func TestRecommender_deletedVPAs_leaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.config.Interval = 30 * time.Minute
@@ -31,39 +31,40 @@ func TestRecommender_DeletedAutoscalers_LeaveNothing(t *testing.T) {
 		d := b.dependencies()
 		d.metrics = NewMetrics(reg)
 		r := newRecommender(b.config, d)
-		began, before := time.Now(), 0
+		start := time.Now()
+		before := 0
 		ctx, cancel := context.WithTimeout(t.Context(), 11*24*time.Hour)
 		defer cancel()
 		process.Every(ctx, b.config.Interval, func(ctx context.Context, now time.Time) {
 			r.pass(ctx, now)
-			if _, n := r.usageStore.Size(); now.Sub(began) < 4*time.Hour && n != workloads {
-				t.Errorf("%d histories of %d workloads", n, workloads)
+			if _, n := r.usageStore.Size(); now.Sub(start) < 4*time.Hour && n != workloads {
+				t.Errorf("%d histories, want one for each of %d workloads", n, workloads)
 			}
-			if now.Sub(began) == 4*time.Hour {
+			if now.Sub(start) == 4*time.Hour {
 				_, before = seriesOf(t, reg)
 				b.autoscalers, b.pods = b.autoscalers[:1], b.pods[:1]
 			}
 		})
 		if pods, n := r.usageStore.Size(); pods != 1 || n != 1 {
-			t.Errorf("%d pods and %d histories are left", pods, n)
+			t.Errorf("%d pods and %d histories remain, want 1 and 1", pods, n)
 		}
 		if _, after := seriesOf(t, reg); after > before {
-			t.Errorf("%d series, before the deletion %d", after, before)
+			t.Errorf("%d metric series, before the deletion %d", after, before)
 		}
 		k := r.checkpointer
 		for what, n := range map[string]int{
-			"stored times": len(k.saved), "checkpoints that wait": len(k.waiting), "histories that wait": len(k.remembered),
-			"targets of checkpoints": len(k.storedOf), "forgotten": len(k.gone), "model states": r.workloads.Len(),
+			"times of storing": len(k.savedAt), "loaded checkpoints": len(k.loadedCheckpoints), "loaded model states": len(k.loadedModelStates),
+			"workloads of checkpoints": len(k.storedOf), "expired containers": len(k.expired), "VPAs to resume with": len(k.resumeAt), "model states": r.workloads.Len(),
 			"recommended": len(r.advisedFor), "tracked": len(r.tracked), "governed": len(r.governed), "checkpoints": len(b.stored), "histories": len(b.remembered.stored),
 		} {
 			if n > 1 {
-				t.Errorf("%s: %d are left", what, n)
+				t.Errorf("%s: %d remain, want at most 1", what, n)
 			}
 		}
 	})
 }
 
-// seriesOf returns how many series of a registry have an autoscaler's name, and how many there are in all.
+// seriesOf returns the number of series of a registry with a VPA name, and the number of all series.
 func seriesOf(t *testing.T, reg *prometheus.Registry) (named, all int) {
 	t.Helper()
 	families, err := reg.Gather()

@@ -5,7 +5,6 @@ package recommender
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// selectorLife is how long a workload's selector is taken to be what it was: it can hardly ever change.
+// selectorLife is how long the selector of a workload is cached. Selectors hardly ever change.
 const selectorLife = 10 * time.Minute
 
 // externalReader reads the usage of one pod.
@@ -25,58 +24,67 @@ type externalReader interface {
 	Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error)
 }
 
-// externalUsage reads usage from the external metrics API, for the pods of every workload with an autoscaler.
+// externalUsage reads usage from the external metrics API, for the running pods of each workload that a served VPA references.
 type externalUsage struct {
 	reader    externalReader
 	world     interface{ Snapshot() *cluster.Snapshot }
-	selectors selecting
+	selectors selectorReader
 	serves    func(*cluster.Autoscaler) bool
 	known     map[cluster.Workload]knownSelector
-	health    *process.Health // is told of progress: there is a request for each pod
+	health    *process.Health // gets a progress signal after each request, because there is one request per pod; may be nil
 }
 
+// knownSelector is a cached selector.
 type knownSelector struct {
 	labels.Selector
 	until time.Time
 }
 
-// Samples returns what could be read. It fails only when nothing could.
+// Samples returns the samples of all pods that can be read. It returns an error only if there is no sample and a request
+// failed.
 func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
-	var (
-		out  []usage.Sample
-		errs []error
-	)
-	s, now, done := e.world.Snapshot(), time.Now(), map[cluster.Workload]bool{}
-	for _, a := range s.Autoscalers {
+	var samples []usage.Sample
+	var firstErr error
+	failures := 0
+	fail := func(err error) {
+		failures++
+		if firstErr == nil {
+			firstErr = err
+		}
+	}
+	snapshot := e.world.Snapshot()
+	now := time.Now()
+	done := map[cluster.Workload]bool{}
+	for _, a := range snapshot.Autoscalers {
 		if a.Target.IsZero() || done[a.Target] || !e.serves(a) {
 			continue
 		}
 		done[a.Target] = true
 		selector, err := e.selector(ctx, a.Target, now)
 		if err != nil {
-			errs = append(errs, err)
+			fail(err)
 			continue
 		}
-		for _, p := range s.PodsOf(a.Target) {
+		for _, p := range snapshot.PodsOf(a.Target) {
 			if p.Phase != cluster.Running {
 				continue
 			}
-			samples, err := e.podSamples(ctx, p.Key, selector)
+			podSamples, err := e.podSamples(ctx, p.Key, selector)
 			if err != nil {
-				errs = append(errs, err)
+				fail(err)
 				continue
 			}
-			out = append(out, samples...)
+			samples = append(samples, podSamples...)
 		}
 	}
 	maps.DeleteFunc(e.known, func(w cluster.Workload, _ knownSelector) bool { return !done[w] })
-	if len(out) == 0 && len(errs) > 0 {
-		return nil, fmt.Errorf("%d pods or workloads could not be read, the first: %w", len(errs), errors.Join(errs[0]))
+	if len(samples) == 0 && firstErr != nil {
+		return nil, fmt.Errorf("read external metrics: %d requests failed, the first with: %w", failures, firstErr)
 	}
-	return out, nil
+	return samples, nil
 }
 
-// podSamples reads one pod, in bounded time.
+// podSamples reads the usage of one pod within requestTimeout.
 func (e *externalUsage) podSamples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -87,6 +95,7 @@ func (e *externalUsage) podSamples(ctx context.Context, pod cluster.Key, selecto
 	return samples, err
 }
 
+// selector returns the pod selector of a workload, from the cache while that is valid.
 func (e *externalUsage) selector(ctx context.Context, w cluster.Workload, now time.Time) (labels.Selector, error) {
 	if k, ok := e.known[w]; ok && now.Before(k.until) {
 		return k.Selector, nil

@@ -31,7 +31,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// given parses flags into a configuration that has its defaults.
+// given returns the default configuration with these flags.
 func given(t *testing.T, args ...string) Config {
 	t.Helper()
 	c := Defaults()
@@ -47,7 +47,7 @@ func given(t *testing.T, args ...string) Config {
 	return c
 }
 
-// A figure is one number of a recommendation.
+// figures returns the numbers of a recommendation, by bound and resource.
 func figures(a *cluster.Advice) map[string]int64 {
 	out := map[string]int64{}
 	for bound, r := range map[string]cluster.Resources{"lower": a.Lower, "target": a.Target, "upper": a.Upper} {
@@ -58,22 +58,22 @@ func figures(a *cluster.Advice) map[string]int64 {
 	return out
 }
 
-// aStory returns what is recommended after five days of usage that goes up and down, with an OOM kill on the fourth.
-func aStory(t *testing.T, args ...string) map[string]int64 {
+// recommended returns the recommendation after five days of varying usage with an OOM kill on the fourth day.
+func recommended(t *testing.T, args ...string) map[string]int64 {
 	t.Helper()
 	b := newBench(t)
 	b.config = given(t, args...)
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	w := b.deployment("web", 1, "app", "idle")
 	b.autoscale("web", w).Created = start
-	source := &told{}
+	source := &fixedUsage{}
 	d := b.dependencies()
 	d.usage = always(source)
 	r := newRecommender(b.config, d)
 	for m := 0; m < 5*24*60; m += 20 {
 		now := start.Add(time.Duration(m) * time.Minute)
 		phase := float64(m%700) / 700
-		*source = told{
+		*source = fixedUsage{
 			{Pod: b.pods[0].Key, Container: "app", At: now, CPU: 0.2 + 2*phase*phase, Memory: []float64{4e8, 9e8, 3e8, 8e8, 3e8}[m/(24*60)], Has: cluster.Both},
 			{Pod: b.pods[0].Key, Container: "idle", At: now, CPU: 0.001, Memory: 1e6, Has: cluster.Both},
 		}
@@ -93,13 +93,13 @@ func aStory(t *testing.T, args ...string) map[string]int64 {
 }
 
 var (
-	someCPU    = []string{"lower cpu", "target cpu", "upper cpu"}
-	someMemory = []string{"lower memory", "target memory", "upper memory"}
+	cpuNumbers    = []string{"lower cpu", "target cpu", "upper cpu"}
+	memoryNumbers = []string{"lower memory", "target memory", "upper memory"}
 )
 
 // sizingFlags contains the flags that change recommendations, and the amounts that each changes.
 var sizingFlags = map[string][]string{
-	"recommendation-margin-fraction=0.5":              slices.Concat(someCPU, someMemory),
+	"recommendation-margin-fraction=0.5":              slices.Concat(cpuNumbers, memoryNumbers),
 	"pod-recommendation-min-cpu-millicores=100":       {"idle lower cpu", "idle target cpu", "idle upper cpu"},
 	"pod-recommendation-min-memory-mb=400":            {"idle lower memory", "idle target memory", "idle upper memory"},
 	"target-cpu-percentile=0.6":                       {"target cpu"},
@@ -110,60 +110,61 @@ var sizingFlags = map[string][]string{
 	"recommendation-upper-bound-memory-percentile=.3": {"upper memory"},
 	"confidence-interval-cpu=100h":                    {"lower cpu", "upper cpu"},
 	"confidence-interval-memory=100h":                 {"lower memory", "upper memory"},
-	"memory-aggregation-interval=1h":                  someMemory,
-	"memory-histogram-decay-half-life=1h":             someMemory,
-	"cpu-histogram-decay-half-life=1h":                someCPU,
-	"oom-bump-up-ratio=3":                             someMemory,
-	"oom-min-bump-up-bytes=3000000000":                someMemory,
-	"round-cpu-millicores=1000":                       someCPU,
-	"round-memory-bytes=1000000000":                   someMemory,
-	"humanize-memory":                                 someMemory,
-	"container-recommendation-max-allowed-cpu=300m":   someCPU,
-	"container-recommendation-max-allowed-memory=1Mi": someMemory,
+	"memory-aggregation-interval=1h":                  memoryNumbers,
+	"memory-histogram-decay-half-life=1h":             memoryNumbers,
+	"cpu-histogram-decay-half-life=1h":                cpuNumbers,
+	"oom-bump-up-ratio=3":                             memoryNumbers,
+	"oom-min-bump-up-bytes=3000000000":                memoryNumbers,
+	"round-cpu-millicores=1000":                       cpuNumbers,
+	"round-memory-bytes=1000000000":                   memoryNumbers,
+	"humanize-memory":                                 memoryNumbers,
+	"container-recommendation-max-allowed-cpu=300m":   cpuNumbers,
+	"container-recommendation-max-allowed-memory=1Mi": memoryNumbers,
 	"container-recommendation-max-allowed-cpu=1000":   {},
 }
 
-func TestEverySizingFlagIsInTheTable(t *testing.T) {
+func TestSizingFlags_allFlags_areInTheTable(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	c := Defaults()
 	c.Sizing.flags(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
-		known := f.Name == "memory-aggregation-interval-count" // TestMemoryIsForgottenAfterTheIntervalsThatAreCounted
+		known := f.Name == "memory-aggregation-interval-count" // TestSizingFlags_memoryIntervalCount_limitsTheHistory
 		for flag := range sizingFlags {
 			name, _, _ := strings.Cut(flag, "=")
 			known = known || name == f.Name
 		}
 		if !known {
-			t.Errorf("nothing is said of --%s", f.Name)
+			t.Errorf("--%s is not in the table", f.Name)
 		}
 	})
 }
 
-// Each flag that decides numbers moves those that it is for, and no others.
-func TestSizingFlagsMoveTheirNumbers(t *testing.T) {
-	usual := aStory(t)
-	for flag, moves := range sizingFlags {
+// Each flag changes the numbers that it is for, and no others.
+func TestSizingFlags_eachFlag_changesOnlyItsNumbers(t *testing.T) {
+	defaults := recommended(t)
+	for flag, changes := range sizingFlags {
 		t.Run(flag, func(t *testing.T) {
-			got := aStory(t, "--"+flag)
-			moved := 0
-			for name, was := range usual {
-				switch ours := slices.Contains(moves, name); {
+			got := recommended(t, "--"+flag)
+			changed := 0
+			for name, was := range defaults {
+				expected := slices.Contains(changes, name)
+				switch {
 				case got[name] == was:
-				case ours:
-					moved++
-				case strings.HasPrefix(name, "idle ") && slices.Contains(moves, strings.TrimPrefix(name, "idle ")):
+				case expected:
+					changed++
+				case strings.HasPrefix(name, "idle ") && slices.Contains(changes, strings.TrimPrefix(name, "idle ")):
 				default:
-					t.Errorf("%s went from %d to %d", name, was, got[name])
+					t.Errorf("%s changed from %d to %d", name, was, got[name])
 				}
 			}
-			if moved == 0 && len(moves) > 0 {
-				t.Errorf("none of %v moved: %v", moves, got)
+			if changed == 0 && len(changes) > 0 {
+				t.Errorf("none of %v changed: %v", changes, got)
 			}
 		})
 	}
 }
 
-func TestMemoryIsForgottenAfterTheIntervalsThatAreCounted(t *testing.T) {
+func TestSizingFlags_memoryIntervalCount_limitsTheHistory(t *testing.T) {
 	for flag, kept := range map[string]bool{"--memory-aggregation-interval-count=8": true, "--memory-aggregation-interval-count=1": false} {
 		rc := given(t, flag)
 		c := rc.Sizing.usage()
@@ -177,12 +178,12 @@ func TestMemoryIsForgottenAfterTheIntervalsThatAreCounted(t *testing.T) {
 		b.Release(w)
 		b.Prune(start.Add(3 * 24 * time.Hour))
 		if got := b.Series(w, "app") != nil; got != kept {
-			t.Errorf("%s: after three days there is history: %t", flag, got)
+			t.Errorf("%s: history after three days: %t, want %t", flag, got, kept)
 		}
 	}
 }
 
-func TestMemorySaverKeepsOnlyPodsThatAreGoverned(t *testing.T) {
+func TestFlags_memorySaver_keepsOnlyPodsThatAVPATargets(t *testing.T) {
 	for flag, want := range map[string]int{"--memory-saver=false": 5, "--memory-saver": 3} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
@@ -191,13 +192,13 @@ func TestMemorySaverKeepsOnlyPodsThatAreGoverned(t *testing.T) {
 			b.autoscale("web", b.deployment("web", 3, "app"))
 			b.deployment("other", 2, "app")
 			if pods, _ := b.run(5 * time.Minute).usageStore.Size(); pods != want {
-				t.Errorf("%s: %d pods are kept, want %d", flag, pods, want)
+				t.Errorf("%s: %d pods are tracked, want %d", flag, pods, want)
 			}
 		})
 	}
 }
 
-func TestWholeCoresWhereTheFlagAndTheAnnotationAskForThem(t *testing.T) {
+func TestFlags_integerCPU_roundsWhereTheAnnotationAsks(t *testing.T) {
 	for flag, want := range map[string]int64{"--cpu-integer-post-processor-enabled=false": 350, "--cpu-integer-post-processor-enabled": 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
@@ -206,19 +207,20 @@ func TestWholeCoresWhereTheFlagAndTheAnnotationAskForThem(t *testing.T) {
 			b.autoscale("web", b.deployment("web", 1, "app")).IntegerCPU = []string{"app"}
 			b.run(5 * time.Minute)
 			if got := b.advice("web", "app").Target.CPU; got != want {
-				t.Errorf("%s: %d", flag, got)
+				t.Errorf("%s: target %d, want %d", flag, got, want)
 			}
 		})
 	}
 }
 
-// slow is a world whose writes take a minute, and never more of them at a time than are allowed.
-type slow struct {
+// concurrencyWorld is a cluster with slow writes of statuses. It records how many run at the same time.
+type concurrencyWorld struct {
 	*bench
-	now, most atomic.Int32
+	now  atomic.Int32 // running writes
+	most atomic.Int32 // the maximum of now
 }
 
-func (s *slow) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
+func (s *concurrencyWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	n := s.now.Add(1)
 	defer s.now.Add(-1)
 	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
@@ -227,7 +229,7 @@ func (s *slow) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []clu
 	return s.bench.WriteStatus(ctx, a, adv, now, cs...)
 }
 
-func TestAsManyWritersAsTheFlagSays(t *testing.T) {
+func TestFlags_updateWorkerCount_isTheNumberOfConcurrentWrites(t *testing.T) {
 	for _, workers := range []int32{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
@@ -237,44 +239,44 @@ func TestAsManyWritersAsTheFlagSays(t *testing.T) {
 				name := fmt.Sprint("web-", i)
 				b.autoscale(name, b.deployment(name, 1, "app"))
 			}
-			s := &slow{bench: b}
+			s := &concurrencyWorld{bench: b}
 			d := b.dependencies()
 			d.world = s
 			r := newRecommender(b.config, d)
 			r.pass(t.Context(), time.Now())
 			if got := s.most.Load(); got != workers {
-				t.Errorf("%d write at a time, the flag says %d", got, workers)
+				t.Errorf("%d concurrent writes, want %d", got, workers)
 			}
 		})
 	}
 }
 
-// stuck is a store whose writes end only with their context.
-type stuck struct{ *bench }
+// hangingStore is a checkpoint store whose writes end only with their context.
+type hangingStore struct{ *bench }
 
-func (stuck) Write(ctx context.Context, _ checkpoint.CheckpointKey, _ usage.Checkpoint) error {
+func (hangingStore) Write(ctx context.Context, _ checkpoint.CheckpointKey, _ usage.Checkpoint) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func TestStoringTakesNoLongerThanTheFlagSays(t *testing.T) {
+func TestFlags_checkpointsTimeout_limitsThePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.config = given(t, "--checkpoints-timeout=7s")
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		d := b.dependencies()
-		d.storage.checkpoints = stuck{b}
+		d.storage.checkpoints = hangingStore{b}
 		r := newRecommender(b.config, d)
 		start := time.Now()
 		r.pass(t.Context(), start)
 		if took := time.Since(start); took != 7*time.Second {
-			t.Errorf("a pass took %v", took)
+			t.Errorf("the pass took %v, want 7s", took)
 		}
 	})
 }
 
-func TestOrphansAreLookedForAsOftenAsTheFlagSays(t *testing.T) {
+func TestFlags_checkpointsGCInterval_isTheTimeBetweenCollections(t *testing.T) {
 	for flag, left := range map[string]int{"--checkpoints-gc-interval=30m": 2, "--checkpoints-gc-interval=2m": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
@@ -292,20 +294,20 @@ func TestOrphansAreLookedForAsOftenAsTheFlagSays(t *testing.T) {
 				r.pass(ctx, now)
 			})
 			if len(b.autoscalers) != 1 || len(b.stored) != left {
-				t.Errorf("%s: of 2 checkpoints %d are left, of %d autoscalers", flag, len(b.stored), len(b.autoscalers))
+				t.Errorf("%s: %d checkpoints of %d VPAs remain, want %d of 1", flag, len(b.stored), len(b.autoscalers), left)
 			}
 		})
 	}
 }
 
-func TestPrometheusIsAskedWhatTheFlagsSay(t *testing.T) {
-	var asked []string
+func TestFlags_historyFlags_determineTheQueries(t *testing.T) {
+	var queries []string
 	var spans []float64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)
 		}
-		asked = append(asked, r.Form.Get("query")+" step "+r.Form.Get("step"))
+		queries = append(queries, r.Form.Get("query")+" step "+r.Form.Get("step"))
 		var from, to float64
 		fmt.Sscan(r.Form.Get("start"), &from)
 		fmt.Sscan(r.Form.Get("end"), &to)
@@ -317,8 +319,9 @@ func TestPrometheusIsAskedWhatTheFlagsSay(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": []any{}}})
 	}))
 	defer srv.Close()
-	ask := func(args ...string) error {
-		asked, spans = nil, nil
+	query := func(args ...string) error {
+		queries = nil
+		spans = nil
 		c := given(t, append([]string{"--storage=prometheus", "--prometheus-address=" + srv.URL}, args...)...)
 		client, err := c.History.client(NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
@@ -326,26 +329,26 @@ func TestPrometheusIsAskedWhatTheFlagsSay(t *testing.T) {
 		}
 		return client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {})
 	}
-	if err := ask("--prometheus-cadvisor-job-name=kubelet", "--history-cpu-metric=cores", "--history-memory-metric=ram",
+	if err := query("--prometheus-cadvisor-job-name=kubelet", "--history-cpu-metric=cores", "--history-memory-metric=ram",
 		"--history-length=4h", "--history-resolution=2m"); err != nil {
 		t.Fatal(err)
 	}
-	if len(asked) != 2 || !strings.Contains(asked[0], `rate(cores{job="kubelet",`) || !strings.Contains(asked[0], "[120s]))") ||
-		!strings.HasSuffix(asked[0], "step 120") || !strings.Contains(asked[1], `ram{job="kubelet",`) {
-		t.Errorf("asked %q", asked)
+	if len(queries) != 2 || !strings.Contains(queries[0], `rate(cores{job="kubelet",`) || !strings.Contains(queries[0], "[120s]))") ||
+		!strings.HasSuffix(queries[0], "step 120") || !strings.Contains(queries[1], `ram{job="kubelet",`) {
+		t.Errorf("queries %q", queries)
 	}
 	if len(spans) != 2 || spans[0] != 4*3600 {
-		t.Errorf("over %v seconds", spans)
+		t.Errorf("the queries cover %v seconds, want 4 hours each", spans)
 	}
-	if err := ask("--history-length=1h", "--prometheus-cadvisor-job-name="); err != nil || strings.Contains(strings.Join(asked, " "), "job=") {
-		t.Errorf("without a job: %v, %q", err, asked)
+	if err := query("--history-length=1h", "--prometheus-cadvisor-job-name="); err != nil || strings.Contains(strings.Join(queries, " "), "job=") {
+		t.Errorf("without a job: error %v, queries %q", err, queries)
 	}
-	if err := ask("--history-cpu-metric=slow_metric", "--prometheus-query-timeout=50ms"); err == nil {
-		t.Error("a query may take for ever")
+	if err := query("--history-cpu-metric=slow_metric", "--prometheus-query-timeout=50ms"); err == nil {
+		t.Error("a query that does not end within --prometheus-query-timeout returns no error")
 	}
 }
 
-func TestNamespacesOfUsageHaveTheirLabel(t *testing.T) {
+func TestFlags_containerNamespaceLabel_isUsedInQueries(t *testing.T) {
 	var query string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
@@ -359,11 +362,11 @@ func TestNamespacesOfUsageHaveTheirLabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); err != nil || !strings.Contains(query, `project="shop"`) {
-		t.Errorf("asked %q, %v", query, err)
+		t.Errorf("query %q, error %v", query, err)
 	}
 }
 
-func TestUsageComesFromWhereTheFlagsSay(t *testing.T) {
+func TestFlags_useExternalMetrics_selectsTheSource(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(path, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err != nil {
@@ -373,10 +376,10 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		flags []string
 		want  any
 	}{
-		"by default":       {nil, &metrics.Client{}},
+		"default":          {nil, &metrics.Client{}},
 		"external":         {[]string{"--use-external-metrics", "--external-metrics-cpu-metric=cores"}, &externalUsage{}},
 		"external, memory": {[]string{"--use-external-metrics", "--external-metrics-memory-metric=ram"}, &externalUsage{}},
-		"of no name":       {[]string{"--use-external-metrics"}, nil},
+		"no metric":        {[]string{"--use-external-metrics"}, nil},
 	} {
 		c := given(t, append(tt.flags, "--kubeconfig="+path)...)
 		clients, err := c.Connect(slog.New(slog.DiscardHandler), "test")
@@ -386,7 +389,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		source, err := c.source(clients, nil, NewMetrics(prometheus.NewRegistry()), nil)
 		if tt.want == nil {
 			if err == nil || !strings.Contains(err.Error(), "--external-metrics-cpu-metric") {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: error %v, want one that names the flag", name, err)
 			}
 			continue
 		}
@@ -400,7 +403,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 	}
 }
 
-// What the gate makes of the same objects in the updater and the webhook is tested there.
+// The updater and the webhook have tests of their own for the effect of the gate.
 func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 	for set, want := range map[string]float64{"": 1.2, "PerVPAConfig=true": 3} {
 		b := newBench(t)
@@ -408,14 +411,14 @@ func TestGatesOpenWhatTheyAreFor(t *testing.T) {
 		a := b.autoscale("web", b.deployment("web", 1, "app"))
 		a.Policies = []cluster.ContainerPolicy{{Container: "app", OOMBumpRatio: 3}}
 		d := b.dependencies()
-		d.usage = always(&told{})
+		d.usage = always(&fixedUsage{})
 		r := newRecommender(b.config, d)
 		now := time.Now()
 		r.pass(t.Context(), now)
 		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: now.Add(-time.Hour), Finished: now.Add(time.Second)}
 		r.pass(t.Context(), now.Add(time.Minute))
 		if _, got := r.usageStore.Series(a.Target, "app").LastOOM(); float64(got) != want*50*(1<<20) {
-			t.Errorf("with %q: needed %d, want %v times what was requested", set, got, want)
+			t.Errorf("gates %q: the OOM kill needs %d bytes, want %v times the request", set, got, want)
 		}
 	}
 }

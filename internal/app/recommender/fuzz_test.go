@@ -13,14 +13,14 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// told is a source of usage that says what it is told to say.
-type told []usage.Sample
+// fixedUsage is a source of usage that returns the same samples each time.
+type fixedUsage []usage.Sample
 
 // Samples implements sampler.
-func (s *told) Samples(context.Context) ([]usage.Sample, error) { return *s, nil }
+func (s *fixedUsage) Samples(context.Context) ([]usage.Sample, error) { return *s, nil }
 
-// FuzzUsage tells the recommender anything of a container that has been measured well for an hour. What cannot be is not
-// taken, and the last good recommendation stays; what can be moves it within reason.
+// FuzzUsage gives the recommender an arbitrary sample after an hour of valid samples. An impossible sample is rejected and the
+// recommendation stays; a possible sample changes it to plausible values.
 func FuzzUsage(f *testing.F) {
 	for _, v := range []float64{
 		0, math.Copysign(0, -1), 1e-9, -1e-9, -1, 1, 1e5, 1e14, math.MaxInt64, math.MaxFloat64, -math.MaxFloat64,
@@ -37,22 +37,23 @@ func FuzzUsage(f *testing.F) {
 		b := newBench(t)
 		b.autoscale("web", b.deployment("web", 1, "app")).Created = start
 		pod := b.pods[0].Key
-		source := &told{}
+		source := &fixedUsage{}
 		d := b.dependencies()
 		d.usage = always(source)
 		r := newRecommender(b.config, d)
 		now := start
 		for range 10 {
 			now = now.Add(6 * time.Minute)
-			*source = told{{Pod: pod, Container: "app", At: now, CPU: 0.3, Memory: 200 << 20, Has: cluster.Both}}
+			*source = fixedUsage{{Pod: pod, Container: "app", At: now, CPU: 0.3, Memory: 200 << 20, Has: cluster.Both}}
 			r.pass(t.Context(), now)
 		}
 		before := *b.advice("web", "app")
 		if before.Target != cluster.Amounts(350, 262144000) {
-			t.Fatalf("recommends %v of good samples", before.Target)
+			t.Fatalf("the recommendation from valid samples is %v", before.Target)
 		}
-		last, at := now, now.Add(time.Duration(late)*time.Second)
-		*source = told{{Pod: pod, Container: "app", At: at, CPU: cpu, Memory: memory, Has: cluster.Set(has) & cluster.Both}}
+		last := now
+		at := now.Add(time.Duration(late) * time.Second)
+		*source = fixedUsage{{Pod: pod, Container: "app", At: at, CPU: cpu, Memory: memory, Has: cluster.Set(has) & cluster.Both}}
 		now = now.Add(time.Minute)
 		r.pass(t.Context(), now)
 		latest := now.Add(usage.DefaultConfig().MaxAhead)
@@ -64,20 +65,20 @@ func FuzzUsage(f *testing.F) {
 			}
 			lower, target, upper := after.Lower.Amount(res), after.Target.Amount(res), after.Upper.Amount(res)
 			if lower <= 0 || lower > target || target > upper {
-				t.Errorf("%s: %d, %d, %d", res, lower, target, upper)
+				t.Errorf("%s: lower %d, target %d, upper %d", res, lower, target, upper)
 			}
 			possible := used >= 0 && used <= most && !at.Before(last) && !at.After(latest)
-			if moved := target != before.Target.Amount(res); moved && !possible {
-				t.Errorf("%s: a sample of %v at %v moved the target from %v to %v", res, used, at, before.Target, after.Target)
+			if changed := target != before.Target.Amount(res); changed && !possible {
+				t.Errorf("%s: a sample of %v at %v changed the target from %v to %v", res, used, at, before.Target, after.Target)
 			}
 		}
 		if !possibleAt(latest, r.usageStore.Series(b.autoscalers[0].Target, "app")) {
-			t.Error("history reaches far into the future")
+			t.Error("the history ends in the future")
 		}
 	})
 }
 
-// possibleAt reports whether a series could have been observed by a time.
+// possibleAt reports whether a history has no sample after a time.
 func possibleAt(now time.Time, s *usage.ContainerHistory) bool {
 	return s != nil && !s.Seen(cluster.CPU).Last.After(now) && !s.Seen(cluster.Memory).Last.After(now)
 }

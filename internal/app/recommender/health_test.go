@@ -21,10 +21,10 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// slowWorld takes its time for each write of a status.
+// slowWorld is a cluster with slow writes of statuses.
 type slowWorld struct {
 	*bench
-	each time.Duration
+	each time.Duration // of each write
 }
 
 func (w slowWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
@@ -32,10 +32,10 @@ func (w slowWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv [
 	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
 }
 
-func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testing.T) {
+func TestHealth_longPass_isHealthyWhileItProgresses(t *testing.T) {
 	for name, tt := range map[string]struct {
-		each time.Duration
-		dead bool
+		each      time.Duration
+		unhealthy bool
 	}{
 		"long but progressing": {20 * time.Second, false},
 		"stuck":                {24 * time.Hour, true},
@@ -54,49 +54,49 @@ func TestHealth_recommenderPass_aliveWhileItProgressesAndNotWhenItHangs(t *testi
 				d.health = h
 				r := newRecommender(b.config, d)
 				done := make(chan struct{})
-				began := time.Now()
-				go func() { r.pass(t.Context(), began); close(done) }()
-				dead := false
-				for watching := true; watching && !dead; {
+				start := time.Now()
+				go func() { r.pass(t.Context(), start); close(done) }()
+				unhealthy := false
+				for watching := true; watching && !unhealthy; {
 					select {
 					case <-done:
 						watching = false
 					case <-time.After(10 * time.Second):
-						dead = h.Problem(time.Now()) != nil
+						unhealthy = h.Problem(time.Now()) != nil
 					}
 				}
-				if dead != tt.dead {
-					t.Errorf("not alive: %t after %s, want %t", dead, time.Since(began), tt.dead)
+				if unhealthy != tt.unhealthy {
+					t.Errorf("unhealthy: %t after %s, want %t", unhealthy, time.Since(start), tt.unhealthy)
 				}
-				if <-done; !tt.dead && time.Since(began) < 10*time.Minute {
-					t.Errorf("the pass took only %s", time.Since(began))
+				if <-done; !tt.unhealthy && time.Since(start) < 10*time.Minute {
+					t.Errorf("the pass took only %s", time.Since(start))
 				}
 				if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")); at != float64(time.Now().Unix()) {
-					t.Errorf("the pass was last complete at %v", at)
+					t.Errorf("the last complete pass was at %v, want now", at)
 				}
 			})
 		})
 	}
 }
 
-// defectiveWorld panics for one autoscaler.
+// defectiveWorld panics when one VPA is read and when another is written.
 type defectiveWorld struct{ *bench }
 
 func (w defectiveWorld) TargetProblem(a *cluster.Autoscaler) (string, bool) {
 	if a.Name == "read-1" {
-		panic("while it is looked at")
+		panic("read")
 	}
 	return w.bench.TargetProblem(a)
 }
 
 func (w defectiveWorld) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	if a.Name == "write-1" {
-		panic("while it is written")
+		panic("write")
 	}
 	return w.bench.WriteStatus(ctx, a, adv, now, cs...)
 }
 
-func TestRecommender_panicForOneAutoscaler_othersAreAdvised(t *testing.T) {
+func TestRecommender_panicForOneVPA_othersGetRecommendations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -115,12 +115,12 @@ func TestRecommender_panicForOneAutoscaler_othersAreAdvised(t *testing.T) {
 			}
 		}
 		if failed := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("recommender")); failed < 20 {
-			t.Errorf("%v failures in 10 passes", failed)
+			t.Errorf("%v failures in 10 passes, want at least 20", failed)
 		}
 	})
 }
 
-// hangingUsage does not answer for a while.
+// hangingUsage is a source of usage that does not answer before a time.
 type hangingUsage struct {
 	*bench
 	until time.Time
@@ -134,7 +134,7 @@ func (u hangingUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 	return u.bench.Samples(ctx)
 }
 
-func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
+func TestRecommender_usageHangs_passesEndAndUsageIsReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -155,11 +155,11 @@ func TestRecommender_metricsHang_passesEndAndGoOnWhenTheyAnswer(t *testing.T) {
 		}()
 		process.Every(contextFor(t, 30*time.Minute), b.config.Interval, r.pass)
 		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")); at != 0 {
-			t.Errorf("a pass without usage was complete at %v", at)
+			t.Errorf("a pass without usage counts as complete at %v", at)
 		}
 		process.Every(contextFor(t, 90*time.Minute), b.config.Interval, r.pass)
 		if b.advice("web", "app").Target.CPU == 0 || testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("recommender")) == 0 {
-			t.Error("nothing was learnt after the outage")
+			t.Error("no recommendation or no complete pass after the outage")
 		}
 		time.Sleep(time.Minute)
 	})

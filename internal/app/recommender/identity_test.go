@@ -23,12 +23,12 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// traced is a bench whose usage is that of a trace, and that notes what is recommended.
+// traced is a bench whose usage comes from a trace. It records all recommendations.
 type traced struct {
 	*bench
 	trace *replay.Workload
-	next  int // the first sample that has not been told
-	advs  map[int64][]cluster.Advice
+	next  int                        // index of the next sample
+	advs  map[int64][]cluster.Advice // by time, in Unix seconds
 }
 
 func (b *traced) Samples(context.Context) ([]usage.Sample, error) {
@@ -48,7 +48,7 @@ func (b *traced) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []c
 	return b.bench.WriteStatus(ctx, a, adv, now, cs...)
 }
 
-// measured returns cores as the reader of the Metrics API does, which is sent nanocores.
+// measured rounds cores as the reader of the Metrics API does, which receives nanocores.
 func measured(cores float64) float64 {
 	return float64(resource.NewScaledQuantity(int64(cores*1e9), resource.Nano).MilliValue()) / 1000
 }
@@ -62,8 +62,8 @@ func (b *traced) dependencies() dependencies {
 
 const traceDays = 8
 
-// drawTrace returns what two pods of the bench's workload used, every ten minutes: with a day in it, with spikes, with a
-// gap of a day and a half, and a second pod that comes later.
+// drawTrace returns random usage of two pods of a workload, with a sample every ten minutes, a daily pattern, spikes, a gap of a
+// day and a half, and a second pod that starts later.
 func drawTrace(start time.Time, w cluster.Workload) *replay.Workload {
 	rnd := rand.New(rand.NewPCG(3, 5))
 	out := &replay.Workload{Key: w, Pods: []string{"web-0", "web-1"}, Containers: []string{"app", "proxy"}}
@@ -93,8 +93,7 @@ func drawTrace(start time.Time, w cluster.Workload) *replay.Workload {
 	return out
 }
 
-// What a backtest replays is what the recommender does: at every moment they recommend the same.
-func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
+func TestRecommender_sameTraceAsABacktest_recommendsTheSame(t *testing.T) {
 	for _, p := range recommend.Builtins() {
 		t.Run(p.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
 
 				want := map[int64][]cluster.Advice{}
 				rules := replay.RulesFor(p)
-				rules.Mode = cluster.Off // it is about the recommendations, not about what they lead to
+				rules.Mode = cluster.Off // this test compares recommendations, not updates
 				rules.Advised = func(now time.Time, adv []cluster.Advice) { want[now.Unix()] = slices.Clone(adv) }
 				replay.Run(b.trace, p, rules)
 
@@ -123,62 +122,62 @@ func TestTheRecommenderRecommendsWhatABacktestReplays(t *testing.T) {
 					}
 					compared++
 					if !slices.Equal(got, want[at]) {
-						t.Fatalf("at %v the recommender says\n%+v, the backtest\n%+v", time.Unix(at, 0).UTC(), got, want[at])
+						t.Fatalf("at %v the recommender recommends\n%+v, the backtest\n%+v", time.Unix(at, 0).UTC(), got, want[at])
 					}
 				}
 				if compared < 900 {
-					t.Errorf("only %d of %d answers could be compared", compared, len(want))
+					t.Errorf("only %d of %d recommendations could be compared", compared, len(want))
 				}
 			})
 		})
 	}
 }
 
-// A recommender that is stopped and started again recommends at every moment what one does that never was, from the first
-// sample on. Only the default profile may be off, by the rounding of upstream's checkpoints (TestRestart_throughAPIServer_recommendationsAreEqual).
-func TestAnOrderlyRestartChangesNoAnswer(t *testing.T) {
+// A recommender that is restarted always recommends the same as one that is not. The default profile is excluded, because
+// upstream's checkpoint format rounds (TestRestart_throughAPIServer_recommendationsAreEqual).
+func TestRecommender_orderlyRestart_recommendsTheSame(t *testing.T) {
 	for _, p := range recommend.Builtins() {
 		if p.Extend == nil {
 			continue
 		}
 		t.Run(p.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var lives [2]*traced
-				var rs [2]*recommender
+				var clusters [2]*traced
+				var recommenders [2]*recommender
 				start := func(i int) {
-					b := lives[i]
-					rs[i] = newRecommender(b.config, b.dependencies())
-					if err := rs[i].checkpointer.load(t.Context()); err != nil {
+					b := clusters[i]
+					recommenders[i] = newRecommender(b.config, b.dependencies())
+					if err := recommenders[i].checkpointer.load(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
-				for i := range lives {
-					lives[i] = &traced{bench: newBench(t), advs: map[int64][]cluster.Advice{}}
-					w := lives[i].deployment("web", 2, "app", "proxy")
-					lives[i].autoscale("web", w).Recommender = p.Name
-					lives[i].nodes = []cluster.Node{{Name: "small", Allocatable: cluster.Amounts(800, 16<<30), Ready: true}}
-					lives[i].trace = drawTrace(time.Now(), w)
+				for i := range clusters {
+					clusters[i] = &traced{bench: newBench(t), advs: map[int64][]cluster.Advice{}}
+					w := clusters[i].deployment("web", 2, "app", "proxy")
+					clusters[i].autoscale("web", w).Recommender = p.Name
+					clusters[i].nodes = []cluster.Node{{Name: "small", Allocatable: cluster.Amounts(800, 16<<30), Ready: true}}
+					clusters[i].trace = drawTrace(time.Now(), w)
 					start(i)
 				}
-				answers := 0
+				compared := 0
 				for pass := range 3 * 144 {
 					time.Sleep(10 * time.Minute)
 					now := time.Now()
 					if pass%17 == 3 {
-						rs[1].end(t.Context())
+						recommenders[1].end(t.Context())
 						start(1)
 					}
-					for _, r := range rs {
+					for _, r := range recommenders {
 						r.pass(t.Context(), now)
 					}
-					want, got := lives[0].autoscalers[0].Advice, lives[1].autoscalers[0].Advice
+					want, got := clusters[0].autoscalers[0].Advice, clusters[1].autoscalers[0].Advice
 					if !slices.Equal(got, want) {
 						t.Fatalf("pass %d: %+v, want %+v", pass, got, want)
 					}
-					answers += len(want)
+					compared += len(want)
 				}
-				if answers < 2*3*140 {
-					t.Errorf("%d answers", answers)
+				if compared < 2*3*140 {
+					t.Errorf("only %d recommendations were compared", compared)
 				}
 			})
 		})

@@ -14,9 +14,9 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Metrics are the recommender's figures, under upstream's names.
+// Metrics are the metrics of the recommender. Those that upstream has keep upstream's names.
 type Metrics struct {
-	objects    *prometheus.GaugeVec
+	objects    *completeGauge
 	latency    prometheus.Histogram
 	execution  *prometheus.HistogramVec
 	aggregates prometheus.Gauge
@@ -24,7 +24,7 @@ type Metrics struct {
 	rejected   *prometheus.CounterVec
 	checkpoint *prometheus.CounterVec
 	history    *prometheus.CounterVec
-	backfill   *prometheus.GaugeVec
+	backfill   *completeGauge
 	requests   *prometheus.CounterVec   // to Prometheus
 	durations  *prometheus.HistogramVec // of requests to Prometheus
 	sources    *prometheus.CounterVec
@@ -35,9 +35,9 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_recommender"
 	m := &Metrics{
-		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		objects: newCompleteGauge(prometheus.GaugeOpts{
 			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects in the cluster.",
-		}, []string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}),
+		}, "update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Name: "recommendation_latency_seconds",
 			Help:    "Time from the creation of a VPA object to its first recommendation.",
@@ -60,10 +60,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		history: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of UsageHistory objects, by outcome.",
 		}, []string{"outcome"}),
-		backfill: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		backfill: newCompleteGauge(prometheus.GaugeOpts{
 			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
 			Help: "With --storage=prometheus: number of namespaces by the state of their backfill: pending, incomplete or done.",
-		}, []string{"state"}),
+		}, "state"),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
 		}, []string{"code", "method"}),
@@ -80,35 +80,46 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// objectKey is one class of autoscaler objects.
+// objectKey is a class of VPA objects: one combination of the labels of vpa_objects_count.
 type objectKey struct {
 	mode                          string
 	advised, matches, unsupported bool
 }
 
-// publishObjects sets how many objects there are of each class, zero for classes without any.
+// publishObjects replaces the number of VPA objects of each class. A class without objects has the value 0, as with upstream.
 func (m *Metrics) publishObjects(count map[objectKey]int) {
+	var values []prometheus.Metric
 	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
 		for i := range 8 {
 			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
-			for _, api := range []string{"v1beta1", "v1beta2", "v1"} { // upstream counts the old ones still, none of each
+			for _, api := range []string{"v1beta1", "v1beta2", "v1"} { // upstream also publishes the old API versions, always with 0 objects
 				n := 0
 				if api == "v1" {
 					n = count[k]
 				}
-				m.objects.WithLabelValues(k.mode, strconv.FormatBool(k.advised), api,
-					strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)).Set(float64(n))
+				values = append(values, m.objects.value(float64(n), k.mode, strconv.FormatBool(k.advised), api,
+					strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)))
 			}
 		}
 	}
+	m.objects.replace(values)
 }
 
-// answered counts one answer of the Metrics API.
+// publishBackfill replaces the number of namespaces in each state of the backfill.
+func (m *Metrics) publishBackfill(count map[backfillState]int) {
+	var values []prometheus.Metric
+	for _, s := range []backfillState{backfillPending, backfillIncomplete, backfillDone} {
+		values = append(values, m.backfill.value(float64(count[s]), s.String()))
+	}
+	m.backfill.replace(values)
+}
+
+// answered counts one response of the Metrics API.
 func (m *Metrics) answered(err error) {
 	m.responses.WithLabelValues(strconv.FormatBool(err != nil), "default-metrics-client").Inc()
 }
 
-// qualityMetrics compare what was recommended with what is used.
+// qualityMetrics compare recommendations with usage.
 type qualityMetrics struct {
 	relative, cpuOver, cpuUnder, memOver, memUnder, cpu, mem, change *prometheus.HistogramVec
 	missing                                                          *prometheus.CounterVec
@@ -142,53 +153,55 @@ func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
 	return q
 }
 
-// sample notes one usage of one resource, in cores or bytes, and the recommendation that stood then.
-func (q *qualityMetrics) sample(mode cluster.Mode, res cluster.Resource, used, advised float64, known, oom bool) {
-	m, isOOM := mode.String(), strconv.FormatBool(oom)
+// sample records the usage of a resource and the recommended target at that time, both in cores or bytes. known is false if
+// there was no recommendation. oom is true if used is the request of an OOM-killed container.
+func (q *qualityMetrics) sample(mode cluster.Mode, res cluster.Resource, used, target float64, known, oom bool) {
+	m := mode.String()
+	isOOM := strconv.FormatBool(oom)
 	if known {
 		if res == cluster.CPU {
-			q.cpu.WithLabelValues(m).Observe(advised)
+			q.cpu.WithLabelValues(m).Observe(target)
 		} else {
-			q.mem.WithLabelValues(m, isOOM).Observe(advised)
+			q.mem.WithLabelValues(m, isOOM).Observe(target)
 		}
-		if advised > 0 {
-			q.relative.WithLabelValues(m, res.String(), isOOM).Observe((used - advised) / advised)
+		if target > 0 {
+			q.relative.WithLabelValues(m, res.String(), isOOM).Observe((used - target) / target)
 		}
 	} else {
 		q.missing.WithLabelValues(m, res.String(), isOOM).Inc()
-		advised = 0
+		target = 0
 	}
-	diff, missing := math.Abs(used-advised), strconv.FormatBool(!known)
+	diff := math.Abs(used - target)
+	missing := strconv.FormatBool(!known)
 	switch {
-	case res == cluster.CPU && advised > used:
+	case res == cluster.CPU && target > used:
 		q.cpuOver.WithLabelValues(m, missing).Observe(diff)
 	case res == cluster.CPU:
 		q.cpuUnder.WithLabelValues(m, missing).Observe(diff)
-	case advised > used:
+	case target > used:
 		q.memOver.WithLabelValues(m, missing, isOOM).Observe(diff)
 	default:
 		q.memUnder.WithLabelValues(m, missing, isOOM).Observe(diff)
 	}
 }
 
-// changed notes that the target of a container moved.
+// changed records the relative change of the target of a container. pods is the number of pods of the VPA.
 func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resources, pods int) {
 	for _, res := range cluster.All {
-		was, _ := before.Get(res)
-		is, ok := after.Get(res)
-		if ok && was > 0 {
-			q.change.WithLabelValues(mode.String(), res.String(), process.SizeLog2(pods)).Observe(float64(is)/float64(was) - 1)
+		old, _ := before.Get(res)
+		target, ok := after.Get(res)
+		if ok && old > 0 {
+			q.change.WithLabelValues(mode.String(), res.String(), process.SizeLog2(pods)).Observe(float64(target)/float64(old) - 1)
 		}
 	}
 }
 
-// firstAdvice notes how long a new autoscaler waited for its first recommendation.
+// firstAdvice records the time from the creation of a VPA to its first recommendation.
 func (m *Metrics) firstAdvice(created, now time.Time) {
 	m.latency.Observe(now.Sub(created).Seconds())
 }
 
-// read notes where the requests and limits of a pod's containers were found: in its status where that has them, else in
-// the spec.
+// read counts, for each container of a pod, whether its requests and limits come from the pod status or from the pod spec.
 func (m *Metrics) read(p *cluster.Pod) {
 	for i := range p.Containers {
 		c := &p.Containers[i]

@@ -17,40 +17,43 @@ import (
 )
 
 const (
-	// oomLoopKills is how many times a container must have terminated in its pod, the last time killed for memory, to be in a loop.
-	oomLoopKills = 2
-	// oomLoopWindow is how long a container may run between two kills, and how long after the last one it counts as in a loop.
+	// oomLoopTerminations is the minimum number of terminations of a container in its pod for an OOM kill loop. The last
+	// termination must be an OOM kill.
+	oomLoopTerminations = 2
+	// oomLoopWindow is the longest run before an OOM kill that counts as part of a loop, and the time after the last OOM kill
+	// until the loop counts as ended.
 	oomLoopWindow = 30 * time.Minute
-	// oomLoopsTold is how many containers a condition names.
-	oomLoopsTold = 3
+	// oomLoopMessages is the maximum number of containers that the condition describes.
+	oomLoopMessages = 3
 )
 
-// inOOMLoop reports whether a container is killed for memory again and again in its pod.
+// inOOMLoop reports whether a container is in an OOM kill loop: it is OOM-killed repeatedly in its pod.
 func inOOMLoop(c *cluster.Container, now time.Time) bool {
 	e := c.Exit
 	if e == nil || !e.OOM {
 		return false
 	}
-	kills := int(c.Restarts)
-	if e.Now {
-		kills++
+	terminations := int(c.Restarts)
+	if e.Now { // terminated and not restarted yet
+		terminations++
 	}
-	return kills >= oomLoopKills && e.Finished.Sub(e.Started) < oomLoopWindow && (e.Now || now.Sub(e.Finished) < oomLoopWindow)
+	return terminations >= oomLoopTerminations && e.Finished.Sub(e.Started) < oomLoopWindow && (e.Now || now.Sub(e.Finished) < oomLoopWindow)
 }
 
-// An oomLoop is a container of an autoscaler's pods that is in a loop, and why it is not helped.
+// An oomLoop is a container that is in an OOM kill loop in one or more pods of a VPA, and the reason why it does not have more
+// memory.
 type oomLoop struct {
 	container string
-	pod       *cluster.Pod // the first of those where it is
-	pods      int
-	reason    string
-	request   int64 // bytes, in that pod
-	limit     int64 // bytes, in that pod; 0: none
-	target    int64 // bytes
+	pod       *cluster.Pod // the first pod by name
+	pods      int          // number of pods in which the container is in a loop
+	reason    string       // reason of the condition
+	request   int64        // bytes, in pod
+	limit     int64        // bytes, in pod; 0: no limit
+	target    int64        // bytes
 }
 
-// sayOOMLoops says which containers are killed for memory again and again, and what keeps them from the memory that is
-// recommended. The updater tells the same in events, which end; this stands as long as it is so.
+// sayOOMLoops sets the condition OOMKillLoop if containers are in an OOM kill loop and do not have the recommended memory. The
+// updater reports the same in events, which expire; the condition stays as long as the loop.
 func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, seen podsSeen) {
 	a := adv.to
 	var loops []oomLoop
@@ -61,18 +64,18 @@ func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, se
 		adv.say(v1alpha1.ConditionOOMKillLoop, watcher.Removed, "", "")
 		return
 	}
-	var text []string
-	for i := range loops[:min(len(loops), oomLoopsTold)] {
-		text = append(text, loops[i].message(a, seen.live))
+	var sentences []string
+	for i := range loops[:min(len(loops), oomLoopMessages)] {
+		sentences = append(sentences, loops[i].message(a, seen.live))
 	}
-	if more := len(loops) - oomLoopsTold; more > 0 {
-		text = append(text, fmt.Sprintf("The same is the case for %d more containers.", more))
+	if more := len(loops) - oomLoopMessages; more > 0 {
+		sentences = append(sentences, fmt.Sprintf("Number of other containers that are OOM-killed repeatedly: %d.", more))
 	}
-	adv.say(v1alpha1.ConditionOOMKillLoop, watcher.True, loops[0].reason, strings.Join(text, " "))
+	adv.say(v1alpha1.ConditionOOMKillLoop, watcher.True, loops[0].reason, strings.Join(sentences, " "))
 }
 
-// oomLoops returns the containers in a loop that the recommendation has more memory for, or as much as it may have, by name.
-// The pods live and have such a container (podsSeen).
+// oomLoops returns the containers that are in a loop and either have less memory than recommended or have a recommendation that is
+// capped. They are sorted by name. pods are the live pods with a container in a loop (podsSeen).
 func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time, pods []*cluster.Pod) []oomLoop {
 	found := map[string]*oomLoop{}
 	for _, p := range pods {
@@ -81,18 +84,18 @@ func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time
 			if !inOOMLoop(c, now) || !a.Policy(c.Name).Controls().Has(cluster.Memory) {
 				continue
 			}
-			l, ok := loopOf(a, recommended, p, c)
+			loop, ok := loopOf(a, recommended, p, c)
 			if !ok {
 				continue
 			}
-			before := found[c.Name]
-			if before != nil {
-				l.pods += before.pods
+			other := found[c.Name] // of another pod
+			if other != nil {
+				loop.pods += other.pods
 			}
-			if before == nil || p.Key.Compare(before.pod.Key) < 0 {
-				found[c.Name] = &l
+			if other == nil || p.Key.Compare(other.pod.Key) < 0 {
+				found[c.Name] = &loop
 			} else {
-				before.pods = l.pods
+				other.pods = loop.pods
 			}
 		}
 	}
@@ -104,7 +107,8 @@ func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time
 	return out
 }
 
-// loopOf says why a container in a loop does not get the memory that it needs; not ok when that is not known.
+// loopOf returns the reason why a container in a loop does not get the memory that it needs. It returns false if there is no
+// such reason: without a memory recommendation, or if the container has what is recommended and the recommendation is not capped.
 func loopOf(a *cluster.Autoscaler, recommended []cluster.Advice, p *cluster.Pod, c *cluster.Container) (oomLoop, bool) {
 	i := slices.IndexFunc(recommended, func(x cluster.Advice) bool { return x.Container == c.Name })
 	if i < 0 {
@@ -125,13 +129,14 @@ func loopOf(a *cluster.Autoscaler, recommended []cluster.Advice, p *cluster.Pod,
 		l.reason = v1alpha1.ReasonRequestBelowTarget
 	case adv.Uncapped.Amount(cluster.Memory) > target:
 		l.reason = v1alpha1.ReasonTargetAtMaximum
-	default: // it runs with what is recommended; the next kill raises that
+	default: // the container has the recommended memory; its next OOM kill raises the recommendation
 		return oomLoop{}, false
 	}
 	return l, true
 }
 
-// message says what is the case, its cause, and what to do. It does not change from pass to pass.
+// message returns the text of the condition for one container: what happens, why, and a remedy. It is the same in each pass
+// while the pods do not change. live is the number of live pods of the workload.
 func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 	target := cluster.Format(cluster.Memory, l.target)
 	where := fmt.Sprintf("pod %s", l.pod.Name)
@@ -148,28 +153,29 @@ func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 	if l.limit > 0 {
 		has += " and a limit of " + cluster.Format(cluster.Memory, l.limit)
 	}
-	return fmt.Sprintf("Container %s is killed for lack of memory again and again in %s. It has %s; %s is recommended. %s",
+	return fmt.Sprintf("Container %s is OOM-killed repeatedly in %s. It has %s; the recommendation is %s. %s",
 		l.container, where, has, target, l.remedy(a, live, target))
 }
 
+// remedy returns the sentences of a message about the cause and the remedy.
 func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string {
-	least := int(a.MinReplicas)
-	if least == 0 {
-		least = process.DefaultMinReplicas
+	minReplicas := int(a.MinReplicas)
+	if minReplicas == 0 {
+		minReplicas = process.DefaultMinReplicas
 	}
 	switch {
 	case l.reason == v1alpha1.ReasonLimitFixed:
-		return "With controlledValues RequestsOnly its limit stays as it is. Raise the limit in the pod template, or set controlledValues RequestsAndLimits."
+		return "With controlledValues RequestsOnly podfit does not change its limit. Raise the limit in the pod template, or set controlledValues RequestsAndLimits."
 	case l.reason == v1alpha1.ReasonTargetAtMaximum:
-		return "The recommendation is capped by maxAllowed. Raise maxAllowed, or find out why the container needs more."
+		return "The recommendation is capped by maxAllowed. Raise maxAllowed, or find out why the container needs more memory."
 	case a.Mode == cluster.Off:
-		return fmt.Sprintf("With updateMode Off nothing is applied. Set the memory request to at least %s in the pod template, or set another updateMode.", target)
+		return fmt.Sprintf("With updateMode Off the recommendation is not applied. Set the memory request to at least %s in the pod template, or set another updateMode.", target)
 	case a.Mode == cluster.Initial:
 		return "With updateMode Initial only new pods get the recommendation. Delete the pod, or set another updateMode."
-	case live < least:
-		return fmt.Sprintf("The workload has %d live pods, and the updater does not disrupt one with fewer than %d, unless its flag --min-replicas says otherwise. "+
-			"Set spec.updatePolicy.minReplicas to %d, or delete the pod.", live, least, max(live, 1))
+	case live < minReplicas:
+		return fmt.Sprintf("The workload has %d live pods. The updater does not update pods of workloads with fewer than %d live pods, unless its flag --min-replicas has another value. "+
+			"Set spec.updatePolicy.minReplicas to %d, or delete the pod.", live, minReplicas, max(live, 1))
 	}
-	return fmt.Sprintf("The pod has not been updated yet; a disruption budget or another obstacle may hold it. See the UpdateHeld events: "+
+	return fmt.Sprintf("The updater has not updated the pod yet; a disruption budget or another limit may prevent it. See the UpdateHeld events: "+
 		"kubectl describe vpa -n %s %s", a.Namespace, a.Name)
 }

@@ -20,12 +20,12 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
-// slowStore takes a while for each checkpoint, and refuses those of one autoscaler.
+// slowStore is a checkpoint store with slow writes. It rejects the checkpoints of one VPA.
 type slowStore struct {
 	*bench
-	takes   time.Duration
-	refuses string
-	count   map[checkpoint.CheckpointKey]int
+	takes   time.Duration                    // of each write
+	rejects string                           // name of a VPA
+	count   map[checkpoint.CheckpointKey]int // writes
 }
 
 func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usage.Checkpoint) error {
@@ -34,7 +34,7 @@ func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usa
 		return ctx.Err()
 	case <-time.After(s.takes):
 	}
-	if k.Autoscaler.Name == s.refuses {
+	if k.Autoscaler.Name == s.rejects {
 		return errors.New("an admission webhook denied the request")
 	}
 	s.mu.Lock()
@@ -43,7 +43,8 @@ func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usa
 	return s.bench.Write(ctx, k, c)
 }
 
-func (b *bench) storing(s *slowStore, d time.Duration) {
+// runWithStore runs a recommender with a checkpoint store for a time.
+func (b *bench) runWithStore(s *slowStore, d time.Duration) {
 	s.bench, s.count = b, map[checkpoint.CheckpointKey]int{}
 	needs := b.dependencies()
 	needs.storage.checkpoints = s
@@ -53,7 +54,7 @@ func (b *bench) storing(s *slowStore, d time.Duration) {
 	process.Every(ctx, b.config.Interval, r.pass)
 }
 
-func TestSave_workloadWithManyAutoscalers_allGetCheckpointsAtTheUsualRate(t *testing.T) {
+func TestSave_workloadWithManyVPAs_eachGetsCheckpointsAtTheUsualRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -61,22 +62,22 @@ func TestSave_workloadWithManyAutoscalers_allGetCheckpointsAtTheUsualRate(t *tes
 		for i := range 1000 {
 			b.autoscale(fmt.Sprintf("vpa-%03d", i), web)
 		}
-		s := &slowStore{takes: time.Second / 10} // 600 in the time of a pass
-		b.storing(s, 8*time.Hour)
+		s := &slowStore{takes: time.Second / 10} // 600 writes per pass
+		b.runWithStore(s, 8*time.Hour)
 		if len(s.count) != 1000 {
-			t.Errorf("%d of 1000 autoscalers have a checkpoint", len(s.count))
+			t.Errorf("%d of 1000 VPAs have a checkpoint", len(s.count))
 		}
 		total := 0
 		for _, n := range s.count {
 			total += n
 		}
-		if most := 1000 * (6*8 + 30); total > most { // of the first 200 minutes, each twentieth
+		if most := 1000 * (6*8 + 30); total > most { // in the first 200 minutes, one when the history grew by a twentieth
 			t.Errorf("%d checkpoints were written, want at most %d", total, most)
 		}
 	})
 }
 
-func TestSave_oneAutoscalerRefused_othersAreStoredAtTheUsualRate(t *testing.T) {
+func TestSave_checkpointOfOneVPAIsRejected_othersAreStoredAtTheUsualRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -84,17 +85,17 @@ func TestSave_oneAutoscalerRefused_othersAreStoredAtTheUsualRate(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			b.autoscale(name, web)
 		}
-		s := &slowStore{refuses: "b"}
-		b.storing(s, 24*time.Hour)
+		s := &slowStore{rejects: "b"}
+		b.runWithStore(s, 24*time.Hour)
 		for _, name := range []string{"a", "c"} {
 			if n := s.count[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}]; n < 100 || n > 300 {
-				t.Errorf("%d checkpoints of %s were written in a day", n, name)
+				t.Errorf("%d checkpoints of VPA %s were written in a day, want 100 to 300", n, name)
 			}
 		}
 	})
 }
 
-// brokenExtension cannot be stored.
+// brokenExtension is model state whose encoding panics.
 type brokenExtension struct{ usage.Extension }
 
 func (brokenExtension) AppendBinary([]byte) ([]byte, error) { panic("a defect") }
@@ -119,7 +120,7 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 		defer cancel()
 		process.Every(ctx, b.config.Interval, p.Recovering("recommender", r.pass))
 		if _, ok := b.stored[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
-			t.Error("the history of another workload was not stored")
+			t.Error("the history of the other workload was not stored")
 		}
 	})
 }

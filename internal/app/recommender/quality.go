@@ -8,8 +8,9 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// quality compares one sample with the recommendation that stood when it was taken.
-func (r *recommender) quality(s *cluster.Snapshot, p *cluster.Pod, sample *usage.Sample, taken cluster.Set) {
+// quality records the difference between one usage sample and the current recommendation. accepted is the set of resources
+// whose usage the usage store accepted.
+func (r *recommender) quality(s *cluster.Snapshot, p *cluster.Pod, sample *usage.Sample, accepted cluster.Set) {
 	a := r.elected(s, p.Top)
 	if a == nil {
 		return
@@ -17,20 +18,20 @@ func (r *recommender) quality(s *cluster.Snapshot, p *cluster.Pod, sample *usage
 	controls := a.Policy(sample.Container).Controls()
 	adv := a.AdviceFor(sample.Container)
 	for _, res := range cluster.All {
-		if !taken.Has(res) || !controls.Has(res) {
+		if !accepted.Has(res) || !controls.Has(res) {
 			continue
 		}
 		used := sample.CPU
 		if res == cluster.Memory {
 			used = sample.Memory
 		}
-		advised, known := advisedAmount(adv, res)
-		r.metrics.quality.sample(a.Mode, res, used, advised, known, false)
+		target, known := targetAmount(adv, res)
+		r.metrics.quality.sample(a.Mode, res, used, target, known, false)
 	}
 }
 
-// advisedAmount returns a recommended amount, in cores or bytes.
-func advisedAmount(adv *cluster.Advice, res cluster.Resource) (float64, bool) {
+// targetAmount returns the recommended target of a resource in cores or bytes, and whether there is one.
+func targetAmount(adv *cluster.Advice, res cluster.Resource) (float64, bool) {
 	if adv == nil {
 		return 0, false
 	}
@@ -41,7 +42,8 @@ func advisedAmount(adv *cluster.Advice, res cluster.Resource) (float64, bool) {
 	return float64(v), ok
 }
 
-// qualityOfOOM compares the memory at which containers were killed with what was recommended.
+// qualityOfOOM records, for each OOM-killed container of a pod, the difference between its memory request and the current
+// recommendation.
 func (r *recommender) qualityOfOOM(s *cluster.Snapshot, p *cluster.Pod) {
 	a := r.elected(s, p.Top)
 	if a == nil {
@@ -53,7 +55,7 @@ func (r *recommender) qualityOfOOM(s *cluster.Snapshot, p *cluster.Pod) {
 			continue
 		}
 		requests, _ := c.Running()
-		advised, known := advisedAmount(a.AdviceFor(c.Name), cluster.Memory)
-		r.metrics.quality.sample(a.Mode, cluster.Memory, float64(requests.Memory), advised, known, true)
+		target, known := targetAmount(a.AdviceFor(c.Name), cluster.Memory)
+		r.metrics.quality.sample(a.Mode, cluster.Memory, float64(requests.Memory), target, known, true)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// sayAdmission says where pods cannot get what is recommended because the API server would refuse them, going by one live pod.
-// While there are none, what was said stays.
+// sayAdmission sets the condition RecommendationNotAdmitted if the API server would reject pods with the recommended size. It
+// checks the first live pod. Without a live pod the condition stays unchanged.
 func (r *recommender) sayAdmission(adv *advice, pods []*cluster.Pod) {
 	a := *adv.to
 	a.Advice = adv.containers
@@ -27,29 +27,29 @@ func (r *recommender) sayAdmission(adv *advice, pods []*cluster.Pod) {
 	case i < 0:
 		return
 	}
-	around := policy.Limits{Range: r.world.Limits(a.Namespace)}
-	fits := policy.Fit(&a, around, pods[i])
-	var held []string
+	limits := policy.Limits{Range: r.world.Limits(a.Namespace)}
+	fits := policy.Fit(&a, limits, pods[i])
+	var adjusted []string
 	for _, f := range fits {
 		for _, n := range f.Notes {
 			if n.Kind == policy.HeldToAdmitted {
-				held = append(held, n.Resource.String()+" of container "+f.Container)
+				adjusted = append(adjusted, n.Resource.String()+" of container "+f.Container)
 			}
 		}
 	}
-	refused := policy.Refusal{}
+	refusal := policy.Refusal{}
 	if len(fits) > 0 {
-		refused = policy.Refused(around, pods[i], fits)
+		refusal = policy.Refused(limits, pods[i], fits)
 	}
 	switch {
-	case refused.Refused():
+	case refusal.Refused():
 		adv.say(v1alpha1.ConditionRecommendationNotAdmitted, watcher.True, v1alpha1.ReasonNoSizeAdmitted, fmt.Sprintf(
-			"Pods keep their own resources: the API server would refuse them with the recommended size, because %s. "+
-				"Correct the pod template, the LimitRange of the namespace, or minAllowed and maxAllowed", refused))
-	case len(held) > 0:
+			"Pods keep their own requests and limits, because the API server would reject them with the recommended size: %s. "+
+				"Correct the pod template, the LimitRange of the namespace, or minAllowed and maxAllowed.", refusal))
+	case len(adjusted) > 0:
 		adv.say(v1alpha1.ConditionRecommendationNotAdmitted, watcher.True, v1alpha1.ReasonHeldToAdmitted, fmt.Sprintf(
-			"Pods get the nearest size that the API server admits instead of the recommended one: %s. "+
-				"Compare minAllowed and maxAllowed with the LimitRange of the namespace and the limits of the pod", strings.Join(held, ", ")))
+			"The API server would reject pods with the recommended size, so pods get the nearest size that it admits for %s. "+
+				"Check minAllowed and maxAllowed against the LimitRange of the namespace and the limits of the pod.", strings.Join(adjusted, ", ")))
 	default:
 		adv.say(v1alpha1.ConditionRecommendationNotAdmitted, watcher.Removed, "", "")
 	}

@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-func TestRecommender_sizeThatTheAPIServerRefuses_isToldByACondition(t *testing.T) {
+func TestRecommender_sizeThatTheAPIServerRejects_isReportedByACondition(t *testing.T) {
 	cpu := func(milli int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, milli) }
 	for name, c := range map[string]struct {
 		limits                       cluster.LimitRange
@@ -25,14 +25,14 @@ func TestRecommender_sizeThatTheAPIServerRefuses_isToldByACondition(t *testing.T
 			limits:     cluster.LimitRange{Container: cluster.Range{Min: cpu(200)}},
 			wantStatus: watcher.True, wantReason: v1alpha1.ReasonHeldToAdmitted, want: "cpu of container app",
 		},
-		"a maximum without a limit": {
+		"LimitRange maximum, pod without a limit": {
 			limits:     cluster.LimitRange{Pod: cluster.Range{Max: cpu(4000)}},
 			wantStatus: watcher.True, wantReason: v1alpha1.ReasonNoSizeAdmitted, want: "the pod has no cpu limit",
 		},
-		"a mode that sizes no pods": {
+		"mode Off": {
 			limits: cluster.LimitRange{Container: cluster.Range{Min: cpu(200)}}, mode: cluster.Off, wantStatus: watcher.Removed,
 		},
-		"sizes that are admitted": {wantStatus: watcher.Removed},
+		"size that is admitted": {wantStatus: watcher.Removed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRecommender_sizeThatTheAPIServerRefuses_isToldByACondition(t *testing.T
 				b.run(10 * time.Minute)
 				got := b.condition("web", v1alpha1.ConditionRecommendationNotAdmitted)
 				if got.Status != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(got.Message, c.want) {
-					t.Errorf("%+v", got)
+					t.Errorf("condition %+v, want status %q, reason %q, text %q", got, c.wantStatus, c.wantReason, c.want)
 				}
 			})
 		})

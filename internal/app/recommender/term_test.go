@@ -20,9 +20,10 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-type panicking struct{}
+// panickingUsage panics.
+type panickingUsage struct{}
 
-func (panicking) Samples(context.Context) ([]usage.Sample, error) { panic("a defect") }
+func (panickingUsage) Samples(context.Context) ([]usage.Sample, error) { panic("a defect") }
 
 func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +31,7 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		r := newRecommender(b.config, b.dependencies())
 		p := process.New(r.log, prometheus.NewRegistry())
-		r.usage = panicking{}
+		r.usage = panickingUsage{}
 		passes := 0.0
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
@@ -38,13 +39,13 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 			cancel()
 			passes += 2
 			if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("recommender")); n != passes {
-				t.Errorf("%v failed passes were counted, want %v", n, passes)
+				t.Errorf("%v failed passes are counted, want %v", n, passes)
 			}
 		}
 	})
 }
 
-func TestBackfillPlan_termsWithoutPass_asksForEachTimeOnce(t *testing.T) {
+func TestBackfillPlan_termsWithoutPass_spansDoNotOverlap(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	b := newBench(t)
 	b.autoscale("web", b.deployment("web", 1, "app"))
@@ -53,21 +54,21 @@ func TestBackfillPlan_termsWithoutPass_asksForEachTimeOnce(t *testing.T) {
 	f.plan(start.Add(time.Hour), b.autoscalers)
 	jobs := f.plan(start.Add(2*time.Hour), b.autoscalers)
 	if len(jobs) != 1 {
-		t.Fatalf("%d jobs", len(jobs))
+		t.Fatalf("%d jobs, want 1", len(jobs))
 	}
 	until := start.Add(-f.source.Length())
 	for _, s := range jobs[0].missing {
 		if s.from.Before(until) {
-			t.Errorf("%v is asked for twice: %v", s, jobs[0].missing)
+			t.Errorf("span %v overlaps another: %v", s, jobs[0].missing)
 		}
 		until = s.to
 	}
 	if want := start.Add(2 * time.Hour); !until.Equal(want) {
-		t.Errorf("asked for until %v, want %v: %v", until, want, jobs[0].missing)
+		t.Errorf("the spans end at %v, want %v: %v", until, want, jobs[0].missing)
 	}
 }
 
-func TestBackfillPlan_metricsAPIAwayAllTerm_nextTermReadsThatTime(t *testing.T) {
+func TestBackfillPlan_metricsAPIFailsAllTerm_nextTermReadsThatTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -77,37 +78,37 @@ func TestBackfillPlan_metricsAPIAwayAllTerm_nextTermReadsThatTime(t *testing.T) 
 		r := b.from(a)
 		none := func(time.Duration) {}
 		b.term(r, 10*time.Minute, none)
-		b.usageErr = errors.New("away")
+		b.usageErr = errors.New("no connection")
 		b.term(r, 5*time.Hour, none)
 		had := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count
 		b.usageErr = nil
 		b.term(r, 2*time.Minute, none)
 		if got := r.usageStore.Series(web, "app").Seen(cluster.CPU).Count - had; a.queries != 2 || got < 5 {
-			t.Errorf("%d samples more after %d queries; 5 hours are missing", got, a.queries)
+			t.Errorf("%d more samples with %d queries, want at least 5 with 2: 5 hours were missing", got, a.queries)
 		}
 	})
 }
 
-// The monotonic clock stands still while a machine is suspended: it would hide the time without a leader.
-func TestBackfill_learntTo_isWallClockTime(t *testing.T) {
+// The monotonic clock stops while a machine is suspended, so it would omit that time.
+func TestBackfill_observedUntil_isWallClockTime(t *testing.T) {
 	b := newBench(t)
 	b.autoscale("web", b.deployment("web", 1, "app"))
 	r := b.from(&archive{})
 	now := time.Now()
 	r.backfill.plan(now, b.autoscalers)
-	if got := r.backfill.learntTo; got != now.Round(0) {
-		t.Errorf("it is %v", got)
+	if got := r.backfill.observedUntil; got != now.Round(0) {
+		t.Errorf("observed until %v, want %v", got, now.Round(0))
 	}
 	r.pass(t.Context(), now)
-	if got := r.backfill.learntTo; got != now.Round(0) {
-		t.Errorf("after a pass it is %v", got)
+	if got := r.backfill.observedUntil; got != now.Round(0) {
+		t.Errorf("after a pass observed until %v, want %v", got, now.Round(0))
 	}
 }
 
-// panicsOnce is a cluster of which the first snapshot cannot be taken.
+// panicsOnce is a cluster whose first snapshots panic.
 type panicsOnce struct {
 	*bench
-	left int
+	left int // number of snapshots that panic
 }
 
 func (p *panicsOnce) Snapshot() *cluster.Snapshot {
@@ -117,12 +118,12 @@ func (p *panicsOnce) Snapshot() *cluster.Snapshot {
 	return p.bench.Snapshot()
 }
 
-func TestTerm_backfillPanicsAtItsStart_passesGoOnAndNothingDecreases(t *testing.T) {
+func TestTerm_backfillPanicsAtStart_passesContinueAndNothingDecreases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := manyNamespaces(t, 2)
 		r := b.from(&archive{})
 		r.world = &panicsOnce{b, 1}
-		b.autoscale("late", b.deployment("late", 1, "app")) // in a namespace of its own
+		b.autoscale("late", b.deployment("late", 1, "app")) // in another namespace
 		late := b.autoscalers[len(b.autoscalers)-1]
 		b.autoscalers = b.autoscalers[:len(b.autoscalers)-1]
 		b.term(r, 10*time.Minute, func(after time.Duration) {
@@ -131,18 +132,18 @@ func TestTerm_backfillPanicsAtItsStart_passesGoOnAndNothingDecreases(t *testing.
 			}
 		})
 		if b.advice("late", "app") == nil {
-			t.Error("nothing is recommended in a namespace that has come since")
+			t.Error("no recommendation in a namespace whose first VPA was created after the start")
 		}
 		if got := b.autoscalers[0].AdviceFor("app"); got == nil || got.Target != cluster.Amounts(900, 800<<20) {
-			t.Errorf("the recommendation is %+v", got)
+			t.Errorf("the recommendation is %+v, want the old one", got)
 		}
-		told := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
-		if c := b.written[b.autoscalers[1].Key]; !says(c, told, "internal error") {
-			t.Errorf("it says %+v", c)
+		failure := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
+		if c := b.written[b.autoscalers[1].Key]; !says(c, failure, "internal error") {
+			t.Errorf("conditions %+v", c)
 		}
 		b.term(r, 10*time.Minute, func(time.Duration) {})
-		if n := backfilled(r, "done"); n != 3 {
-			t.Errorf("in the next term %d of 3 namespaces are done", n)
+		if n := b.backfilled(r, "done"); n != 3 {
+			t.Errorf("in the next term %d namespaces are done, want 3", n)
 		}
 	})
 }

@@ -19,14 +19,14 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// archive is a fake Prometheus: pods that used something, by the hour.
+// archive is a fake Prometheus with one sample per hour and pod for eight days.
 type archive struct {
 	labels   map[cluster.Key]prom.Labels
 	pods     []cluster.Key
-	failures int
+	failures int // number of queries that fail after a part of the samples
 	selector string
 	broken   map[string]error // by namespace
-	hangs    bool             // as a server does that accepts connections and never answers
+	hangs    bool             // like a server that accepts connections and does not answer
 	delay    time.Duration    // of each query
 	queries  int              // of namespaces
 }
@@ -35,7 +35,7 @@ const archiveTimeout = 5 * time.Minute // --prometheus-query-timeout
 
 func (a *archive) Length() time.Duration { return 8 * 24 * time.Hour }
 
-// wait is how long a query takes.
+// wait returns when a query has ended, or an error if it timed out.
 func (a *archive) wait(ctx context.Context) error {
 	d := a.delay
 	if a.hangs {
@@ -91,18 +91,18 @@ func (a *archive) Selector(context.Context, cluster.Workload) (labels.Selector, 
 	return labels.Parse(a.selector)
 }
 
-func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
+func TestBackfill_historyOfDeletedPods_isAddedToTheirWorkload(t *testing.T) {
 	gone := cluster.Key{Namespace: "shop", Name: "web-6d4cf56db6-x7k9p"}
 	tests := map[string]struct {
 		archive archive
 		want    bool
 	}{
-		"a live pod":                    {archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}}}, true},
-		"by its name":                   {archive{pods: []cluster.Key{gone}}, true},
-		"by its labels":                 {archive{pods: []cluster.Key{{Namespace: "shop", Name: "odd"}}, selector: "app.kubernetes.io/name=web", labels: map[cluster.Key]prom.Labels{{Namespace: "shop", Name: "odd"}: {"app_kubernetes_io_name": "web"}}}, true},
-		"another's labels, like a name": {archive{pods: []cluster.Key{gone}, selector: "app=web", labels: map[cluster.Key]prom.Labels{gone: {"app": "other"}}}, false},
-		"another's name":                {archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-api-6d4cf56db6-x7k9p"}}}, false},
-		"after two time-outs":           {archive{pods: []cluster.Key{gone}, failures: 2}, true},
+		"an existing pod": {archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-0"}}}, true},
+		"by its name":     {archive{pods: []cluster.Key{gone}}, true},
+		"by its labels":   {archive{pods: []cluster.Key{{Namespace: "shop", Name: "odd"}}, selector: "app.kubernetes.io/name=web", labels: map[cluster.Key]prom.Labels{{Namespace: "shop", Name: "odd"}: {"app_kubernetes_io_name": "web"}}}, true},
+		"labels of another workload and a matching name": {archive{pods: []cluster.Key{gone}, selector: "app=web", labels: map[cluster.Key]prom.Labels{gone: {"app": "other"}}}, false},
+		"name of a pod of another workload":              {archive{pods: []cluster.Key{{Namespace: "shop", Name: "web-api-6d4cf56db6-x7k9p"}}}, false},
+		"after two failed queries":                       {archive{pods: []cluster.Key{gone}, failures: 2}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,20 +121,20 @@ func TestHistoryOfPodsThatHaveGoneIsTheirWorkloads(t *testing.T) {
 					got = s.Seen(cluster.CPU).Count
 				}
 				if want := 8 * 24; tt.want && got != want || !tt.want && got != 0 {
-					t.Errorf("%d samples were learnt", got)
+					t.Errorf("%d samples were accepted, want all: %t", got, tt.want)
 				}
 				if tt.want && b.advice("web", "app").Target != cluster.Amounts(350, 262144000) {
-					t.Errorf("recommends %v", b.advice("web", "app").Target)
+					t.Errorf("target %v", b.advice("web", "app").Target)
 				}
 				if pods, _ := r.usageStore.Size(); pods != 3 {
-					t.Errorf("%d pods are tracked in the end", pods)
+					t.Errorf("%d pods are tracked in the end, want 3", pods)
 				}
 			})
 		})
 	}
 }
 
-func TestNamesOfPodsThatAWorkloadMakes(t *testing.T) {
+func TestPodName_namesOfEachKind_matchOnlyTheirWorkload(t *testing.T) {
 	tests := []struct {
 		kind, pod string
 		want      bool
@@ -156,19 +156,19 @@ func TestNamesOfPodsThatAWorkloadMakes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := podName(cluster.Workload{Kind: tt.kind, Name: "web"}).MatchString(tt.pod); got != tt.want {
-			t.Errorf("%s web makes %s: %t, want %t", tt.kind, tt.pod, got, tt.want)
+			t.Errorf("%s web, pod %s: matches %t, want %t", tt.kind, tt.pod, got, tt.want)
 		}
 	}
 }
 
-func TestHistoryFlagsThatMakeNoSenseAreNamed(t *testing.T) {
+func TestClient_invalidHistoryFlag_returnsUsageError(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	h := Defaults().History
 	if _, err := h.client(m); err != nil {
-		t.Errorf("the defaults: %v", err)
+		t.Errorf("default flags: %v", err)
 	}
 	h.Length = "eight days"
 	if _, err := h.client(m); err == nil || !errors.As(err, new(process.UsageError)) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want a UsageError", err)
 	}
 }
