@@ -6,6 +6,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 
@@ -28,6 +29,7 @@ var (
 	ErrInvalid      = errors.New("invalid")           // such as a resize that would change the pod's QoS class
 	ErrUnsupported  = errors.New("not supported")     // this API server has no such subresource
 	ErrBusy         = errors.New("server overloaded") // try again later
+	ErrUnreachable  = errors.New("no connection")     // no connection to the API server could be opened, so it got no request
 )
 
 // A refusal reads like the API server's error and is one of the reasons above.
@@ -79,10 +81,19 @@ func reasonOf(err error) error {
 		return ErrInvalid
 	case isUncalledWebhook(err):
 		return ErrWebhook
+	case isUnreachable(err):
+		return ErrUnreachable
 	case apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
 		return ErrBusy
 	}
 	return reasonOfCode(err)
+}
+
+// isUnreachable reports whether opening the connection failed, such as with "connection refused". Only requests without a body and
+// with a safe method are sent a second time by net/http, so a write that fails like this was not sent before either.
+func isUnreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // reasonOfCode goes by the HTTP status of an answer without a known reason: what a webhook answers with, for one.
