@@ -106,7 +106,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
 		l.owe(now, d)
-		l.expect(now, d)
+		l.suspect(now, d)
 	}
 }
 

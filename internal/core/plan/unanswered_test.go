@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -56,5 +57,47 @@ func TestPass_unansweredResize_isToldAfterTenMinutes(t *testing.T) {
 	w.Ledger.Done(noon.Add(time.Minute), d)
 	if r, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); told {
 		t.Errorf("users are told after the resize was carried out: %s", r)
+	}
+}
+
+// An eviction without an answer that was not carried out must not prolong the back-off after an earlier one that did not help.
+func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing.T) {
+	tests := map[string]struct {
+		unanswered []int // minutes of evictions without an answer
+		gone       bool  // the last of them was carried out
+		want       int   // minute of the last eviction
+	}{
+		"none":                              {nil, false, 0},
+		"one, and the pod still runs":       {[]int{20}, false, 0},
+		"three, and the pod still runs":     {[]int{20, 21, 27}, false, 0},
+		"one that was carried out":          {[]int{20}, true, 20},
+		"the last of three was carried out": {[]int{20, 21, 27}, true, 27},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, _ := shrinking(3)
+			pods := w.Governed[0].Pods
+			first := evictions(Begin(noon, w, DefaultBudget()))[0]
+			w.Ledger.Done(noon, first)
+			replacement := *first.Pod // without the recommended size
+			replacement.UID, replacement.Created = "again", noon.Add(time.Minute)
+			pods[0] = &replacement
+			second := Decision{Pod: pods[1], Autoscaler: first.Autoscaler, Do: Evict, With: first.With, scope: &scope{newest: replacement.Created}}
+			for minute := 1; minute <= 40; minute++ {
+				now := noon.Add(time.Duration(minute) * time.Minute)
+				pass := Begin(now, w, DefaultBudget())
+				w.Ledger.Learn(now, w, pass.Decisions())
+				if slices.Contains(tt.unanswered, minute) {
+					w.Ledger.Refused(now, second, Refusal{Kind: OutcomeIsUnknown}, 3)
+				}
+				if tt.gone && minute == tt.want+1 { // the watch shows it
+					w.Governed[0].Pods = []*cluster.Pod{pods[0], pods[2]}
+				}
+			}
+			n, at := w.Ledger.futileEvictions(workloadOf(first.Pod), nil)
+			if want := noon.Add(time.Duration(tt.want) * time.Minute); n != 1 || !at.Equal(want) {
+				t.Errorf("%d evictions without effect, the last at %s; want 1 at %s", n, at, want)
+			}
+		})
 	}
 }
