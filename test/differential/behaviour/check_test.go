@@ -33,15 +33,15 @@ type checker struct {
 	used      map[string]int
 
 	states []state        // by workload
-	behind int            // passes for which podfit is behind over all workloads; used with a rate limit
+	behind lag            // over all workloads; used with a rate limit
 	untrue map[string]int // passes for which the reason of a pod is not true, by UID
 }
 
 // A state is what is remembered of a workload.
 type state struct {
 	live       int // pods with a node when the pass began
-	behind     int // passes for which fewer pods are satisfied than with upstream
-	lacking    int // passes for which fewer pods are ready than with upstream
+	behind     lag // in satisfied pods
+	lacking    lag // in ready pods
 	acted      int // minute of the last change that was carried out
 	evicted    int // minute of the last eviction that was carried out
 	evictions  int
@@ -349,38 +349,45 @@ func (w *simulated) same(p *corev1.Pod) bool {
 
 // compare compares the pods with those under upstream at the end of a minute (P1, P5).
 func (c *checker) compare(minute int) {
-	var satisfied, wanted, pods int
+	var satisfied, explained, wanted, pods int
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
-		explained := 0
+		because := 0
 		if theirs.satisfied > ours.satisfied || theirs.ready > ours.ready {
-			explained = c.explained(w, minute)
+			because = c.explained(w, minute)
 		}
-		satisfied += ours.satisfied + explained
+		satisfied += ours.satisfied
+		explained += because
 		pods += w.Replicas
 		wanted += theirs.satisfied
-		st.behind++
-		if theirs.satisfied <= ours.satisfied+explained {
-			st.behind = 0
-		}
-		st.lacking++
-		if theirs.ready <= ours.ready+explained {
-			st.lacking = 0
-		}
-		if c.sim.world.Rate == 0 && st.behind > grace*(1+c.sim.world.Lag) {
+		st.behind.note(theirs.satisfied-ours.satisfied, because)
+		st.lacking.note(theirs.ready-ours.ready, because)
+		if c.sim.world.Rate == 0 && int(st.behind) > grace*(1+c.sim.world.Lag) {
 			c.fail(minute, "no fewer pods are satisfied than with upstream", "%d of %s, with upstream %d: %s", ours.satisfied, w.namespace, theirs.satisfied, c.reasons(w))
 		}
-		if st.lacking > 2*grace+w.Delay+w.Grace+w.Start {
+		if int(st.lacking) > 2*grace+w.Delay+w.Grace+w.Start {
 			c.fail(minute, "no fewer pods are ready than with upstream", "%d of %s, with upstream %d: %s", ours.ready, w.namespace, theirs.ready, c.reasons(w))
 		}
 	}
-	c.behind++
-	if wanted <= satisfied {
-		c.behind = 0
-	}
+	c.behind.note(wanted-satisfied, explained)
 	// Each refused pod may take one turn of another.
-	if rate := c.sim.world.Rate; rate > 0 && c.behind > grace+int(float64(2+pods)/rate) {
+	if rate := c.sim.world.Rate; rate > 0 && int(c.behind) > grace+int(float64(2+pods)/rate) {
 		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d", satisfied, wanted)
+	}
+}
+
+// A lag counts passes with fewer pods than upstream has that no difference explains. It restarts only when podfit has as many pods
+// as upstream: passes with an explanation do not count, and do not reset it, so that an explanation that comes and goes cannot hide
+// that podfit stays behind.
+type lag int
+
+// note counts a pass with a number of missing pods, of which a number is explained.
+func (l *lag) note(missing, explained int) {
+	switch {
+	case missing <= 0:
+		*l = 0
+	case missing > explained:
+		*l++
 	}
 }
 
