@@ -28,7 +28,7 @@ const (
 	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement, too
 	Unsupported                         // this API server cannot do it
 	WebhookFailed                       // the API server could not call an admission webhook
-	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
+	ServerBusy                          // the API server is overloaded or cannot be reached, or the pod changed meanwhile
 	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
 )
 

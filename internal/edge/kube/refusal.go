@@ -89,8 +89,8 @@ func reasonOf(err error) error {
 	return reasonOfCode(err)
 }
 
-// isUnreachable reports whether opening the connection failed, such as with "connection refused". Only requests without a body and
-// with a safe method are sent a second time by net/http, so a write that fails like this was not sent before either.
+// isUnreachable reports whether no connection could be opened, for example because it was refused. The API server has not received
+// the request then: net/http repeats a write on a new connection only if it sent nothing on the first one.
 func isUnreachable(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

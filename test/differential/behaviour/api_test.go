@@ -109,17 +109,17 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 		p.tried = map[string]int{}
 	}
 	p.tried[verb]++
-	if old := p.said[verb]; old == "" || old == "done" {
+	if old := p.replies[verb]; old == "" || old == "done" {
 		p.since[verb] = s.minute()
 	}
 	p.lastAt, p.done = s.minute(), said == ""
 	p.last[verb] = s.minute()
 	if p.done {
-		p.late = p.late || verb == "resize" && isRefusal(p.said[verb])
+		p.late = p.late || verb == "resize" && isRefusal(p.replies[verb])
 		said, p.tried = "done", nil
 	}
-	p.said[verb] = said
-	if verb == "resize" && !isMomentary(said) {
+	p.replies[verb] = said
+	if verb == "resize" && !isTemporary(said) {
 		p.over = strings.Contains(said, "exceeded quota")
 	}
 	s.note("%s %s: %s", verb, p.pod.Name, said)

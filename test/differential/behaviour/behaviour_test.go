@@ -103,14 +103,14 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 		"does nothing": {day(grow("Recreate", 3)), idle, "every pod has a decision"},
 		"evicts all pods at once": {day(grow("Recreate", 4)), func(_ context.Context, s *simulation, _ *podfit) {
 			for _, p := range s.workloads[0].pods {
-				evictNow(s, p)
+				evictUnchecked(s, p)
 			}
 		}, "disruption limits are respected"},
 		"evicts the only pod": {day(grow("Recreate", 1)), func(_ context.Context, s *simulation, _ *podfit) {
-			evictNow(s, s.workloads[0].pods[0])
+			evictUnchecked(s, s.workloads[0].pods[0])
 		}, "disruption limits are respected"},
 		"evicts in mode InPlace": {day(grow("InPlace", 4)), func(_ context.Context, s *simulation, _ *podfit) {
-			evictNow(s, s.workloads[0].pods[0])
+			evictUnchecked(s, s.workloads[0].pods[0])
 		}, "the update mode is respected"},
 	}
 	for name, tt := range tests {
@@ -122,8 +122,8 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 	}
 }
 
-// evictNow evicts a pod without checking any limit.
-func evictNow(s *simulation, p *replica) {
+// evictUnchecked evicts a pod without checking any limit.
+func evictUnchecked(s *simulation, p *replica) {
 	_ = kube.NewActor(podfitClients()).Evict(context.Background(), &cluster.Pod{
 		Key: cluster.Key{Namespace: p.pod.Namespace, Name: p.pod.Name}, UID: string(p.pod.UID),
 	})

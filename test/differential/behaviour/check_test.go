@@ -16,12 +16,12 @@ import (
 
 // Limits of the properties.
 const (
-	grace    = 12 // passes for which podfit may be behind upstream
-	attempts = 40 // requests for one pod while nothing about it changes
-	falsely  = 15 // passes for which a reason may be outdated
-	silence  = 20 // minutes after which users must have an event about an action that is refused or has no response
-	unclear  = 5  // minutes for which an eviction without a response counts as carried out
-	retries  = 12 // evictions per day that may be ineffective
+	grace        = 12 // passes for which podfit may be behind upstream
+	attempts     = 40 // requests for one pod while nothing about it changes
+	outdated     = 15 // passes for which a reason may be outdated
+	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
+	unclear      = 5  // minutes for which an eviction without a response counts as carried out
+	retries      = 12 // evictions per day that may be ineffective
 )
 
 // A checker checks the actions of podfit in a simulation.
@@ -32,9 +32,9 @@ type checker struct {
 	violation string
 	used      map[string]int
 
-	states []state        // by workload
-	behind lag            // over all workloads; used if there is a rate limit
-	untrue map[string]int // passes for which the reason of a pod is incorrect, by UID
+	states    []state        // by workload
+	behind    lag            // over all workloads; used if there is a rate limit
+	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
 }
 
 // A state is the history of a workload.
@@ -50,7 +50,7 @@ type state struct {
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
-	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, untrue: map[string]int{}}
+	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
 	for range s.workloads {
 		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1})
 	}
@@ -81,7 +81,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 		return
 	}
 	ready := w.count().ready
-	least := w.least(c.sim.world)
+	least := w.minimum(c.sim.world)
 	tolerance := max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
 	switch {
 	case w.Mode == "InPlace":
@@ -99,7 +99,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if st.unreplaced >= 0 && minute-st.unreplaced > 15 {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
-	if p.over && w.isOver(p, minute) {
+	if p.over && w.exceedsQuota(p, minute) {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted because a quota refused its resize", p.pod.Name)
 	}
 	st.acted, st.evicted = minute, minute
@@ -121,7 +121,7 @@ func (c *checker) after(minute int) {
 		for _, p := range w.pods {
 			c.pod(w, p, minute)
 		}
-		if st.unreplaced >= 0 && minute-st.unreplaced > silence && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
+		if st.unreplaced >= 0 && minute-st.unreplaced > reportWithin && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
 			c.fail(minute, "refusals are reported", "the quota of %s has rejected the replacement of an evicted pod for %d minutes", w.namespace, minute-st.unreplaced)
 		}
 		// Each recommendation may cause one eviction per pod, and another one if the recommendation changes in the meantime.
@@ -137,7 +137,7 @@ func (c *checker) after(minute int) {
 func (c *checker) pod(w *simulated, p *replica, minute int) {
 	for _, verb := range []string{"evict", "resize"} {
 		if n := p.tried[verb]; n > attempts {
-			c.fail(minute, "attempts are bounded", "%s: %d requests to %s it without any change; the last reply was %q", p.pod.Name, n, verb, p.said[verb])
+			c.fail(minute, "attempts are bounded", "%s: %d requests to %s it without any change; the last reply was %q", p.pod.Name, n, verb, p.replies[verb])
 		}
 	}
 	if most := 2*len(w.Advice) + attempts; p.resizes > most {
@@ -156,11 +156,11 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	case !decided:
 		c.fail(minute, "every pod has a decision", "no decision about %s", p.pod.Name)
 	case d.Do != plan.Leave:
-		delete(c.untrue, uid)
+		delete(c.incorrect, uid)
 	case c.isCorrect(w, p, d, minute):
-		delete(c.untrue, uid)
+		delete(c.incorrect, uid)
 	default:
-		if c.untrue[uid]++; c.untrue[uid] > falsely+c.sim.world.Lag {
+		if c.incorrect[uid]++; c.incorrect[uid] > outdated+c.sim.world.Lag {
 			c.fail(minute, "every reason is correct", "%s is left because: %s (%v)", p.pod.Name, d.Reason, d.Reason.Code)
 		}
 	}
@@ -168,8 +168,8 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		since := c.since(w, p, minute, verb)
 		// An action that stays refused for minutes must be reported, however often it was tried: a pod with a refused action waits
 		// for the other pods of its workload, which may take hours. Upstream does not report it; it logs each attempt.
-		if isRefusal(p.said[verb]) && minute-since > silence && !c.isReported(w, verb) {
-			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.said[verb])
+		if isRefusal(p.replies[verb]) && minute-since > reportWithin && !c.isReported(w, verb) {
+			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.replies[verb])
 		}
 	}
 }
@@ -219,8 +219,8 @@ var conditions = map[string]func(observation) bool{
 	"BudgetSpent":        isShort,
 	"NotReady":           isShort,
 	"ReplacementMissing": func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
-	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
-	"SameSize":           func(o observation) bool { return o.w.same(o.p.pod) },
+	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
+	"SameSize":           func(o observation) bool { return o.w.sameSize(o.p.pod) },
 	"Probing": func(o observation) bool {
 		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
@@ -248,17 +248,17 @@ var conditions = map[string]func(observation) bool{
 	"ResizeRunning": func(o observation) bool {
 		return !equal(o.p.pod.Spec.Containers[0].Resources, running(o.p.pod))
 	},
-	"EvictionRefused":       said("evict", "", "disruption budget does not"),
-	"DisruptionBudget":      said("evict", "violate the pod's disruption budget", ""),
-	"ResizeRefused":         said("resize", "", "exceeded quota"),
-	"ResizeOverQuota":       said("resize", "exceeded", ""),
-	"NotSmallerThanRefused": said("resize", "node didn't have enough", ""),
+	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
+	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
+	"ResizeRefused":         refused("resize", "", "exceeded quota"),
+	"ResizeOverQuota":       refused("resize", "exceeded", ""),
+	"NotSmallerThanRefused": refused("resize", "node didn't have enough", ""),
 	"Unanswered": func(o observation) bool {
 		if o.sim.world.Rate > 0 {
 			return true // the pass ended before the request was sent, for example while waiting for the rate limit
 		}
 		for _, what := range []string{noReply, "done"} { // done: the reply was lost
-			if o.p.said["evict"] == what || o.p.said["resize"] == what {
+			if o.p.replies["evict"] == what || o.p.replies["resize"] == what {
 				return true
 			}
 		}
@@ -269,7 +269,7 @@ var conditions = map[string]func(observation) bool{
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
 func isShort(o observation) bool {
 	for _, p := range o.w.pods {
-		if p.lastAt >= o.minute && (isMomentary(p.said["evict"]) || isMomentary(p.said["resize"])) {
+		if p.lastAt >= o.minute && (isTemporary(p.replies["evict"]) || isTemporary(p.replies["resize"])) {
 			return true // in this pass: podfit does not send the next request immediately to an overloaded or unresponsive server
 		}
 	}
@@ -280,12 +280,12 @@ func isShort(o observation) bool {
 // may be stale.
 func (w *simulated) unclear(minute int) bool {
 	return slices.ContainsFunc(w.pods, func(p *replica) bool {
-		return p.said["evict"] == noReply && minute-p.last["evict"] <= unclear
+		return p.replies["evict"] == noReply && minute-p.last["evict"] <= unclear
 	})
 }
 
-// isMomentary reports whether the next attempt may succeed after a reply.
-func isMomentary(reply string) bool {
+// isTemporary reports whether the next attempt may succeed after a reply.
+func isTemporary(reply string) bool {
 	return slices.Contains([]string{noReply, notSent, faults[busy429].Message, faults[failed500].Message, faults[conflict].Message}, reply)
 }
 
@@ -297,11 +297,11 @@ func resizeIs(t corev1.PodConditionType, reason string) func(observation) bool {
 	}
 }
 
-// said returns a function that reports whether the last reply to a request for the pod was a refusal that contains one text and
+// refused returns a function that reports whether the last reply to a request for the pod was a refusal that contains one text and
 // does not contain another.
-func said(verb, with, without string) func(observation) bool {
+func refused(verb, with, without string) func(observation) bool {
 	return func(o observation) bool {
-		text := o.p.said[verb]
+		text := o.p.replies[verb]
 		return isRefusal(text) && strings.Contains(text, with) && (without == "" || !strings.Contains(text, without))
 	}
 }
@@ -321,13 +321,13 @@ func (w *simulated) wanted(minute int) size {
 	return t
 }
 
-// isOver reports whether the recommended size of a pod exceeds the quota.
-func (w *simulated) isOver(p *replica, minute int) bool {
+// exceedsQuota reports whether the recommended size of a pod exceeds the quota.
+func (w *simulated) exceedsQuota(p *replica, minute int) bool {
 	return w.hard > 0 && w.requested()-cpu(p.pod.Spec.Containers[0].Resources)+w.wanted(minute).CPU > w.hard
 }
 
-// least returns the minimum number of pods for an eviction.
-func (w *simulated) least(in *world) int {
+// minimum returns the minimum number of pods for an eviction.
+func (w *simulated) minimum(in *world) int {
 	if w.MinReplicas > 0 {
 		return int(w.MinReplicas)
 	}
@@ -344,8 +344,8 @@ func (w *simulated) scheduled() (n int) {
 	return n
 }
 
-// same reports whether a replacement would have about the size of the pod.
-func (w *simulated) same(p *corev1.Pod) bool {
+// sameSize reports whether a replacement would have about the size of the pod.
+func (w *simulated) sameSize(p *corev1.Pod) bool {
 	r, _, err := w.provider.GetContainersResourcesForPod(p, w.vpa)
 	if err != nil {
 		panic(err)
@@ -539,7 +539,7 @@ var differences = []difference{
 	{
 		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
 		explains: func(o observation) bool {
-			return o.p != nil && o.w.isOver(o.p, o.minute)
+			return o.p != nil && o.w.exceedsQuota(o.p, o.minute)
 		},
 	},
 	{
@@ -550,7 +550,7 @@ var differences = []difference{
 			}
 			switch o.why().Code.String() {
 			case "ResizeRefused", "Unanswered", "BudgetSpent", "NotReady": // pods of a group are resized one after the other
-				return isMomentary(o.p.said["resize"])
+				return isTemporary(o.p.replies["resize"])
 			}
 			return false
 		},
@@ -577,16 +577,16 @@ var differences = []difference{
 			if o.why().Code.String() == "Unanswered" && o.w.Mode == "InPlace" {
 				verb = "resize"
 			}
-			if verb == "" || !isRefusal(o.p.said[verb]) {
+			if verb == "" || !isRefusal(o.p.replies[verb]) {
 				return false
 			}
 			few := o.why().Code == plan.TooFewReplicas
 			// Neither updater evicts pods of a workload with too few pods.
-			evictable := o.w.Replicas >= o.w.least(o.sim.world)
+			evictable := o.w.Replicas >= o.w.minimum(o.sim.world)
 			// A pod whose resize exceeds a quota is not evicted; the resize is repeated after the back-off, even if the quota is free
 			// earlier.
 			instead := !few && evictable && o.why().Code != plan.ResizeOverQuota
-			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.said["evict"]) {
+			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.replies["evict"]) {
 				return false // podfit should have evicted the pod
 			}
 			// The back-off is about as long as the refusals have lasted.
@@ -627,7 +627,7 @@ var differences = []difference{
 	{
 		name: "scaled below the minimum", circumstance: true, reason: "neither updater evicts a pod of a workload with too few replicas; which pods were changed before differs",
 		explains: func(o observation) bool {
-			return o.why().Code == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
+			return o.why().Code == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.minimum(o.sim.world)
 		},
 	},
 	{

@@ -70,7 +70,7 @@ type replica struct {
 	answers  map[string]*corev1.Pod // results of patches, by patch
 	resizes  int                    // number of accepted resizes
 	tried    map[string]int         // requests since the pod or its recommendation changed, by verb
-	said     map[string]string      // the last replies, by verb
+	replies  map[string]string      // the last replies, by verb
 	over     bool                   // the last definite reply to a resize was a quota refusal
 	done     bool                   // the last request was carried out
 	since    map[string]int         // minute since which requests have been carried out, or refused, by verb
@@ -240,7 +240,7 @@ func (w *simulated) size(p *corev1.Pod) {
 
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
-	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
+	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
 	s.revision++
