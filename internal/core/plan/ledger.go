@@ -65,7 +65,7 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	switch d.Do {
 	case Evict:
 		l.owe(now, d)
-		l.evictions[workloadOf(d.Pod)] = l.expect(now, d)
+		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 	case Resize:
@@ -73,42 +73,14 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	}
 }
 
-// expect returns the last eviction of the pod's workload if the pod is evicted now: its replacement should get what was decided.
-func (l *Ledger) expect(now time.Time, d Decision) eviction {
-	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: l.evictions[workloadOf(d.Pod)].futile}
+// expect notes that a pod was evicted, or may have been, and that its replacement should get what was decided.
+func (l *Ledger) expect(now time.Time, d Decision) {
+	e := l.evictions[workloadOf(d.Pod)]
+	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, futile: e.futile}
 	if d.scope != nil {
 		next.newest = d.scope.newest
 	}
-	return next
-}
-
-// suspect notes that a pod may have been evicted: there was no answer.
-func (l *Ledger) suspect(now time.Time, d Decision) {
-	workload := workloadOf(d.Pod)
-	next := l.expect(now, d)
-	next.uncertain = d.Pod.UID
-	if last, ok := l.evictions[workload]; ok && last.uncertain == "" {
-		next.before = &last
-	} else if ok {
-		next.before = last.before
-	}
-	l.evictions[workload] = next
-}
-
-// refute removes evictions without an answer that were not carried out: the pod still runs when the watch must have shown the
-// outcome. What is known of the eviction before counts again.
-func (l *Ledger) refute(now time.Time, ds []Decision) {
-	for i := range ds {
-		workload := workloadOf(ds[i].Pod)
-		e, ok := l.evictions[workload]
-		switch {
-		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(lateFor)):
-		case e.before != nil:
-			l.evictions[workload] = *e.before
-		default:
-			delete(l.evictions, workload)
-		}
-	}
+	l.evictions[workloadOf(d.Pod)] = next
 }
 
 // Learn notes what a pass saw: whether evicted pods have replacements, and whether those are what they should be. It is

@@ -56,6 +56,7 @@ type refused struct {
 	at    time.Time
 	n     int             // attempts in a row that did not succeed
 	brief int             // of them the last in a row that failed for what may pass by itself
+	lost  time.Time       // when the last attempt without an answer was made; the pod may have been evicted then
 	since time.Time       // when the first of the last attempts in a row that had no answer was made; zero when the last had one
 	ready int             // pods of the group that were ready, without those changed in that pass
 	with  []policy.Fitted // what a resize asked for
@@ -93,7 +94,11 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if r.Kind.mayPass() {
 		next.brief = before.brief + 1
 	}
+	if r.Kind != DeniedByBudget { // only a disruption budget is checked for a pod that exists
+		next.lost = before.lost
+	}
 	if r.Kind == OutcomeIsUnknown {
+		next.lost = now
 		next.since = before.since
 		if next.since.IsZero() {
 			next.since = now
@@ -106,7 +111,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
 		l.owe(now, d)
-		l.suspect(now, d)
+		l.expectUncertain(now, d)
 	}
 }
 

@@ -64,7 +64,7 @@ func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 // mayBeEvicted reports whether the outcome of an eviction a short while ago is unknown, of a pod that the watch still shows.
 func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
 	r, ok := l.refusal(p, Evict)
-	return ok && r.Kind == OutcomeIsUnknown && now.Before(r.at.Add(lateFor))
+	return ok && now.Before(r.lost.Add(lateFor))
 }
 
 // A Shortage is a controller that did not replace evicted pods in time.

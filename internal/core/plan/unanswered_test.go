@@ -94,9 +94,32 @@ func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing
 					w.Governed[0].Pods = []*cluster.Pod{pods[0], pods[2]}
 				}
 			}
-			n, at := w.Ledger.futileEvictions(workloadOf(first.Pod), nil)
-			if want := noon.Add(time.Duration(tt.want) * time.Minute); n != 1 || !at.Equal(want) {
-				t.Errorf("%d evictions without effect, the last at %s; want 1 at %s", n, at, want)
+			if at, want := w.Ledger.evictions[workloadOf(first.Pod)].at, noon.Add(time.Duration(tt.want)*time.Minute); !at.Equal(want) {
+				t.Errorf("the last eviction was at %s, want %s", at, want)
+			}
+		})
+	}
+}
+
+// An API server that stops may carry out an eviction without an answer, and refuse connections after that.
+func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then RefusalKind
+		want int // evictions two minutes after the one without an answer
+	}{
+		"connection refused":                     {ServerBusy, 0},
+		"webhook failed":                         {WebhookFailed, 0},
+		"disruption budget does not allow it":    {DeniedByBudget, 1},
+		"no answer to the second attempt either": {OutcomeIsUnknown, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := shrinking(3)
+			pass := Begin(noon, w, DefaultBudget())
+			d := evictions(pass)[0]
+			pass.Refused(d, Refusal{Kind: OutcomeIsUnknown})
+			w.Ledger.Refused(noon.Add(time.Minute), d, Refusal{Kind: tt.then}, 3)
+			if ds := evictions(Begin(noon.Add(2*time.Minute), w, DefaultBudget())); len(ds) != tt.want {
+				t.Errorf("%d evictions while the outcome of the first one is unknown, want %d", len(ds), tt.want)
 			}
 		})
 	}
