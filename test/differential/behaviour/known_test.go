@@ -115,6 +115,8 @@ var known = map[string]*world{
 	"a quota rejects each resize until the recommendation decreases": day(grow("InPlaceOrRecreate", 2).with(quota(500)).with(func(w *workload) {
 		w.Advice = append(w.Advice, advice{At: 300, Target: size{300, 300}})
 	})),
+	"a quota rejects the replacement of a pod whose node is too small, under a rate limit": limited(0.9731,
+		grow("InPlaceOrRecreate", 3).with(refuses("resize", nodeTooBig, false)).with(quota(2000))),
 	"a quota rejects the replacement": day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
 }
 
