@@ -34,6 +34,9 @@ type eviction struct {
 	with        []policy.Fitted // requests and limits that the replacement should get
 	ineffective int             // consecutive evictions without effect before this one
 	judged      bool            // the effect of this eviction is counted
+
+	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
+	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none
 }
 
 // A resize is the last resize of a pod.
@@ -83,6 +86,7 @@ func (l *Ledger) expect(now time.Time, d Decision) {
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
 // the world and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
+	l.refute(now, ds)
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {

@@ -28,7 +28,7 @@ const (
 	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement too
 	Unsupported                         // this API server cannot do it
 	WebhookFailed                       // the API server could not call an admission webhook
-	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
+	ServerBusy                          // the API server is overloaded or cannot be reached, or the pod changed meanwhile
 	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
 )
 
@@ -56,6 +56,7 @@ type refused struct {
 	at        time.Time
 	n         int             // consecutive failed attempts
 	transient int             // consecutive last attempts with a transient failure
+	lost      time.Time       // time of the last attempt without an answer; the pod may have been evicted then
 	since     time.Time       // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
 	ready     int             // pods of the group that were ready, without those changed in that pass
 	with      []policy.Fitted // what a resize asked for
@@ -93,7 +94,11 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if r.Kind.isTransient() {
 		next.transient = before.transient + 1
 	}
+	if r.Kind != DeniedByBudget { // only a disruption budget is checked for a pod that exists
+		next.lost = before.lost
+	}
 	if r.Kind == OutcomeIsUnknown {
+		next.lost = now
 		next.since = before.since
 		if next.since.IsZero() {
 			next.since = now
@@ -106,7 +111,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	l.refusals[key] = next
 	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
 		l.addPending(now, d)
-		l.expect(now, d)
+		l.expectUncertain(now, d)
 	}
 }
 

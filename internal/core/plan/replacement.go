@@ -64,7 +64,7 @@ func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 // mayBeEvicted reports whether an eviction of the pod within watchDelay has an unknown outcome.
 func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
 	r, ok := l.refusal(p, Evict)
-	return ok && r.Kind == OutcomeIsUnknown && now.Before(r.at.Add(watchDelay))
+	return ok && now.Before(r.lost.Add(watchDelay))
 }
 
 // A Shortage is a controller that did not replace evicted pods in time.

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -56,5 +57,70 @@ func TestPass_resizeIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	w.Ledger.Done(noon.Add(time.Minute), d)
 	if r, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); told {
 		t.Errorf("a resize that was carried out is reported as unanswered: %s", r)
+	}
+}
+
+// An eviction without an answer that was not carried out must not prolong the back-off after an earlier one that did not help.
+func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing.T) {
+	tests := map[string]struct {
+		unanswered []int // minutes of evictions without an answer
+		gone       bool  // the last of them was carried out
+		want       int   // minute of the last eviction
+	}{
+		"none":                              {nil, false, 0},
+		"one, and the pod still runs":       {[]int{20}, false, 0},
+		"three, and the pod still runs":     {[]int{20, 21, 27}, false, 0},
+		"one that was carried out":          {[]int{20}, true, 20},
+		"the last of three was carried out": {[]int{20, 21, 27}, true, 27},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, _ := shrinking(3)
+			pods := w.Governed[0].Pods
+			first := evictions(Begin(noon, w, DefaultBudget()))[0]
+			w.Ledger.Done(noon, first)
+			replacement := *first.Pod // without the recommended size
+			replacement.UID, replacement.Created = "again", noon.Add(time.Minute)
+			pods[0] = &replacement
+			second := Decision{Pod: pods[1], Autoscaler: first.Autoscaler, Do: Evict, With: first.With, scope: &scope{newest: replacement.Created}}
+			for minute := 1; minute <= 40; minute++ {
+				now := noon.Add(time.Duration(minute) * time.Minute)
+				pass := Begin(now, w, DefaultBudget())
+				w.Ledger.Learn(now, w, pass.Decisions())
+				if slices.Contains(tt.unanswered, minute) {
+					w.Ledger.Refused(now, second, Refusal{Kind: OutcomeIsUnknown}, 3)
+				}
+				if tt.gone && minute == tt.want+1 { // the watch shows it
+					w.Governed[0].Pods = []*cluster.Pod{pods[0], pods[2]}
+				}
+			}
+			if at, want := w.Ledger.evictions[workloadOf(first.Pod)].at, noon.Add(time.Duration(tt.want)*time.Minute); !at.Equal(want) {
+				t.Errorf("the last eviction was at %s, want %s", at, want)
+			}
+		})
+	}
+}
+
+// An API server that stops may carry out an eviction without an answer, and refuse connections after that.
+func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then RefusalKind
+		want int // evictions two minutes after the one without an answer
+	}{
+		"connection refused":                     {ServerBusy, 0},
+		"webhook failed":                         {WebhookFailed, 0},
+		"disruption budget does not allow it":    {DeniedByBudget, 1},
+		"no answer to the second attempt either": {OutcomeIsUnknown, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := shrinking(3)
+			pass := Begin(noon, w, DefaultBudget())
+			d := evictions(pass)[0]
+			pass.Refused(d, Refusal{Kind: OutcomeIsUnknown})
+			w.Ledger.Refused(noon.Add(time.Minute), d, Refusal{Kind: tt.then}, 3)
+			if ds := evictions(Begin(noon.Add(2*time.Minute), w, DefaultBudget())); len(ds) != tt.want {
+				t.Errorf("%d evictions while the outcome of the first one is unknown, want %d", len(ds), tt.want)
+			}
+		})
 	}
 }

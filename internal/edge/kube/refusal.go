@@ -6,6 +6,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 
@@ -28,6 +29,7 @@ var (
 	ErrInvalid      = errors.New("invalid")           // such as a resize that would change the pod's QoS class
 	ErrUnsupported  = errors.New("not supported")     // this API server has no such subresource
 	ErrBusy         = errors.New("server overloaded") // try again later
+	ErrUnreachable  = errors.New("no connection")     // no connection to the API server could be opened, so it got no request
 )
 
 // A refusal is an error of the API server with one of the reasons above.
@@ -81,10 +83,19 @@ func reasonOf(err error) error {
 		return ErrInvalid
 	case isUncalledWebhook(err):
 		return ErrWebhook
+	case isUnreachable(err):
+		return ErrUnreachable
 	case apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
 		return ErrBusy
 	}
 	return reasonOfCode(err)
+}
+
+// isUnreachable reports whether no connection could be opened, for example because it was refused. The API server has not received
+// the request then: net/http repeats a write on a new connection only if it sent nothing on the first one.
+func isUnreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // reasonOfCode returns the reason by the HTTP status, for responses without a known reason, such as those of webhooks.

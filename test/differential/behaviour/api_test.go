@@ -8,12 +8,14 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -26,10 +28,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// errBroken is what a client sees of a connection that breaks.
-var errBroken = errors.New("read tcp 10.0.0.2:41312->10.0.0.1:443: read: connection reset by peer")
+// errBroken is the error of a client whose connection is closed after the request was sent; errNotOpened is the error of a client
+// that cannot open a connection.
+var (
+	server       = &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}
+	errBroken    = &net.OpError{Op: "read", Net: "tcp", Addr: server, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	errNotOpened = &net.OpError{Op: "dial", Net: "tcp", Addr: server, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+)
 
-// RoundTrip is the API server: it answers what updaters ask of pods.
+// RoundTrip is the simulated API server. It handles the requests of updaters about pods.
 func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 	var body []byte
 	if q.Body != nil {
@@ -41,13 +48,13 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	parts := strings.Split(strings.Trim(q.URL.Path, "/"), "/") // api v1 namespaces NS pods NAME [SUBRESOURCE]
 	if len(parts) < 6 || parts[4] != "pods" {
-		return nil, fmt.Errorf("the simulation does not know %s %s", q.Method, q.URL)
+		return nil, fmt.Errorf("the simulation does not support %s %s", q.Method, q.URL)
 	}
 	verb := "annotate"
 	if len(parts) == 7 {
 		verb = map[string]string{"resize": "resize", "eviction": "evict"}[parts[6]]
 	}
-	// Requests that are sent at the same time are answered one by one, in an order that is the same each time.
+	// Concurrent requests are handled one by one, in the same order in each run.
 	late := wait(q, latency(verb, parts[5]))
 	s.mu.Lock()
 	w, p := s.find(parts[3], parts[5])
@@ -74,7 +81,10 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, late
 	case what == noReply:
 		s.record(w, p, verb, what)
-		return nil, errors.New("dial tcp 10.0.0.1:443: connect: connection refused")
+		return nil, errBroken
+	case what == notSent:
+		s.record(w, p, verb, what)
+		return nil, errNotOpened
 	}
 	pod, status := s.answer(w, p, verb, what, q.Header.Get("Content-Type"), body)
 	if verb != "annotate" {
@@ -93,31 +103,31 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 	return reply(q, pod)
 }
 
-// record notes a request to change a pod, and what was said to it; "" is that it was carried out.
+// record stores a request to change a pod and its reply; the reply is "" if the request was carried out.
 func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 	if p.tried == nil {
 		p.tried = map[string]int{}
 	}
 	p.tried[verb]++
-	if old := p.said[verb]; old == "" || old == "done" {
+	if old := p.replies[verb]; old == "" || old == "done" {
 		p.since[verb] = s.minute()
 	}
 	p.lastAt, p.done = s.minute(), said == ""
 	p.last[verb] = s.minute()
 	if p.done {
-		p.late = p.late || verb == "resize" && isRefusal(p.said[verb])
+		p.late = p.late || verb == "resize" && isRefusal(p.replies[verb])
 		said, p.tried = "done", nil
 	}
-	p.said[verb] = said
-	if verb == "resize" && !isMomentary(said) {
+	p.replies[verb] = said
+	if verb == "resize" && !isTemporary(said) {
 		p.over = strings.Contains(said, "exceeded quota")
 	}
 	s.note("%s %s: %s", verb, p.pod.Name, said)
 }
 
-// latency is how long a reply takes: some milliseconds, never the same for two requests.
+// latency returns the duration of a request: some milliseconds, different for each verb and pod.
 func latency(verb, pod string) time.Duration {
-	sum := sha256.Sum256([]byte(verb + "/" + pod)) // sums of simpler hashes collide
+	sum := sha256.Sum256([]byte(verb + "/" + pod)) // simpler hashes collide
 	return time.Millisecond + time.Duration(binary.LittleEndian.Uint32(sum[:])%40_000_000)
 }
 
@@ -146,7 +156,7 @@ func (s *simulation) find(namespace, name string) (*simulated, *replica) {
 	return nil, nil
 }
 
-// fault returns what goes wrong with a request, or "".
+// fault returns the fault of a request, or "".
 func (w *simulated) fault(verb string, p *replica, minute, request int) string {
 	for _, f := range w.Faults {
 		if f.Verb == verb && f.When.open(minute) && (!f.First || p.number == 0) && (f.Every == 0 || request%f.Every == 0) {
@@ -156,7 +166,7 @@ func (w *simulated) fault(verb string, p *replica, minute, request int) string {
 	return ""
 }
 
-// faults are the refusals that do not depend on the state of the cluster.
+// faults are the replies that do not depend on the state of the cluster.
 var faults = map[string]*metav1.Status{
 	denied403: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "guard.example.com" denied the request: not now`, ""),
 	denied400: refusal(http.StatusBadRequest, "", `admission webhook "guard.example.com" denied the request: not now`, ""),
@@ -175,7 +185,7 @@ func refusal(code int32, reason metav1.StatusReason, message, name string, cause
 	}
 }
 
-// answer carries out a request, or says why not.
+// answer carries out a request. It returns the pod, or the status of the refusal.
 func (s *simulation) answer(w *simulated, p *replica, verb, what, format string, body []byte) (*corev1.Pod, *metav1.Status) {
 	if status := faults[what]; status != nil {
 		if verb == "evict" && s.onEvict != nil {
@@ -214,7 +224,7 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 	return p.pod, nil
 }
 
-// refuses says why a resize is refused, or nothing.
+// refuses returns the status of a refused resize, or nil.
 func (s *simulation) refuses(w *simulated, p *replica, next *corev1.Pod) *metav1.Status {
 	has, want := p.pod.Spec.Containers[0].Resources, next.Spec.Containers[0].Resources
 	switch {
@@ -261,7 +271,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 	return nil
 }
 
-// guarded says which disruption budget does not allow an eviction.
+// guarded returns the status of an eviction that a disruption budget does not allow, or nil.
 func (w *simulated) guarded(p *replica) *metav1.Status {
 	var of []pdb
 	for _, b := range w.PDBs {
@@ -297,7 +307,7 @@ func (w *simulated) guarded(p *replica) *metav1.Status {
 		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget guard does not allow it"})
 }
 
-// patched returns the pod with a patch applied. It remembers some answers: upstream sends the same patch again and again.
+// patched returns the pod with a patch applied. It caches results, because upstream repeats the same patch.
 func (p *replica) patched(format string, body []byte) (*corev1.Pod, error) {
 	if p.answered != p.pod || len(p.answers) > 10 {
 		p.answered, p.answers = p.pod, map[string]*corev1.Pod{}
@@ -328,7 +338,7 @@ func patched(p *corev1.Pod, format string, body []byte) (*corev1.Pod, error) {
 	case types.StrategicMergePatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, body, corev1.Pod{})
 	default:
-		err = fmt.Errorf("the simulation does not know patches of type %q", format)
+		err = fmt.Errorf("the simulation does not support patches of type %q", format)
 	}
 	if err != nil {
 		return nil, err
@@ -352,7 +362,8 @@ func reply(q *http.Request, o runtime.Object) (*http.Response, error) {
 	}, nil
 }
 
-// A line is the connection of a client to whichever simulation runs. Clients are expensive, so there is one for all.
-type line struct{ to http.RoundTripper }
+// A connection is the transport of a client. It forwards requests to the current simulation, so that all simulations share one
+// client: clients are expensive to create.
+type connection struct{ to http.RoundTripper }
 
-func (l *line) RoundTrip(q *http.Request) (*http.Response, error) { return l.to.RoundTrip(q) }
+func (c *connection) RoundTrip(q *http.Request) (*http.Response, error) { return c.to.RoundTrip(q) }

@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// usual is how many worlds are simulated, times PODFIT_DIFFERENTIAL.
+// usual is the number of simulated worlds; it is multiplied by PODFIT_DIFFERENTIAL.
 const usual = 700
 
 func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
@@ -53,17 +53,17 @@ func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
 		seed = "random; a failure shows its own"
 	}
 	t.Logf("%d worlds with %d pods, %d simulated hours, in %s; seed %s", worlds, pods, minutes/60, time.Since(began).Round(time.Second), seed)
-	t.Logf("in the end %d pods were satisfied, with upstream %d", ours, theirs)
+	t.Logf("satisfied pods at the end: %d with podfit, %d with upstream", ours, theirs)
 	if min(ours, theirs) < pods/3 {
-		t.Error("so few are satisfied that the comparison shows little")
+		t.Error("too few pods are satisfied for a meaningful comparison")
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		t.Logf("%6d worlds differ by %q", used[name], name)
+		t.Logf("%6d worlds with difference %q", used[name], name)
 	}
 }
 
-// A failing world is shrunk and shown; that needs each simulation to come out the same each time, though updaters send
-// requests concurrently.
+// Shrinking a failing world requires that a simulation has the same result in each run, although updaters send requests
+// concurrently.
 func TestSimulation_sameWorld_sameJournal(t *testing.T) {
 	cases.Check(t, 30, func(rt *rapid.T) {
 		w := draw(cases.Dice{T: rt})
@@ -87,59 +87,59 @@ func TestSimulation_sameWorld_sameJournal(t *testing.T) {
 			return journals
 		}
 		if a, b := again(), again(); a != b {
-			rt.Fatalf("%s\n---- then\n%s", a, b)
+			rt.Fatalf("first run:\n%s\nsecond run:\n%s", a, b)
 		}
 	})
 }
 
-// An updater that does nothing, or that does what it may not, must be found out.
-func TestChecker_badUpdater_isFound(t *testing.T) {
+// The checker must detect an updater that does nothing, and updaters that violate a limit.
+func TestChecker_badUpdater_isDetected(t *testing.T) {
 	idle := func(context.Context, *simulation, *podfit) {}
 	tests := map[string]struct {
 		world *world
 		pass  func(context.Context, *simulation, *podfit)
 		want  string
 	}{
-		"one that does nothing": {day(grow("Recreate", 3)), idle, "everything has a reason"},
-		"one that evicts all at once": {day(grow("Recreate", 4)), func(_ context.Context, s *simulation, _ *podfit) {
+		"does nothing": {day(grow("Recreate", 3)), idle, "every pod has a decision"},
+		"evicts all pods at once": {day(grow("Recreate", 4)), func(_ context.Context, s *simulation, _ *podfit) {
 			for _, p := range s.workloads[0].pods {
-				evictNow(s, p)
+				evictUnchecked(s, p)
 			}
-		}, "it never breaks a budget"},
-		"one that evicts a single pod": {day(grow("Recreate", 1)), func(_ context.Context, s *simulation, _ *podfit) {
-			evictNow(s, s.workloads[0].pods[0])
-		}, "it never breaks a budget"},
-		"one that evicts in mode InPlace": {day(grow("InPlace", 4)), func(_ context.Context, s *simulation, _ *podfit) {
-			evictNow(s, s.workloads[0].pods[0])
-		}, "it keeps to the mode"},
+		}, "disruption limits are respected"},
+		"evicts the only pod": {day(grow("Recreate", 1)), func(_ context.Context, s *simulation, _ *podfit) {
+			evictUnchecked(s, s.workloads[0].pods[0])
+		}, "disruption limits are respected"},
+		"evicts in mode InPlace": {day(grow("InPlace", 4)), func(_ context.Context, s *simulation, _ *podfit) {
+			evictUnchecked(s, s.workloads[0].pods[0])
+		}, "the update mode is respected"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if r := compareWith(t, tt.world, tt.pass); !strings.Contains(r.violation, tt.want) {
-				t.Errorf("found %q, want %q", r.violation, tt.want)
+				t.Errorf("violation %q, want %q", r.violation, tt.want)
 			}
 		})
 	}
 }
 
-// evictNow evicts a pod as an updater without rules would.
-func evictNow(s *simulation, p *replica) {
+// evictUnchecked evicts a pod without checking any limit.
+func evictUnchecked(s *simulation, p *replica) {
 	_ = kube.NewActor(podfitClients()).Evict(context.Background(), &cluster.Pod{
 		Key: cluster.Key{Namespace: p.pod.Namespace, Name: p.pod.Name}, UID: string(p.pod.UID),
 	})
 }
 
-// A result is what a comparison found.
+// A result is the outcome of a comparison.
 type result struct {
 	violation string
-	journal   string // the last requests of podfit, and what became of them
+	journal   string // the last requests of podfit, with their outcomes
 	minutes   int
-	ours      int            // pods that were satisfied in the end
-	theirs    int            // with upstream
-	used      map[string]int // 1 for each named difference that explains something in this world
+	ours      int            // pods that are satisfied at the end
+	theirs    int            // the same with upstream
+	used      map[string]int // 1 for each difference that occurs in this world, by name
 }
 
-// compare runs a world under upstream's updater, and then under podfit's, and checks the latter.
+// compare runs a world with upstream's updater and then with podfit's updater, and checks podfit.
 func compare(t *testing.T, w *world) result {
 	return compareWith(t, w, func(ctx context.Context, _ *simulation, p *podfit) { p.pass(ctx) })
 }
@@ -152,21 +152,21 @@ func compareWith(t *testing.T, w *world, pass func(context.Context, *simulation,
 	return r
 }
 
-// prepare makes what must not be made in a bubble.
+// prepare creates objects that must not be created in a synctest bubble.
 func prepare() {
 	original()
 	upstreamClient()
 	podfitClients()
 }
 
-// After so many minutes without a change, upstream's passes become rare: it remembers nothing, and tries the same again. Only
-// a resize that takes its time is given up after a while, of an hour at most.
+// After this many minutes without a change, upstream's passes become rare: it has no memory, so each pass repeats the same
+// requests. The exception is a running resize, which upstream gives up after at most an hour.
 const (
 	quiet         = 10
 	quietResizing = 75
 )
 
-// runUpstream returns how the pods are after each minute.
+// runUpstream returns the counts of pods after each minute, by minute and workload.
 func runUpstream(ctx context.Context, s *simulation) [][]count {
 	w, u := s.world, newUpstream(s)
 	var out [][]count
@@ -207,7 +207,7 @@ func (s *simulation) resizing() bool {
 	return false
 }
 
-// until waits for a minute, if it has not passed, and lets the cluster do its work.
+// until waits for a minute, unless it has passed, and runs the steps of the cluster up to it.
 func (s *simulation) until(minute int) {
 	time.Sleep(time.Until(s.started.Add(time.Duration(minute) * time.Minute)))
 	for m := s.stepped + 1; m <= s.minute(); m++ {
@@ -224,7 +224,7 @@ func (s *simulation) counts() []count {
 	return out
 }
 
-// runPodfit checks podfit's updater after each minute.
+// runPodfit runs podfit's updater, and checks it after each minute.
 func runPodfit(ctx context.Context, s *simulation, reference [][]count, pass func(context.Context, *simulation, *podfit)) result {
 	w, p := s.world, newPodfit(s)
 	c := newChecker(s, p, reference)

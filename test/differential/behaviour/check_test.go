@@ -14,43 +14,43 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 )
 
-// The bounds of the properties.
+// Limits of the properties.
 const (
-	grace    = 12 // passes that podfit may be behind upstream
-	attempts = 40 // requests for one pod to which nothing happens in the meantime
-	falsely  = 15 // passes for which a reason may be out of date
-	silence  = 20 // minutes after which somebody must have been told that an action on a pod is refused, or has no answer
-	unclear  = 5  // minutes for which an eviction without an answer counts as carried out
-	retries  = 12 // evictions a day that may turn out not to help
+	grace        = 12 // passes for which podfit may be behind upstream
+	attempts     = 40 // requests for one pod while nothing about it changes
+	outdated     = 15 // passes for which a reason may be outdated
+	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
+	unclear      = 5  // minutes for which an eviction without a response counts as carried out
+	retries      = 12 // evictions per day that may be ineffective
 )
 
-// A checker checks what podfit does in a simulation.
+// A checker checks the actions of podfit in a simulation.
 type checker struct {
 	sim       *simulation
 	podfit    *podfit
-	reference [][]count // of upstream, by minute and workload
+	reference [][]count // upstream's counts, by minute and workload
 	violation string
 	used      map[string]int
 
-	states []state        // by workload
-	behind int            // passes for which podfit is behind over all workloads; used with a rate limit
-	untrue map[string]int // passes for which the reason of a pod is not true, by UID
+	states    []state        // by workload
+	behind    lag            // over all workloads; used if there is a rate limit
+	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
 }
 
-// A state is what is remembered of a workload.
+// A state is the history of a workload.
 type state struct {
-	live       int // pods with a node when the pass began
-	behind     int // passes for which fewer pods are satisfied than with upstream
-	lacking    int // passes for which fewer pods are ready than with upstream
-	acted      int // minute of the last change that was carried out
-	evicted    int // minute of the last eviction that was carried out
+	live       int // pods with a node at the start of the pass
+	behind     lag // in satisfied pods
+	lacking    lag // in ready pods
+	acted      int // minute of the last change
+	evicted    int // minute of the last eviction
 	evictions  int
-	futile     bool // some eviction was followed by a pod that is not satisfied
-	unreplaced int  // minute from which the quota refuses a replacement; -1 when it does not
+	futile     bool // some evicted pod was replaced without the recommended size
+	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
-	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, untrue: map[string]int{}}
+	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
 	for range s.workloads {
 		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1})
 	}
@@ -64,43 +64,43 @@ func (c *checker) before(minute int) {
 		st.live = w.scheduled()
 		switch {
 		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
-			st.unreplaced = -1 // at the most the pods that a scale-up added are missing
+			st.unreplaced = -1 // only pods that a scale-up added can be missing
 		case st.unreplaced < 0:
 			st.unreplaced = minute
 		}
 	}
 }
 
-// described returns a workload as the world describes it, with the number of replicas that it begins with.
+// described returns a workload as in the world, with its initial number of replicas.
 func (c *checker) described(w *simulated) *workload { return &c.sim.world.Workloads[w.index] }
 
-// evicting checks the budgets when a pod is evicted (P2), and that evictions do not cost pods (P5).
+// evicting checks the disruption limits when a pod is evicted (P2), and that no pods are lost to a quota (P5).
 func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	minute, st := c.sim.minute(), &c.states[w.index]
 	if refusal != "" {
 		return
 	}
 	ready := w.count().ready
-	least := w.least(c.sim.world)
+	least := w.minimum(c.sim.world)
 	tolerance := max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
 	switch {
 	case w.Mode == "InPlace":
-		c.fail(minute, "it keeps to the mode", "%s is evicted in mode InPlace", p.pod.Name)
+		c.fail(minute, "the update mode is respected", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
-		// An updater cannot know yet which pods are gone, nor which of those that it has evicted would have been deleted anyway.
+		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
 	case st.live < least:
-		c.fail(minute, "it never breaks a budget", "%s is evicted though only %d pods live, and the minimum is %d", p.pod.Name, st.live, least)
+		c.fail(minute, "disruption limits are respected", "%s is evicted with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
 	case c.sim.world.Lag > 0 && (w.OOM.NeedMB > 0 || w.Restart):
-		// Pods that an updater cannot know yet not to be ready.
+		// The watch is stale: an updater cannot know which pods are not ready.
 	case isReady(p.pod) && ready-1 < w.Replicas-tolerance:
-		c.fail(minute, "it never breaks a budget", "%s is evicted, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, ready-1, w.Replicas, tolerance)
+		c.fail(minute, "disruption limits are respected", "%s is evicted, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, ready-1, w.Replicas, tolerance)
 	}
 	if st.unreplaced >= 0 && minute-st.unreplaced > 15 {
-		c.fail(minute, "it costs no pods", "%s is evicted though for %d minutes the quota has not let an evicted pod be replaced", p.pod.Name, minute-st.unreplaced)
+		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
-	if p.over && w.isOver(p, minute) {
-		c.fail(minute, "it costs no pods", "%s is evicted because a quota refused its resize", p.pod.Name)
+	if p.over && w.exceedsQuota(p, minute) {
+		c.fail(minute, "no pods are lost to a quota", "%s is evicted because a quota refused its resize", p.pod.Name)
 	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
@@ -109,7 +109,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 }
 
-// after checks a pass.
+// after checks the results of a pass.
 func (c *checker) after(minute int) {
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
@@ -121,30 +121,30 @@ func (c *checker) after(minute int) {
 		for _, p := range w.pods {
 			c.pod(w, p, minute)
 		}
-		if st.unreplaced >= 0 && minute-st.unreplaced > silence && st.evictions > 0 && len(c.podfit.told[w.namespace]) == 0 {
-			c.fail(minute, "somebody is told", "the quota of %s has not let an evicted pod be replaced for %d minutes", w.namespace, minute-st.unreplaced)
+		if st.unreplaced >= 0 && minute-st.unreplaced > reportWithin && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
+			c.fail(minute, "refusals are reported", "the quota of %s has rejected the replacement of an evicted pod for %d minutes", w.namespace, minute-st.unreplaced)
 		}
-		// Users pay for an eviction with a restart, and get the recommended size for it. So each recommendation may cost each pod
-		// one eviction, and one more when the recommendation changes meanwhile. Evictions that do not help are tried with one pod
-		// at a time, less and less often. Upstream has no such limit: it evicts such pods every minute (W-13).
+		// Each recommendation may cause one eviction per pod, and another one if the recommendation changes in the meantime.
+		// Ineffective evictions are tried with one pod at a time, with a growing back-off. Upstream has no such limit: it evicts
+		// such pods every minute (W-13).
 		if most := 2*c.described(w).most()*len(w.Advice) + retries; st.evictions > most {
-			c.fail(minute, "it ends", "%d evictions from a workload of %d pods", st.evictions, w.Replicas)
+			c.fail(minute, "attempts are bounded", "%d evictions from a workload of %d pods", st.evictions, w.Replicas)
 		}
 	}
 }
 
-// pod checks that a pod is not tried for ever (P3), and that there is a true reason when it is left (P4).
+// pod checks that attempts are bounded (P3), and that a pod without a change has a correct reason (P4).
 func (c *checker) pod(w *simulated, p *replica, minute int) {
 	for _, verb := range []string{"evict", "resize"} {
 		if n := p.tried[verb]; n > attempts {
-			c.fail(minute, "it ends", "%s: %d times %s without any change, the last reply was %q", p.pod.Name, n, verb, p.said[verb])
+			c.fail(minute, "attempts are bounded", "%s: %d requests to %s it without any change; the last reply was %q", p.pod.Name, n, verb, p.replies[verb])
 		}
 	}
 	if most := 2*len(w.Advice) + attempts; p.resizes > most {
-		c.fail(minute, "it ends", "%s was resized %d times", p.pod.Name, p.resizes)
+		c.fail(minute, "attempts are bounded", "%s was resized %d times", p.pod.Name, p.resizes)
 	}
 	if w.satisfied(p) {
-		p.fine = minute // what was refused before is over
+		p.fine = minute // earlier refusals are obsolete
 	}
 	if p.pod.DeletionTimestamp != nil || w.satisfied(p) {
 		return
@@ -154,38 +154,49 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	switch {
 	case !decided && int(p.pod.CreationTimestamp.Sub(c.sim.started)/time.Minute) > minute-c.sim.world.Lag-1:
 	case !decided:
-		c.fail(minute, "everything has a reason", "nothing was decided about %s", p.pod.Name)
+		c.fail(minute, "every pod has a decision", "no decision about %s", p.pod.Name)
 	case d.Do != plan.Leave:
-		delete(c.untrue, uid)
-	case c.isTrue(w, p, d, minute):
-		delete(c.untrue, uid)
+		delete(c.incorrect, uid)
+	case c.isCorrect(w, p, d, minute):
+		delete(c.incorrect, uid)
 	default:
-		if c.untrue[uid]++; c.untrue[uid] > falsely+c.sim.world.Lag {
-			c.fail(minute, "every reason is true", "%s is left because: %s (%v)", p.pod.Name, d.Reason, d.Reason.Code)
+		if c.incorrect[uid]++; c.incorrect[uid] > outdated+c.sim.world.Lag {
+			c.fail(minute, "every reason is correct", "%s is left because: %s (%v)", p.pod.Name, d.Reason, d.Reason.Code)
 		}
 	}
 	for _, verb := range []string{"evict", "resize"} {
 		since := c.since(w, p, minute, verb)
-		// A refusal that has not been followed by a success within minutes is news, however often the action was tried: a pod that
-		// was refused waits for its siblings, which may take hours. Upstream tells nobody; its log has a line for each attempt.
-		if isRefusal(p.said[verb]) && minute-since > silence && !c.isTold(w, verb) {
-			c.fail(minute, "somebody is told", "%s: %s is refused since minute %d, with %q", p.pod.Name, verb, since, p.said[verb])
+		// An action that stays refused for minutes must be reported, however often it was tried: a pod with a refused action waits
+		// for the other pods of its workload, which may take hours. Upstream does not report it; it logs each attempt.
+		if isRefusal(p.replies[verb]) && minute-since > reportWithin && !c.isReported(w, verb) {
+			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.replies[verb])
 		}
 	}
 }
 
-// news are the texts that say that an action was refused or had no answer.
-var news = map[string]*regexp.Regexp{
-	"evict":  regexp.MustCompile("refused the eviction|does not allow the eviction|no clear answer"),
-	"resize": regexp.MustCompile("refused the resize|does not allow the resize|refused to resize|refused a resize|no clear answer"),
+// refusalEvents match the texts of events about an action that was refused or had no response.
+var refusalEvents = map[string]*regexp.Regexp{
+	"evict": eventsAbout("", plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered),
+	"resize": eventsAbout("^ResizeRefused: |",
+		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered),
 }
 
-// isTold reports whether users were told that actions of a kind on pods of a workload are refused, or have no answer.
-func (c *checker) isTold(w *simulated, verb string) bool {
-	return slices.ContainsFunc(c.podfit.told[w.namespace], news[verb].MatchString)
+// eventsAbout returns an expression that matches the texts of some reasons, with any duration and reply, or another expression.
+func eventsAbout(or string, codes ...plan.ReasonCode) *regexp.Regexp {
+	var texts []string
+	for _, code := range codes {
+		text, _, _ := strings.Cut(plan.Reason{Code: code, Text: "REPLY", For: 7 * time.Hour}.String(), "REPLY")
+		texts = append(texts, strings.ReplaceAll(regexp.QuoteMeta(text), "7h", `\S+`))
+	}
+	return regexp.MustCompile(or + strings.Join(texts, "|"))
 }
 
-// since returns the minute from which a pod has been refused a change to its last advice.
+// isReported reports whether users got an event about refused actions, or actions without a response, on pods of a workload.
+func (c *checker) isReported(w *simulated, verb string) bool {
+	return slices.ContainsFunc(c.podfit.events[w.namespace], refusalEvents[verb].MatchString)
+}
+
+// since returns the minute since which changes of a pod to its current recommendation have been refused.
 func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
 	since := max(p.since[verb], p.fine)
 	for _, a := range w.Advice {
@@ -196,22 +207,22 @@ func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
 	return since
 }
 
-// isTrue reports whether the reason to leave a pod is true in the simulation.
-func (c *checker) isTrue(w *simulated, p *replica, d plan.Decision, minute int) bool {
-	check := truths[d.Reason.Code.String()]
+// isCorrect reports whether the reason not to change a pod is correct in the simulation.
+func (c *checker) isCorrect(w *simulated, p *replica, d plan.Decision, minute int) bool {
+	check := conditions[d.Reason.Code.String()]
 	return check != nil && check(observation{c, w, p.number, p, minute})
 }
 
-// truths says of each reason to leave a pod that is not as it should be whether it is true. A reason that is not in it is never
-// true here: its cause does not occur, or it is for pods that are as they should be.
-var truths = map[string]func(observation) bool{
+// conditions are the conditions under which each reason not to change an unsatisfied pod is correct. A reason without a condition
+// is always incorrect: its cause does not occur in the simulation, or it is a reason for satisfied pods.
+var conditions = map[string]func(observation) bool{
 	"BudgetSpent":        isShort,
 	"NotReady":           isShort,
 	"ReplacementMissing": func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
-	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.least(o.sim.world) },
-	"SameSize":           func(o observation) bool { return o.w.same(o.p.pod) },
+	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
+	"SameSize":           func(o observation) bool { return o.w.sameSize(o.p.pod) },
 	"Probing": func(o observation) bool {
-		// The probe was tried in this pass, or the rate limit let none be tried.
+		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
 			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
 			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
@@ -237,17 +248,17 @@ var truths = map[string]func(observation) bool{
 	"ResizeRunning": func(o observation) bool {
 		return !equal(o.p.pod.Spec.Containers[0].Resources, running(o.p.pod))
 	},
-	"EvictionRefused":       said("evict", "", "disruption budget does not"),
-	"DisruptionBudget":      said("evict", "violate the pod's disruption budget", ""),
-	"ResizeRefused":         said("resize", "", "exceeded quota"),
-	"ResizeOverQuota":       said("resize", "exceeded", ""),
-	"NotSmallerThanRefused": said("resize", "node didn't have enough", ""),
+	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
+	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
+	"ResizeRefused":         refused("resize", "", "exceeded quota"),
+	"ResizeOverQuota":       refused("resize", "exceeded", ""),
+	"NotSmallerThanRefused": refused("resize", "node didn't have enough", ""),
 	"Unanswered": func(o observation) bool {
 		if o.sim.world.Rate > 0 {
-			return true // the pass ended while the rate limit was waited for, or before the request was sent
+			return true // the pass ended before the request was sent, for example while waiting for the rate limit
 		}
-		for _, what := range []string{noReply, "done"} { // done: and the reply was lost
-			if o.p.said["evict"] == what || o.p.said["resize"] == what {
+		for _, what := range []string{noReply, "done"} { // done: the reply was lost
+			if o.p.replies["evict"] == what || o.p.replies["resize"] == what {
 				return true
 			}
 		}
@@ -255,30 +266,30 @@ var truths = map[string]func(observation) bool{
 	},
 }
 
-// isShort reports whether pods are missing or not ready, or some were changed a moment ago, or may have been.
+// isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
 func isShort(o observation) bool {
 	for _, p := range o.w.pods {
-		if p.lastAt >= o.minute && (isMomentary(p.said["evict"]) || isMomentary(p.said["resize"])) {
-			return true // in this pass: a server that is busy or silent is not asked for the next pod at once
+		if p.lastAt >= o.minute && (isTemporary(p.replies["evict"]) || isTemporary(p.replies["resize"])) {
+			return true // in this pass: podfit does not send the next request immediately to an overloaded or unresponsive server
 		}
 	}
 	return o.w.unclear(o.minute) || o.w.count().ready < o.w.Replicas || o.state().acted >= o.minute-1-o.sim.world.Lag
 }
 
-// unclear reports whether podfit cannot know yet whether one of the pods was evicted: an eviction had no answer, and the watch may
-// be late.
+// unclear reports whether podfit cannot know yet whether one of the pods was evicted: an eviction had no response, and the watch
+// may be stale.
 func (w *simulated) unclear(minute int) bool {
 	return slices.ContainsFunc(w.pods, func(p *replica) bool {
-		return p.said["evict"] == noReply && minute-p.last["evict"] <= unclear
+		return p.replies["evict"] == noReply && minute-p.last["evict"] <= unclear
 	})
 }
 
-// isMomentary reports whether a reply says that the next attempt may succeed.
-func isMomentary(reply string) bool {
-	return slices.Contains([]string{noReply, faults[busy429].Message, faults[failed500].Message, faults[conflict].Message}, reply)
+// isTemporary reports whether the next attempt may succeed after a reply.
+func isTemporary(reply string) bool {
+	return slices.Contains([]string{noReply, notSent, faults[busy429].Message, faults[failed500].Message, faults[conflict].Message}, reply)
 }
 
-// resizeIs returns whether the kubelet says this of a resize.
+// resizeIs returns a function that reports whether the pod has a resize condition of a type with a reason.
 func resizeIs(t corev1.PodConditionType, reason string) func(observation) bool {
 	return func(o observation) bool {
 		c := condition(o.p.pod, t)
@@ -286,10 +297,11 @@ func resizeIs(t corev1.PodConditionType, reason string) func(observation) bool {
 	}
 }
 
-// said returns whether the last reply to a request for the pod was a refusal with one text in it, and without another.
-func said(verb, with, without string) func(observation) bool {
+// refused returns a function that reports whether the last reply to a request for the pod was a refusal that contains one text and
+// does not contain another.
+func refused(verb, with, without string) func(observation) bool {
 	return func(o observation) bool {
-		text := o.p.said[verb]
+		text := o.p.replies[verb]
 		return isRefusal(text) && strings.Contains(text, with) && (without == "" || !strings.Contains(text, without))
 	}
 }
@@ -298,7 +310,7 @@ func isRefusal(reply string) bool { return reply != "" && reply != "done" }
 
 func (o observation) state() *state { return &o.states[o.w.index] }
 
-// wanted returns the target of a minute.
+// wanted returns the recommended target in a minute.
 func (w *simulated) wanted(minute int) size {
 	t := w.Advice[0].Target
 	for _, a := range w.Advice {
@@ -309,20 +321,20 @@ func (w *simulated) wanted(minute int) size {
 	return t
 }
 
-// isOver reports whether the quota refuses a pod the size that it should have.
-func (w *simulated) isOver(p *replica, minute int) bool {
+// exceedsQuota reports whether the recommended size of a pod exceeds the quota.
+func (w *simulated) exceedsQuota(p *replica, minute int) bool {
 	return w.hard > 0 && w.requested()-cpu(p.pod.Spec.Containers[0].Resources)+w.wanted(minute).CPU > w.hard
 }
 
-// least returns how many pods a controller must have for one to be evicted.
-func (w *simulated) least(in *world) int {
+// minimum returns the minimum number of pods for an eviction.
+func (w *simulated) minimum(in *world) int {
 	if w.MinReplicas > 0 {
 		return int(w.MinReplicas)
 	}
 	return in.Min
 }
 
-// scheduled returns how many pods have a node.
+// scheduled returns the number of pods with a node.
 func (w *simulated) scheduled() (n int) {
 	for _, p := range w.pods {
 		if p.pod.DeletionTimestamp == nil && p.pod.Spec.NodeName != "" {
@@ -332,8 +344,8 @@ func (w *simulated) scheduled() (n int) {
 	return n
 }
 
-// same reports whether a pod would get about what it has.
-func (w *simulated) same(p *corev1.Pod) bool {
+// sameSize reports whether a replacement would have about the size of the pod.
+func (w *simulated) sameSize(p *corev1.Pod) bool {
 	r, _, err := w.provider.GetContainersResourcesForPod(p, w.vpa)
 	if err != nil {
 		panic(err)
@@ -347,44 +359,59 @@ func (w *simulated) same(p *corev1.Pod) bool {
 		near(want.Limits.Memory().Value(), has.Limits.Memory().Value(), 4096)
 }
 
-// compare compares the pods with those under upstream at the end of a minute (P1, P5).
+// compare compares the pods with those of upstream at the end of a minute (P1, P5).
 func (c *checker) compare(minute int) {
-	var satisfied, wanted, pods int
+	var satisfied, explained, wanted, pods, undone int
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
-		explained := 0
+		because := 0
 		if theirs.satisfied > ours.satisfied || theirs.ready > ours.ready {
-			explained = c.explained(w, minute)
+			because = c.explained(w, minute)
 		}
-		satisfied += ours.satisfied + explained
+		satisfied += ours.satisfied
+		explained += because
 		pods += w.Replicas
 		wanted += theirs.satisfied
-		st.behind++
-		if theirs.satisfied <= ours.satisfied+explained {
-			st.behind = 0
-		}
-		st.lacking++
-		if theirs.ready <= ours.ready+explained {
-			st.lacking = 0
-		}
-		if c.sim.world.Rate == 0 && st.behind > grace*(1+c.sim.world.Lag) {
+		undone += w.undone
+		st.behind.note(theirs.satisfied-ours.satisfied, because, w.undone)
+		st.lacking.note(theirs.ready-ours.ready, because, w.undone)
+		if c.sim.world.Rate == 0 && st.behind.exceeds(grace*(1+c.sim.world.Lag), w.undone) {
 			c.fail(minute, "no fewer pods are satisfied than with upstream", "%d of %s, with upstream %d: %s", ours.satisfied, w.namespace, theirs.satisfied, c.reasons(w))
 		}
-		if st.lacking > 2*grace+w.Delay+w.Grace+w.Start {
+		if st.lacking.exceeds(2*grace+w.Delay+w.Grace+w.Start, w.undone) {
 			c.fail(minute, "no fewer pods are ready than with upstream", "%d of %s, with upstream %d: %s", ours.ready, w.namespace, theirs.ready, c.reasons(w))
 		}
 	}
-	c.behind++
-	if wanted <= satisfied {
-		c.behind = 0
-	}
-	// Each refused pod may take one turn of another.
-	if rate := c.sim.world.Rate; rate > 0 && c.behind > grace+int(float64(2+pods)/rate) {
+	c.behind.note(wanted-satisfied, explained, undone)
+	// Each refused action may use up one token of the rate limit.
+	if rate := c.sim.world.Rate; rate > 0 && c.behind.exceeds(grace+int(float64(2+pods)/rate), undone) {
 		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d", satisfied, wanted)
 	}
 }
 
-// reasons says what podfit decided about each pod of a workload.
+// A lag counts passes with fewer pods than upstream has that no difference explains. It restarts only when podfit has as many pods
+// as upstream: passes with an explanation do not count, and do not reset it, so that an explanation that comes and goes cannot hide
+// that podfit stays behind.
+type lag struct {
+	passes int
+	undone int // resizes that had been undone when podfit last had as many pods as upstream
+}
+
+// note counts a pass with a number of missing pods, of which a number is explained. undone is how many resizes have been undone.
+func (l *lag) note(missing, explained, undone int) {
+	switch {
+	case missing <= 0:
+		*l = lag{undone: undone}
+	case missing > explained:
+		l.passes++
+	}
+}
+
+// exceeds reports whether podfit has been behind for longer than a number of passes. Where resizes are undone again and again, the
+// number of pods need not reach upstream's in any pass, and each one that is undone costs a pass: until the pod is resized again.
+func (l *lag) exceeds(passes, undone int) bool { return l.passes > passes+undone-l.undone }
+
+// reasons formats podfit's decisions about the pods of a workload.
 func (c *checker) reasons(w *simulated) string {
 	var out []string
 	for _, p := range w.pods {
@@ -395,7 +422,7 @@ func (c *checker) reasons(w *simulated) string {
 	return strings.Join(out, "; ")
 }
 
-// settled reports whether every pod is as it should be, and nothing is going to happen any more.
+// settled reports whether every pod is satisfied and ready, and no more events will occur.
 func (c *checker) settled(minute int) bool {
 	if c.sim.next(minute) < c.sim.world.Minutes {
 		return false
@@ -408,7 +435,7 @@ func (c *checker) settled(minute int) bool {
 	return true
 }
 
-// explained returns how many pods that are not satisfied, or not there, a named difference explains.
+// explained returns the number of pods that are missing or unsatisfied because of a named difference.
 func (c *checker) explained(w *simulated, minute int) int {
 	n := 0
 	for number := range w.Replicas {
@@ -432,16 +459,16 @@ func (c *checker) explained(w *simulated, minute int) int {
 	return n
 }
 
-// An observation is a replica that is not as it should be.
+// An observation is a replica that is missing, unsatisfied or not ready.
 type observation struct {
 	*checker
 	w      *simulated
 	number int
-	p      *replica // nil when it is missing
+	p      *replica // nil if it is missing
 	minute int
 }
 
-// why returns the reason for which podfit leaves the pod.
+// why returns podfit's reason not to change the pod; the zero Reason if there is none.
 func (o observation) why() plan.Reason {
 	if o.p == nil {
 		return plan.Reason{}
@@ -453,17 +480,17 @@ func (o observation) why() plan.Reason {
 	return d.Reason
 }
 
-// A difference is why fewer pods may be satisfied, or ready, than with upstream.
+// A difference is a cause for fewer satisfied or ready pods than with upstream.
 type difference struct {
 	name         string // as in docs/migrate.md
-	circumstance bool   // not meant by podfit: it comes of pods going at other times, and is not in docs/migrate.md
+	circumstance bool   // not intended, and not in docs/migrate.md: it results from changes at other times than upstream's
 	reason       string
 	explains     func(observation) bool
 }
 
 var differences = []difference{
 	{
-		name: "under way", circumstance: true, reason: "a pod that is being replaced is looked at again when it should be there",
+		name: "under way", circumstance: true, reason: "a pod that is being replaced counts again when its replacement is due",
 		explains: func(o observation) bool {
 			if o.p == nil {
 				since := o.w.vacant[o.number]
@@ -473,35 +500,36 @@ var differences = []difference{
 		},
 	},
 	{
-		name: "W-14 pods that are not ready", reason: "podfit waits for evicted pods to be ready again; upstream counts pods that are not ready",
+		name: "W-14 pods that are not ready", reason: "podfit waits until evicted pods are ready again; upstream counts pods that are not ready",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.count().ready < o.w.Replicas
 		},
 	},
 	{
-		name: "W-13 ineffective evictions", reason: "podfit leaves a workload alone whose replacements did not get their size",
+		name: "W-13 ineffective evictions", reason: "podfit backs off from a workload whose replacements did not have the recommended size",
 		explains: func(o observation) bool {
 			backs := o.why().Code == plan.BackingOff && o.why().Text == "eviction" || o.why().Code == plan.Probing
 			return backs && o.states[o.w.index].futile
 		},
 	},
 	{
-		name: "W-13 ineffective evictions", reason: "podfit leaves a pod alone for a while that somebody sets back after each resize",
+		name: "W-13 ineffective evictions", reason: "podfit backs off from a pod whose resizes are undone",
 		explains: func(o observation) bool {
 			return o.why().Code == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
 		},
 	},
 	{
-		name: "nodes for the replacement", reason: "podfit does not evict a pod whose replacement fits no node",
+		name: "nodes for the replacement", reason: "podfit does not evict a pod whose replacement fits on no node",
 		explains: func(o observation) bool { return o.why().Code == plan.NoNodeFits && o.sim.world.Nodes > 0 },
 	},
 	{
-		name: "full nodes", circumstance: true, reason: "a pod waits for room that other pods take; upstream lost pods, or moved them elsewhere",
+		name: "full nodes", circumstance: true, reason: "other pods use the free capacity of the node; upstream lost pods, or moved them to other nodes",
 		explains: func(o observation) bool {
 			homeless := o.w.scheduled() < o.w.count().pods
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
-				// Whoever was resized first on this node took the room. Neither evicts a pod of a workload with too few replicas.
+				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
+				// replicas.
 				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod.Spec.Containers[0].Resources)
 				return full && (o.why().Code == plan.ResizeWaiting || o.why().Code == plan.TooFewReplicas)
 			}
@@ -509,58 +537,59 @@ var differences = []difference{
 		},
 	},
 	{
-		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota refuses; upstream does, and its pods share what is left",
+		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
 		explains: func(o observation) bool {
-			return o.p != nil && o.w.isOver(o.p, o.minute)
+			return o.p != nil && o.w.exceedsQuota(o.p, o.minute)
 		},
 	},
 	{
-		name: "temporary resize failures", reason: "podfit asks a busy or silent server, or a webhook that fails, again for a while before it evicts a pod instead",
+		name: "temporary resize failures", reason: "podfit repeats a resize for a while before it evicts the pod if the server is overloaded or unresponsive or a webhook fails",
 		explains: func(o observation) bool {
 			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" || o.minute-o.p.since["resize"] > 45 {
 				return false
 			}
 			switch o.why().Code.String() {
-			case "ResizeRefused", "Unanswered", "BudgetSpent", "NotReady": // the pods of a group take turns
-				return isMomentary(o.p.said["resize"])
+			case "ResizeRefused", "Unanswered", "BudgetSpent", "NotReady": // pods of a group are resized one after the other
+				return isTemporary(o.p.replies["resize"])
 			}
 			return false
 		},
 	},
 	{
-		name: "refused resizes of several pods", reason: "the pods go one by one, each when the one before has its replacement",
+		name: "refused resizes of several pods", reason: "podfit evicts the pods one by one, each after the previous one has been replaced",
 		explains: func(o observation) bool {
 			return o.why().Code.String() == "AwaitingReplacement" && o.minute-o.state().evicted <= 10+o.w.Delay+o.w.Grace+o.w.Start
 		},
 	},
 	{
-		name: "missing replacements", reason: "podfit evicts no more pods of a controller that does not replace the evicted ones",
+		name: "missing replacements", reason: "podfit stops evictions for a controller that does not replace evicted pods",
 		explains: func(o observation) bool {
 			return o.why().Code.String() == "ReplacementMissing" && o.w.count().pods < o.w.Replicas
 		},
 	},
 	{
-		name: "refused actions", reason: "podfit asks again less and less often; upstream asks each minute, and is the first when the refusals end",
+		name: "refused actions", reason: "podfit repeats refused actions with a growing back-off; upstream repeats them every minute, so it succeeds earlier when the refusals end",
 		explains: func(o observation) bool {
 			verb := map[string]string{
-				"TooFewReplicas":  "resize", // until the next resize is tried
+				"TooFewReplicas":  "resize", // until the next attempt to resize
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
 			}[o.why().Code.String()]
 			if o.why().Code.String() == "Unanswered" && o.w.Mode == "InPlace" {
 				verb = "resize"
 			}
-			if verb == "" || !isRefusal(o.p.said[verb]) {
+			if verb == "" || !isRefusal(o.p.replies[verb]) {
 				return false
 			}
 			few := o.why().Code == plan.TooFewReplicas
-			// A workload with too few pods has none evicted, by upstream neither.
-			evictable := o.w.Replicas >= o.w.least(o.sim.world)
-			// What a quota refused is not evicted instead, and when the quota has room again it is tried after the back-off.
+			// Neither updater evicts pods of a workload with too few pods.
+			evictable := o.w.Replicas >= o.w.minimum(o.sim.world)
+			// A pod whose resize exceeds a quota is not evicted; the resize is repeated after the back-off, even if the quota is free
+			// earlier.
 			instead := !few && evictable && o.why().Code != plan.ResizeOverQuota
-			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.said["evict"]) {
-				return false // it should have been evicted
+			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.replies["evict"]) {
+				return false // podfit should have evicted the pod
 			}
-			// The wait is about as long as the refusals have lasted.
+			// The back-off is about as long as the refusals have lasted.
 			until := o.minute
 			if !few {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
@@ -569,7 +598,7 @@ var differences = []difference{
 		},
 	},
 	{
-		name: "refused actions", reason: "what was refused is carried out later than with upstream, and the kubelet takes as long for it",
+		name: "refused actions", reason: "a refused resize succeeds later than with upstream, and the kubelet needs the same time for it",
 		explains: func(o observation) bool {
 			takes := o.p != nil && o.p.late && o.w.Mode == "InPlace" && o.minute-o.p.resized <= o.w.Resizing.For+1
 			switch o.why().Code {
@@ -580,53 +609,56 @@ var differences = []difference{
 		},
 	},
 	{
-		// The eviction may have been carried out, and the watch shows it minutes later: another eviction could take more pods out of
-		// service than the user allows. Upstream counts it as not carried out. After five minutes the watch has shown the outcome.
-		// Answers that are refusals, such as those of a busy server, explain no such wait.
-		name: "missing responses", reason: "for five minutes after an eviction without an answer podfit takes the pod for gone, and evicts no other in its place",
+		// The eviction may have been carried out, and the watch may show it minutes later: another eviction could exceed the number
+		// of pods that may be unavailable. Upstream counts it as not carried out. After five minutes the watch has shown the outcome.
+		// This does not apply to refusals, such as those of an overloaded server, nor to refused connections.
+		name: "missing responses", reason: "for five minutes after an eviction without a response, podfit counts the pod as evicted",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.unclear(o.minute)
 		},
 	},
 	{
-		name: "scaled up beyond a quota", circumstance: true, reason: "whether the quota has room for a pod that a scale-up adds depends on which pods have shrunk before",
+		name: "scaled up beyond a quota", circumstance: true, reason: "whether the quota admits a pod that a scale-up adds depends on which pods were resized before",
 		explains: func(o observation) bool {
 			return o.p == nil && o.w.refused > 0 && o.w.Replicas > o.described(o.w).fewest(o.minute)
 		},
 	},
 	{
-		name: "scaled below the minimum", circumstance: true, reason: "neither evicts a pod of a workload with too few replicas; which pods had their turn before differs",
+		name: "scaled below the minimum", circumstance: true, reason: "neither updater evicts a pod of a workload with too few replicas; which pods were changed before differs",
 		explains: func(o observation) bool {
-			return o.why().Code == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.least(o.sim.world)
+			return o.why().Code == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.minimum(o.sim.world)
 		},
 	},
 	{
-		name: "lost to a quota", circumstance: true, reason: "in the modes that evict, both lose as many pods as may be missing before the quota shows; which and how many differs",
+		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto")
+			// Pods whose resize the node refuses are evicted, too. Upstream may use up its rate limit on refused resizes instead: it
+			// loses no pod then, and updates none.
+			node := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool { return f.What == nodeTooBig })
+			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || node)
 		},
 	},
 	{
-		name: "memory limit below usage", reason: "podfit waits until a memory limit can be lowered",
+		name: "memory limit below usage", reason: "podfit waits until the memory limit can be lowered",
 		explains: func(o observation) bool { return o.why().Code == plan.MemoryInUse },
 	},
 	{
-		name: "W-19 deferred resizes", reason: "podfit asks for something else when the kubelet is done; upstream replaces what waits",
+		name: "W-19 deferred resizes", reason: "podfit sends another resize after the kubelet has finished the last one; upstream replaces a deferred resize",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return o.w.Mode == "InPlace" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
 		},
 	},
 	{
-		name: "W-20 duration of a resize", reason: "podfit counts from the condition's own time, upstream from when it saw the pod's name first",
+		name: "W-20 duration of a resize", reason: "podfit measures from the time in the condition, upstream from when it first saw the name of the pod",
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return o.w.Mode == "InPlaceOrRecreate" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
 		},
 	},
 	{
-		name: "W-13 unchanged size", reason: "podfit does not evict a pod whose replacement would get the same",
+		name: "W-13 unchanged size", reason: "podfit does not evict a pod whose replacement would have the same size",
 		explains: func(o observation) bool { return o.why().Code == plan.SameSize },
 	},
 }

@@ -21,8 +21,8 @@ import (
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 )
 
-// A simulation is a world while it runs: pods, and the controllers, the scheduler and the kubelets that look after them. Its
-// time is that of the bubble (testing/synctest). Objects in it are replaced, never changed, so that they may be handed out.
+// A simulation runs a world: pods, controllers, the scheduler and kubelets. It uses the clock of the synctest bubble. Objects are
+// replaced and never modified, so that callers may keep them.
 type simulation struct {
 	world   *world
 	started time.Time
@@ -30,17 +30,17 @@ type simulation struct {
 	mu        sync.Mutex
 	workloads []*simulated
 	serial    int
-	stepped   int             // the last minute in which the cluster did its work
+	stepped   int             // the last minute whose step has run
 	revision  int             // counts changes of the state
-	requests  int             // counts requests, to tell which replies get lost
-	shown     [][]*corev1.Pod // all pods as they were, minute by minute, of the last few minutes
-	journal   []string        // what was asked and what happened, the oldest first
+	requests  int             // counts requests; selects those with faults
+	shown     [][]*corev1.Pod // all pods in each of the last minutes, as a stale watch shows them
+	journal   []string        // requests, replies and events, oldest first
 
-	onScale func(w *simulated)                           // is told when the number of replicas has changed
-	onEvict func(w *simulated, p *replica, reply string) // is told of every eviction before it is carried out, with "" when it is
+	onScale func(w *simulated)                           // called when the number of replicas has changed
+	onEvict func(w *simulated, p *replica, reply string) // called for every eviction before it is carried out; reply is the refusal, or ""
 }
 
-// simulated is a workload while the simulation runs.
+// simulated is a workload of a simulation.
 type simulated struct {
 	workload
 	index     int
@@ -48,35 +48,36 @@ type simulated struct {
 	vpa       *vpav1.VerticalPodAutoscaler
 	provider  recommendation.Provider
 	processor vpautil.RecommendationProcessor
-	pods      []*replica // by replica; those that are being deleted too
-	hard      int64      // millicores that the namespace may request; 0 is without limit
-	vacant    []int      // the minute from which a replica is missing, -1 while it is there
-	refused   int        // pods that the quota did not let the controller create, in a row
+	pods      []*replica // by replica; includes pods that are being deleted
+	hard      int64      // millicores that the namespace may request; 0 means no limit
+	vacant    []int      // minute since which a replica is missing; -1 if it exists
+	refused   int        // consecutive rejections of new pods by the quota
+	undone    int        // number of resizes that were undone
 	bounds    map[*corev1.Pod]*vpav1.RecommendedPodResources
 }
 
-// A replica is a pod and what only the simulation knows of it.
+// A replica is a pod with the state that only the simulation has.
 type replica struct {
 	pod      *corev1.Pod
-	number   int // which of the replicas it is
-	leaves   int // minute in which a deleted pod goes
-	startsAt int // minute; of a pod with a node
+	number   int // index among the replicas
+	leaves   int // minute in which a deleted pod is removed
+	startsAt int // minute; -1 without a node
 	readyAt  int
-	resized  int                    // minute of the last resize that was accepted
-	diesAt   int                    // minute of the next kill for memory, when memory is too small
-	wakesAt  int                    // minute of the next start after it
-	answered *corev1.Pod            // the pod that the answers are for
-	answers  map[string]*corev1.Pod // what became of patches
-	resizes  int                    // resizes that were accepted
-	tried    map[string]int         // requests to change this pod since anything about it or its advice changed, by verb
-	said     map[string]string      // the last replies to them, by verb
-	over     bool                   // the last clear answer to a resize was the refusal of a quota
+	resized  int                    // minute of the last accepted resize
+	diesAt   int                    // minute of the next OOM kill, if memory is too small
+	wakesAt  int                    // minute of the restart after it
+	answered *corev1.Pod            // the pod that the cached answers belong to
+	answers  map[string]*corev1.Pod // results of patches, by patch
+	resizes  int                    // number of accepted resizes
+	tried    map[string]int         // requests since the pod or its recommendation changed, by verb
+	replies  map[string]string      // the last replies, by verb
+	over     bool                   // the last definite reply to a resize was a quota refusal
 	done     bool                   // the last request was carried out
-	since    map[string]int         // minute of the first of the last replies that are alike, done or refused, by verb
+	since    map[string]int         // minute since which requests have been carried out, or refused, by verb
 	lastAt   int                    // minute of the last request
-	last     map[string]int         // the same by verb
+	last     map[string]int         // the same, by verb
 	fine     int                    // last minute in which the pod was satisfied
-	late     bool                   // a resize was carried out after others had been refused
+	late     bool                   // a resize was carried out after others were refused
 }
 
 func newSimulation(w *world) *simulation {
@@ -132,7 +133,7 @@ func (w *simulated) target() (kind, name string) {
 	return "Deployment", w.name()
 }
 
-// advise writes what is recommended in a minute into the autoscaler.
+// advise sets the recommendation of a minute in the status of the autoscaler.
 func (w *simulated) advise(created metav1.Time, minute int) {
 	at := 0
 	for i, a := range w.Advice {
@@ -167,7 +168,7 @@ func list(s size) corev1.ResourceList {
 	}
 }
 
-// limits is the LimitRange of a namespace for upstream's code: the most memory of a container in MiB, 0 for none.
+// limits is the LimitRange of a namespace for upstream's code: the maximum memory of a container in MiB, 0 for none.
 type limits struct{ most int64 }
 
 func (l limits) GetContainerLimitRangeItem(string) (*corev1.LimitRangeItem, error) {
@@ -181,7 +182,7 @@ func (l limits) GetContainerLimitRangeItem(string) (*corev1.LimitRangeItem, erro
 
 func (l limits) GetPodLimitRangeItem(string) (*corev1.LimitRangeItem, error) { return nil, nil }
 
-// make returns a new pod of a workload, as its template is.
+// make returns a new pod of a workload, with the resources of the template.
 func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 	s.serial++
 	kind, owner := w.controller()
@@ -218,7 +219,7 @@ func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 	}
 }
 
-// size sets the requests and limits of a new pod as the webhook does.
+// size sets the requests and limits of a new pod, as the admission webhook does.
 func (w *simulated) size(p *corev1.Pod) {
 	got, _, err := w.provider.GetContainersResourcesForPod(p, w.vpa)
 	if err != nil {
@@ -239,13 +240,13 @@ func (w *simulated) size(p *corev1.Pod) {
 
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
-	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, said: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
+	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
 	s.revision++
 }
 
-// change replaces a pod by a changed copy.
+// change replaces a pod by a modified copy.
 func (s *simulation) change(p *replica, how func(*corev1.Pod)) {
 	q := p.pod.DeepCopy()
 	how(q)
@@ -254,7 +255,7 @@ func (s *simulation) change(p *replica, how func(*corev1.Pod)) {
 	s.revision++
 }
 
-// step lets the controllers, the scheduler and the kubelets do their work of a minute.
+// step runs the controllers, the scheduler and the kubelets for one minute.
 func (s *simulation) step(minute int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +286,7 @@ func (s *simulation) step(minute int) {
 	}
 }
 
-// scale sets the number of replicas. The controller deletes those that are too many at once.
+// scale sets the number of replicas. The controller deletes surplus pods immediately.
 func (s *simulation) scale(w *simulated, replicas int) {
 	s.note("scaled %s from %d to %d", w.name(), w.Replicas, replicas)
 	w.Replicas = replicas
@@ -306,14 +307,14 @@ func (s *simulation) scale(w *simulated, replicas int) {
 	}
 }
 
-// remove begins to delete a pod.
+// remove starts the deletion of a pod.
 func (s *simulation) remove(w *simulated, p *replica) {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
 	p.leaves = s.minute() + 1 + w.Grace
 }
 
-// most returns the largest number of replicas that a workload has in its life.
+// most returns the largest number of replicas of a workload over all minutes.
 func (w *workload) most() int {
 	n := w.Replicas
 	for _, to := range w.Scales {
@@ -322,7 +323,7 @@ func (w *workload) most() int {
 	return n
 }
 
-// ends returns the number of replicas at the end of so many minutes.
+// ends returns the number of replicas after a number of minutes.
 func (w *workload) ends(minutes int) int {
 	n := w.Replicas
 	for _, to := range w.Scales {
@@ -333,7 +334,7 @@ func (w *workload) ends(minutes int) int {
 	return n
 }
 
-// fewest returns the smallest number of replicas that a workload has had until a minute.
+// fewest returns the smallest number of replicas of a workload up to a minute.
 func (w *workload) fewest(minute int) int {
 	n := w.Replicas
 	for _, s := range w.Scales {
@@ -344,7 +345,7 @@ func (w *workload) fewest(minute int) int {
 	return n
 }
 
-// scaledDown reports whether the number of replicas fell in a time.
+// scaledDown reports whether the number of replicas decreased in a range of minutes.
 func (w *workload) scaledDown(from, to int) bool {
 	n := w.Replicas
 	for _, s := range w.Scales {
@@ -367,7 +368,7 @@ func (s *simulation) all() []*corev1.Pod {
 	return out
 }
 
-// watched returns all pods as updaters see them.
+// watched returns all pods as the watches of updaters show them.
 func (s *simulation) watched() []*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,7 +378,7 @@ func (s *simulation) watched() []*corev1.Pod {
 	return s.all()
 }
 
-// replace removes the pods that have gone, and creates those that are missing.
+// replace removes pods whose deletion has ended, and creates missing pods.
 func (s *simulation) replace(w *simulated, minute int) {
 	w.pods = slices.DeleteFunc(w.pods, func(p *replica) bool {
 		gone := p.pod.DeletionTimestamp != nil && minute >= p.leaves
@@ -416,7 +417,7 @@ func (s *simulation) replace(w *simulated, minute int) {
 	}
 }
 
-// requested returns the millicores that the namespace requests.
+// requested returns the sum of the CPU requests of the namespace in millicores.
 func (w *simulated) requested() (sum int64) {
 	for _, p := range w.pods {
 		sum += cpu(p.pod.Spec.Containers[0].Resources)
@@ -428,7 +429,7 @@ func cpu(r corev1.ResourceRequirements) int64 {
 	return r.Requests.Cpu().MilliValue()
 }
 
-// schedule gives a pod the first node with room for it.
+// schedule binds a pod to the first node with enough free capacity.
 func (s *simulation) schedule(p *replica) {
 	if p.pod.Spec.NodeName != "" || p.pod.DeletionTimestamp != nil {
 		return
@@ -457,7 +458,7 @@ func (s *simulation) schedule(p *replica) {
 	})
 }
 
-// fits reports whether a node has room for a pod, beside all others.
+// fits reports whether a node has enough capacity for r in addition to all its pods except one.
 func (s *simulation) fits(node string, except *replica, r corev1.ResourceRequirements) bool {
 	if s.world.Nodes == 0 {
 		return true
@@ -475,7 +476,7 @@ func (s *simulation) fits(node string, except *replica, r corev1.ResourceRequire
 	return used.CPU <= s.world.Node.CPU && used.Memory <= s.world.Node.Memory<<20
 }
 
-// run is what the kubelet does with a pod in a minute.
+// run is the work of the kubelet for a pod in one minute.
 func (s *simulation) run(w *simulated, p *replica, minute int) {
 	if p.pod.Spec.NodeName == "" || p.pod.DeletionTimestamp != nil {
 		return
@@ -483,7 +484,7 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 	if p.pod.Status.Phase == corev1.PodPending {
 		if p.startsAt < 0 {
 			p.startsAt, p.readyAt = minute, minute+w.Start
-			if minute == 0 { // it has been there since yesterday
+			if minute == 0 { // it was started before the simulation
 				p.readyAt = 0
 			}
 			p.diesAt = minute + w.OOM.Every
@@ -503,7 +504,8 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 		})
 	}
 	if c := p.pod.Spec.Containers[0].Resources; w.Undo > 0 && p.resized > 0 && minute >= p.resized+w.Undo && cpu(c) != w.Template.CPU {
-		s.note("somebody set %s back", p.pod.Name)
+		s.note("undid the resize of %s", p.pod.Name)
+		w.undone++
 		p.resized = 0
 		s.change(p, func(q *corev1.Pod) { q.Spec.Containers[0].Resources = s.make(w, p.number).Spec.Containers[0].Resources })
 	}
@@ -521,7 +523,7 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 	}
 }
 
-// kill ends a container that needs more memory than it has, and starts it again.
+// kill OOM-kills a container that has less memory than it needs, and restarts it later.
 func (s *simulation) kill(w *simulated, p *replica, minute int) {
 	if w.OOM.NeedMB == 0 {
 		return
@@ -548,7 +550,7 @@ func (s *simulation) kill(w *simulated, p *replica, minute int) {
 	}
 }
 
-// resize carries on with a resize that the API server has accepted.
+// resize continues a resize that the API server has accepted.
 func (s *simulation) resize(w *simulated, p *replica, minute int) {
 	want, has := p.pod.Spec.Containers[0].Resources, running(p.pod)
 	if equal(want, has) {
@@ -606,7 +608,7 @@ func (s *simulation) resize(w *simulated, p *replica, minute int) {
 	}
 }
 
-// running returns the requests and limits that a pod's container runs with.
+// running returns the actual requests and limits of the container of a pod.
 func running(p *corev1.Pod) corev1.ResourceRequirements {
 	if len(p.Status.ContainerStatuses) == 0 {
 		return p.Spec.Containers[0].Resources
@@ -652,7 +654,7 @@ func show(p *corev1.Pod) string {
 	return strings.Join([]string{r.Cpu().String(), r.Memory().String()}, "/")
 }
 
-// satisfied reports whether a pod runs with requests that are within the bounds of what is recommended for it now.
+// satisfied reports whether a pod runs with requests within the bounds of its current recommendation.
 func (w *simulated) satisfied(p *replica) bool {
 	if p.pod.DeletionTimestamp != nil || p.pod.Status.Phase != corev1.PodRunning {
 		return false
@@ -678,7 +680,7 @@ func (w *simulated) satisfied(p *replica) bool {
 	return true
 }
 
-// A count is how the pods of a workload are at the end of a pass.
+// A count is the number of pods of a workload at the end of a pass, by state.
 type count struct{ satisfied, ready, pods int }
 
 func (w *simulated) count() (c count) {
@@ -697,7 +699,7 @@ func (w *simulated) count() (c count) {
 	return c
 }
 
-// next returns the first minute after this one in which something happens that no updater causes, or the last minute.
+// next returns the next minute with an event that no updater causes, or the last minute.
 func (s *simulation) next(minute int) int {
 	next := s.world.Minutes
 	at := func(m int) {

@@ -1,26 +1,26 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package behaviour runs upstream's updater and podfit's in simulated time against the same simulated API server, in random
-// worlds, and compares what becomes of the pods. The tests of package apply compare single decisions; the tests here compare
-// hours of passes.
+// Package behaviour runs upstream's updater and podfit's updater in simulated time against the same simulated API server, in
+// random worlds, and compares the resulting pods. The tests of package apply compare single decisions; the tests of this package
+// compare hours of passes.
 //
-// A world (world_test.go) is data: workloads with their pods, autoscalers, disruption budgets, quotas and limits, and what goes
-// wrong: webhooks that deny or fail, busy servers, lost replies, conflicts, late watches, full nodes, kubelets that defer or
-// fail a resize, users who change the number of replicas, pods that are slow to start or killed for memory, and others that
-// undo what was done. A simulation (cluster_test.go, api_test.go) plays it: both updaters send their requests through their own
-// clients.
+// A world (world_test.go) is data: workloads with their pods, autoscalers, disruption budgets, quotas and LimitRanges, and the
+// faults that occur: webhooks that deny requests or fail, overloaded servers, lost replies, refused connections, conflicts, stale
+// watches, full nodes, kubelets that defer or fail a resize, changes of the number of replicas, pods that start slowly or are
+// OOM-killed, and controllers that undo resizes. A simulation (cluster_test.go, api_test.go) runs the world. Both updaters send
+// their requests through their own clients.
 //
-// The properties that podfit is held to (check_test.go), each after every pass:
+// The checker (check_test.go) requires these properties of podfit after every pass:
 //
-//   - no fewer pods are satisfied, and none fewer ready, than with upstream for longer than a few passes, unless one of the
-//     differences says why in that world; those that are meant are in docs/migrate.md under the same name;
-//   - it never breaks a budget: minimum of replicas, tolerance, update mode; disruption budgets are the simulation's to keep;
-//   - it ends: a pod is not evicted or resized more than 40 times without a change of anything about it;
-//   - it costs no pods: none is evicted whose replacement a quota is known to refuse;
-//   - every pod that is not satisfied has a decision with a reason, and the reason is true in the simulation;
-//   - users are told, by a text that says so, when an action on a pod is refused or has no answer for 20 minutes.
+//   - Not fewer pods are satisfied or ready than with upstream for more than a few passes, unless a named difference explains it
+//     in that world. Intended differences are listed in docs/migrate.md under the same name.
+//   - Minimum replicas, eviction tolerance and update mode are respected. The simulation enforces PodDisruptionBudgets.
+//   - Attempts are bounded: a pod is not evicted or resized more than 40 times while nothing about it changes.
+//   - No pods are lost to a quota: no pod is evicted if a quota is known to reject its replacement.
+//   - Every pod that is not satisfied has a decision with a reason, and the reason is correct in the simulation.
+//   - Users get an event if an action on a pod is refused, or has no response, for 20 minutes.
 //
-// A world that fails is shrunk and shown with the last requests and the seed. The worlds that have failed are in known_test.go,
-// each as small as it gets. PODFIT_DIFFERENTIAL=20 simulates twenty times as many worlds, and others each time.
+// A failing world is shrunk, and shown with its last requests and its seed. Worlds that failed once are in known_test.go, each as
+// small as possible. PODFIT_DIFFERENTIAL=20 simulates twenty times as many worlds, with other seeds in each run.
 package behaviour

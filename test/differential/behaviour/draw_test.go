@@ -7,11 +7,11 @@ import (
 	"podfit.dev/podfit/test/differential/cases"
 )
 
-// draw makes a random world. What is drawn first of several choices is the simplest: a failing world is shrunk to it.
+// draw returns a random world. The first of several choices is the simplest one, to which a failing world is shrunk.
 func draw(d cases.Dice) *world {
 	w := &world{Minutes: cases.Pick(d, 60, 60, 60, 60, 60, 60, 60, 120, 120, 120, 120, 120, 240, 240, 1440), Min: cases.Pick(d, 2, 2, 2, 1, 3), Tolerance: cases.Pick(d, 0.5, 0.5, 0.5, 0, 0.25, 1)}
 	if d.OneIn(6) {
-		w.Rate = cases.Pick(d, 0.9731, 0.4717, 0.1319, 3.7133) // primes: the ends of a pass and of a wait must not coincide
+		w.Rate = cases.Pick(d, 0.9731, 0.4717, 0.1319, 3.7133) // primes, so that the ends of a pass and of a wait do not coincide
 	}
 	w.SkipBudget = d.OneIn(6)
 	if d.OneIn(8) {
@@ -82,7 +82,7 @@ func drawWorkload(d cases.Dice) workload {
 		w.Quota = &quota
 	}
 	if d.OneIn(8) {
-		// A LimitRange gives each container a limit, and the pods that there are meet it.
+		// A LimitRange sets a limit on each container. Existing pods comply with it.
 		w.MostMB = max(cases.Pick[int64](d, 512, 256, 2048), 2*w.Template.Memory)
 		w.Limits = cases.Pick(d, "twice", "same")
 	}
@@ -101,10 +101,10 @@ func drawWorkload(d cases.Dice) workload {
 func drawFault(d cases.Dice) fault {
 	f := fault{
 		Verb: cases.Pick(d, "evict", "resize"), First: d.OneIn(2), When: *drawWindow(d),
-		What: cases.Pick(d, denied403, denied400, failed500, busy429, conflict, lostReply, noReply, slowReply),
+		What: cases.Pick(d, denied403, denied400, failed500, busy429, conflict, lostReply, noReply, slowReply, notSent),
 	}
 	if f.Verb == "resize" && d.OneIn(4) {
-		f.What, f.When = nodeTooBig, window{} // nodes do not grow
+		f.What, f.When = nodeTooBig, window{} // node sizes do not change
 		return f
 	}
 	if d.OneIn(4) {
@@ -113,7 +113,7 @@ func drawFault(d cases.Dice) fault {
 	return f
 }
 
-// drawWindow makes a time that most often lasts from the beginning to the end.
+// drawWindow returns a range of minutes; most often the whole simulation.
 func drawWindow(d cases.Dice) *window {
 	w := new(window)
 	if d.OneIn(3) {
@@ -125,7 +125,7 @@ func drawWindow(d cases.Dice) *window {
 	return w
 }
 
-// numbers draws some of the numbers below n.
+// numbers returns a random subset of the numbers below n.
 func numbers(d cases.Dice, n int) []int {
 	var out []int
 	for i := range n {

@@ -10,6 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // the simulations allocate much, and keep little
+	debug.SetGCPercent(400) // simulations allocate much memory and keep little
 	os.Exit(m.Run())
 }

@@ -25,23 +25,23 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// podfit is podfit's updater at work on a simulation, with its own client of the API server.
+// podfit runs podfit's updater in a simulation, with its own API client.
 type podfit struct {
 	updater   *updater.Updater
 	view      *view
-	told      map[string][]string // what users were told, by the autoscaler or pod; with its namespace
+	events    map[string][]string // texts of events on autoscalers and pods, by namespace
 	decisions map[string]plan.Decision
 }
 
-// podfitWire is the connection of podfit's client.
-var podfitWire = new(line)
+// podfitTransport is the transport of podfit's client.
+var podfitTransport = new(connection)
 
 var podfitClients = sync.OnceValue(func() *kube.Clients {
-	return must(kube.ClientsFor(&rest.Config{Host: "http://simulation", Transport: podfitWire, QPS: -1}))
+	return must(kube.ClientsFor(&rest.Config{Host: "http://simulation", Transport: podfitTransport, QPS: -1}))
 })
 
 func newPodfit(s *simulation) *podfit {
-	podfitWire.to = s
+	podfitTransport.to = s
 	w := s.world
 	c := updater.Defaults()
 	c.MinReplicas, c.EvictionTolerance, c.SkipDisruptionBudget = w.Min, w.Tolerance, w.SkipBudget
@@ -51,8 +51,8 @@ func newPodfit(s *simulation) *podfit {
 	c.UseStatus = false
 	c.Gates = process.Gates{process.InPlaceGate: true}
 	p := &podfit{
-		view: &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
-		told: map[string][]string{},
+		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
+		events: map[string][]string{},
 	}
 	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.updater.Decided(p.decided)
@@ -64,7 +64,7 @@ func (p *podfit) pass(ctx context.Context) {
 	p.updater.Pass(ctx, time.Now())
 }
 
-// decided keeps the decisions of a pass, by UID.
+// decided stores the decisions of a pass, by UID.
 func (p *podfit) decided(ds []plan.Decision) {
 	if p.decisions == nil {
 		p.decisions = make(map[string]plan.Decision, len(ds))
@@ -76,25 +76,25 @@ func (p *podfit) decided(ds []plan.Decision) {
 
 func (p *podfit) IsFresh(context.Context, time.Duration, time.Time) (bool, error) { return true, nil }
 
-func (p *podfit) tell(about, what string) {
+func (p *podfit) event(namespace, text string) {
 	s := p.view.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.told[about] = append(p.told[about], what)
-	s.note("told %s: %s", about, what)
+	p.events[namespace] = append(p.events[namespace], text)
+	s.note("event in %s: %s", namespace, text)
 }
 
 func (p *podfit) Evicted(*cluster.Pod, *cluster.Autoscaler) {}
 func (p *podfit) Resized(*cluster.Pod)                      {}
 func (p *podfit) ResizeSkipped(*cluster.Pod)                {}
 func (p *podfit) Pod(o *cluster.Pod, reason, message string) {
-	p.tell(o.Namespace, reason+" "+o.Name+": "+message)
+	p.event(o.Namespace, reason+" "+o.Name+": "+message)
 }
 func (p *podfit) Autoscaler(a *cluster.Autoscaler, reason, message string) {
-	p.tell(a.Namespace, reason+": "+message)
+	p.event(a.Namespace, reason+": "+message)
 }
 
-// A view is what podfit's watches would know of a simulation.
+// A view is the state of a simulation as podfit's watches show it.
 type view struct {
 	sim  *simulation
 	in   *projection.Interner
@@ -160,7 +160,7 @@ func (v *view) Limits(namespace string) cluster.LimitRange {
 	return l
 }
 
-// Quotas returns nil: podfit runs as it does without the right to watch ResourceQuotas, which upstream's roles do not give it.
+// Quotas returns nil, as without the permission to watch ResourceQuotas, which upstream's roles do not include.
 func (v *view) Quotas(string) *cluster.Quotas { return nil }
 
 func (v *view) Selectors() [][]string { return nil }

@@ -42,10 +42,10 @@ import (
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 )
 
-// Upstream logs what it thinks of every pod.
+// Upstream logs its opinion of every pod in every pass.
 func init() { klog.SetLogger(logr.Discard()) }
 
-// must returns a value that test code cannot do without.
+// must returns a value, and panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -53,24 +53,24 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// upstream is upstream's updater at work on a simulation. Upstream goes through the autoscalers in the random order of a map.
-// Here the order is one that the next run has as well: there is a copy of the updater for each autoscaler, and the copies share
-// what upstream shares between autoscalers, the rate limits. Another one is first in each pass.
+// upstream runs upstream's updater in a simulation. Upstream processes autoscalers in the random order of a map. Here the order is
+// deterministic: each autoscaler has its own copy of the updater, and each pass starts with another copy. The copies share the rate
+// limiters, as autoscalers do in upstream.
 type upstream struct {
 	updaters []logic.Updater // by workload
 	passes   int
 }
 
-// wire is the connection of upstream's client.
-var wire = new(line)
+// upstreamTransport is the transport of upstream's client.
+var upstreamTransport = new(connection)
 
 var upstreamClient = sync.OnceValue(func() *kubernetes.Clientset {
-	return must(kubernetes.NewForConfig(&rest.Config{Host: "http://simulation", Transport: wire, QPS: -1}))
+	return must(kubernetes.NewForConfig(&rest.Config{Host: "http://simulation", Transport: upstreamTransport, QPS: -1}))
 })
 
-// original is an updater as upstream's constructor makes it. The constructor starts goroutines that never end and lists
-// autoscalers, which cannot be in a bubble; so there is one, outside, and each simulation works with a copy that has parts of
-// its own.
+// original is an updater from upstream's constructor. The constructor starts goroutines that never end and lists autoscalers,
+// which is not possible in a synctest bubble. So it is called once outside, and each simulation uses a copy with some fields
+// replaced.
 var original = sync.OnceValue(func() reflect.Value {
 	if err := features.MutableFeatureGate.Set("InPlace=true"); err != nil {
 		panic(err)
@@ -95,18 +95,18 @@ func (emptyAPI) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.URL.Query().Get("sendInitialEvents") != "" || q.Method != http.MethodGet {
 		return reply(q, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "no", ""))
 	}
-	r, _ := io.Pipe() // a watch on which nothing is ever sent
+	r, _ := io.Pipe() // a watch without events
 	return &http.Response{StatusCode: http.StatusOK, Request: q, Header: http.Header{"Content-Type": {"application/json"}}, Body: r}, nil
 }
 
-// set gives a part of upstream's updater, a field that is not exported, a value.
-func setPart(updater reflect.Value, name string, value any) {
+// setField sets an unexported field of upstream's updater.
+func setField(updater reflect.Value, name string, value any) {
 	f := updater.FieldByName(name)
 	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(value))
 }
 
 func newUpstream(s *simulation) *upstream {
-	wire.to = s
+	upstreamTransport.to = s
 	w := s.world
 	client := upstreamClient()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -140,24 +140,24 @@ func newUpstream(s *simulation) *upstream {
 	for _, sw := range s.workloads {
 		u := reflect.New(original().Type())
 		u.Elem().Set(original())
-		part := u.Elem()
-		setPart(part, "vpaLister", oneVPA{workload: sw})
-		setPart(part, "podLister", podLister{sim: s, namespace: sw.namespace})
-		setPart(part, "eventRecorder", &record.FakeRecorder{})
-		setPart(part, "restrictionFactory", restrictions)
-		setPart(part, "recommendationProcessor", sw.processor)
-		setPart(part, "evictionAdmission", priority.NewScalingDirectionPodEvictionAdmission())
-		setPart(part, "evictionRateLimiter", evictions)
-		setPart(part, "inPlaceRateLimiter", resizes)
-		setPart(part, "selectorFetcher", selectors{})
-		setPart(part, "controllerFetcher", owners{})
-		setPart(part, "infeasibleAttempts", map[types.UID]*vpav1.RecommendedPodResources{})
+		fields := u.Elem()
+		setField(fields, "vpaLister", oneVPA{workload: sw})
+		setField(fields, "podLister", podLister{sim: s, namespace: sw.namespace})
+		setField(fields, "eventRecorder", &record.FakeRecorder{})
+		setField(fields, "restrictionFactory", restrictions)
+		setField(fields, "recommendationProcessor", sw.processor)
+		setField(fields, "evictionAdmission", priority.NewScalingDirectionPodEvictionAdmission())
+		setField(fields, "evictionRateLimiter", evictions)
+		setField(fields, "inPlaceRateLimiter", resizes)
+		setField(fields, "selectorFetcher", selectors{})
+		setField(fields, "controllerFetcher", owners{})
+		setField(fields, "infeasibleAttempts", map[types.UID]*vpav1.RecommendedPodResources{})
 		out.updaters = append(out.updaters, u.Interface().(logic.Updater))
 	}
 	return out
 }
 
-// pass is one of upstream's passes.
+// pass runs one pass of upstream.
 func (u *upstream) pass(ctx context.Context) {
 	for i := range u.updaters {
 		u.updaters[(i+u.passes)%len(u.updaters)].RunOnce(ctx)
@@ -175,7 +175,7 @@ func (l oneVPA) List(labels.Selector) ([]*vpav1.VerticalPodAutoscaler, error) {
 	return []*vpav1.VerticalPodAutoscaler{l.workload.vpa}, nil
 }
 
-// podLister lists the pods that upstream watches: those that have a node.
+// podLister lists the pods that upstream watches: pods with a node.
 type podLister struct {
 	listersv1.PodLister
 	sim       *simulation
@@ -197,7 +197,7 @@ func (selectors) Fetch(_ context.Context, v *vpav1.VerticalPodAutoscaler) (label
 	return labels.SelectorFromSet(labels.Set{"app": v.Name}), nil
 }
 
-// owners finds the Deployment of a ReplicaSet.
+// owners returns the Deployment of a ReplicaSet.
 type owners struct{}
 
 func (owners) FindTopMostWellKnownOrScalable(_ context.Context, c *controllerfetcher.ControllerKeyWithAPIVersion) (*controllerfetcher.ControllerKeyWithAPIVersion, error) {
@@ -209,7 +209,7 @@ func (owners) FindTopMostWellKnownOrScalable(_ context.Context, c *controllerfet
 	return &top, nil
 }
 
-// byNamespace is upstream's code for recommendations, with the LimitRange of each namespace.
+// byNamespace is upstream's recommendation provider, with the LimitRange of each namespace.
 type byNamespace struct{ sim *simulation }
 
 func (b byNamespace) GetContainersResourcesForPod(p *corev1.Pod, v *vpav1.VerticalPodAutoscaler) ([]vpautil.ContainerResources, vpautil.ContainerToAnnotationsMap, error) {

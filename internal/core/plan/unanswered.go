@@ -1,0 +1,37 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "time"
+
+// expectUncertain is expect for an eviction without an answer.
+func (l *Ledger) expectUncertain(now time.Time, d Decision) {
+	workload := workloadOf(d.Pod)
+	before, known := l.evictions[workload]
+	l.expect(now, d)
+	next := l.evictions[workload]
+	next.uncertain = d.Pod.UID
+	if known && before.uncertain == "" {
+		next.before = &before
+	} else if known {
+		next.before = before.before
+	}
+	l.evictions[workload] = next
+}
+
+// refute removes evictions without an answer that were not carried out: the pod still runs when the watch must have shown the
+// outcome. The eviction before it is the last one again.
+func (l *Ledger) refute(now time.Time, ds []Decision) {
+	for i := range ds {
+		workload := workloadOf(ds[i].Pod)
+		e, ok := l.evictions[workload]
+		switch {
+		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(watchDelay)):
+		case e.before != nil:
+			l.evictions[workload] = *e.before
+		default:
+			delete(l.evictions, workload)
+		}
+	}
+}

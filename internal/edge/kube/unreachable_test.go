@@ -1,0 +1,58 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A request whose connection breaks after it was sent may have been carried out; one for which no connection could be opened was
+// not.
+func TestActor_brokenConnection_isUnreachableOnlyIfNothingWasSent(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := "http://" + listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = connection.Close()
+		}
+	}))
+	defer silent.Close()
+	for name, tt := range map[string]struct {
+		host string
+		want bool
+	}{
+		"connection refused":                  {closed, true},
+		"connection closed after the request": {silent.URL, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients, err := ClientsFor(&rest.Config{Host: tt.host})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, p := NewActor(clients), &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
+			with := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(1, 1)}}
+			for action, err := range map[string]error{"evict": a.Evict(t.Context(), p), "resize": a.Resize(t.Context(), p, with)} {
+				if err == nil || errors.Is(err, ErrUnreachable) != tt.want || errors.Is(err, ErrNotSent) {
+					t.Errorf("%s: error %v, unreachable %t, want %t", action, err, errors.Is(err, ErrUnreachable), tt.want)
+				}
+			}
+		})
+	}
+}
