@@ -262,12 +262,12 @@ func writeConditions(t *testing.T, b *strings.Builder) {
 		return cmp.Or(strings.Compare(string(x.Type), string(y.Type)), -strings.Compare(x.Status, y.Status), strings.Compare(x.Reason, y.Reason))
 	})
 	for _, m := range list {
-		name := fmt.Sprintf("`%s`", m.Type)
+		name := "`" + string(m.Type) + "`"
 		if m.Status != "" {
-			name = fmt.Sprintf("`%s` %s", m.Type, m.Status)
+			name = "`" + string(m.Type) + "` " + m.Status
 		}
 		if m.Reason != "" {
-			name += fmt.Sprintf(", reason `%s`", m.Reason)
+			name += ", reason `" + m.Reason + "`"
 		}
 		fmt.Fprintf(b, "\n### Condition %s\n\n", name)
 		if m.Reason != "" {
@@ -404,7 +404,7 @@ func logCalls(t *testing.T) []logCall {
 			return err
 		}
 		src := parse(t, path)
-		dir := filepath.ToSlash(filepath.Join("internal/app", path))
+		dir := filepath.ToSlash(filepath.Join("internal", "app", path))
 		src.calls(func(_ *ast.FuncDecl, method string, c *ast.CallExpr) {
 			level, logs := map[string]string{"Warn": "warning", "Error": "error"}[method]
 			if !logs || len(c.Args) == 0 {

@@ -26,9 +26,9 @@ import (
 
 // checkpointStore stores the histograms of each VPA and container.
 type checkpointStore interface {
-	Load(ctx context.Context, each func(checkpoint.CheckpointKey, usage.Checkpoint)) error
-	Write(ctx context.Context, key checkpoint.CheckpointKey, c usage.Checkpoint) error
-	Collect(ctx context.Context, keep func(checkpoint.CheckpointKey) bool) (int, error)
+	Load(ctx context.Context, each func(checkpoint.Key, usage.Checkpoint)) error
+	Write(ctx context.Context, key checkpoint.Key, c usage.Checkpoint) error
+	Collect(ctx context.Context, keep func(checkpoint.Key) bool) (int, error)
 }
 
 // modelStateStore stores the model state of each workload, in UsageHistory objects.
@@ -67,7 +67,7 @@ type checkpointer struct {
 	log        *slog.Logger
 
 	// Checkpoints that are loaded and not restored, because their VPA does not exist or is not served.
-	loadedCheckpoints map[checkpoint.CheckpointKey]usage.Checkpoint
+	loadedCheckpoints map[checkpoint.Key]usage.Checkpoint
 	// Model state that is loaded and not restored, because no served VPA references the workload or its profile has no model state.
 	loadedModelStates map[cluster.Workload][]usage.History
 	savedAt           map[usage.Ref]time.Time          // when the history of a container was last stored
@@ -82,7 +82,7 @@ type checkpointer struct {
 func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *process.Health, log *slog.Logger) *checkpointer {
 	return &checkpointer{
 		config: c, usageStore: u, store: store, metrics: m, health: h, log: log,
-		loadedCheckpoints: map[checkpoint.CheckpointKey]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
+		loadedCheckpoints: map[checkpoint.Key]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
 		savedAt: map[usage.Ref]time.Time{}, expired: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
 		resumeAt: map[usage.Ref]cluster.Key{},
 	}
@@ -95,7 +95,7 @@ func (k *checkpointer) load(ctx context.Context) error {
 		clear(k.loadedCheckpoints)
 		clear(k.loadedModelStates)
 		err := errors.Join(
-			k.store.checkpoints.Load(ctx, func(key checkpoint.CheckpointKey, c usage.Checkpoint) { k.loadedCheckpoints[key] = c }),
+			k.store.checkpoints.Load(ctx, func(key checkpoint.Key, c usage.Checkpoint) { k.loadedCheckpoints[key] = c }),
 			k.store.modelStates.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.loadedModelStates[w] = hs }),
 		)
 		if err == nil {
@@ -186,14 +186,14 @@ func (k *checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autosca
 
 // restorable returns the keys of the loaded checkpoints whose VPAs are served and have a target. Checkpoints of older VPAs come
 // first.
-func (k *checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.CheckpointKey {
-	var keys []checkpoint.CheckpointKey
+func (k *checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.Key {
+	var keys []checkpoint.Key
 	for key := range k.loadedCheckpoints {
 		if a := served[key.Autoscaler]; a != nil && !a.Target.IsZero() {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(x, y checkpoint.CheckpointKey) int {
+	slices.SortFunc(keys, func(x, y checkpoint.Key) int {
 		createdX := served[x.Autoscaler].Created
 		createdY := served[y.Autoscaler].Created
 		return cmp.Or(createdX.Compare(createdY), x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
@@ -298,7 +298,7 @@ func (k *checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		k.usageStore.Saved(ref.Workload, ref.Container, c)
 		k.savedAt[ref] = now
 		for _, a := range vpas[ref.Workload] {
-			delete(k.loadedCheckpoints, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}) // the stored checkpoint is newer
+			delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}) // the stored checkpoint is newer
 		}
 	}
 }
@@ -387,7 +387,7 @@ func (k *checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usa
 		if p := a.Policy(ref.Container); p != nil && p.Off {
 			continue
 		}
-		err := k.store.checkpoints.Write(ctx, checkpoint.CheckpointKey{Autoscaler: a.Key, Container: ref.Container}, c)
+		err := k.store.checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:
 			k.health.Active(time.Now())
@@ -456,7 +456,7 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 		vpas[a.Key] = a
 	}
 	own := keySet(ours)
-	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.CheckpointKey) bool {
+	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.Key) bool {
 		k.health.Active(time.Now())
 		a := vpas[key.Autoscaler]
 		if a == nil || !own[a.Key] {
@@ -492,7 +492,7 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 			slog.Int("checkpoints", deletedCheckpoints), slog.Int("histories", deletedHistories))
 	}
 	clear(k.expired)
-	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.CheckpointKey, _ usage.Checkpoint) bool { return vpas[key.Autoscaler] == nil })
+	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.Key, _ usage.Checkpoint) bool { return vpas[key.Autoscaler] == nil })
 	maps.DeleteFunc(k.storedOf, func(key cluster.Key, _ cluster.Workload) bool { return vpas[key] == nil })
 	maps.DeleteFunc(k.loadedModelStates, func(w cluster.Workload, _ []usage.History) bool { return !needed(w) })
 }

@@ -193,7 +193,7 @@ func TestSave_usageHistoriesCannotBeWritten_checkpointsContainTheModelState(t *t
 		web := b.deployment("web", 2, "app")
 		b.autoscale("web", web).Recommender = "balanced"
 		extra := func() int {
-			return len(b.stored[checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}].Extra)
+			return len(b.stored[checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"}].Extra)
 		}
 		b.remembered.err = kube.ErrUnsupported
 		b.run(5 * time.Hour)
@@ -356,7 +356,7 @@ func TestCollect_vpaCannotBeRead_modelStateStays(t *testing.T) {
 // Stored objects may contain anything. No pass fails; the last recommendation stays, or the new one is plausible.
 func TestRestore_invalidStoredHistory_recommendationStaysPlausible(t *testing.T) {
 	good := func(b *bench) (usage.Checkpoint, []usage.History) {
-		key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+		key := checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 		return b.stored[key], slices.Clone(b.remembered.stored[b.autoscalers[0].Target])
 	}
 	future := time.Date(2190, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -382,7 +382,7 @@ func TestRestore_invalidStoredHistory_recommendationStaysPlausible(t *testing.T)
 				before := *b.advice("web", "app")
 				c, hs := good(b)
 				change(&c, hs)
-				b.stored[checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}] = c
+				b.stored[checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"}] = c
 				b.remembered.stored[web] = hs
 				b.usageErr = errors.New("metrics-server is away")
 				b.run(5 * time.Minute)
@@ -404,9 +404,9 @@ func TestRestore_invalidStoredHistory_recommendationStaysPlausible(t *testing.T)
 
 // Model state is usable without its checkpoint, and also while the workload has no pods.
 func TestRestore_checkpointMissingOrBroken_modelStateIsKept(t *testing.T) {
-	for name, change := range map[string]func(b *bench, key checkpoint.CheckpointKey){
-		"broken":  func(b *bench, key checkpoint.CheckpointKey) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
-		"missing": func(b *bench, key checkpoint.CheckpointKey) { delete(b.stored, key) },
+	for name, change := range map[string]func(b *bench, key checkpoint.Key){
+		"broken":  func(b *bench, key checkpoint.Key) { b.stored[key] = usage.Checkpoint{Version: "v9"} },
+		"missing": func(b *bench, key checkpoint.Key) { delete(b.stored, key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -415,7 +415,7 @@ func TestRestore_checkpointMissingOrBroken_modelStateIsKept(t *testing.T) {
 				web := b.deployment("web", 2, "app")
 				b.autoscale("web", web).Recommender = "busy-hours"
 				b.run(3 * time.Hour)
-				change(b, checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"})
+				change(b, checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"})
 				pods := b.pods
 				b.pods = nil // scaled to zero for the night
 				b.run(9 * time.Hour)
@@ -454,7 +454,7 @@ func TestRestore_storedWhileTheClockWasAhead_historyIsUsedAndStoredAgain(t *test
 				b.autoscale("web", web).Recommender = "busy-hours"
 				had := b.run(30*time.Hour).usageStore.Series(web, "app").Seen(cluster.CPU).Count
 				before := b.advice("web", "app").Target
-				key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+				key := checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 				c := b.stored[key]
 				c.Updated, c.LastSample = c.Updated.Add(lead), c.LastSample.Add(lead)
 				b.stored[key] = c
@@ -487,13 +487,13 @@ func TestRestorable_checkpointsOfManyVPAs_oldestVPAIsFirst(t *testing.T) {
 		served := map[cluster.Key]*cluster.Autoscaler{}
 		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
 		for i := range 30 {
-			k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
+			k.loadedCheckpoints[checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
 		}
 		for i, name := range []string{"z-oldest", "a-youngest"} {
 			a := b.autoscale(name, w)
 			a.Created = time.Unix(int64(i), 0)
 			served[a.Key] = a
-			k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
+			k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
 		}
 		if keys := k.restorable(served); len(keys) != 2 || keys[0].Autoscaler.Name != "z-oldest" {
 			t.Fatalf("attempt %d: the order is %v", attempt, keys)

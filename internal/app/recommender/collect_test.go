@@ -29,7 +29,7 @@ type manyOrphans struct {
 	left int // unused checkpoints
 }
 
-func (m *manyOrphans) Collect(ctx context.Context, _ func(checkpoint.CheckpointKey) bool) (n int, err error) {
+func (m *manyOrphans) Collect(ctx context.Context, _ func(checkpoint.Key) bool) (n int, err error) {
 	for ; m.left > 0; m.left-- {
 		select {
 		case <-ctx.Done():
@@ -74,7 +74,7 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		unseen := checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "new"}, Container: "app"}
+		unseen := checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "new"}, Container: "app"}
 		b.stored[unseen] = usage.Checkpoint{Version: "v3"}
 		b.stale = []string{watcher.AutoscalersFeed}
 		b.run(30 * time.Minute)
@@ -92,7 +92,7 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 // forbiddenDeletes is a checkpoint store that may not delete.
 type forbiddenDeletes struct{ *bench }
 
-func (forbiddenDeletes) Collect(context.Context, func(checkpoint.CheckpointKey) bool) (int, error) {
+func (forbiddenDeletes) Collect(context.Context, func(checkpoint.Key) bool) (int, error) {
 	return 0, fmt.Errorf("delete: %w", kube.ErrForbidden)
 }
 

@@ -254,7 +254,7 @@ func TestFlags_updateWorkerCount_isTheNumberOfConcurrentWrites(t *testing.T) {
 // hangingStore is a checkpoint store whose writes end only with their context.
 type hangingStore struct{ *bench }
 
-func (hangingStore) Write(ctx context.Context, _ checkpoint.CheckpointKey, _ usage.Checkpoint) error {
+func (hangingStore) Write(ctx context.Context, _ checkpoint.Key, _ usage.Checkpoint) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

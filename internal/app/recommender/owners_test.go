@@ -23,12 +23,12 @@ import (
 // slowStore is a checkpoint store with slow writes. It rejects the checkpoints of one VPA.
 type slowStore struct {
 	*bench
-	takes   time.Duration                    // of each write
-	rejects string                           // name of a VPA
-	count   map[checkpoint.CheckpointKey]int // writes
+	takes   time.Duration          // of each write
+	rejects string                 // name of a VPA
+	count   map[checkpoint.Key]int // writes
 }
 
-func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usage.Checkpoint) error {
+func (s *slowStore) Write(ctx context.Context, k checkpoint.Key, c usage.Checkpoint) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -45,7 +45,7 @@ func (s *slowStore) Write(ctx context.Context, k checkpoint.CheckpointKey, c usa
 
 // runWithStore runs a recommender with a checkpoint store for a time.
 func (b *bench) runWithStore(s *slowStore, d time.Duration) {
-	s.bench, s.count = b, map[checkpoint.CheckpointKey]int{}
+	s.bench, s.count = b, map[checkpoint.Key]int{}
 	needs := b.dependencies()
 	needs.storage.checkpoints = s
 	r := newRecommender(b.config, needs)
@@ -88,7 +88,7 @@ func TestSave_checkpointOfOneVPAIsRejected_othersAreStoredAtTheUsualRate(t *test
 		s := &slowStore{rejects: "b"}
 		b.runWithStore(s, 24*time.Hour)
 		for _, name := range []string{"a", "c"} {
-			if n := s.count[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}]; n < 100 || n > 300 {
+			if n := s.count[checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}]; n < 100 || n > 300 {
 				t.Errorf("%d checkpoints of VPA %s were written in a day, want 100 to 300", n, name)
 			}
 		}
@@ -119,7 +119,7 @@ func TestSave_oneWorkloadPanics_othersAreStored(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		process.Every(ctx, b.config.Interval, p.Recovering("recommender", r.pass))
-		if _, ok := b.stored[checkpoint.CheckpointKey{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
+		if _, ok := b.stored[checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}]; !ok {
 			t.Error("the history of the other workload was not stored")
 		}
 	})

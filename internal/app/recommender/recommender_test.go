@@ -40,7 +40,7 @@ type bench struct {
 	written     map[cluster.Key][]watcher.Condition // as passed to the last WriteStatus
 	stand       map[cluster.Key][]watcher.Condition // in the status
 	writes      int
-	stored      map[checkpoint.CheckpointKey]usage.Checkpoint
+	stored      map[checkpoint.Key]usage.Checkpoint
 	storeWrites int
 	remembered  *benchHistories
 	loadErrs    int
@@ -88,7 +88,7 @@ func newBench(t *testing.T) *bench {
 	c := Defaults()
 	return &bench{
 		t: t, config: c, known: true, use: map[string]cluster.Resources{},
-		written: map[cluster.Key][]watcher.Condition{}, stand: map[cluster.Key][]watcher.Condition{}, stored: map[checkpoint.CheckpointKey]usage.Checkpoint{},
+		written: map[cluster.Key][]watcher.Condition{}, stand: map[cluster.Key][]watcher.Condition{}, stored: map[checkpoint.Key]usage.Checkpoint{},
 		remembered: newBenchHistories(),
 	}
 }
@@ -157,7 +157,7 @@ func (b *bench) Samples(context.Context) ([]usage.Sample, error) {
 	return out, nil
 }
 
-func (b *bench) Load(_ context.Context, each func(checkpoint.CheckpointKey, usage.Checkpoint)) error {
+func (b *bench) Load(_ context.Context, each func(checkpoint.Key, usage.Checkpoint)) error {
 	if b.loadErrs > 0 {
 		b.loadErrs--
 		return errors.New("the API server is away")
@@ -168,7 +168,7 @@ func (b *bench) Load(_ context.Context, each func(checkpoint.CheckpointKey, usag
 	return nil
 }
 
-func (b *bench) Write(_ context.Context, k checkpoint.CheckpointKey, c usage.Checkpoint) error {
+func (b *bench) Write(_ context.Context, k checkpoint.Key, c usage.Checkpoint) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(c.History.Data) > 0 {
@@ -179,7 +179,7 @@ func (b *bench) Write(_ context.Context, k checkpoint.CheckpointKey, c usage.Che
 	return nil
 }
 
-func (b *bench) Collect(_ context.Context, keep func(checkpoint.CheckpointKey) bool) (int, error) {
+func (b *bench) Collect(_ context.Context, keep func(checkpoint.Key) bool) (int, error) {
 	n := 0
 	for k := range b.stored {
 		if !keep(k) {

@@ -49,7 +49,7 @@ func TestRestore_twoVPAsOfOneWorkload_onlyTheCheckpointOfTheOlderIsUsed(t *testi
 	for i, name := range []string{"z-older", "a-younger"} {
 		a := b.autoscale(name, w)
 		a.Created = now.Add(time.Duration(i) * time.Hour)
-		k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = checkpointOf(w, now.Add(-time.Duration(i)*time.Minute), 10)
+		k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = checkpointOf(w, now.Add(-time.Duration(i)*time.Minute), 10)
 	}
 	k.restore(now, b.autoscalers)
 	if got := k.usageStore.Series(w, "app").Seen(cluster.CPU).Count; got != 10 {
@@ -72,7 +72,7 @@ func TestRestore_invalidExtraData_checkpointCountsAsStored(t *testing.T) {
 	k.usageStore.Tick(now)
 	c := checkpointOf(a.Target, now, 10)
 	c.Extra = []byte("invalid")
-	k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = c
+	k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = c
 	k.restore(now, b.autoscalers)
 	if got := k.savedAt[usage.Ref{Workload: a.Target, Container: "app"}]; !got.Equal(c.Updated) {
 		t.Errorf("stored at %v, want %v", got, c.Updated)
@@ -103,10 +103,10 @@ func TestNoteStoredWorkloads_checkpointsOfTwoWorkloads_newestCounts(t *testing.T
 	vpa := cluster.Key{Namespace: "shop", Name: "web"}
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	for container, days := range map[string]int{"a": 0, "b": 2, "c": 1} {
-		k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: vpa, Container: container}] =
+		k.loadedCheckpoints[checkpoint.Key{Autoscaler: vpa, Container: container}] =
 			usage.Checkpoint{Workload: cluster.Workload{Name: "of-" + container}, Updated: start.AddDate(0, 0, days)}
 	}
-	k.loadedCheckpoints[checkpoint.CheckpointKey{Autoscaler: vpa, Container: "upstream"}] = usage.Checkpoint{Updated: start.AddDate(0, 0, 9)}
+	k.loadedCheckpoints[checkpoint.Key{Autoscaler: vpa, Container: "upstream"}] = usage.Checkpoint{Updated: start.AddDate(0, 0, 9)}
 	k.noteStoredWorkloads()
 	if got := k.storedOf[vpa].Name; got != "of-b" {
 		t.Errorf("the workload is %q, want that of the newest checkpoint with a workload, of-b", got)
@@ -120,7 +120,7 @@ func TestSave_vpaReferencesAnotherWorkload_loadedCheckpointIsDropped(t *testing.
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		a := b.autoscale("web", b.deployment("web", 1, "app"))
 		former := cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "former"}
-		b.stored[checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}] = checkpointOf(former, time.Now(), 10)
+		b.stored[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = checkpointOf(former, time.Now(), 10)
 		if r := b.run(5 * time.Minute); len(r.checkpointer.loadedCheckpoints) > 0 {
 			t.Error("the checkpoint of the former workload is still loaded")
 		}
@@ -143,18 +143,22 @@ func TestStoreModelStates_eachOutcome_isCounted(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for outcome, tt := range map[string]struct {
-		ctx    context.Context
-		err    error
-		stored bool
+		cancelled bool
+		err       error
+		stored    bool
 	}{
-		"written":   {t.Context(), nil, true},
-		"postponed": {ended, errors.New("the context is cancelled"), false},
-		"failed":    {t.Context(), errors.New("no space left"), false},
+		"written":   {stored: true},
+		"postponed": {cancelled: true, err: errors.New("the context is cancelled")},
+		"failed":    {err: errors.New("no space left")},
 	} {
+		ctx := t.Context()
+		if tt.cancelled {
+			ctx = ended
+		}
 		b := newBench(t)
 		b.remembered.err = tt.err
 		k := b.checkpointer()
-		stored := k.storeModelStates(tt.ctx, cluster.Workload{Name: "web"}, []usage.History{{Container: "app", Data: []byte{1}}})
+		stored := k.storeModelStates(ctx, cluster.Workload{Name: "web"}, []usage.History{{Container: "app", Data: []byte{1}}})
 		if n := testutil.ToFloat64(k.metrics.history.WithLabelValues(outcome)); n != 1 || stored != tt.stored {
 			t.Errorf("%s: counted %v times, stored %t, want once, %t", outcome, n, stored, tt.stored)
 		}
@@ -183,7 +187,7 @@ type rejectingStore struct {
 	accepts int
 }
 
-func (s *rejectingStore) Write(ctx context.Context, key checkpoint.CheckpointKey, c usage.Checkpoint) error {
+func (s *rejectingStore) Write(ctx context.Context, key checkpoint.Key, c usage.Checkpoint) error {
 	if s.accepts == 0 {
 		return errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")
 	}
@@ -227,7 +231,7 @@ func TestCollect_historyExpired_checkpointIsDeletedUnlessThereIsNewHistory(t *te
 		b := newBench(t)
 		a := b.autoscale("web", b.deployment("web", 1, "app"))
 		k := b.checkpointer()
-		key := checkpoint.CheckpointKey{Autoscaler: a.Key, Container: "app"}
+		key := checkpoint.Key{Autoscaler: a.Key, Container: "app"}
 		b.stored[key] = usage.Checkpoint{}
 		k.forget([]usage.Ref{{Workload: a.Target, Container: "app"}})
 		now := time.Now()

@@ -63,7 +63,7 @@ func TestRetarget_duringRestart_oldHistoryIsNotUsed(t *testing.T) {
 					if got := b.advice("web", "app").Target; got.CPU > 500 || got.Memory > 1<<30 {
 						t.Errorf("target of the small workload: %v", got)
 					}
-					key := checkpoint.CheckpointKey{Autoscaler: b.autoscalers[0].Key, Container: "app"}
+					key := checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 					if got := b.stored[key].Workload; got != small {
 						t.Errorf("the checkpoint is for %v", got)
 					}

@@ -27,8 +27,9 @@ func (a Act) String() string {
 		return "resize"
 	case Evict:
 		return "evict"
+	default:
+		return "leave"
 	}
-	return "leave"
 }
 
 // A Decision is the action on one pod and its reason.

@@ -127,8 +127,9 @@ func (g *group) mayChange(h health) bool {
 		return true
 	case stuck:
 		return g.revived < max(1, g.tolerance)
+	default:
+		return g.canSpare()
 	}
-	return g.canSpare()
 }
 
 // take takes the change of a pod from the budget.
@@ -138,6 +139,7 @@ func (g *group) take(h health) {
 		g.spent++
 	case stuck:
 		g.revived++
+	case down: // it is not in service
 	}
 }
 
@@ -148,6 +150,7 @@ func (g *group) giveBack(h health) {
 		g.spent--
 	case stuck:
 		g.revived--
+	case down: // it is not in service
 	}
 }
 

@@ -70,6 +70,7 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.progress[workloadOf(d.Pod)] = now
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
+	case Leave: // nothing was done
 	}
 }
 

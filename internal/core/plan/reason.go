@@ -213,8 +213,9 @@ func (r Reason) sentence() string {
 		return last + " had no lasting effect. Check that the admission controller runs and that nothing else sets the requests" + nextAttempt(r.Until)
 	case NoNodeFits:
 		return "No node can hold a pod with the requests " + r.Text + ". Add a larger node, or set maxAllowed in the VPA"
+	default:
+		return r.outcome()
 	}
-	return r.outcome()
 }
 
 // outcome returns the text for a change that was tried, is in progress, or would be refused.
@@ -253,8 +254,9 @@ func (r Reason) outcome() string {
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))
+	default:
+		return r.Code.String()
 	}
-	return r.Code.String()
 }
 
 // request returns the resource, the request and the container: "memory request 64Mi of container app".

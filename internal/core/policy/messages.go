@@ -30,6 +30,7 @@ func (m *RefusalMessage) Text() string {
 		r.Have, r.Want = 4000, 2000 // thousandths
 	case RequestBelowMin, LimitBelowMin:
 		r.Have, r.Want = r.Want, r.Have
+	default: // the amount is above a bound
 	}
 	return r.String()
 }

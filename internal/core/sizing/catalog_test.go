@@ -12,8 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
-func named(vpa, profile string) *cluster.Autoscaler {
-	return &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: vpa}, Recommender: profile}
+func named(profile string) *cluster.Autoscaler {
+	return &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, Recommender: profile}
 }
 
 func mine() recommend.Profile {
@@ -30,7 +30,7 @@ func TestCatalog_roundingOfFlags_appliesToAllProfiles(t *testing.T) {
 	c := NewCatalog(params, false)
 	c.Learn("mine", "1", mine())
 	for _, profile := range []string{"", "default", "cost", "mine"} {
-		got := c.Of(named("web", profile))
+		got := c.Of(named(profile))
 		if got.RoundMillicores != 50 || got.RoundBytes != 1<<20 {
 			t.Errorf("profile %q rounds to %dm and %d bytes", profile, got.RoundMillicores, got.RoundBytes)
 		}
@@ -44,7 +44,7 @@ func TestCatalog_onlyDefault_ignoresProfileNames(t *testing.T) {
 	c := NewCatalog(recommend.DefaultParams(), true)
 	c.LearnInvalid("mine", "1", "spec is empty")
 	for _, profile := range []string{"cost", "mine", "other"} {
-		a := named("web", profile)
+		a := named(profile)
 		if c.Contains(a) {
 			t.Errorf("the catalog contains profile %q", profile)
 		}
@@ -60,7 +60,7 @@ func TestCatalog_onlyDefault_ignoresProfileNames(t *testing.T) {
 func TestCatalog_builtinName_cannotBeReplaced(t *testing.T) {
 	c := NewCatalog(recommend.DefaultParams(), false)
 	c.LearnInvalid("cost", "1", "spec is empty")
-	a := named("web", "cost")
+	a := named("cost")
 	if got := c.Of(a); !got.Usable || got.Edition.Number != 0 || c.Problem(a).Reason != "" {
 		t.Errorf("profile cost is %+v with problem %+v, want the built-in one", got.Edition, c.Problem(a))
 	}
@@ -75,17 +75,17 @@ func TestCatalog_learn_reportsNewAndCurrentVersion(t *testing.T) {
 	if !c.Current("mine", "1") || c.Current("mine", "2") {
 		t.Error("the version of an invalid SizingProfile is not recorded")
 	}
-	if c.Of(named("web", "mine")).Usable {
+	if c.Of(named("mine")).Usable {
 		t.Error("a SizingProfile that never was valid is usable")
 	}
 	if !c.Learn("mine", "2", mine()) {
 		t.Error("the first valid version is not new")
 	}
-	first := c.Of(named("web", "mine")).Edition
+	first := c.Of(named("mine")).Edition
 	if c.Learn("mine", "3", mine()) {
 		t.Error("the second valid version is new")
 	}
-	if second := c.Of(named("web", "mine")).Edition; second == first {
+	if second := c.Of(named("mine")).Edition; second == first {
 		t.Errorf("both versions have the edition %+v", first)
 	}
 	if got := c.Listed([]string{"mine"}); len(got) > 0 {
@@ -117,7 +117,7 @@ func TestCatalog_statusReportsUnusableProfile_countsForTheProfileThatItIsAbout(t
 		"deleted, of an earlier generation": {problem: "Deleted", outdated: true},
 	} {
 		c := NewCatalog(recommend.DefaultParams(), false)
-		a := named("web", "gone")
+		a := named("gone")
 		a.ProfileProblem = x.problem
 		a.StatusOutdated = x.outdated
 		c.ReadStatuses([]*cluster.Autoscaler{a})
@@ -158,7 +158,7 @@ func TestCatalog_statusReportsUnusableProfile_countsForTheProfileThatItIsAbout(t
 func TestCatalog_deletedProfile_isForgottenAfterTTL(t *testing.T) {
 	c := NewCatalog(recommend.DefaultParams(), false)
 	start := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	a := named("web", "mine")
+	a := named("mine")
 	c.Learn("mine", "1", mine())
 	c.Forget(start, nil)
 	c.Listed(nil)

@@ -24,7 +24,8 @@ type AutoscalerObject struct {
 	Problem string // why spec or status could not be decoded; then the spec is empty
 }
 
-type autoscalerObjectList struct {
+// AutoscalerList is a page of a list of autoscalers.
+type AutoscalerList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []AutoscalerObject `json:"items"`
@@ -65,8 +66,8 @@ func (o *AutoscalerObject) DeepCopyObject() runtime.Object {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *autoscalerObjectList) DeepCopyObject() runtime.Object {
-	out := &autoscalerObjectList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+func (l *AutoscalerList) DeepCopyObject() runtime.Object {
+	out := &AutoscalerList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*AutoscalerObject))
 	}
@@ -78,7 +79,7 @@ func autoscalerScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	gv := v1.GroupVersion()
 	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscaler"), &AutoscalerObject{})
-	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscalerList"), &autoscalerObjectList{})
+	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscalerList"), &AutoscalerList{})
 	s.AddKnownTypes(gv, &v1.VerticalPodAutoscalerCheckpoint{}, &v1.VerticalPodAutoscalerCheckpointList{})
 	metav1.AddToGroupVersion(s, gv)
 	return s
@@ -104,8 +105,8 @@ var ListParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
 }())
 
 // ListAutoscalers returns one page of a list of autoscalers.
-func ListAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*autoscalerObjectList, error) {
-	list := new(autoscalerObjectList)
+func ListAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*AutoscalerList, error) {
+	list := new(AutoscalerList)
 	err := c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
 		VersionedParams(&o, ListParameters).Do(ctx).Into(list)
 	return list, err

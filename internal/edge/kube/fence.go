@@ -21,7 +21,7 @@ var ErrFenced = errors.New("the leader lease is not held any more")
 // Contexts of Guard end when the fence closes. In addition, Clients send no request with such a context, or with one derived from
 // it, while the fence is closed, even if the process was paused and its timers are late.
 type Fence struct {
-	closed context.Context // done when the fence has closed
+	closed context.Context //nolint:containedctx // it signals the end of the fence; it is the context of no request
 	end    context.CancelFunc
 
 	mu    sync.Mutex

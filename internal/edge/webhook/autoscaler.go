@@ -105,11 +105,13 @@ func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissio
 	status := apierrors.NewInvalid(schema.GroupKind{Group: request.Resource.Group, Kind: kind}, request.Name, errs).ErrStatus
 	response.Allowed = false
 	response.Result = &status
-	message := "Rejected a VPA"
-	if h.options.DryRun {
-		message = "Would reject a VPA"
-	}
 	h.verdicts.Do(func() {
-		h.log.Info(message, slog.String("namespace", truncate(request.Namespace)), slog.String("vpa", truncate(request.Name)), slog.String("reason", truncate(status.Message)))
+		vpa := slog.String("vpa", truncate(request.Namespace)+"/"+truncate(request.Name))
+		reason := slog.String("reason", truncate(status.Message))
+		if h.options.DryRun {
+			h.log.Info("Would reject a VPA", vpa, reason)
+			return
+		}
+		h.log.Info("Rejected a VPA", vpa, reason)
 	})
 }

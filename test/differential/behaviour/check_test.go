@@ -604,8 +604,9 @@ var differences = []difference{
 			switch o.why().Code {
 			case plan.ResizeFailed, plan.ResizeRunning, plan.ResizeWaiting, plan.MemoryInUse, plan.ResizeImpossible:
 				return takes
+			default:
+				return false
 			}
-			return false
 		},
 	},
 	{

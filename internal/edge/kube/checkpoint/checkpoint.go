@@ -26,9 +26,9 @@ const annotationWindow = "podfit.dev/window"
 // status it belongs to. The spec names only the autoscaler, whose target may have changed since.
 const annotationTarget = "podfit.dev/target"
 
-// A CheckpointKey identifies a checkpoint. The name of the object does not: autoscaler "a" with container "b-c" and autoscaler
+// A Key identifies a checkpoint. The name of the object does not: autoscaler "a" with container "b-c" and autoscaler
 // "a-b" with container "c" would have the same name.
-type CheckpointKey struct {
+type Key struct {
 	Autoscaler cluster.Key
 	Container  string
 }
@@ -40,8 +40,8 @@ type checkpointObject struct {
 	Status   json.RawMessage                        `json:"status"`
 }
 
-func (o *checkpointObject) key() CheckpointKey {
-	return CheckpointKey{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}
+func (o *checkpointObject) key() Key {
+	return Key{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}
 }
 
 func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {

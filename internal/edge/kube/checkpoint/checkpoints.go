@@ -36,7 +36,7 @@ type Checkpoints struct {
 	log       *slog.Logger
 
 	mu    sync.Mutex
-	known map[CheckpointKey]checkpointAt
+	known map[Key]checkpointAt
 }
 
 // A checkpointAt is the name and version of a stored checkpoint.
@@ -62,14 +62,14 @@ func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 		namespace: o.Namespace,
 		ignored:   o.Ignored,
 		log:       o.Log,
-		known:     make(map[CheckpointKey]checkpointAt),
+		known:     make(map[Key]checkpointAt),
 	}
 }
 
 // Load lists all checkpoints and calls each once for each key. A checkpoint that cannot be decoded is logged and skipped.
-func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.Checkpoint)) error {
+func (c *Checkpoints) Load(ctx context.Context, each func(Key, usage.Checkpoint)) error {
 	var strays []checkpointObject // objects without the usual name; those with the usual name have priority
-	taken := make(map[CheckpointKey]bool)
+	taken := make(map[Key]bool)
 	take := func(o *checkpointObject) {
 		c.learn(o)
 		taken[o.key()] = true
@@ -97,7 +97,7 @@ func (c *Checkpoints) Load(ctx context.Context, each func(CheckpointKey, usage.C
 
 // Write stores a checkpoint, and creates its object if there is none. ErrConflict means that another client has written it in
 // the meantime; the next Write overwrites that.
-func (c *Checkpoints) Write(ctx context.Context, key CheckpointKey, p usage.Checkpoint) error {
+func (c *Checkpoints) Write(ctx context.Context, key Key, p usage.Checkpoint) error {
 	err := c.write(ctx, key, &p)
 	if err != nil {
 		return fmt.Errorf("write checkpoint of %s, container %s: %w", key.Autoscaler, key.Container, kube.Refused(err))
@@ -105,7 +105,7 @@ func (c *Checkpoints) Write(ctx context.Context, key CheckpointKey, p usage.Chec
 	return nil
 }
 
-func (c *Checkpoints) write(ctx context.Context, key CheckpointKey, p *usage.Checkpoint) error {
+func (c *Checkpoints) write(ctx context.Context, key Key, p *usage.Checkpoint) error {
 	if at, ok := c.at(key); ok {
 		err := c.patch(ctx, key, at, p)
 		switch {
@@ -134,7 +134,7 @@ func (c *Checkpoints) write(ctx context.Context, key CheckpointKey, p *usage.Che
 	return errors.New("both names are in use by checkpoints of other containers")
 }
 
-func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string, p *usage.Checkpoint) error {
+func (c *Checkpoints) create(ctx context.Context, key Key, name string, p *usage.Checkpoint) error {
 	o := &v1.VerticalPodAutoscalerCheckpoint{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion().String(), Kind: "VerticalPodAutoscalerCheckpoint"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Autoscaler.Namespace, Name: name},
@@ -147,7 +147,7 @@ func (c *Checkpoints) create(ctx context.Context, key CheckpointKey, name string
 }
 
 // patch replaces the status of a checkpoint, if it still has the known version.
-func (c *Checkpoints) patch(ctx context.Context, key CheckpointKey, at checkpointAt, p *usage.Checkpoint) error {
+func (c *Checkpoints) patch(ctx context.Context, key Key, at checkpointAt, p *usage.Checkpoint) error {
 	ops := []kube.PatchOp{
 		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
 		{Op: "add", Path: "/status", Value: checkpointStatus(p)},
@@ -182,7 +182,7 @@ func (c *Checkpoints) answer(raw []byte, err error) error {
 }
 
 // read reads the checkpoint with a name. If it has another key, the returned name is empty.
-func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) (checkpointAt, error) {
+func (c *Checkpoints) read(ctx context.Context, key Key, name string) (checkpointAt, error) {
 	raw, err := kube.Body(c.client.Get().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(name).Do(ctx))
 	if err != nil {
 		return checkpointAt{}, err
@@ -199,9 +199,9 @@ func (c *Checkpoints) read(ctx context.Context, key CheckpointKey, name string) 
 
 // Collect deletes the checkpoints for which keep returns false, and returns their number. keep must return true for the
 // autoscalers of all recommenders. A checkpoint that was written after it was listed is not deleted.
-func (c *Checkpoints) Collect(ctx context.Context, keep func(CheckpointKey) bool) (int, error) {
+func (c *Checkpoints) Collect(ctx context.Context, keep func(Key) bool) (int, error) {
 	var orphans []checkpointObject
-	listed := make(map[CheckpointKey]bool)
+	listed := make(map[Key]bool)
 	err := c.list(ctx, func(o *checkpointObject) {
 		o.Status = nil
 		listed[o.key()] = true
@@ -249,7 +249,7 @@ func (c *Checkpoints) delete(ctx context.Context, o *checkpointObject) error {
 }
 
 // Delete deletes one checkpoint, if it is known.
-func (c *Checkpoints) Delete(ctx context.Context, key CheckpointKey) error {
+func (c *Checkpoints) Delete(ctx context.Context, key Key) error {
 	at, ok := c.at(key)
 	if !ok {
 		return nil
@@ -309,7 +309,7 @@ func (c *Checkpoints) learn(o *checkpointObject) checkpointAt {
 	return at
 }
 
-func (c *Checkpoints) at(key CheckpointKey) (checkpointAt, bool) {
+func (c *Checkpoints) at(key Key) (checkpointAt, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, ok := c.known[key]
@@ -317,13 +317,13 @@ func (c *Checkpoints) at(key CheckpointKey) (checkpointAt, bool) {
 }
 
 // retain removes the records of checkpoints that do not exist any more, for example of a deleted namespace.
-func (c *Checkpoints) retain(exist map[CheckpointKey]bool) {
+func (c *Checkpoints) retain(exist map[Key]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.known, func(key CheckpointKey, _ checkpointAt) bool { return !exist[key] })
+	maps.DeleteFunc(c.known, func(key Key, _ checkpointAt) bool { return !exist[key] })
 }
 
-func (c *Checkpoints) forget(key CheckpointKey) {
+func (c *Checkpoints) forget(key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, key)
@@ -333,7 +333,7 @@ func (c *Checkpoints) forget(key CheckpointKey) {
 const longestName = 253
 
 // checkpointName returns the name that upstream gives a checkpoint.
-func checkpointName(key CheckpointKey) string {
+func checkpointName(key Key) string {
 	name := key.Autoscaler.Name + "-" + key.Container
 	if len(name) > longestName {
 		return alternateName(key)
@@ -342,7 +342,7 @@ func checkpointName(key CheckpointKey) string {
 }
 
 // alternateName returns the name of a checkpoint if the usual name is in use or too long.
-func alternateName(key CheckpointKey) string {
+func alternateName(key Key) string {
 	sum := sha256.Sum256([]byte(key.Autoscaler.Name + "/" + key.Container))
 	suffix := "-" + hex.EncodeToString(sum[:5])
 	name := key.Autoscaler.Name + "-" + key.Container

@@ -37,14 +37,14 @@ func someCheckpoint(samples int) usage.Checkpoint {
 	}
 }
 
-func checkpointKey(autoscaler, container string) CheckpointKey {
-	return CheckpointKey{cluster.Key{Namespace: "shop", Name: autoscaler}, container}
+func checkpointKey(autoscaler, container string) Key {
+	return Key{cluster.Key{Namespace: "shop", Name: autoscaler}, container}
 }
 
-func loadAll(t *testing.T, c *Checkpoints) map[CheckpointKey]usage.Checkpoint {
+func loadAll(t *testing.T, c *Checkpoints) map[Key]usage.Checkpoint {
 	t.Helper()
-	all := make(map[CheckpointKey]usage.Checkpoint)
-	err := c.Load(t.Context(), func(k CheckpointKey, p usage.Checkpoint) {
+	all := make(map[Key]usage.Checkpoint)
+	err := c.Load(t.Context(), func(k Key, p usage.Checkpoint) {
 		if _, twice := all[k]; twice {
 			t.Errorf("%v came twice", k)
 		}
@@ -68,7 +68,7 @@ func TestCheckpoints_written_areLoadedAfterARestart(t *testing.T) {
 		}
 	}
 	got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))
-	if diff := cmp.Diff(map[CheckpointKey]usage.Checkpoint{key: someCheckpoint(2)}, got, sameCheckpoint); diff != "" {
+	if diff := cmp.Diff(map[Key]usage.Checkpoint{key: someCheckpoint(2)}, got, sameCheckpoint); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	o := f.Object(kubetest.CheckpointsPath, "shop/web-app")
@@ -122,7 +122,7 @@ func TestCheckpoints_sameNameOfTwoContainers_getTwoObjects(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	first, second := checkpointKey("a", "b-c"), checkpointKey("a-b", "c")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
-	for i, key := range []CheckpointKey{first, second, first, second} {
+	for i, key := range []Key{first, second, first, second} {
 		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestCheckpoints_twoObjectsOfOneKey_usualNameWins(t *testing.T) {
 	if all := loadAll(t, c); len(all) != 1 || all[key].Samples != 2 {
 		t.Errorf("loaded %+v", all)
 	}
-	n, err := c.Collect(t.Context(), func(CheckpointKey) bool { return true })
+	n, err := c.Collect(t.Context(), func(Key) bool { return true })
 	if n != 1 || err != nil || f.Object(kubetest.CheckpointsPath, "shop/"+stray) != nil || f.Object(kubetest.CheckpointsPath, "shop/web-app") == nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
@@ -209,7 +209,7 @@ func TestCheckpoints_collect_deletesOnlyOrphans(t *testing.T) {
 	put("shop", "deleted", "app")
 	put("ignored", "deleted", "app")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{Ignored: []string{"ignored"}})
-	n, err := c.Collect(t.Context(), func(k CheckpointKey) bool {
+	n, err := c.Collect(t.Context(), func(k Key) bool {
 		return k.Autoscaler.Namespace == "many" || (k.Autoscaler.Name == "web" && k.Container == "app")
 	})
 	if n != 2 || err != nil {
@@ -231,7 +231,7 @@ func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for i := range 20 {
-		key := CheckpointKey{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
+		key := Key{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
 		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -239,13 +239,13 @@ func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 			f.Delete(kubetest.CheckpointsPath, key.Autoscaler.Namespace+"/web-app")
 		}
 	}
-	if _, err := c.Collect(t.Context(), func(CheckpointKey) bool { return true }); err != nil {
+	if _, err := c.Collect(t.Context(), func(Key) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(c.known); n != 1 {
 		t.Errorf("%d checkpoints are known, 1 exists", n)
 	}
-	gone := CheckpointKey{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
+	gone := Key{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
 	if err := c.Write(t.Context(), gone, someCheckpoint(2)); err != nil { // the namespace exists again
 		t.Error(err)
 	}
@@ -253,7 +253,7 @@ func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 
 func TestCheckpointName_longNames_areValid(t *testing.T) {
 	long := strings.Repeat("x", 200)
-	for _, key := range []CheckpointKey{checkpointKey("web", "app"), checkpointKey(long, strings.Repeat("c", 63)), checkpointKey(strings.Repeat("y.", 120)+"y", "c")} {
+	for _, key := range []Key{checkpointKey("web", "app"), checkpointKey(long, strings.Repeat("c", 63)), checkpointKey(strings.Repeat("y.", 120)+"y", "c")} {
 		for _, name := range []string{checkpointName(key), alternateName(key)} {
 			if len(name) > 253 || strings.Contains(name, ".-") || strings.HasSuffix(name, "-") {
 				t.Errorf("name %q of length %d", name, len(name))

@@ -85,7 +85,7 @@ func (l *life) restart(now time.Time) {
 		if l.carried {
 			c = c.Carry()
 		}
-		if err := checkpoints.Write(l.t.Context(), CheckpointKey{l.a.Key, s.Container()}, c); err != nil {
+		if err := checkpoints.Write(l.t.Context(), Key{l.a.Key, s.Container()}, c); err != nil {
 			l.t.Fatal(err)
 		}
 	}

@@ -207,14 +207,16 @@ func (f *feed) continueWithout(err error) {
 }
 
 func (f *feed) logFailure(err error) {
-	attrs := []any{slog.String("resource", f.name)}
-	message := "Initial list failed; startup is blocked until it succeeds"
-	if f.isReady {
-		message = "Watch failed; the stored state is kept until it recovers"
-	} else if f.remedy != "" && apierrors.IsNotFound(err) {
-		attrs = append(attrs, slog.String("remedy", f.remedy))
+	resource := slog.String("resource", f.name)
+	cause := slog.Any("error", err)
+	switch {
+	case f.isReady:
+		f.log.Warn("Watch failed; the stored state is kept until it recovers", resource, cause)
+	case f.remedy != "" && apierrors.IsNotFound(err):
+		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.remedy), cause)
+	default:
+		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, cause)
 	}
-	f.log.Warn(message, append(attrs, slog.Any("error", err))...)
 }
 
 // watchOpened records that a watch is open.

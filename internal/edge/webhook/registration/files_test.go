@@ -15,10 +15,10 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// made makes the entries of a Secret with certificates for a name.
-func made(t *testing.T, name string) map[string][]byte {
+// made returns the entries of a Secret with certificates for the service.
+func made(t *testing.T) map[string][]byte {
 	t.Helper()
-	c, _, err := chain{}.renewed(time.Now(), []string{name}, nil)
+	c, _, err := chain{}.renewed(time.Now(), []string{service}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func write(t *testing.T, dir string, entries map[string][]byte) Files {
 
 func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	dir := t.TempDir()
-	first := made(t, service)
+	first := made(t)
 	files := write(t, dir, first)
 	files.Reload = true
 	var log bytes.Buffer
@@ -65,7 +65,7 @@ func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	half := made(t, service)
+	half := made(t)
 	half[entryKey], half[entryCA] = first[entryKey], nil
 	write(t, dir, half)
 	again, err := s.Refresh()
@@ -75,7 +75,7 @@ func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	if !strings.Contains(log.String(), "the previous certificates stay in use") {
 		t.Error("no warning is logged")
 	}
-	write(t, dir, made(t, service))
+	write(t, dir, made(t))
 	if again, err = s.Refresh(); err != nil || again.Certificate == id.Certificate || string(again.Bundle) == string(first[entryCA]) {
 		t.Errorf("once they fit: %v", err)
 	}
@@ -83,12 +83,12 @@ func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 
 func TestFileSource_withoutReload_readsOnce(t *testing.T) {
 	dir := t.TempDir()
-	s := NewFileSource(write(t, dir, made(t, service)), false, silent)
+	s := NewFileSource(write(t, dir, made(t)), false, silent)
 	id, err := s.Refresh()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, made(t, service))
+	write(t, dir, made(t))
 	if again, err := s.Refresh(); err != nil || again.Certificate != id.Certificate {
 		t.Errorf("read again: %v", err)
 	}

@@ -94,7 +94,6 @@ func NewRegistrar(client typedv1.MutatingWebhookConfigurationInterface, want Con
 type Change uint8
 
 // The changes.
-
 const (
 	Unchanged Change = iota
 	Created
