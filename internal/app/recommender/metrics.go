@@ -16,7 +16,7 @@ import (
 
 // Metrics are the metrics of the recommender. Those that upstream has keep upstream's names.
 type Metrics struct {
-	objects    *completeGauge
+	objects    *process.SnapshotGauge
 	latency    prometheus.Histogram
 	execution  *prometheus.HistogramVec
 	aggregates prometheus.Gauge
@@ -24,7 +24,7 @@ type Metrics struct {
 	rejected   *prometheus.CounterVec
 	checkpoint *prometheus.CounterVec
 	history    *prometheus.CounterVec
-	backfill   *completeGauge
+	backfill   *process.SnapshotGauge
 	requests   *prometheus.CounterVec   // to Prometheus
 	durations  *prometheus.HistogramVec // of requests to Prometheus
 	sources    *prometheus.CounterVec
@@ -35,7 +35,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_recommender"
 	m := &Metrics{
-		objects: newCompleteGauge(prometheus.GaugeOpts{
+		objects: process.NewSnapshotGauge(prometheus.GaugeOpts{
 			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects in the cluster.",
 		}, "update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -60,7 +60,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		history: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of UsageHistory objects, by outcome.",
 		}, []string{"outcome"}),
-		backfill: newCompleteGauge(prometheus.GaugeOpts{
+		backfill: process.NewSnapshotGauge(prometheus.GaugeOpts{
 			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
 			Help: "With --storage=prometheus: number of namespaces by the state of their backfill: pending, incomplete or done.",
 		}, "state"),
@@ -88,7 +88,7 @@ type objectKey struct {
 
 // publishObjects replaces the number of VPA objects of each class. A class without objects has the value 0, as with upstream.
 func (m *Metrics) publishObjects(count map[objectKey]int) {
-	var values []prometheus.Metric
+	next := m.objects.Next()
 	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
 		for i := range 8 {
 			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
@@ -97,21 +97,20 @@ func (m *Metrics) publishObjects(count map[objectKey]int) {
 				if api == "v1" {
 					n = count[k]
 				}
-				values = append(values, m.objects.value(float64(n), k.mode, strconv.FormatBool(k.advised), api,
-					strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)))
+				next.WithLabelValues(k.mode, strconv.FormatBool(k.advised), api, strconv.FormatBool(k.matches), strconv.FormatBool(k.unsupported)).Set(float64(n))
 			}
 		}
 	}
-	m.objects.replace(values)
+	m.objects.Publish(next)
 }
 
 // publishBackfill replaces the number of namespaces in each state of the backfill.
 func (m *Metrics) publishBackfill(count map[backfillState]int) {
-	var values []prometheus.Metric
+	next := m.backfill.Next()
 	for _, s := range []backfillState{backfillPending, backfillIncomplete, backfillDone} {
-		values = append(values, m.backfill.value(float64(count[s]), s.String()))
+		next.WithLabelValues(s.String()).Set(float64(count[s]))
 	}
-	m.backfill.replace(values)
+	m.backfill.Publish(next)
 }
 
 // answered counts one response of the Metrics API.

@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
 )
 
 // Metrics are the updater's metrics, with upstream's names.
@@ -17,7 +18,7 @@ type Metrics struct {
 	evicted, evictFailed                              *prometheus.CounterVec
 	resized, resizeFailed, infeasibleSkip             *prometheus.CounterVec
 	statusInvalid                                     *prometheus.CounterVec
-	decisions                                         *decisionGauge
+	decisions                                         *process.SnapshotGauge
 	skipped                                           *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
@@ -53,7 +54,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
 		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
 	}
-	m.decisions = newDecisionGauge()
+	m.decisions = process.NewSnapshotGauge(prometheus.GaugeOpts{
+		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by decision and reason.",
+	}, "act", "reason")
 	m.skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
 	}, []string{"reason"})
@@ -70,4 +73,13 @@ func (m *Metrics) initCounters(a *cluster.Autoscaler, pods int) {
 	size := process.SizeLog2(pods)
 	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
 	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
+}
+
+// publishDecisions replaces the numbers of decisions by those of a pass.
+func (m *Metrics) publishDecisions(decisions []plan.Decision) {
+	next := m.decisions.Next()
+	for i := range decisions {
+		next.WithLabelValues(decisions[i].Do.String(), decisions[i].Reason.Code.String()).Inc()
+	}
+	m.decisions.Publish(next)
 }

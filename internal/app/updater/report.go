@@ -67,7 +67,7 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 
 // publishOutcome publishes the decisions after they were carried out, and reports why pods were left.
 func (e *execution) publishOutcome(decisions []plan.Decision) {
-	e.metrics.decisions.publish(decisions)
+	e.metrics.publishDecisions(decisions)
 	current := make(map[string]notice, len(e.lastNotices))
 	for i := range decisions {
 		d := &decisions[i]
