@@ -382,6 +382,13 @@ var Differences = []Difference{
 		Test:     "TestTranscripts/budget", // the comparison has only ready pods of kinds that upstream knows
 	},
 	{
+		Name:     "pods that a scale-down removes",
+		Upstream: "counts all pods that the watch shows, more than the controller wants, so that it can evict the last ready ones",
+		Podfit:   "counts at most as many pods as the controller wants",
+		Reason:   "the others are about to be deleted, by the controller's choice",
+		Test:     "TestPlan_morePodsThanWanted_surplusIsIgnored", // in the comparison no controller wants fewer pods than it has
+	},
+	{
 		Name: "pending pods", Weakness: "W-15",
 		Upstream: "ignores them",
 		Podfit:   "evicts those whose requests would decrease, and reports why it does not evict the others",

@@ -72,7 +72,7 @@ func (s *transcript) start() {
 	s.store = usage.NewStore(usage.DefaultConfig())
 }
 
-func TestTranscripts(t *testing.T) {
+func TestWorkloads_transcripts_areUnchanged(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)

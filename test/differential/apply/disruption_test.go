@@ -90,7 +90,7 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 	b.InPlace = true
 	return plan.World{
 		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
-		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(max(0, len(pods)+m.IntN(4)-1))}},
+		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(len(pods) + m.IntN(3))}},
 	}, b
 }
 
