@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 )
 
 // An unanswered eviction is reported after ten minutes, even if the pod was tried only once.
@@ -122,5 +123,24 @@ func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testi
 				t.Errorf("%d evictions while the outcome of the first one is unknown, want %d", len(ds), tt.want)
 			}
 		})
+	}
+}
+
+// The attempts that a quota refused had other requests, so they must not delay the attempts after a lost response.
+func TestLedger_smallerRequestAfterQuotaRefusalsHasNoResponse_isTriedAgainSoon(t *testing.T) {
+	w, a := shrinking(1)
+	a.Mode = cluster.InPlaceOrRecreate
+	resize := func(millicores int64) Decision {
+		return Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize,
+			With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(millicores, 1<<30)}}}
+	}
+	for i := range 5 {
+		w.Ledger.Refused(noon.Add(time.Duration(i)*time.Minute), resize(3000), Refusal{Kind: DeniedByQuota}, 1)
+	}
+	at := noon.Add(time.Hour)
+	w.Ledger.Refused(at, resize(300), Refusal{Kind: OutcomeIsUnknown}, 1)
+	key := refusedKey{w.Governed[0].Pods[0].UID, Resize}
+	if next := w.Ledger.refusals[key].until(DefaultBudget()); next.After(at.Add(5 * time.Minute)) {
+		t.Errorf("the next attempt is at %s, want at most five minutes after %s", next, at)
 	}
 }
