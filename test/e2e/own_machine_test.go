@@ -273,7 +273,7 @@ func (p *place) goesOnWithoutNodes() {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.says(r, "podfit goes on without", "resource=nodes", "lost=")
+	p.says(r, "Cannot read an optional resource; podfit runs without it", "resource=nodes", "impact=")
 	w := steady("seen")
 	p.apply(w.manifest(), w.autoscaler("Off"))
 	p.eventually("the VPA has a recommendation", measured, p.recommended("seen", steadyTarget))
