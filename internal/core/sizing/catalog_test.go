@@ -172,3 +172,53 @@ func TestCatalog_deletedProfile_isForgottenAfterTTL(t *testing.T) {
 		t.Error("not forgotten")
 	}
 }
+
+// The message of the condition names the profile. status.observedGeneration does not tell which profile the condition is about:
+// upstream's recommender sets it in the statuses that it writes, and keeps conditions that it does not know.
+func TestCatalog_statusNamesUnusableProfile_countsForThatProfileOnly(t *testing.T) {
+	message := func(c *Catalog, a *cluster.Autoscaler) string {
+		c.Listed([]string{})
+		return c.Problem(a).Message
+	}
+	for name, isKnown := range map[string]bool{"after a start": false, "in the process that reported it": true} {
+		c := NewCatalog(recommend.DefaultParams(), false)
+		gone := named("gone")
+		gone.ProfileProblem = string(Deleted)
+		if isKnown {
+			c.ReadStatuses([]*cluster.Autoscaler{gone})
+		}
+		deleted := NewCatalog(recommend.DefaultParams(), false)
+		deleted.Learn("gone", "1", mine())
+		gone.ProblemProfile = ProfileOf(message(deleted, gone))
+
+		foreign := *gone
+		foreign.Recommender = "other" // whose recommender has written the status of this generation
+		c.ReadStatuses([]*cluster.Autoscaler{&foreign})
+		if c.Contains(&foreign) {
+			t.Errorf("%s: the profile of an autoscaler of another recommender is one of podfit's", name)
+		}
+		edited := *gone
+		edited.StatusOutdated = true // the update mode has changed since
+		c.ReadStatuses([]*cluster.Autoscaler{&edited})
+		if !c.Contains(&edited) {
+			t.Errorf("%s: the profile is not known after an unrelated change of the spec", name)
+		}
+	}
+}
+
+func TestProfileOf_messagesOfProblems_nameTheProfile(t *testing.T) {
+	c := NewCatalog(recommend.DefaultParams(), false)
+	c.LearnInvalid("mine", "1", "wrong")
+	c.Learn("gone", "1", mine())
+	c.Listed([]string{"mine"})
+	for _, name := range []string{"mine", "gone"} {
+		if got := ProfileOf(c.Problem(named(name)).Message); got != name {
+			t.Errorf("profile of the message about %s: %q", name, got)
+		}
+	}
+	for _, message := range []string{"", "SizingProfile ", "SizingProfile mine", "Profile mine changes requests often"} {
+		if got := ProfileOf(message); got != "" {
+			t.Errorf("profile of the message %q: %q, want none", message, got)
+		}
+	}
+}
