@@ -129,7 +129,7 @@ func kindOf(err error) plan.RefusalKind {
 		{kube.ErrWebhook, plan.WebhookFailed},
 		{kube.ErrBusy, plan.ServerBusy},
 		{kube.ErrConflict, plan.ServerBusy},
-		{kube.ErrUnreachable, plan.ServerBusy},
+		{kube.ErrUnreachable, plan.NotReached},
 		{kube.ErrForbidden, plan.Denied},
 		{kube.ErrDenied, plan.Denied},
 		{kube.ErrInvalid, plan.Denied},

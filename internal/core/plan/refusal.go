@@ -28,13 +28,16 @@ const (
 	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement too
 	Unsupported                         // this API server cannot do it
 	WebhookFailed                       // the API server could not call an admission webhook
-	ServerBusy                          // the API server is overloaded or cannot be reached, or the pod changed meanwhile
+	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
+	NotReached                          // the API server got no request, so this says nothing about the pod
 	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
 )
 
 // keepsBudget reports whether the budget of the action stays spent for this pass: because the action may have been
-// carried out, or because an overloaded server should not be asked for the next pod at once.
-func (k RefusalKind) keepsBudget() bool { return k == OutcomeIsUnknown || k == ServerBusy }
+// carried out, or because an overloaded or unreachable server should not be asked for the next pod at once.
+func (k RefusalKind) keepsBudget() bool {
+	return k == OutcomeIsUnknown || k == ServerBusy || k == NotReached
+}
 
 // dependsOnSize reports whether a smaller size may be allowed.
 func (k RefusalKind) dependsOnSize() bool { return k == DeniedByNode || k == DeniedByQuota }
@@ -91,8 +94,11 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
-	if r.Kind.isTransient() {
+	switch {
+	case r.Kind.isTransient():
 		next.transient = before.transient + 1
+	case r.Kind == NotReached:
+		next.transient = before.transient
 	}
 	if r.Kind != DeniedByBudget { // only a disruption budget is checked for a pod that exists
 		next.lost = before.lost
@@ -163,7 +169,7 @@ func (r refused) isLasting() bool {
 		return r.transient >= webhookIsDown
 	case ServerBusy, OutcomeIsUnknown:
 		return r.transient >= lastingAfter
-	case DeniedByBudget, DeniedByQuota:
+	case DeniedByBudget, DeniedByQuota, NotReached:
 	}
 	return false
 }

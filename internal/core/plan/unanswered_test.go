@@ -108,7 +108,7 @@ func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testi
 		then RefusalKind
 		want int // evictions two minutes after the one without an answer
 	}{
-		"connection refused":                     {ServerBusy, 0},
+		"connection refused":                     {NotReached, 0},
 		"webhook failed":                         {WebhookFailed, 0},
 		"disruption budget does not allow it":    {DeniedByBudget, 1},
 		"no answer to the second attempt either": {OutcomeIsUnknown, 0},

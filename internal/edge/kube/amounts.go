@@ -18,10 +18,10 @@ const MostAmount = 1 << 50
 func Amounts(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	if q, ok := list[corev1.ResourceCPU]; ok {
-		r = r.Set(cluster.CPU, Bounded(q.MilliValue()))
+		r = r.Set(cluster.CPU, Amount(cluster.CPU, q))
 	}
 	if q, ok := list[corev1.ResourceMemory]; ok {
-		r = r.Set(cluster.Memory, Bounded(q.Value()))
+		r = r.Set(cluster.Memory, Amount(cluster.Memory, q))
 	}
 	return r
 }
@@ -74,6 +74,25 @@ func HasFraction(lists ...corev1.ResourceList) bool {
 		}
 	}
 	return false
+}
+
+// Amount returns a quantity in the unit of a resource, rounded up, or the nearest value from 0 to MostAmount.
+func Amount(res cluster.Resource, q resource.Quantity) int64 { return max(SignedAmount(res, q), 0) }
+
+// SignedAmount returns a quantity in the unit of a resource, rounded up, or the nearest value from -MostAmount to MostAmount.
+// MilliValue and Value alone return 0 or a value of the wrong sign for a quantity that does not fit in int64.
+func SignedAmount(res cluster.Resource, q resource.Quantity) int64 {
+	switch approximate := q.AsApproximateFloat64(); {
+	case approximate >= MostAmount:
+		return MostAmount
+	case approximate <= -MostAmount:
+		return -MostAmount
+	}
+	v := q.Value()
+	if res == cluster.CPU {
+		v = q.MilliValue()
+	}
+	return min(max(v, -MostAmount), MostAmount)
 }
 
 // Bounded returns v, or the nearest value from 0 to MostAmount.

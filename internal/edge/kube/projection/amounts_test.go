@@ -43,3 +43,25 @@ func TestLimitRange_fractions_areRoundedToAdmissibleAmounts(t *testing.T) {
 		t.Errorf("the ratio is %d thousandths, want 1000", r)
 	}
 }
+
+// Administrators write huge amounts for "unlimited". Read as 0, such a maximum would forbid every size.
+func TestAmounts_moreThanInt64_isTheMostAmount(t *testing.T) {
+	most := cluster.Amounts(kube.MostAmount, kube.MostAmount)
+	for _, text := range []string{"10P", "1E", "9223372036854775807", "1e19"} {
+		q := resource.MustParse(text)
+		list := corev1.ResourceList{corev1.ResourceCPU: q, corev1.ResourceMemory: q}
+		if got := kube.Amounts(list); got != most {
+			t.Errorf("%s: amounts %v, want %v", text, got, most)
+		}
+		got := LimitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+			{Type: corev1.LimitTypeContainer, Max: list, MaxLimitRequestRatio: list},
+		}}})
+		if got.Container.Max != most || got.ContainerRatio != most {
+			t.Errorf("%s: maximum %v, ratio %v, want %v", text, got.Container.Max, got.ContainerRatio, most)
+		}
+	}
+	q := resource.MustParse("-1e19")
+	if got := kube.Amounts(corev1.ResourceList{corev1.ResourceCPU: q, corev1.ResourceMemory: q}); got != cluster.Amounts(0, 0) {
+		t.Errorf("amounts of a negative quantity are %v", got)
+	}
+}

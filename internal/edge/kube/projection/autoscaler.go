@@ -121,7 +121,7 @@ func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
 		out.OOMBumpRatio = float64(q.MilliValue()) / 1000
 	}
 	if q := p.OOMMinBumpUp; q != nil {
-		out.OOMMinBump = kube.Bounded(q.Value())
+		out.OOMMinBump = kube.Amount(cluster.Memory, *q)
 		out.OOMMinBumpSet = true
 	}
 	if s := p.MemoryAggregationIntervalSeconds; s != nil {
@@ -146,7 +146,7 @@ func boost(b *v1.StartupBoost) *cluster.Boost {
 	switch {
 	case c.Type == v1.QuantityStartupBoostType && c.Quantity != nil:
 		out.ByQuantity = true
-		out.Quantity = kube.Bounded(c.Quantity.MilliValue())
+		out.Quantity = kube.Amount(cluster.CPU, *c.Quantity)
 	case c.Type == v1.FactorStartupBoostType && c.Factor != nil && *c.Factor >= 1:
 		out.Factor = *c.Factor
 	default:

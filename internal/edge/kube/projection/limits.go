@@ -51,7 +51,7 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	for _, res := range cluster.All {
 		if q, ok := list[corev1.ResourceName(res.String())]; ok {
-			v := kube.Bounded(q.MilliValue())
+			v := kube.Amount(cluster.CPU, q)
 			if v > 1 && resource.NewMilliQuantity(v, resource.DecimalSI).Cmp(q) > 0 {
 				v--
 			}

@@ -46,7 +46,7 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 		}
 	}
 	left, bounds, counted := leftOf(q, corev1.ResourcePods)
-	out.BoundsPods, out.PodsLeft = bounds, left.Value()
+	out.BoundsPods, out.PodsLeft = bounds, kube.SignedAmount(cluster.Memory, left) // pods are whole numbers, too
 	out.NotCounted = out.NotCounted || bounds && !counted
 	out.Scopes = scopesOf(&q.Spec)
 	return out
@@ -91,11 +91,7 @@ func leftOf(q *corev1.ResourceQuota, key corev1.ResourceName) (left resource.Qua
 
 // amountLeft returns an unused amount, rounded down.
 func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
-	v := q.Value()
-	if res == cluster.CPU {
-		v = q.MilliValue()
-	}
-	v = min(max(v, -kube.MostAmount), kube.MostAmount)
+	v := kube.SignedAmount(res, q)
 	rounded := kube.Quantity(res, v)
 	if rounded.Cmp(q) > 0 && v > -kube.MostAmount {
 		v--

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 func quotaFrom(t *testing.T, text string) *corev1.ResourceQuota {
@@ -41,6 +42,17 @@ func TestQuota_unusedAmounts(t *testing.T) {
 		"more used than allowed, and fractions": {
 			`status: {hard: {requests.memory: 0.1Gi, limits.cpu: "1"}, used: {requests.memory: 0, limits.cpu: 1500m}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(107374182), Limits: cpu(-500)}},
+		},
+		"amounts that do not fit in int64": {
+			`status: {hard: {cpu: "9223372036854775807", limits.cpu: 10P, memory: 1e19, pods: 1e19},
+				used: {cpu: 0, limits.cpu: 0, memory: 1, pods: 1}}`,
+			cluster.Quota{Name: "q", BoundsPods: true, PodsLeft: kube.MostAmount, Left: cluster.PodResources{
+				Requests: cluster.Amounts(kube.MostAmount, kube.MostAmount), Limits: cpu(kube.MostAmount),
+			}},
+		},
+		"more used than fits in int64": {
+			`status: {hard: {cpu: 1, memory: 1}, used: {cpu: 10P, memory: 1e19}}`,
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cluster.Amounts(-kube.MostAmount, -kube.MostAmount)}},
 		},
 		"only the status counts": {
 			`{spec: {hard: {cpu: "2"}}, status: {hard: {memory: 1Gi}, used: {memory: 1Gi}}}`,

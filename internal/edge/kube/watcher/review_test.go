@@ -152,6 +152,37 @@ func TestTopSoon_allSlotsOfTheNamespaceHeld_returnsTooManyWaiting(t *testing.T) 
 	})
 }
 
+// Namespaces with about the same number of waiting reviews do not take slots from each other in turn: the reviews that wait would
+// all be answered before the controllers of their pods arrive.
+func TestWaitSlots_evenlyShared_staysWithTheReviewsThatHoldThem(t *testing.T) {
+	const namespaces = 9
+	s := newWaitSlots()
+	for i := range maxWaitingInNamespace * namespaces {
+		s.acquire(fmt.Sprint("ns", i%namespaces))
+	}
+	var held []*waitSlot
+	for _, slots := range s.byNamespace {
+		if n := len(slots); n < maxWaiting/namespaces || n > maxWaiting/namespaces+1 {
+			t.Errorf("a namespace holds %d slots, want a ninth of %d", n, maxWaiting)
+		}
+		held = append(held, slots...)
+	}
+	for i := range 5000 {
+		s.acquire(fmt.Sprint("ns", i%namespaces))
+	}
+	lost := 0
+	for _, slot := range held {
+		select {
+		case <-slot.lost:
+			lost++
+		default:
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d reviews lost their slot", lost, len(held))
+	}
+}
+
 func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
 	w := loadedWorld(t)
 	for i := range 2 * maxAsked {

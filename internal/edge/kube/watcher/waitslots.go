@@ -13,7 +13,8 @@ const (
 )
 
 // waitSlots are held by the reviews that wait. They are shared by max-min fairness: when all are held, a review of a namespace
-// with fewer slots takes the oldest slot of the namespace with the most. So other namespaces cannot keep the reviews of a
+// with fewer slots takes the oldest slot of the namespace with the most. With one slot fewer, it takes none unless it has none:
+// the two would take the slot from each other in turn, and no review would wait long enough. So other namespaces cannot keep the reviews of a
 // namespace from waiting, as long as fewer than maxWaiting namespaces have waiting reviews.
 type waitSlots struct {
 	held        int
@@ -38,7 +39,7 @@ func (s *waitSlots) acquire(namespace string) *waitSlot {
 	}
 	if s.held >= maxWaiting {
 		longest := s.longestOfLargest()
-		if len(s.byNamespace[longest.namespace]) <= mine {
+		if most := len(s.byNamespace[longest.namespace]); most <= mine || mine > 0 && most == mine+1 {
 			return nil
 		}
 		s.release(longest)
