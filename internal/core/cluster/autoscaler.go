@@ -71,10 +71,6 @@ type Autoscaler struct {
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 
-	// ProblemProfile is the SizingProfile that the same condition is about, "" if its message does not name it. spec may name another
-	// one by now: a recommender that does not know the condition keeps it in the statuses that it writes.
-	ProblemProfile string
-
 	// StatusOutdated is true if the status was written for an earlier generation of the spec. It is false if the API server stores no
 	// status.observedGeneration.
 	StatusOutdated bool

@@ -164,7 +164,7 @@ func (c *Catalog) Forget(now time.Time, autoscalers []*cluster.Autoscaler) {
 }
 
 // ReadStatuses learns from the status of autoscalers which of them name a SizingProfile that is deleted or invalid. Without this, a process
-// that has started after the deletion would not serve them. If the status does not contain the name of the profile, a status of
+// that has started after the deletion would not serve them. The status does not contain the name of the profile, so a status of
 // an earlier generation, in which the autoscaler may have named another profile, is only used if this process already knows the name.
 func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
 	reported := make(map[cluster.Key]bool)
@@ -174,10 +174,7 @@ func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
 			continue
 		}
 		reported[a.Key] = true
-		switch {
-		case a.ProblemProfile != "":
-			c.unusable[a.Key] = a.ProblemProfile
-		case !a.StatusOutdated:
+		if !a.StatusOutdated {
 			c.unusable[a.Key] = a.Recommender
 		}
 	}

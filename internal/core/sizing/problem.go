@@ -5,7 +5,6 @@ package sizing
 
 import (
 	"fmt"
-	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -44,16 +43,6 @@ func (c *Catalog) Problem(a *cluster.Autoscaler) Problem {
 			name, d.problem, c.consequence(a))}
 	}
 	return Problem{}
-}
-
-// ProfileOf returns the name of the SizingProfile that the message of a Problem is about, or "" if it does not name one.
-func ProfileOf(message string) string {
-	rest, found := strings.CutPrefix(message, "SizingProfile ")
-	name, _, more := strings.Cut(rest, " ")
-	if !found || !more {
-		return ""
-	}
-	return strings.Clone(name) // the message is not kept
 }
 
 // consequence describes how an autoscaler is sized whose profile is deleted or invalid.

@@ -132,7 +132,7 @@ status:
   conditions:
   - {type: FetchingHistory, status: "True"}
   - {type: RecommendationProvided, status: "True", message: all is well}
-  - {type: SizingProfileUsable, status: "False", reason: Deleted, message: SizingProfile gone was deleted}
+  - {type: SizingProfileUsable, status: "False", reason: Deleted, message: it does not exist}
 `
 
 // LargePod returns pod i of a large cluster. podfit does not need most of its fields.

@@ -14,7 +14,6 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -54,7 +53,6 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		case v1alpha1.ConditionSizingProfileUsable:
 			if c.Status == corev1.ConditionFalse {
 				a.ProfileProblem = c.Reason
-				a.ProblemProfile = sizing.ProfileOf(c.Message)
 			}
 		case v1.FetchingHistory:
 			a.FetchingHistory = c.Status == corev1.ConditionTrue

@@ -74,7 +74,6 @@ func TestAutoscaler_allFields_areKept(t *testing.T) {
 		},
 		IntegerCPU:     []string{"app", "aux"},
 		ProfileProblem: "Deleted",
-		ProblemProfile: "gone",
 		Remarked:       true,
 
 		FetchingHistory: true,

@@ -90,7 +90,6 @@ func (e *autoscalerEntry) withStatus(status *v1.VerticalPodAutoscalerStatus) *au
 	a := *e.Autoscaler
 	a.Advice = parsed.Advice
 	a.ProfileProblem = parsed.ProfileProblem
-	a.ProblemProfile = parsed.ProblemProfile
 	a.Remarked = parsed.Remarked
 	a.FetchingHistory = parsed.FetchingHistory
 	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
