@@ -166,6 +166,8 @@ func (c *Catalog) Forget(now time.Time, autoscalers []*cluster.Autoscaler) {
 // ReadStatuses learns from the status of autoscalers which of them name a SizingProfile that is deleted or invalid. Without this, a process
 // that has started after the deletion would not serve them. The status does not contain the name of the profile, so a status of
 // an earlier generation, in which the autoscaler may have named another profile, is only used if this process already knows the name.
+// A known name stays until the status no longer reports a problem: another recommender that the autoscaler names now may write the
+// same conditions back with the present generation.
 func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
 	reported := make(map[cluster.Key]bool)
 	for _, a := range autoscalers {
@@ -174,7 +176,7 @@ func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
 			continue
 		}
 		reported[a.Key] = true
-		if !a.StatusOutdated {
+		if _, known := c.unusable[a.Key]; !known && !a.StatusOutdated {
 			c.unusable[a.Key] = a.Recommender
 		}
 	}

@@ -172,3 +172,20 @@ func TestCatalog_deletedProfile_isForgottenAfterTTL(t *testing.T) {
 		t.Error("not forgotten")
 	}
 }
+
+// Upstream's recommender writes the conditions that it finds back to the status, with the present generation.
+func TestCatalog_otherRecommenderWritesTheConditionBack_isNotServed(t *testing.T) {
+	c := NewCatalog(recommend.DefaultParams(), false)
+	a := named("gone")
+	a.ProfileProblem = string(Deleted)
+	c.ReadStatuses([]*cluster.Autoscaler{a})
+	if !c.Contains(a) {
+		t.Fatal("the autoscaler with a deleted profile is not served")
+	}
+	other := *a
+	other.Recommender = "other"
+	c.ReadStatuses([]*cluster.Autoscaler{&other})
+	if c.Contains(&other) {
+		t.Error("the autoscaler of another recommender is served")
+	}
+}
