@@ -96,7 +96,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case isReady(p.pod) && ready-1 < w.Replicas-tolerance:
 		c.fail(minute, "disruption limits are respected", "%s is evicted, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, ready-1, w.Replicas, tolerance)
 	}
-	if st.unreplaced >= 0 && minute-st.unreplaced > 15 {
+	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !c.hidesRemoval(w, st.evicted) {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
 	if p.over && w.exceedsQuota(p, minute) {
@@ -107,6 +107,12 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if w.Unsized.open(minute) {
 		st.futile = true
 	}
+}
+
+// hidesRemoval reports whether a scale-down followed an eviction while the watch was stale. The watch then shows as many pods as the
+// controller wants, because the removed pod is still there, so no updater can know that the evicted pod has no replacement.
+func (c *checker) hidesRemoval(w *simulated, evicted int) bool {
+	return c.sim.world.Lag > 0 && c.described(w).scaledDown(evicted, evicted+c.sim.world.Lag+1)
 }
 
 // after checks the results of a pass.
@@ -121,10 +127,7 @@ func (c *checker) after(minute int) {
 		for _, p := range w.pods {
 			c.pod(w, p, minute)
 		}
-		// If a scale-down follows the eviction, a stale watch shows as many pods as the controller wants: the removed pod is still
-		// there. So the updater takes the eviction for one that needs no replacement.
-		removed := c.sim.world.Lag > 0 && c.described(w).scaledDown(st.evicted, st.evicted+c.sim.world.Lag+1)
-		if st.unreplaced >= 0 && !removed && minute-st.unreplaced > reportWithin && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
+		if st.unreplaced >= 0 && !c.hidesRemoval(w, st.evicted) && minute-st.unreplaced > reportWithin && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
 			c.fail(minute, "refusals are reported", "the quota of %s has rejected the replacement of an evicted pod for %d minutes", w.namespace, minute-st.unreplaced)
 		}
 		// Each recommendation may cause one eviction per pod, and another one if the recommendation changes in the meantime.
@@ -559,6 +562,10 @@ var differences = []difference{
 			}
 			return false
 		},
+	},
+	{
+		name: "temporary resize failures", reason: "podfit does not evict a pod because no connection could be opened for its resize; the API server has refused nothing",
+		explains: func(o observation) bool { return o.p != nil && o.p.replies["resize"] == notSent },
 	},
 	{
 		name: "refused resizes of several pods", reason: "podfit evicts the pods one by one, each after the previous one has been replaced",
