@@ -220,8 +220,8 @@ func TestRecommendation_randomUsage_equalsUpstream(t *testing.T) {
 	t.Logf("%d numbers are equal", numbers)
 }
 
-// With rollouts, and restarts from the checkpoints of either, recommendations differ only by rounding, where a percentile is at
-// the limit of a bucket.
+// After rollouts, and after restarts from checkpoints of podfit or upstream, recommendations differ only by rounding: a percentile at the
+// boundary of a histogram bucket can fall into either bucket.
 func TestUsage_rollouts_changeOnlyRounding(t *testing.T) {
 	numbers, rounded := 0, 0
 	cases.Check(t, 6000, func(t *rapid.T) {

@@ -210,7 +210,7 @@ func (p *Peaks) Encode(e *codec.Encoder) {
 	}
 }
 
-// Limits of stored peaks.
+// Bounds that decoding enforces on stored peaks.
 const (
 	maxHour   = math.MaxInt32 / 2
 	maxStored = 1 << 15 // hours of one Peaks

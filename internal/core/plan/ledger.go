@@ -199,7 +199,8 @@ func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	return !asksOther(p, with, close)
 }
 
-// workloadOf returns the workload by which the ledger keeps a pod's evictions: pods of a Deployment change their controller.
+// workloadOf returns the workload under which the ledger records evictions of a pod. It is the topmost controller where that is known,
+// because the direct controller of a Deployment's pods changes with each rollout.
 func workloadOf(p *cluster.Pod) cluster.Workload {
 	if p.Top.IsZero() {
 		return p.Controller

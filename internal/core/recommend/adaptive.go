@@ -83,7 +83,7 @@ type CPURule struct {
 
 type adaptive struct{ p AdaptiveParams }
 
-// Extend creates the model state of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Store.Extend).
 func (a *adaptive) Extend() usage.Extension {
 	return &Memo{
 		p:      &a.p,

@@ -80,7 +80,7 @@ type Busy struct {
 	busy Hours          // detected for the current day, UTC
 }
 
-// Extend creates the model state of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Store.Extend).
 func (b *busyHours) Extend() usage.Extension {
 	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p}
 }

@@ -66,7 +66,7 @@ const mostModelled = maxStored / 2
 
 type ensemble struct{ p EnsembleParams }
 
-// Extend creates the model state of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Store.Extend).
 func (e *ensemble) Extend() usage.Extension { return &Models{p: &e.p} }
 
 func (e *ensemble) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {

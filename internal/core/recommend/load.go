@@ -43,7 +43,7 @@ type Load struct {
 	before float64 // of the hour before
 }
 
-// Extend creates the model state of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Store.Extend).
 func (l *loadPercentile) Extend() usage.Extension {
 	return &Load{p: &l.p, memory: hourly.NewPeaks(24 * l.p.Days)}
 }

@@ -43,7 +43,7 @@ type Seasons struct {
 	checked int64 // the day of the last detection
 }
 
-// Extend creates the model state of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Store.Extend).
 func (e *timeOfDay) Extend() usage.Extension {
 	n := 24 * e.p.Days
 	return &Seasons{Window: Window{CPU: hourly.NewPeaks(n), Memory: hourly.NewPeaks(n)}, days: e.p.Days}

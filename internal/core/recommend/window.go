@@ -31,7 +31,7 @@ type Window struct {
 	CPU, Memory hourly.Peaks
 }
 
-// Extend creates the model state of a container (usage.Book.Extend).
+// Extend creates the model state of a container (usage.Store.Extend).
 func (w *windowMax) Extend() usage.Extension {
 	return &Window{CPU: hourly.NewPeaks(24 * w.days), Memory: hourly.NewPeaks(24 * w.days)}
 }

@@ -5,7 +5,7 @@ package usage
 
 import "podfit.dev/podfit/internal/core/cluster"
 
-// Fork returns a Book for some of the workloads, with the same rules. Another goroutine may own it, because the two Books share
+// Fork returns a Store for some of the workloads, with the same rules. Another goroutine may own it, because the two Stores share
 // no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
 func (b *Store) Fork(of func(cluster.Workload) bool) *Store {
 	fork := NewStore(b.cfg)
@@ -32,10 +32,10 @@ func (b *Store) Fork(of func(cluster.Workload) bool) *Store {
 	return fork
 }
 
-// Absorb merges a Book that was forked from this one, as if this Book had observed those samples itself. The two must not have
-// observed the same samples; their order does not matter. The other Book must not be used after that.
+// Absorb merges a Store that was forked from this one, as if this Store had observed those samples itself. The two must not have
+// observed the same samples; their order does not matter. The other Store must not be used after that.
 //
-// Extensions are replaced by those of the other Book, which started as copies. Samples that the replaced extensions have observed
+// Extensions are replaced by those of the other Store, which started as copies. Samples that the replaced extensions have observed
 // since the fork are lost, except the latest OOM kill.
 func (b *Store) Absorb(o *Store) {
 	for key, wl := range o.workloads {
@@ -47,7 +47,7 @@ func (b *Store) Absorb(o *Store) {
 	}
 }
 
-// absorb merges one Series of a Book. forked is the time of the fork, in Unix nanoseconds.
+// absorb merges one ContainerHistory of a Store. forked is the time of the fork, in Unix nanoseconds.
 func (b *Store) absorb(into, from *ContainerHistory, forked int64) {
 	last := from.lastSeen()
 	windows := from.windows(last)

@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Book that observes the present and absorbs a fork that observed the past equals one that observed both in order.
+// A Store that observes the present and absorbs a fork that observed the past equals one that observed both in order.
 func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

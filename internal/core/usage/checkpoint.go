@@ -17,7 +17,7 @@ import (
 // CheckpointVersion is the format of checkpoints that upstream and podfit share.
 const CheckpointVersion = "v3"
 
-// A Checkpoint is the stored form of a Series: the status of a VerticalPodAutoscalerCheckpoint, and data that the
+// A Checkpoint is the stored form of a ContainerHistory: the status of a VerticalPodAutoscalerCheckpoint, and data that the
 // status has no field for. Upstream reads and writes the same status, so users can switch back and forth.
 //
 // As in upstream, the times and number of samples are those of CPU, and the memory histogram does not contain the
@@ -36,7 +36,7 @@ type Checkpoint struct {
 	// Model state of the extension, if there is one. It is stored in another object, or in Extra (Carry).
 	History History
 
-	version uint32 // of the Series, for Saved
+	version uint32 // of the ContainerHistory, for Saved
 }
 
 // A Ref names a container of a workload.
@@ -124,7 +124,7 @@ func (b *Store) Pending(savedBy time.Time) []Ref {
 	return refs
 }
 
-// Restore merges a checkpoint into the Series of a container. Call it once per container, after Tick, Configure and Extend, and if
+// Restore merges a checkpoint into the ContainerHistory of a container. Call it once per container, after Tick, Configure and Extend, and if
 // possible before the first sample. Of the model state in Extra and in History, the newer one is restored. On an error nothing is
 // restored, unless it is ErrExtra or ErrHistory: then the rest is.
 func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpoint) error {
@@ -161,12 +161,12 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	return errors.Join(err, b.recall(series, checkpoint.History), b.recall(series, carried))
 }
 
-// join merges a loaded histogram into that of a Series.
+// join merges a loaded histogram into that of a ContainerHistory.
 func join(to, loaded *histogram.Histogram) {
 	if to.Total() == 0 {
 		*to = *loaded
 	} else if err := to.Merge(loaded); err != nil {
-		panic(err) // cannot happen: both have the options of the Book
+		panic(err) // cannot happen: both have the options of the Store
 	}
 }
 

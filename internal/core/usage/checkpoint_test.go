@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
-// restart returns the Book after a restart at a time at which all checkpoints had been saved.
+// restart returns the Store after a restart at a time at which all checkpoints had been saved.
 func restart(t rapid.TB, old *Store, now time.Time) *Store {
 	t.Helper()
 	b := newBook()

@@ -19,8 +19,8 @@ type ContainerHistory struct {
 	container   string
 	load        *workload
 	cpu, memory seen
-	rules       *rules    // the Book's, or the container's own
-	extension   Extension // nil without Book.Extend
+	rules       *rules    // the Store's, or the container's own
+	extension   Extension // nil without Store.Extend
 	instances   *instance // the tracked pods that have this container
 	restored    *restored // restored data that waits for pods or an extension; nil for none
 
@@ -63,11 +63,11 @@ func (s *ContainerHistory) Seen(r cluster.Resource) Span {
 // none.
 func (s *ContainerHistory) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt), s.oomBytes }
 
-// Extension returns the extension of the Series, or nil (Book.Extend).
+// Extension returns the extension of the ContainerHistory, or nil (Store.Extend).
 func (s *ContainerHistory) Extension() Extension { return s.extension }
 
-// An Extension is the model state that an algorithm keeps of a container beside the two histograms. A Series has one only
-// after Book.Extend. It receives every accepted sample and every OOM kill once, in the order in which they arrive.
+// An Extension is the model state that an algorithm keeps of a container beside the two histograms. A ContainerHistory has one only
+// after Store.Extend. It receives every accepted sample and every OOM kill once, in the order in which they arrive.
 type Extension interface {
 	// Observe adds a sample, of which the resources in taken were accepted. It must not allocate in the long run.
 	Observe(s Sample, taken cluster.Set)

@@ -176,7 +176,7 @@ func (w *window) flags() byte {
 	return flags
 }
 
-// encode appends a window. Its times are stored as distances from updated, in Unix seconds.
+// encode appends a window. Times are stored as differences from updated, in seconds.
 func (w *window) encode(e *codec.Encoder, updated int64) {
 	e.Uint64(w.uid)
 	e.Byte(w.flags())

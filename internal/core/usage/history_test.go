@@ -55,7 +55,7 @@ func diaryOf(t *testing.T, b *Store) []int {
 	return d.seconds
 }
 
-// lived returns a Book with samples at the given seconds after noon.
+// lived returns a Store with samples at the given seconds after noon.
 func lived(t *testing.T, seconds ...int) *Store {
 	t.Helper()
 	b := newBook()

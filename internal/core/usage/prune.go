@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Prune removes expired Series and returns them, sorted, so that their checkpoints can be deleted. A Series expires if no tracked
+// Prune removes expired container histories and returns them, sorted, so that their checkpoints can be deleted. A ContainerHistory expires if no tracked
 // pod has the container, and
 //
 //   - it has no samples, or

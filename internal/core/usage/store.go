@@ -1,13 +1,13 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage aggregates the usage samples of containers into one Series per container of a workload.
+// Package usage aggregates the usage samples of containers into one ContainerHistory per container of a workload.
 //
 // History belongs to the workload, the topmost controller, and not to a pod or a set of labels: rollouts,
-// StatefulSet ordinals and Jobs add to one Series. Histograms equal upstream's bit for bit, except for the
+// StatefulSet ordinals and Jobs add to one ContainerHistory. Histograms equal upstream's bit for bit, except for the
 // differences that docs/migrate.md lists.
 //
-// A Book is not safe for concurrent use: one goroutine owns it. It has no clock. A sample never makes it fail:
+// A Store is not safe for concurrent use: one goroutine owns it. It has no clock. A sample never makes it fail:
 // invalid samples are rejected and counted.
 package usage
 
@@ -30,7 +30,7 @@ type Sample struct {
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
 
-	Ran Ran // requests and limits at that time; the Book sets it for extensions
+	Ran Ran // requests and limits at that time; the Store sets it for extensions
 }
 
 // Ran has the requests and limits of a container when it was measured; 0 for none.
@@ -284,7 +284,7 @@ func (b *Store) Release(w cluster.Workload) {
 	}
 }
 
-// Extend sets how extensions are created for the current and later Series of a workload. Nil removes the extensions.
+// Extend sets how extensions are created for the current and later histories of the containers of a workload. Nil removes the extensions.
 func (b *Store) Extend(w cluster.Workload, extension func() Extension) {
 	wl := b.workload(w)
 	wl.extend = extension
@@ -298,7 +298,7 @@ func (b *Store) Extend(w cluster.Workload, extension func() Extension) {
 	}
 }
 
-// Series returns the Series of a container, or nil.
+// Series returns the history of a container, or nil.
 func (b *Store) Series(w cluster.Workload, container string) *ContainerHistory {
 	if wl := b.workloads[w]; wl != nil {
 		if i, ok := wl.find(container); ok {
@@ -308,7 +308,7 @@ func (b *Store) Series(w cluster.Workload, container string) *ContainerHistory {
 	return nil
 }
 
-// All returns every Series of a workload, sorted by container, including stale ones. The slice belongs to the Book: do not change
+// All returns every ContainerHistory of a workload, sorted by container, including stale ones. The slice belongs to the Store: do not change
 // it, and do not keep it until the next call.
 func (b *Store) All(w cluster.Workload) []*ContainerHistory {
 	if wl := b.workloads[w]; wl != nil {
@@ -329,7 +329,7 @@ func (b *Store) Containers(w cluster.Workload) []string {
 	return names
 }
 
-// Size returns how many pods are tracked and how many Series are kept.
+// Size returns how many pods are tracked and how many container histories are kept.
 func (b *Store) Size() (pods, series int) {
 	for _, wl := range b.workloads {
 		series += len(wl.series)
@@ -360,7 +360,7 @@ func (wl *workload) find(container string) (int, bool) {
 	})
 }
 
-// series returns the Series of a container. It creates it if necessary.
+// series returns the ContainerHistory of a container. It creates it if necessary.
 func (b *Store) series(wl *workload, container string) *ContainerHistory {
 	i, ok := wl.find(container)
 	b.steps += uint64(1 + len(wl.series)/4)
@@ -383,7 +383,7 @@ func (b *Store) series(wl *workload, container string) *ContainerHistory {
 	return created
 }
 
-// rule applies the policies of a workload to its Series.
+// rule applies the policies of a workload to its ContainerHistory.
 func (b *Store) rule(wl *workload) {
 	for _, s := range wl.series {
 		b.ruleSeries(wl, s)
@@ -470,7 +470,7 @@ func (b *Store) note(t *pod, p *cluster.Pod) {
 	}
 }
 
-// drop unlinks a pod from its workload and Series.
+// drop unlinks a pod from its workload and ContainerHistory.
 func (b *Store) drop(t *pod) {
 	t.setLive(false)
 	for i := range t.instances {
@@ -490,7 +490,7 @@ func (p *pod) instance(container string) *instance {
 	return nil
 }
 
-// setLive updates the counts of live pods, and which Series are stale.
+// setLive updates the counts of live pods, and which container histories are stale.
 func (p *pod) setLive(live bool) {
 	if p.live == live {
 		return

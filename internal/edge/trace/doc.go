@@ -3,6 +3,6 @@
 
 // Package trace reads recorded usage from CSV files.
 //
-// It rejects input that it does not understand, with the file and the line, and does not guess: the figures of a
-// backtest come only from data that were read without doubt.
+// It rejects input that it does not understand, with the file and the line, and does not guess, so a backtest
+// never uses data that may have been misread.
 package trace

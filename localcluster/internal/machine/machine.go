@@ -41,7 +41,7 @@ type Limits struct {
 	OOMScoreAdj int64   // as in Linux; 1000 is killed first
 }
 
-// A Container is a container and its usage.
+// A Container is a simulated container on a node, with the CPU and memory that it uses.
 type Container struct {
 	Wish     Wish
 	Limits   Limits
