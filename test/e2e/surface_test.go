@@ -25,8 +25,8 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// A lens is a Prometheus that scrapes the components and runs the queries of dashboards.
-type lens struct {
+// A queryClient is a Prometheus that scrapes the components and runs the queries of dashboards.
+type queryClient struct {
 	*place
 	url, dir string
 	targets  []target
@@ -38,9 +38,9 @@ type target struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-func (p *place) startLens() *lens {
+func (p *place) startLens() *queryClient {
 	p.Helper()
-	l := &lens{place: p, dir: p.TempDir()}
+	l := &queryClient{place: p, dir: p.TempDir()}
 	const config = "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: vpa, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}]\n"
 	if err := os.WriteFile(filepath.Join(l.dir, "prometheus.yaml"), []byte(config), 0o600); err != nil {
 		p.Fatal(err)
@@ -70,7 +70,7 @@ func (p *place) startLens() *lens {
 	return l
 }
 
-func (l *lens) write() {
+func (l *queryClient) write() {
 	l.Helper()
 	b, err := json.Marshal(l.targets)
 	if err != nil {
@@ -82,17 +82,17 @@ func (l *lens) write() {
 	}
 }
 
-// follow adds the components of a crew to the scrape targets, with a label for the crew.
-func (l *lens) follow(name string, c *crew) {
+// follow adds the components of an installation to the scrape targets, with a label for the installation.
+func (l *queryClient) follow(name string, c *installation) {
 	l.Helper()
 	for component, one := range map[string]*bed.Podfit{"recommender": c.recommender, "updater": c.updater, "admission-controller": c.admission} {
-		l.targets = append(l.targets, target{[]string{one.Address}, map[string]string{"crew": name, "component": component}})
+		l.targets = append(l.targets, target{[]string{one.Address}, map[string]string{"installation": name, "component": component}})
 	}
 	l.write()
 }
 
 // get requests a page of Prometheus' API and decodes its data.
-func (l *lens) get(ctx context.Context, page string, query url.Values, data any) error {
+func (l *queryClient) get(ctx context.Context, page string, query url.Values, data any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/api/v1/"+page+"?"+query.Encode(), nil)
 	if err != nil {
 		return err
@@ -115,23 +115,23 @@ func (l *lens) get(ctx context.Context, page string, query url.Values, data any)
 	return json.Unmarshal(answer.Data, data)
 }
 
-// dashboards are typical queries of dashboards and alerts, by kind of metric; %s is the selector of the crew.
+// dashboards are typical queries of dashboards and alerts, by kind of metric; %s is the selector of the installation.
 func dashboards(m contract.Metric) []string {
 	by := strings.Join(m.Labels, ", ")
 	switch m.Type {
 	case "gauge":
 		// The maximum, because a value of one pass is often gone in the next.
-		return []string{"sum by (" + by + ") (max_over_time(" + m.Name + `{crew="%s"}[1h]))`}
+		return []string{"sum by (" + by + ") (max_over_time(" + m.Name + `{installation="%s"}[1h]))`}
 	case "counter":
-		return []string{"sum by (" + by + ") (rate(" + m.Name + `{crew="%s"}[1h]))`}
+		return []string{"sum by (" + by + ") (rate(" + m.Name + `{installation="%s"}[1h]))`}
 	}
 	return []string{
-		"histogram_quantile(0.9, sum by (" + strings.Join(append([]string{"le"}, m.Labels...), ", ") + ") (rate(" + m.Name + `_bucket{crew="%s"}[1h])))`,
-		"sum by (" + by + ") (rate(" + m.Name + `_sum{crew="%[1]s"}[1h])) / sum by (` + by + ") (rate(" + m.Name + `_count{crew="%[1]s"}[1h]))`,
+		"histogram_quantile(0.9, sum by (" + strings.Join(append([]string{"le"}, m.Labels...), ", ") + ") (rate(" + m.Name + `_bucket{installation="%s"}[1h])))`,
+		"sum by (" + by + ") (rate(" + m.Name + `_sum{installation="%[1]s"}[1h])) / sum by (` + by + ") (rate(" + m.Name + `_count{installation="%[1]s"}[1h]))`,
 	}
 }
 
-// A view is what users see of a crew: results of dashboard queries, the output of kubectl get, events, and annotations of
+// A view is what users see of an installation: results of dashboard queries, the output of kubectl get, events, and annotations of
 // pods.
 type view struct {
 	answers     map[string]map[string]bool // label sets by query
@@ -142,14 +142,14 @@ type view struct {
 	annotations map[string]bool
 }
 
-// see returns the view of a crew, with the events since a time.
-func (l *lens) see(name string, c *crew) *view {
+// see returns the view of an installation, with the events since a time.
+func (l *queryClient) see(name string, c *installation) *view {
 	l.Helper()
 	v := &view{answers: map[string]map[string]bool{}, types: map[string]string{}}
 	scraped := time.Now()
 	l.eventually("every component is scraped twice more", time.Minute, func(ctx context.Context) error {
 		var r struct{ Result []struct{ Value []any } }
-		q := url.Values{"query": {fmt.Sprintf(`min_over_time(timestamp(up{crew=%q} == 1)[10s:1s])`, name)}}
+		q := url.Values{"query": {fmt.Sprintf(`min_over_time(timestamp(up{installation=%q} == 1)[10s:1s])`, name)}}
 		if err := l.get(ctx, "query", q, &r); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (l *lens) see(name string, c *crew) *view {
 		Metric, Type string
 		Target       map[string]string
 	}
-	if err := l.get(l.Context(), "targets/metadata", url.Values{"match_target": {fmt.Sprintf(`{crew=%q}`, name)}}, &all); err != nil {
+	if err := l.get(l.Context(), "targets/metadata", url.Values{"match_target": {fmt.Sprintf(`{installation=%q}`, name)}}, &all); err != nil {
 		l.Fatal(err)
 	}
 	for _, m := range all {

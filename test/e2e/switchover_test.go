@@ -62,7 +62,7 @@ func TestPodfit_replacesUpstream_continuesFromItsState(t *testing.T) {
 
 	look := p.startLens()
 	old := p.start("evicted", 2)
-	first := p.upstreamCrew(upstream, flags)
+	first := p.upstreamInstallation(upstream, flags)
 	look.follow("upstream", first)
 	p.eventually("upstream replaces pods", measured+resized, p.sized("evicted", 2, steadyTarget))
 	if err := p.same("evicted", old)(t.Context()); err == nil {
@@ -75,7 +75,7 @@ func TestPodfit_replacesUpstream_continuesFromItsState(t *testing.T) {
 
 	t.Log("from upstream to podfit")
 	before := p.standstill(first)
-	second := p.podfitCrew(flags)
+	second := p.podfitInstallation(flags)
 	look.follow("podfit", second)
 	p.takesOver(second, before)
 	columns, cells := p.table()
@@ -105,7 +105,7 @@ func TestPodfit_replacesUpstream_continuesFromItsState(t *testing.T) {
 
 	t.Log("from podfit to upstream")
 	before = p.standstill(second)
-	p.takesOver(p.upstreamCrew(upstream, flags), before)
+	p.takesOver(p.upstreamInstallation(upstream, flags), before)
 }
 
 // buildUpstream builds upstream if necessary and returns the folder of its executables.
@@ -186,19 +186,21 @@ func certificates(t *testing.T) (ca, cert, key string) {
 	return file("caCert.pem", "CERTIFICATE", rootDER), file("serverCert.pem", "CERTIFICATE", leafDER), file("serverKey.pem", "PRIVATE KEY", keyDER)
 }
 
-// A crew is the three components of one implementation.
-type crew struct {
+// A installation is the three components of one implementation.
+type installation struct {
 	recommender, updater, admission *bed.Podfit
 	since                           time.Time
 }
 
-func (c *crew) all() []*bed.Podfit { return []*bed.Podfit{c.admission, c.recommender, c.updater} }
+func (c *installation) all() []*bed.Podfit {
+	return []*bed.Podfit{c.admission, c.recommender, c.updater}
+}
 
-// upstreamCrew starts upstream's components as administrator, with a client certificate.
-func (p *place) upstreamCrew(dir string, flags flagSet) *crew {
+// upstreamInstallation starts upstream's components as administrator, with a client certificate.
+func (p *place) upstreamInstallation(dir string, flags flagSet) *installation {
 	p.Helper()
 	run := func(name string, args []string) *bed.Podfit { return p.upstreamPart(dir, name, "upstream-"+name, args) }
-	return p.manned(&crew{
+	return p.stoppedAtEnd(&installation{
 		since: time.Now(), admission: run("admission-controller", flags.admission),
 		recommender: run("recommender", flags.recommender), updater: run("updater", flags.updater),
 	})
@@ -222,8 +224,8 @@ func (p *place) upstreamPart(dir, component, name string, args []string) *bed.Po
 	return &bed.Podfit{Process: process, Address: address}
 }
 
-// podfitCrew starts podfit's components, each with the rights of its own service account.
-func (p *place) podfitCrew(flags flagSet) *crew {
+// podfitInstallation starts podfit's components, each with the rights of its own service account.
+func (p *place) podfitInstallation(flags flagSet) *installation {
 	p.Helper()
 	run := func(c bed.Component, args []string) *bed.Podfit {
 		r, err := p.Cluster.Run(p.Context(), p.binary, c.Named("switch-over-"+c.Name).With(args...))
@@ -232,14 +234,14 @@ func (p *place) podfitCrew(flags flagSet) *crew {
 		}
 		return r
 	}
-	return p.manned(&crew{
+	return p.stoppedAtEnd(&installation{
 		since: time.Now(), admission: run(bed.Admission(), flags.admission),
 		recommender: run(bed.Recommender(), flags.recommender), updater: run(bed.Updater(), flags.updater),
 	})
 }
 
-// manned stops a crew at the end of the test, and prints its logs if the test fails.
-func (p *place) manned(c *crew) *crew {
+// stoppedAtEnd stops an installation at the end of the test, and prints its logs if the test fails.
+func (p *place) stoppedAtEnd(c *installation) *installation {
 	p.endsWithTest(c.all()...)
 	return c
 }
@@ -259,7 +261,7 @@ func (p *place) endsWithTest(parts ...*bed.Podfit) {
 }
 
 // passes returns the number of passes of the recommender and the updater, from metrics that both implementations have.
-func (c *crew) passes(ctx context.Context) (recommender, updater int, err error) {
+func (c *installation) passes(ctx context.Context) (recommender, updater int, err error) {
 	for _, one := range c.all() {
 		if !one.Running() {
 			return 0, 0, fmt.Errorf("%s exited: %w", one.Name, one.Err())
@@ -273,7 +275,7 @@ func (c *crew) passes(ctx context.Context) (recommender, updater int, err error)
 }
 
 // morePasses returns a check that both have made this many more passes.
-func (p *place) morePasses(c *crew, more int) func(context.Context) error {
+func (p *place) morePasses(c *installation, more int) func(context.Context) error {
 	p.Helper()
 	r, u, err := c.passes(p.Context())
 	if err != nil {
@@ -343,8 +345,8 @@ type state struct {
 	version     string // resource version of the list of VPAs, for a watch
 }
 
-// standstill stops a crew and returns the state that it leaves.
-func (p *place) standstill(c *crew) *state {
+// standstill stops an installation and returns the state that it leaves.
+func (p *place) standstill(c *installation) *state {
 	p.Helper()
 	for _, one := range c.all() {
 		if !one.Running() {
@@ -412,8 +414,8 @@ func readAutoscaler(u *unstructured.Unstructured) (*vpav1.VerticalPodAutoscaler,
 	return a, nil
 }
 
-// takesOver checks that a newly started crew continues from a state.
-func (p *place) takesOver(c *crew, before *state) {
+// takesOver checks that a newly started installation continues from a state.
+func (p *place) takesOver(c *installation, before *state) {
 	p.Helper()
 	seen := p.watchAutoscalers(before.version)
 	p.eventually("the webhook is registered and its lease is current", time.Minute, func(ctx context.Context) error {
