@@ -136,10 +136,10 @@ func Quotas(objects ...*corev1.ResourceQuota) *cluster.Quotas {
 
 // MergeQuotas returns the quotas that may bound the size of a pod, sorted, or nil if there are none.
 func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
+	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { return !boundsSize(&q) })
 	if len(all) > cluster.MostQuotas {
 		return &cluster.Quotas{TooMany: true}
 	}
-	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { return !boundsSize(&q) })
 	if len(all) == 0 {
 		return nil
 	}

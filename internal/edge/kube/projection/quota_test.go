@@ -95,3 +95,16 @@ func TestQuota_unusedAmounts(t *testing.T) {
 		})
 	}
 }
+
+// A tenant may have many quotas that count objects only. They do not bound sizes, so they do not count towards the limit.
+func TestMergeQuotas_manyQuotasOfObjects_areIgnored(t *testing.T) {
+	all := make([]cluster.Quota, cluster.MostQuotas+50)
+	bound := cluster.Quota{Name: "compute"}
+	bound.Left.Requests = cluster.Resources{}.Set(cluster.CPU, 500)
+	if got := MergeQuotas(append(all, bound)); got == nil || got.TooMany || len(got.List) != 1 {
+		t.Errorf("got %+v, want the quota compute only", got)
+	}
+	if got := MergeQuotas(make([]cluster.Quota, cluster.MostQuotas+50)); got != nil {
+		t.Errorf("got %+v, want nil", got)
+	}
+}

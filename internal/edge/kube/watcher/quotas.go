@@ -10,6 +10,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
+// maxQuotasRead is the maximum number of quotas of a namespace, of any kind, that Quotas reads while it holds the mutex.
+const maxQuotasRead = 2000
+
 // Quotas returns the unused amounts of the ResourceQuotas of a namespace. It returns nil if no quota bounds the size of a pod, and
 // if the quotas are unknown: not watched, not readable, or stale.
 func (w *World) Quotas(namespace string) *cluster.Quotas {
@@ -30,7 +33,7 @@ func (w *World) Quotas(namespace string) *cluster.Quotas {
 	if ok {
 		return known
 	}
-	if of.size > cluster.MostQuotas {
+	if of.size > maxQuotasRead {
 		known = &cluster.Quotas{TooMany: true}
 	} else {
 		all := make([]cluster.Quota, 0, of.size)
