@@ -14,7 +14,8 @@ func TestHeapLimit_environment_isNineTenthsOfContainerLimit(t *testing.T) {
 		refused     bool
 	}{
 		"500Mi":             {map[string]string{MemoryLimitVariable: "524288000"}, 471859200, false},
-		"a byte":            {map[string]string{MemoryLimitVariable: "1"}, 1, false},
+		"16Mi":              {map[string]string{MemoryLimitVariable: "16777216"}, 15099495, false},
+		"in Mi, not bytes":  {map[string]string{MemoryLimitVariable: "256"}, 0, true},
 		"not known":         {nil, 0, false},
 		"GOMEMLIMIT is set": {map[string]string{MemoryLimitVariable: "524288000", "GOMEMLIMIT": "100MiB"}, 0, false},
 		"no number":         {map[string]string{MemoryLimitVariable: "500Mi"}, 0, true},
