@@ -348,7 +348,7 @@ func parseUsage(text string, resource cluster.Resource, limit float64) (float64,
 	switch {
 	case err != nil && !overflow, err == nil && (math.IsNaN(v) || math.IsInf(v, 0)),
 		strings.ContainsAny(text, "xX_"): // accepted by ParseFloat as Go syntax only
-		return 0, fmt.Errorf("%q is not a number", text)
+		return 0, fmt.Errorf("must be a number, got %q", text)
 	case v < 0:
 		return 0, fmt.Errorf("must not be negative, got %s", text)
 	case v > limit:
