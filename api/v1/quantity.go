@@ -32,9 +32,9 @@ func CheckQuantity[T string | []byte](text T) error {
 		if text[i] != 'e' && text[i] != 'E' {
 			continue
 		}
-		digits := 0
+		digits := 0 // without leading zeros, which do not change the value
 		for j := i + 1; j < len(text); j++ {
-			if text[j] >= '0' && text[j] <= '9' {
+			if text[j] >= '1' && text[j] <= '9' || text[j] == '0' && digits > 0 {
 				digits++
 			}
 		}

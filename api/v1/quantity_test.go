@@ -19,6 +19,8 @@ func TestCheckQuantities_textThatCannotBeParsedInTime_isReported(t *testing.T) {
 		`{"minAllowed":{"memory":"` + strings.Repeat("9", 65) + `"}}`:                                             true,
 		`{"minAllowed":{"memory":"` + strings.Repeat("9", 64) + `"}}`:                                             false,
 		`{"minAllowed":{"cpu":"1e-99"},"maxAllowed":{"memory":"1E3"}}`:                                            false,
+		`{"minAllowed":{"cpu":"1000E0000000000"},"maxAllowed":{"memory":"1e0000000000099"}}`:                      false,
+		`{"minAllowed":{"cpu":"1e00100"}}`:                                                                        true,
 		`{"metadata":{"annotations":{"commit":"1e999999999"},"name":"1e999999999"}}`:                              false,
 		`{"minAllowed":{"cpu":"1"},"containerName":"1e999999999"}`:                                                false,
 		`{"minAllowed":null,"containerName":"1e999999999"}`:                                                       false,

@@ -6,6 +6,7 @@ package watcher
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,9 @@ spec:
   - {type: PersistentVolumeClaim, max: {storage: 1Ti}}
 `
 
+// largeExponent matches a quantity whose exponent has three digits or more, so that it is not safe to parse.
+var largeExponent = regexp.MustCompile(`[eE][^1-9]*[1-9][^0-9]*[0-9][^0-9]*[0-9]`)
+
 // FuzzQuantities makes up the quantities of reasonable objects.
 func FuzzQuantities(f *testing.F) {
 	f.Add("100m", "200m", "150m", "50m", "1", "10m", "2")
@@ -105,7 +109,8 @@ func FuzzQuantities(f *testing.F) {
 		}
 		readable := true
 		for _, q := range []string{target, lower, upper, least, most} {
-			readable = readable && json.Unmarshal([]byte(list(q)), new(corev1.ResourceList)) == nil
+			safe := len(q) <= 64 && !strings.Contains(list(q), `\`) && !largeExponent.MatchString(q)
+			readable = readable && safe && json.Unmarshal([]byte(list(q)), new(corev1.ResourceList)) == nil
 		}
 		if readable != (o.Problem == "") {
 			t.Errorf("readable: %t, and yet the problem is %q", readable, o.Problem)
