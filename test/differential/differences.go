@@ -491,7 +491,7 @@ var Differences = []Difference{
 		Upstream: "does not report that no recommender has this name",
 		Podfit:   "accepts it with a warning that suggests the name of a profile",
 		Reason:   "it may be the name of another recommender",
-		Test:     "TestHandler_misspelledProfile_isWarnedAbout",
+		Test:     "TestHandler_misspelledProfile_returnsWarning",
 	},
 	{
 		Name: "ignored namespaces", Weakness: "W-17",
@@ -568,7 +568,7 @@ var Differences = []Difference{
 		Upstream: "decodes any request: one of 4.5 MB takes 2 GiB",
 		Podfit:   "does not change objects with more than 256 containers or 20,000 values; refuses requests above 5 MB, and too many concurrent ones",
 		Reason:   "one request must not stop admission",
-		Test:     "TestHandler_objectBeyondBounds_passesUnchangedAndIsCounted",
+		Test:     "TestHandler_objectBeyondBounds_isAdmittedUnchangedAndCounted",
 	},
 	{
 		Name:     "quantities with huge exponents",
