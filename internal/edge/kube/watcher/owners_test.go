@@ -105,9 +105,9 @@ func (p *ownersPlayer) execute(f []string) string {
 		}
 		switch problem, known := p.w.TargetProblem(a); {
 		case !known:
-			return "not known yet\n"
+			return "unknown\n"
 		case problem == "":
-			return "fine\n"
+			return "no problem\n"
 		default:
 			return problem + "\n"
 		}

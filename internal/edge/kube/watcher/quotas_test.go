@@ -41,7 +41,7 @@ func TestWorld_quotaChanges_unusedAmountIsUpdated(t *testing.T) {
 	}
 	f.Apply(quotasPath, quotaJSON("a", "2"))
 	f.Apply(quotasPath, quotaJSON("b", "4"))
-	kubetest.Eventually(t, "the new usage arrives", func() bool { return slices.Equal(left(), []int64{2000, 0}) })
+	kubetest.Eventually(t, "the new usage is applied", func() bool { return slices.Equal(left(), []int64{2000, 0}) })
 }
 
 func TestWorld_tooManyQuotas_areNotEvaluated(t *testing.T) {
