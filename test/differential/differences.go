@@ -589,7 +589,7 @@ var Differences = []Difference{
 		Upstream: "is ready when the process runs",
 		Podfit:   "is ready when it has a certificate, is registered and has read the cluster; it serves for a while after SIGTERM",
 		Reason:   "pods created during a rolling update would not be sized",
-		Test:     "TestServer_untilItIsRegistered_isNotReady",
+		Test:     "TestServer_notRegistered_isNotReady",
 	},
 	{
 		Name:     "failure policy Fail",

@@ -185,7 +185,7 @@ func TestHandler_updateOfInvalidAutoscaler_mayKeepExistingValues(t *testing.T) {
 
 const inPlaceOrRecreate = target + `,"updatePolicy":{"updateMode":"InPlaceOrRecreate"}`
 
-func TestHandler_autoscalerBeingDeleted_canLoseItsFinalizers(t *testing.T) {
+func TestHandler_deletedAutoscaler_finalizersCanBeRemoved(t *testing.T) {
 	old := vpa(container(`"mode":"bad"`))
 	object := strings.Replace(vpa(container(`"mode":"worse"`)), `"name":"web"`, `"name":"web","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
 	if r := reviewVPA(t, handler(worldOf(), Options{}), object, old); !r.Allowed {
@@ -194,7 +194,7 @@ func TestHandler_autoscalerBeingDeleted_canLoseItsFinalizers(t *testing.T) {
 }
 
 // An API server without the webhook stores quantities that podfit does not parse.
-func TestHandler_unreadableAutoscaler_canLoseItsFinalizers(t *testing.T) {
+func TestHandler_undecodableAutoscaler_finalizersCanBeRemoved(t *testing.T) {
 	h := handler(worldOf(), Options{})
 	stored := vpa(container(`"minAllowed":{"cpu":"1e-999999999"}`))
 	finalizer := func(object, name string) string {

@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestHandler_unreadableReview_isAdmitted(t *testing.T) {
+func TestHandler_undecodableReview_isAdmitted(t *testing.T) {
 	h := handler(worldOf(), Options{})
 	for _, body := range []string{``, `x`, `{`, `{}`, `[]`, `null`, `{"request":null}`, `{"request":{}}`, `{"request":{"uid":7}}`} {
 		status, reply := post(h, "application/json; charset=utf-8", []byte(body))

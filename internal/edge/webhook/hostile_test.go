@@ -82,7 +82,7 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-func TestHandler_worstReviews_takeBoundedMemory(t *testing.T) {
+func TestHandler_expensiveReviews_useBoundedMemory(t *testing.T) {
 	a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)})
 	h := handler(worldOf(a), Options{Gates: allGates})
 	for name, body := range expensiveReviews() {

@@ -15,7 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
+func TestServer_notRegistered_isNotReady(t *testing.T) {
 	var unavailable atomic.Bool
 	unavailable.Store(true)
 	r := runAfter(t, Config{Register: true, Registration: usual, ShutdownDelay: time.Hour}, func(r *running) {

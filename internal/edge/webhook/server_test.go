@@ -386,7 +386,7 @@ func TestTLSConfig_versionAndCiphers_areApplied(t *testing.T) {
 	}
 }
 
-func TestServer_stopping_answersUntilTheShutdownDelay(t *testing.T) {
+func TestServer_stopping_respondsUntilTheShutdownDelay(t *testing.T) {
 	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // the test ends first
 	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
 	r.cancel()

@@ -342,7 +342,7 @@ func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.
 	}
 }
 
-func TestCertificateRenewer_otherKeysOfTheSecret_stay(t *testing.T) {
+func TestCertificateRenewer_otherKeysOfTheSecret_areKept(t *testing.T) {
 	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
 	secrets := client.CoreV1().Secrets("kube-system")
 	id, err := renewerOf(secrets).Refresh(t.Context(), start, nil)

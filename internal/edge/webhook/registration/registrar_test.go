@@ -132,7 +132,7 @@ func TestRegistrar_upstreamsConfiguration_isPatched(t *testing.T) {
 	}
 }
 
-func TestRegistrar_fieldsOfAnAdministrator_stay(t *testing.T) {
+func TestRegistrar_fieldsOfAnAdministrator_areKept(t *testing.T) {
 	c := upstreamConfiguration()
 	c.Labels = map[string]string{"team": "sre"}
 	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "x"}
