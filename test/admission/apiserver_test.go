@@ -182,7 +182,8 @@ func external(pod *api.Pod) (*corev1.Pod, error) {
 	if err := legacyscheme.Scheme.Convert(pod, out, nil); err != nil {
 		return nil, err
 	}
-	out.APIVersion, out.Kind = "v1", "Pod"
+	out.APIVersion = "v1"
+	out.Kind = "Pod"
 	return out, nil
 }
 

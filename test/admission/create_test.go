@@ -137,7 +137,8 @@ func sizesOf(p *corev1.Pod) string {
 
 // checkOtherFields fails the test if podfit changed more than annotations, and CPU and memory of regular containers and of the pod.
 func checkOtherFields(t *rapid.T, without, with *corev1.Pod) {
-	a, b := without.DeepCopy(), with.DeepCopy()
+	a := without.DeepCopy()
+	b := with.DeepCopy()
 	for _, p := range []*corev1.Pod{a, b} {
 		p.Annotations = nil
 		p.Status.QOSClass = ""

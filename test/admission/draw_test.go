@@ -153,7 +153,8 @@ func (d draw) cover(p *corev1.Pod, r *corev1.ResourceRequirements) {
 		return
 	}
 	for _, name := range sized {
-		need, most := resource.Quantity{}, resource.Quantity{}
+		need := resource.Quantity{}
+		most := resource.Quantity{}
 		all := append(append([]corev1.Container(nil), p.Spec.Containers...), p.Spec.InitContainers...)
 		for i := range all {
 			q, ok := all[i].Resources.Requests[name]

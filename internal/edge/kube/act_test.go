@@ -162,7 +162,8 @@ func TestActor_deadlineBeforeSending_returnsErrNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, p := NewActor(clients), &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
+	a := NewActor(clients)
+	p := &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
 	closed := NewFence()
 	closed.Close()
 	for what, guard := range map[string]func(context.Context) (context.Context, context.CancelFunc){

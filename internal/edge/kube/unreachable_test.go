@@ -45,7 +45,8 @@ func TestActor_brokenConnection_isUnreachableOnlyIfNothingWasSent(t *testing.T) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, p := NewActor(clients), &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
+			a := NewActor(clients)
+			p := &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
 			with := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(1, 1)}}
 			for action, err := range map[string]error{"evict": a.Evict(t.Context(), p), "resize": a.Resize(t.Context(), p, with)} {
 				if err == nil || errors.Is(err, ErrUnreachable) != tt.want || errors.Is(err, ErrNotSent) {

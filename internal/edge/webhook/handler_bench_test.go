@@ -23,7 +23,8 @@ func worldOfMany(n int) fakeWorld {
 	as := make([]*cluster.Autoscaler, n)
 	for i := range as {
 		a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(350, mi(745)), "proxy": cluster.Amounts(25, mi(64))})
-		a.Name, a.Target.Name = fmt.Sprint("web-", i), fmt.Sprint("web-", i)
+		a.Name = fmt.Sprint("web-", i)
+		a.Target.Name = fmt.Sprint("web-", i)
 		as[i] = a
 	}
 	as[n/2].Target = shopCart
@@ -65,7 +66,8 @@ func serve(t testing.TB, h http.Handler, body []byte) {
 func BenchmarkNewPod(b *testing.B) {
 	for _, n := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("autoscalers=%d", n), func(b *testing.B) {
-			h, body := handler(worldOfMany(n), Options{}), typicalReview(b)
+			h := handler(worldOfMany(n), Options{})
+			body := typicalReview(b)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -78,7 +80,8 @@ func BenchmarkNewPod(b *testing.B) {
 // BenchmarkFiveHundredASecond sends 500 reviews per second without waiting for responses. It reports the 99th percentile of the time
 // from when a review should be sent to its response. The budget is 5 ms.
 func BenchmarkFiveHundredASecond(b *testing.B) {
-	h, body := handler(worldOfMany(10_000), Options{}), typicalReview(b)
+	h := handler(worldOfMany(10_000), Options{})
+	body := typicalReview(b)
 	const every = time.Second / 500
 	for b.Loop() {
 		const n = 500
@@ -104,7 +107,8 @@ func BenchmarkFiveHundredASecond(b *testing.B) {
 }
 
 func TestHandler_newPod_staysWithinAllocationBudget(t *testing.T) {
-	h, body := handler(worldOfMany(100), Options{}), typicalReview(t)
+	h := handler(worldOfMany(100), Options{})
+	body := typicalReview(t)
 	// Measured: 204, including those of httptest. Most come from decoding the pod.
 	if n := testing.AllocsPerRun(100, func() { serve(t, h, body) }); n > 240 {
 		t.Errorf("%.0f allocations, want at most 240", n)

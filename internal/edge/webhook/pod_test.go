@@ -403,7 +403,8 @@ func TestHandler_podWithoutGoverningAutoscaler_isAdmittedUnchanged(t *testing.T)
 		}},
 		"without an object": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
 		"of another resource": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) {
-			r.Resource.Group, r.Resource.Resource = "apps", "deployments"
+			r.Resource.Group = "apps"
+			r.Resource.Resource = "deployments"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -422,7 +423,8 @@ func TestHandler_podWithoutGoverningAutoscaler_isAdmittedUnchanged(t *testing.T)
 func TestHandler_severalAutoscalers_oldestThatIsNotOffGoverns(t *testing.T) {
 	as := func(name string, age time.Duration, mode cluster.Mode, cpu int64) *cluster.Autoscaler {
 		a := recommending(name, map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, cpu)})
-		a.Created, a.Mode = a.Created.Add(-age), mode
+		a.Created = a.Created.Add(-age)
+		a.Mode = mode
 		return a
 	}
 	w := worldOf(as("young", time.Hour, cluster.Recreate, 1), as("oldest", 9*time.Hour, cluster.Off, 2),

@@ -120,7 +120,8 @@ func TestCheckpoints_writtenByUpstream_areUpdated(t *testing.T) {
 
 func TestCheckpoints_sameNameOfTwoContainers_getTwoObjects(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	first, second := checkpointKey("a", "b-c"), checkpointKey("a-b", "c")
+	first := checkpointKey("a", "b-c")
+	second := checkpointKey("a-b", "c")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for i, key := range []Key{first, second, first, second} {
 		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
@@ -313,7 +314,8 @@ func TestCheckpoints_target_isWrittenAsAnnotation(t *testing.T) {
 	controller := cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "web"}
 	for i, w := range []cluster.Workload{rollout, controller} { // created, then patched
 		p := someCheckpoint(1)
-		p.Workload, p.Updated = w, p.Updated.Add(time.Duration(i)*time.Hour)
+		p.Workload = w
+		p.Updated = p.Updated.Add(time.Duration(i) * time.Hour)
 		if err := c.Write(t.Context(), key, p); err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,8 @@ func (l *process) advice(now time.Time) []cluster.Advice {
 func TestRestart_throughAPIServer_recommendationsAreEqual(t *testing.T) {
 	for _, p := range recommend.Builtins() {
 		for _, inCheckpoint := range []bool{false, true} {
-			name, days := p.Name, 18
+			name := p.Name
+			days := 18
 			if inCheckpoint {
 				if p.Extend == nil {
 					continue
@@ -112,7 +113,8 @@ func TestRestart_throughAPIServer_recommendationsAreEqual(t *testing.T) {
 				name += ", model state in the checkpoint"
 			}
 			t.Run(name, func(t *testing.T) {
-				continuous, restarted := newProcess(t, p), newProcess(t, p)
+				continuous := newProcess(t, p)
+				restarted := newProcess(t, p)
 				restarted.inCheckpoint = inCheckpoint
 				compareRecommendations(t, continuous, restarted, days)
 			})

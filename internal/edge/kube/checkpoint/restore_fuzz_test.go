@@ -78,7 +78,9 @@ func (r *restoredStore) check(t *testing.T, when string) {
 	t.Helper()
 	for _, adv := range recommend.Workload(r.profile.Params, r.profile.Estimator, r.store, r.a, r.a.Target, r.now) {
 		for _, res := range cluster.All {
-			lower, target, upper := adv.Lower.Amount(res), adv.Target.Amount(res), adv.Upper.Amount(res)
+			lower := adv.Lower.Amount(res)
+			target := adv.Target.Amount(res)
+			upper := adv.Upper.Amount(res)
 			most := int64(mostMillicores)
 			if res == cluster.Memory {
 				most = mostBytes

@@ -494,7 +494,8 @@ func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 	flusher.Flush()
 	for {
 		f.mu.Lock()
-		wake, stopping := f.wake, f.stopping
+		wake := f.wake
+		stopping := f.stopping
 		var out []any
 		for _, e := range f.history {
 			if e.version > after && e.collection == p.collection && selects(q.Get("fieldSelector"), e.object) &&

@@ -81,7 +81,9 @@ func TestTolerations_transientTaints_areOmitted(t *testing.T) {
 	if got := tolerance(common); got != cluster.NoTaint {
 		t.Errorf("default tolerations of every pod: %d", got)
 	}
-	first, second, again := tolerance(gpu, common), tolerance(arm, gpu), tolerance(gpu, arm)
+	first := tolerance(gpu, common)
+	second := tolerance(arm, gpu)
+	again := tolerance(gpu, arm)
 	if first != cluster.FirstListed || second != cluster.FirstListed+1 || again != second {
 		t.Errorf("tolerances %d, %d and %d", first, second, again)
 	}

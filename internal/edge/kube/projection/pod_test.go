@@ -177,7 +177,8 @@ func FuzzPod(f *testing.F) {
 }
 
 func BenchmarkPod(b *testing.B) {
-	p, in := kubetest.LargePod(1), new(Interner)
+	p := kubetest.LargePod(1)
+	in := new(Interner)
 	b.ReportAllocs()
 	for b.Loop() {
 		Pod(p, in)

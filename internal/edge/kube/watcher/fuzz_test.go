@@ -37,7 +37,8 @@ func FuzzAutoscaler(f *testing.F) {
 		}
 		return raw
 	}
-	pod, limits := asJSON(kubetest.RichPod), asJSON(richLimits)
+	pod := asJSON(kubetest.RichPod)
+	limits := asJSON(richLimits)
 	f.Add(asJSON(kubetest.RichAutoscaler), pod, limits)
 	f.Add(asJSON(`{metadata: {name: a}, spec: {resourcePolicy: {containerPolicies: [{maxAllowed: {cpu: "1.2.3"}}]}}, status: {conditions: [{type: x}]}}`), pod, limits)
 	f.Add([]byte(`{"spec":7}`), []byte(`{}`), []byte(`{}`))
@@ -94,7 +95,8 @@ func FuzzQuantities(f *testing.F) {
 			list(request), list(limit), list(limit)), &p) != nil ||
 			json.Unmarshal(fmt.Appendf(nil, `{"spec":{"limits":[{"type":"Container","min":%s,"max":%s,"default":%s},{"type":"Pod","min":%s,"max":%s}]}}`,
 				list(least), list(most), list(limit), list(least), list(most)), &l) != nil {
-			p, l = corev1.Pod{}, corev1.LimitRange{} // the API server does not admit such objects
+			p = corev1.Pod{} // the API server does not admit such objects
+			l = corev1.LimitRange{}
 		}
 		raw := fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"web"},"spec":{
 			"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"startupBoost":{"cpu":{"type":"Quantity","quantity":%q}},
@@ -159,7 +161,9 @@ func processObjects(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *
 	}
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	budget := plan.DefaultBudget()
-	budget.InPlace, budget.StartupBoost, budget.PerVPAConfig = true, true, true
+	budget.InPlace = true
+	budget.StartupBoost = true
+	budget.PerVPAConfig = true
 	ds := plan.Plan(now, plan.World{
 		Governed: []plan.Governed{{Autoscaler: e.Autoscaler, Pods: []*cluster.Pod{p}}},
 		Limits:   map[string]policy.Limits{p.Namespace: podLimits},

@@ -46,7 +46,8 @@ func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context)
 func (d *fakeDiscovery) set(err error, lists ...*metav1.APIResourceList) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lists, d.err = lists, err
+	d.lists = lists
+	d.err = err
 }
 
 func (d *fakeDiscovery) count() int {
@@ -214,7 +215,8 @@ func (f *fakeScales) read(ctx context.Context, _ kind, _ cluster.Workload) (*aut
 func (f *fakeScales) set(answer error, n int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answer, f.n = answer, n
+	f.answer = answer
+	f.n = n
 }
 
 func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {

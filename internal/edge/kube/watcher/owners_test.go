@@ -143,7 +143,8 @@ func (p *ownersPlayer) scale(w cluster.Workload, answer string) {
 	case err == nil:
 		*e = scaleEntry{read: true, scale: cluster.Scale{Known: true, Replicas: int32(n)}}
 	case answer == "notfound":
-		e.err, e.gone = apierrors.NewNotFound(resource, w.Name), true
+		e.err = apierrors.NewNotFound(resource, w.Name)
+		e.gone = true
 	default:
 		e.err = apierrors.NewForbidden(resource, w.Name, errors.New("no"))
 	}

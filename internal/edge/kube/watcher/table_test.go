@@ -26,7 +26,8 @@ func TestStore_randomChanges_equalsAMap(t *testing.T) {
 	s := &store[int]{mu: &mu}
 	reference := map[cluster.Key]int{}
 	for step := range 30_000 {
-		key, v := tableKey(rnd.IntN(6000)), rnd.Int()
+		key := tableKey(rnd.IntN(6000))
+		v := rnd.Int()
 		switch rnd.IntN(2000) {
 		case 0:
 			all := map[cluster.Key]int{}
@@ -110,7 +111,8 @@ func TestStore_eachAndReplace_holdTheMutexForOnePieceAtATime(t *testing.T) {
 		{"each", func() { s.each(func(cluster.Key, int) { mu.see() }) }},
 		{"an empty list", func() { s.replace(nil) }},
 	} {
-		mu.most, mu.all = 0, 0
+		mu.most = 0
+		mu.all = 0
 		if step.do(); mu.most > pieceSize || mu.all != n {
 			t.Errorf("%s: up to %d objects per lock and %d in total, want at most %d and exactly %d", step.name, mu.most, mu.all, pieceSize, n)
 		}

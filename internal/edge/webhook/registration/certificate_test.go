@@ -65,7 +65,8 @@ func (r *replica) pass(t *testing.T, now time.Time, register func([]byte)) {
 		t.Fatalf("%s: %v", now, err)
 	}
 	register(id.Bundle)
-	r.trusted, r.serves = id.Bundle, id
+	r.trusted = id.Bundle
+	r.serves = id
 }
 
 // fakeSecrets contains one Secret. It is faster than the fake clientset, because the test of thirty years reads the Secret often.
@@ -391,7 +392,8 @@ func TestCertificateRenewer_deletedOrDamagedSecret_isRestoredWithTheSameCA(t *te
 
 func TestCertificateRenewer_concurrentStart_usesOneCertificate(t *testing.T) {
 	secrets := &fakeSecrets{}
-	slow, fast := renewerOf(secrets), renewerOf(secrets)
+	slow := renewerOf(secrets)
+	fast := renewerOf(secrets)
 	var fromFast Identity
 	secrets.beforeCreate = func() { // the slow replica has found no Secret and is about to create it
 		var err error

@@ -149,7 +149,9 @@ func TestRegistrar_fieldsOfAnAdministrator_areKept(t *testing.T) {
 	client := fake.NewClientset(c.DeepCopy())
 
 	want := usual
-	want.Ignored, want.Timeout, want.Labels = []string{"kube-system"}, 10, map[string]string{"a": "b"}
+	want.Ignored = []string{"kube-system"}
+	want.Timeout = 10
+	want.Labels = map[string]string{"a": "b"}
 	ensure(t, client, want, "CA2")
 	ensure(t, client, usual, "CA2") // removes the expression that podfit added, not the administrator's
 
