@@ -89,7 +89,7 @@ func neverResized(p *corev1.Pod) bool {
 	return false
 }
 
-// resizeCase is a case of TestResize.
+// resizeCase is one case of TestResize_randomPods_planAgreesWithTheAPIServer.
 type resizeCase struct {
 	t     *rapid.T
 	view  *namespaceView

@@ -282,7 +282,7 @@ func TestWrite_historyTooShort_reportsThatThereAreNoFigures(t *testing.T) {
 	for _, format := range []string{"table.txt", "page.html"} {
 		text := written(t, format, c, Options{Workloads: 5})
 		if !strings.Contains(text, "Nothing to measure: no container has a full day of samples after its first 8 days") {
-			t.Errorf("%s does not contain that there is nothing to measure:\n%s", format, text)
+			t.Errorf("%s does not report that there is nothing to measure:\n%s", format, text)
 		}
 		for _, figure := range []string{"wins", "cost per month:", "Cost per month", "Waste against risk", "tie", "0.00<"} {
 			if strings.Contains(text, figure) {

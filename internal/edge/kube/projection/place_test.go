@@ -53,10 +53,10 @@ func TestNode_taintsAndLabels_areKept(t *testing.T) {
 		t.Errorf("NoSchedule: %+v", n)
 	}
 	if n := node(corev1.TaintEffectNoExecute); !n.Tainted {
-		t.Errorf("%+v", n)
+		t.Errorf("NoExecute: %+v", n)
 	}
 	if n := node(corev1.TaintEffectPreferNoSchedule); n.Tainted {
-		t.Errorf("%+v", n)
+		t.Errorf("PreferNoSchedule: %+v", n)
 	}
 	down := []corev1.Taint{ // set by the node controller on an unreachable node
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoSchedule},

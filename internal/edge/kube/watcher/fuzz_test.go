@@ -121,7 +121,7 @@ func FuzzQuantities(f *testing.F) {
 	})
 }
 
-// processObjects makes all steps with the objects and checks their results. raw is the JSON of o.
+// processObjects executes all steps with the objects and checks their results. raw is the JSON of o.
 func processObjects(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *corev1.Pod, limits *corev1.LimitRange) {
 	t.Helper()
 	e := projectAutoscaler(o)

@@ -104,7 +104,7 @@ func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
 	})
 }
 
-// reviewsOf starts reviews of pods of a namespace with controllers that do not exist.
+// reviewsOf starts n reviews of pods in a namespace. The controllers of the pods do not exist.
 func reviewsOf(t *testing.T, w *World, namespace string, n int) {
 	for i := range n {
 		go func() {

@@ -236,7 +236,7 @@ func TestWorld_stale_omitsNonBlockingResources(t *testing.T) {
 	f.Reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)
 	w := startWorld(t, f, Options{Pods: LivePods, Nodes: true, Evictions: true})
 	if stale := w.Stale(time.Now()); len(stale) != 0 {
-		t.Errorf("stale: %v", stale)
+		t.Errorf("stale resources %v, want none", stale)
 	}
 	stale := w.Stale(time.Now().Add(time.Hour))
 	for resource, want := range map[string]bool{"pods": true, "verticalpodautoscalers": true, "replicasets": true, "nodes": false, "events": false} {

@@ -254,7 +254,7 @@ func TestWorld_autoscalerChangesTarget_isFoundUnderTheNewTarget(t *testing.T) {
 	db := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
 	kubetest.Eventually(t, "it is found under the new target", func() bool { return w.Governing(db) != nil })
 	if a := w.Governing(web); a != nil {
-		t.Errorf("%s is found under the old target", a.Key)
+		t.Errorf("%s still governs the old target", a.Key)
 	}
 	if returned.Target != web {
 		t.Errorf("the autoscaler that was returned before has changed: %+v", returned)
