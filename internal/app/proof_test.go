@@ -86,7 +86,7 @@ var proofs = map[string]string{
 	"client-ca-file": "TestPodfit_replacesUpstream_continuesFromItsState", "tls-cert-file": "TestPodfit_replacesUpstream_continuesFromItsState", "tls-private-key": "TestPodfit_replacesUpstream_continuesFromItsState",
 	"reload-cert": "TestServer_changedCertificateFiles_areReloaded", "tls-ciphers": "TestTLSConfig_versionAndCiphers_areApplied", "min-tls-version": "TestTLSConfig_versionAndCiphers_areApplied",
 	"port": "TestPodfit_replacesUpstream_continuesFromItsState", "register-by-url": "TestPodfit_replacesUpstream_continuesFromItsState", "webhook-address": "TestPodfit_replacesUpstream_continuesFromItsState", "webhook-port": "TestPodfit_replacesUpstream_continuesFromItsState",
-	"webhook-service": "TestRegistrar_changedFlags_updateTheConfiguration", "register-webhook": "TestServer_registeredByOthers_needsNoCA",
+	"webhook-service": "TestRegistrar_changedFlags_updateTheConfiguration", "register-webhook": "TestServer_registrationDisabled_needsNoCA",
 	"webhook-timeout-seconds": "TestRegistrar_changedFlags_updateTheConfiguration", "webhook-failure-policy-fail": "TestRegistrar_changedFlags_updateTheConfiguration",
 	"webhook-labels": "TestRegistrar_changedFlags_updateTheConfiguration", "status-lease-name": "TestPodfit_undisturbedCluster_sizesPods",
 	"status-lease-namespace": "TestUpdater_leaseFlags_selectTheLease", "status-lease-update-interval": "TestPodfit_replacesUpstream_continuesFromItsState",

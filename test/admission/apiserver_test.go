@@ -36,16 +36,16 @@ const (
 	podUID    = "5a0c5a0c-0000-4000-8000-000000000001"
 )
 
-// An apiServer admits pods as the API server does: defaults, mutating plugins, mutating webhooks, validation, validating
-// plugins, in this order, with the code of Kubernetes.
+// apiServer admits pods as the API server does, with the code of Kubernetes, in this order: defaults, mutating plugins, mutating
+// webhooks, validation, validating plugins.
 type apiServer struct {
 	limitRanges []*corev1.LimitRange
-	quotas      []corev1.ResourceQuota // with what is used, which a pod that is admitted adds to
+	quotas      []corev1.ResourceQuota // with the usage without the pod that is created
 	charged     []corev1.ResourceQuota // the quotas after the last pod that was admitted
-	webhook     *webhookClient         // nil: there is none
+	webhook     *webhookClient         // nil if no webhook is configured
 }
 
-// create returns the pod as it would be stored, or why it is refused.
+// create returns the pod as the API server would store it, or the error with which the API server rejects it.
 func (s *apiServer) create(pod *corev1.Pod) (*corev1.Pod, error) {
 	internal, err := decode(mustMarshal(pod))
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *apiServer) create(pod *corev1.Pod) (*corev1.Pod, error) {
 		}
 	}
 	if s.webhook != nil {
-		// A webhook is called again when another plugin has changed the object since; so its answer must bear repetition.
+		// The API server calls a webhook again if another plugin changed the object after the first call.
 		for range 2 {
 			if internal, err = s.webhook.mutate(internal); err != nil {
 				return nil, err
@@ -76,7 +76,7 @@ func (s *apiServer) create(pod *corev1.Pod) (*corev1.Pod, error) {
 	return external(internal)
 }
 
-// resize returns the pod as it would be stored after a strategic merge patch of its subresource resize.
+// resize returns the pod as the API server would store it after a strategic merge patch of its resize subresource.
 func (s *apiServer) resize(pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	old, err := toInternal(pod)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *apiServer) resize(pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	return external(internal)
 }
 
-// validate asks the validating plugins.
+// validate runs the validating plugins.
 func (s *apiServer) validate(pod, old *api.Pod, op admission.Operation, subresource string) error {
 	for _, l := range s.limitRanges {
 		if err := limitranger.PodValidateLimitFunc(l, pod); err != nil {
@@ -128,7 +128,7 @@ func (s *apiServer) validate(pod, old *api.Pod, op admission.Operation, subresou
 	return nil
 }
 
-// resourceQuota returns a ResourceQuota with its defaults, or why the API server refuses it.
+// resourceQuota returns a ResourceQuota with its defaults, or the error with which the API server rejects it.
 func resourceQuota(q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
 	legacyscheme.Scheme.Default(q)
 	internal := new(api.ResourceQuota)
@@ -141,7 +141,7 @@ func resourceQuota(q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
 	return q, nil
 }
 
-// limitRange returns a LimitRange with its defaults, or why the API server refuses it.
+// limitRange returns a LimitRange with its defaults, or the error with which the API server rejects it.
 func limitRange(l *corev1.LimitRange) (*corev1.LimitRange, error) {
 	legacyscheme.Scheme.Default(l)
 	internal := new(api.LimitRange)
@@ -162,7 +162,7 @@ func mustMarshal(o any) []byte {
 	return data
 }
 
-// decode returns an object that came in, with its defaults.
+// decode decodes a pod and sets its defaults.
 func decode(data []byte) (*api.Pod, error) {
 	pod := new(corev1.Pod)
 	if err := json.Unmarshal(data, pod); err != nil {
@@ -182,11 +182,12 @@ func external(pod *api.Pod) (*corev1.Pod, error) {
 	if err := legacyscheme.Scheme.Convert(pod, out, nil); err != nil {
 		return nil, err
 	}
-	out.APIVersion, out.Kind = "v1", "Pod"
+	out.APIVersion = "v1"
+	out.Kind = "Pod"
 	return out, nil
 }
 
-// A webhookClient calls podfit's webhook over HTTP, as the API server does.
+// webhookClient calls podfit's webhook over HTTP, as the API server does.
 type webhookClient struct {
 	url  string
 	http *http.Client
@@ -217,20 +218,20 @@ func (c *webhookClient) mutate(pod *api.Pod) (*api.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	var answer admissionv1.AdmissionReview
-	if err := json.Unmarshal(body, &answer); err != nil || answer.Response == nil || !answer.Response.Allowed {
-		return nil, fmt.Errorf("the webhook answered %s: %w", body, err)
+	var reviewed admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &reviewed); err != nil || reviewed.Response == nil || !reviewed.Response.Allowed {
+		return nil, fmt.Errorf("the response of the webhook is %s: %w", body, err)
 	}
-	if len(answer.Response.Patch) == 0 {
+	if len(reviewed.Response.Patch) == 0 {
 		return pod, nil
 	}
-	patch, err := jsonpatch.DecodePatch(answer.Response.Patch)
+	patch, err := jsonpatch.DecodePatch(reviewed.Response.Patch)
 	if err != nil {
-		return nil, fmt.Errorf("patch %s: %w", answer.Response.Patch, err)
+		return nil, fmt.Errorf("patch %s: %w", reviewed.Response.Patch, err)
 	}
 	patched, err := patch.Apply(object)
 	if err != nil {
-		return nil, fmt.Errorf("apply patch %s: %w", answer.Response.Patch, err)
+		return nil, fmt.Errorf("apply patch %s: %w", reviewed.Response.Patch, err)
 	}
 	return decode(patched)
 }

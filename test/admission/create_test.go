@@ -24,7 +24,7 @@ import (
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
-// A namespaceView is what the webhook knows of the cluster: one autoscaler, and the LimitRanges of its namespace.
+// namespaceView is the part of the cluster that the webhook reads: one autoscaler, and the LimitRanges and quotas of its namespace.
 type namespaceView struct {
 	interner   projection.Interner
 	autoscaler *cluster.Autoscaler
@@ -46,14 +46,18 @@ func (n *namespaceView) Governing(w cluster.Workload) *cluster.Autoscaler {
 
 func (n *namespaceView) Limits(string) policy.Limits { return n.limits }
 
-// variable names the environment variable with the number of cases; without it there are few, the same each time.
+// variable is the name of the environment variable that sets the number of cases. Without it, there are few cases, and they are the same in
+// each run.
 const variable = "PODFIT_ADMISSION_CASES"
 
-func check(t *testing.T, usual int, property func(*rapid.T)) {
+// check runs a property test with the default number of cases, or with the number in the environment variable.
+func check(t *testing.T, defaultCases int, property func(*rapid.T)) {
 	t.Helper()
-	cases, seed := strconv.Itoa(usual), "20260901"
+	cases := strconv.Itoa(defaultCases)
+	seed := "20260901"
 	if v := os.Getenv(variable); v != "" {
-		cases, seed = v, "0"
+		cases = v
+		seed = "0"
 	}
 	for name, value := range map[string]string{"rapid.checks": cases, "rapid.seed": seed, "rapid.nofailfile": "true"} {
 		setFlag(t, name, value)
@@ -61,7 +65,7 @@ func check(t *testing.T, usual int, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// show writes a case for people.
+// show returns the objects of a case as YAML.
 func show(objects ...any) string {
 	var out []string
 	for _, o := range objects {
@@ -74,8 +78,8 @@ func show(objects ...any) string {
 	return strings.Join(out, "---\n")
 }
 
-// What the API server admits without podfit, it admits with podfit.
-func TestCreate_podThatIsAdmittedWithoutPodfit_isAdmittedWithIt(t *testing.T) {
+// The API server must admit each pod with podfit that it admits without podfit.
+func TestCreate_podAdmittedWithoutPodfit_isAdmittedWithPodfit(t *testing.T) {
 	view := &namespaceView{}
 	handler := webhook.NewHandler(view, webhook.Options{Gates: webhook.Gates{CPUStartupBoost: true, InPlace: true}},
 		webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -99,7 +103,7 @@ func TestCreate_podThatIsAdmittedWithoutPodfit_isAdmittedWithIt(t *testing.T) {
 		api.webhook = client
 		with, err := api.create(pod)
 		if err != nil {
-			t.Fatalf("refused with podfit only: %v\n%s", err, show(pod, api.limitRanges, api.quotas, view.autoscaler))
+			t.Fatalf("rejected only with podfit: %v\n%s", err, show(pod, api.limitRanges, api.quotas, view.autoscaler))
 		}
 		note := with.Annotations[policy.UpdatesAnnotation]
 		switch {
@@ -110,12 +114,12 @@ func TestCreate_podThatIsAdmittedWithoutPodfit_isAdmittedWithIt(t *testing.T) {
 		case sizesOf(with) != sizesOf(without):
 			changed++
 		}
-		othersStay(t, without, with)
+		checkOtherFields(t, without, with)
 	})
-	t.Logf("%d pods tried, %d admitted without podfit; of those %d sized, %d left as they are, %d because of a quota",
+	t.Logf("%d pods, %d of them admitted without podfit; of these, podfit changed the size of %d and did not change %d and, because of a quota, %d",
 		tried, admitted, changed, kept, overQuota)
 	if admitted < tried/4 || changed < admitted/3 || kept > admitted/20 || overQuota < admitted/100 {
-		t.Error("these cases show too little")
+		t.Error("the cases do not cover enough outcomes")
 	}
 }
 
@@ -131,9 +135,10 @@ func sizesOf(p *corev1.Pod) string {
 	return string(text)
 }
 
-// othersStay fails when podfit has changed anything but CPU and memory of regular containers and of the pod, and annotations.
-func othersStay(t *rapid.T, without, with *corev1.Pod) {
-	a, b := without.DeepCopy(), with.DeepCopy()
+// checkOtherFields fails the test if podfit changed more than annotations, and CPU and memory of regular containers and of the pod.
+func checkOtherFields(t *rapid.T, without, with *corev1.Pod) {
+	a := without.DeepCopy()
+	b := with.DeepCopy()
 	for _, p := range []*corev1.Pod{a, b} {
 		p.Annotations = nil
 		p.Status.QOSClass = ""
@@ -157,6 +162,6 @@ func othersStay(t *rapid.T, without, with *corev1.Pod) {
 		}
 	}
 	if before, after := show(a), show(b); before != after {
-		t.Fatalf("podfit changed more than sizes:\n%s\n%s", before, after)
+		t.Fatalf("podfit changed other fields:\n%s\n%s", before, after)
 	}
 }

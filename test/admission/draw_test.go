@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// draw makes the choices of a case. A smaller case has the first of several choices.
+// draw makes the random choices of a case. When rapid shrinks a case, it prefers the first of several choices.
 type draw struct{ *rapid.T }
 
 func (d draw) oneIn(n int, what string) bool { return rapid.IntRange(0, n-1).Draw(d.T, what) == n-1 }
@@ -26,7 +26,7 @@ func pick[T any](d draw, what string, of ...T) T {
 	return of[rapid.IntRange(0, len(of)-1).Draw(d.T, what)]
 }
 
-// amount draws what people write into an object, with some odd numbers.
+// amount draws a typical quantity, and sometimes an unusual one.
 func (d draw) amount(res corev1.ResourceName) resource.Quantity {
 	of := []string{"100m", "250m", "500m", "1", "10m", "1m", "50m", "2", "4", "333m", "777m", "1500m", "0.0015"}
 	if res == corev1.ResourceMemory {
@@ -37,7 +37,7 @@ func (d draw) amount(res corev1.ResourceName) resource.Quantity {
 
 var sized = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// requirements draws requests and limits, the requests not above the limits.
+// requirements draws requests and limits. Requests are not above the limits.
 func (d draw) requirements() corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{}
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
@@ -57,7 +57,8 @@ func (d draw) requirements() corev1.ResourceRequirements {
 		case "limit":
 			set(&r.Limits, name, d.amount(name))
 		case "both":
-			low, high := d.amount(name), d.amount(name)
+			low := d.amount(name)
+			high := d.amount(name)
 			if low.Cmp(high) > 0 {
 				low, high = high, low
 			}
@@ -146,13 +147,14 @@ func (d draw) pod() *corev1.Pod {
 	return p
 }
 
-// cover raises pod-level resources to what the containers need, most of the time: few pods would be valid else.
+// cover raises pod-level resources to the sum of the containers, except in one of ten cases. Otherwise few pods would be valid.
 func (d draw) cover(p *corev1.Pod, r *corev1.ResourceRequirements) {
 	if d.oneIn(10, "not covered") {
 		return
 	}
 	for _, name := range sized {
-		need, most := resource.Quantity{}, resource.Quantity{}
+		need := resource.Quantity{}
+		most := resource.Quantity{}
 		all := append(append([]corev1.Container(nil), p.Spec.Containers...), p.Spec.InitContainers...)
 		for i := range all {
 			q, ok := all[i].Resources.Requests[name]
@@ -178,7 +180,7 @@ func (d draw) cover(p *corev1.Pod, r *corev1.ResourceRequirements) {
 	}
 }
 
-// limitRanges draws the LimitRanges of a namespace; none that the API server refuses.
+// limitRanges draws the LimitRanges of a namespace. It omits those that the API server rejects.
 func (d draw) limitRanges(what string, most int) []*corev1.LimitRange {
 	var out []*corev1.LimitRange
 	for i := range rapid.IntRange(0, most).Draw(d.T, what) {
@@ -225,7 +227,7 @@ func (d draw) limitRangeItem(kind corev1.LimitType) corev1.LimitRangeItem {
 	return it
 }
 
-// quotas draws quotas with what is used of them; none that the API server refuses. Most have room for one or two pods.
+// quotas draws quotas with their usage. It omits those that the API server rejects. Most have room for one or two pods.
 func (d draw) quotas() []corev1.ResourceQuota {
 	if d.oneIn(2, "no quota") {
 		return nil
@@ -233,7 +235,8 @@ func (d draw) quotas() []corev1.ResourceQuota {
 	var out []corev1.ResourceQuota
 	for i := range rapid.IntRange(1, 3).Draw(d.T, "quotas") {
 		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("q%d", i)}}
-		q.Spec.Hard, q.Status.Used = corev1.ResourceList{}, corev1.ResourceList{}
+		q.Spec.Hard = corev1.ResourceList{}
+		q.Status.Used = corev1.ResourceList{}
 		for _, name := range []corev1.ResourceName{
 			corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 			corev1.ResourceCPU, corev1.ResourceMemory,
@@ -245,10 +248,11 @@ func (d draw) quotas() []corev1.ResourceQuota {
 			if strings.HasSuffix(string(name), "memory") {
 				sizedName = corev1.ResourceMemory
 			}
-			q.Spec.Hard[name], q.Status.Used[name] = d.amount(sizedName), resource.MustParse("0")
-			if !d.oneIn(5, "little is allowed") {
-				much := map[corev1.ResourceName][]string{corev1.ResourceCPU: {"4", "2", "8", "1"}, corev1.ResourceMemory: {"4Gi", "2Gi", "8Gi", "1.1Gi"}}
-				q.Spec.Hard[name] = resource.MustParse(pick(d, "hard", much[sizedName]...))
+			q.Spec.Hard[name] = d.amount(sizedName)
+			q.Status.Used[name] = resource.MustParse("0")
+			if !d.oneIn(5, "small hard limit") {
+				large := map[corev1.ResourceName][]string{corev1.ResourceCPU: {"4", "2", "8", "1"}, corev1.ResourceMemory: {"4Gi", "2Gi", "8Gi", "1.1Gi"}}
+				q.Spec.Hard[name] = resource.MustParse(pick(d, "hard", large[sizedName]...))
 			}
 			switch {
 			case d.oneIn(3, "used"):
@@ -258,7 +262,8 @@ func (d draw) quotas() []corev1.ResourceQuota {
 			}
 		}
 		if d.oneIn(4, "pods") {
-			q.Spec.Hard[corev1.ResourcePods], q.Status.Used[corev1.ResourcePods] = resource.MustParse("2"), resource.MustParse(pick(d, "used pods", "0", "1", "2"))
+			q.Spec.Hard[corev1.ResourcePods] = resource.MustParse("2")
+			q.Status.Used[corev1.ResourcePods] = resource.MustParse(pick(d, "used pods", "0", "1", "2"))
 		}
 		if d.oneIn(3, "scope") {
 			q.Spec.Scopes = []corev1.ResourceQuotaScope{pick(d, "scope", corev1.ResourceQuotaScopeNotBestEffort,
@@ -280,7 +285,7 @@ func (d draw) quotas() []corev1.ResourceQuota {
 	return out
 }
 
-// quotaView returns what podfit knows of quotas.
+// quotaView converts quotas as podfit does.
 func quotaView(quotas []corev1.ResourceQuota) *cluster.Quotas {
 	all := make([]*corev1.ResourceQuota, len(quotas))
 	for i := range quotas {
@@ -289,7 +294,7 @@ func quotaView(quotas []corev1.ResourceQuota) *cluster.Quotas {
 	return projection.Quotas(all...)
 }
 
-// amounts draws what is recommended or allowed.
+// amounts draws the amounts of a recommendation or of a bound.
 func (d draw) amounts(what string) cluster.Resources {
 	var r cluster.Resources
 	if !d.oneIn(6, what+" without cpu") {
@@ -305,7 +310,7 @@ func (d draw) amounts(what string) cluster.Resources {
 
 var target = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: namespace, Name: "cart"}
 
-// longAgo is when the pods and autoscalers of all cases were created.
+// longAgo is the creation time of all pods and autoscalers.
 var longAgo = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // autoscaler draws an autoscaler for the pod.
@@ -336,7 +341,8 @@ func (d draw) autoscaler(p *corev1.Pod) *cluster.Autoscaler {
 			p.MaxAllowed = d.amounts("maxAllowed")
 		}
 		if d.oneIn(5, "controls") {
-			p.ControlsSet, p.Controlled = true, pick(d, "controlled", cluster.Of(cluster.CPU), cluster.Of(cluster.Memory), 0)
+			p.ControlsSet = true
+			p.Controlled = pick(d, "controlled", cluster.Of(cluster.CPU), cluster.Of(cluster.Memory), 0)
 		}
 		a.Policies = append(a.Policies, p)
 	}

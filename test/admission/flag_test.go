@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// setFlag sets one of rapid's flags for the rest of a test, unless it was given.
+// setFlag sets a flag of rapid until the test ends, unless the flag was set on the command line.
 func setFlag(t *testing.T, name, value string) {
 	t.Helper()
 	f := flag.Lookup(name)

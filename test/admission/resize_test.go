@@ -29,7 +29,7 @@ import (
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
-// A recorder is an API server that keeps the last patch of a pod.
+// recorder is an API server that stores the last patch of a pod.
 type recorder struct{ patch []byte }
 
 func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
@@ -38,13 +38,16 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1"}`))
 }
 
-// running returns a stored pod as it is when the kubelet runs it as its spec says.
+// running returns the stored pod in the state in which the kubelet runs it, with the resources of its spec.
 func running(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	started := metav1.NewTime(longAgo)
-	p.UID, p.ResourceVersion, p.CreationTimestamp = podUID, "1", started
+	p.UID = podUID
+	p.ResourceVersion = "1"
+	p.CreationTimestamp = started
 	p.Spec.NodeName = "node-1"
-	p.Status.Phase, p.Status.StartTime = corev1.PodRunning, &started
+	p.Status.Phase = corev1.PodRunning
+	p.Status.StartTime = &started
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started}}
 	p.Status.ContainerStatuses = nil
 	for i := range p.Spec.Containers {
@@ -57,11 +60,13 @@ func running(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// decide returns what the planner decides for a running pod.
+// decide returns the decision of the plan about a running pod.
 func decide(view *namespaceView, pod *corev1.Pod) plan.Decision {
 	p := view.Project(context.Background(), pod)
 	budget := plan.DefaultBudget()
-	budget.MinReplicas, budget.InPlace, budget.StartupBoost = 1, true, true
+	budget.MinReplicas = 1
+	budget.InPlace = true
+	budget.StartupBoost = true
 	ds := plan.Plan(longAgo.Add(48*time.Hour), plan.World{
 		Governed: []plan.Governed{{Autoscaler: view.autoscaler, Pods: []*cluster.Pod{p}}},
 		Limits:   map[string]policy.Limits{namespace: view.limits},
@@ -70,19 +75,21 @@ func decide(view *namespaceView, pod *corev1.Pod) plan.Decision {
 	return ds[0]
 }
 
-// What the API server refuses to resize whatever the sizes are. podfit sees the refusal, and evicts where the mode allows it.
+// neverResized reports whether the API server rejects each resize of the pod, whatever the sizes are. podfit gets the error, and evicts the
+// pod if the mode allows it.
 func neverResized(p *corev1.Pod) bool {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
 		return true
 	}
 	for i := range p.Spec.Containers {
-		if len(p.Spec.Containers[i].Resources.Claims) > 0 { // Kubernetes takes the claims for a change of the resize
+		if len(p.Spec.Containers[i].Resources.Claims) > 0 { // Kubernetes mistakes the claims for a change by the resize
 			return true
 		}
 	}
 	return false
 }
 
+// resizeCase is one case of TestResize_randomPods_planAgreesWithTheAPIServer.
 type resizeCase struct {
 	t     *rapid.T
 	view  *namespaceView
@@ -90,14 +97,14 @@ type resizeCase struct {
 	pod   *corev1.Pod // running
 	actor *kube.Actor
 	sent  *recorder
-	freed []corev1.ResourceQuota // once the pod is gone
+	freed []corev1.ResourceQuota // quotas after the pod is deleted
 }
 
 func (c *resizeCase) show() string {
 	return show(c.pod, c.api.limitRanges, c.api.quotas, c.view.autoscaler)
 }
 
-// resize does to the running pod what a decision says.
+// resize resizes the running pod as the decision requires.
 func (c *resizeCase) resize(d plan.Decision) (*corev1.Pod, error) {
 	c.sent.patch = nil
 	if err := c.actor.Resize(context.Background(), d.Pod, d.With); err != nil {
@@ -109,9 +116,9 @@ func (c *resizeCase) resize(d plan.Decision) (*corev1.Pod, error) {
 	return c.api.resize(c.pod, c.sent.patch)
 }
 
-// What the planner proposes for a running pod the API server accepts, and then it leaves the pod alone; what it does not
-// propose because the API server would refuse it is refused.
-func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
+// The API server must accept the resizes and replacements that the plan decides, and the plan must then not change the pod again. If the
+// plan does not change a pod because the API server would reject it, the API server must reject it.
+func TestResize_randomPods_planAgreesWithTheAPIServer(t *testing.T) {
 	view := &namespaceView{}
 	sent := &recorder{}
 	server := httptest.NewServer(sent)
@@ -127,7 +134,7 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 	defer hook.Close()
 	client := &webhookClient{url: hook.URL, http: hook.Client()}
 
-	why := map[string]int{}
+	outcomes := map[string]int{}
 	tried := 0
 	check(t, 4000, func(t *rapid.T) {
 		d := draw{t}
@@ -141,7 +148,7 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 		}
 		api.quotas = api.charged
 		if d.oneIn(3, "other LimitRanges") {
-			// One: of several defaults the API server takes any.
+			// At most one LimitRange: of several defaults, the API server uses any.
 			api.limitRanges = d.limitRanges("later LimitRanges", 1)
 		}
 		view.autoscaler = d.autoscaler(template)
@@ -158,42 +165,44 @@ func TestResize_whatThePlannerProposes_isAcceptedAndEnds(t *testing.T) {
 			reason = c.evicted(template, client)
 		case decision.Reason.Code == plan.OverQuota && view.autoscaler.Mode.Resizes() && !neverResized(c.pod) && len(api.quotas) > 0:
 			if _, err := c.resize(decision); err == nil && !c.scoped() && !decision.Pod.Fractions {
-				t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())
+				t.Fatalf("not changed because %s, but the API server accepts the resize\n%s", decision.Reason, c.show())
 			}
 		case decision.Reason.Code == plan.ReplacementRefused && !neverResized(c.pod):
 			if _, err := c.resize(decision); err == nil {
 				if !strings.Contains(decision.Reason.Text, "rounded") {
-					t.Fatalf("left because %s, but it is not refused\n%s", decision.Reason, c.show())
+					t.Fatalf("not changed because %s, but the API server accepts the resize\n%s", decision.Reason, c.show())
 				}
 				reason = "leave because of rounding"
 			}
 		}
-		why[reason]++
+		outcomes[reason]++
 	})
-	t.Logf("%d pods tried: %v", tried, why)
-	if why["resize"] < tried/20 || why["evict"] < tried/50 || why["leave ReplacementRefused"] == 0 || why["leave OverQuota"] == 0 || why["evict, and wait for the quota"] == 0 {
-		t.Error("these cases show too little")
+	t.Logf("%d pods: %v", tried, outcomes)
+	if outcomes["resize"] < tried/20 || outcomes["evict"] < tried/50 || outcomes["leave ReplacementRefused"] == 0 || outcomes["leave OverQuota"] == 0 || outcomes["evict, and wait for the quota"] == 0 {
+		t.Error("the cases do not cover enough outcomes")
 	}
 }
 
-// scoped reports whether a quota goes by what podfit does not keep of a pod.
+// scoped reports whether a quota has scopes, which may depend on fields of a pod that podfit does not keep.
 func (c *resizeCase) scoped() bool {
 	return slices.ContainsFunc(c.api.quotas, func(q corev1.ResourceQuota) bool {
 		return q.Spec.ScopeSelector != nil || len(q.Spec.Scopes) > 0
 	})
 }
 
-// rounds is how often a pod may be resized until it is left alone: what is rounded may be rounded again.
-const rounds = 3
+// maxResizes is the number of consecutive resizes after which the plan must not change the pod again. More than one may be necessary,
+// because amounts are rounded.
+const maxResizes = 3
 
+// resized executes a resize and those that follow it, and returns the outcome.
 func (c *resizeCase) resized(d plan.Decision) string {
-	for range rounds {
+	for range maxResizes {
 		after, err := c.resize(d)
 		switch {
 		case err != nil && neverResized(c.pod):
-			return "resize of what is never resized"
+			return "resize of a pod that cannot be resized"
 		case err != nil:
-			c.t.Fatalf("resize is refused: %v\npatch %s\n%s", err, c.sent.patch, c.show())
+			c.t.Fatalf("the resize is rejected: %v\npatch %s\n%s", err, c.sent.patch, c.show())
 		}
 		c.pod = running(after)
 		c.api.quotas = c.api.charged
@@ -205,13 +214,13 @@ func (c *resizeCase) resized(d plan.Decision) string {
 			return "resize"
 		}
 	}
-	c.t.Fatalf("resized again and again: %s\n%s", d.Reason, c.show())
+	c.t.Fatalf("the pod is still resized after %d resizes: %s\n%s", maxResizes, d.Reason, c.show())
 	return ""
 }
 
-// drifts reports whether podfit sizes as upstream does by what the pod has now, so that the next resize differs: a container
-// without recommendation is scaled into the pod LimitRange by its own request, and LimitRanges hold a request by its proportion
-// to the limit, even where the limit is left alone or bounded by that of the pod. Each resize is smaller than the one before.
+// drifts reports whether the new size depends on the current size, as with upstream, so that the next resize may differ. A container
+// without a recommendation is scaled into the pod LimitRange by its own request. LimitRanges bound a request by its ratio to the limit,
+// even if the limit is not changed or is bounded by that of the pod. Each resize is smaller than the one before.
 func (c *resizeCase) drifts(d plan.Decision) bool {
 	inserted := func(f policy.Fitted) bool { return f.Inserted }
 	kept := func(f policy.Fitted) bool { return f.LimitsKept }
@@ -219,35 +228,35 @@ func (c *resizeCase) drifts(d plan.Decision) bool {
 	return slices.ContainsFunc(d.With, inserted) || !c.view.limits.Range.IsZero() && proportion
 }
 
-// evicted looks at what replaces an evicted pod: the template, with the sizes that the webhook gives it.
+// evicted creates the replacement of an evicted pod, the template with the sizes that the webhook sets, and returns the outcome.
 func (c *resizeCase) evicted(template *corev1.Pod, client *webhookClient) string {
 	_, err := c.api.create(template)
-	refusedWithout := err != nil
+	rejectedWithout := err != nil
 	c.api.webhook = client
 	defer func() { c.api.webhook = nil }()
 	after, err := c.api.create(template)
 	outcome := "evict"
-	if refusedWithout && err != nil && strings.Contains(err.Error(), "ResourceQuota: ") {
-		// The controller tries again when the evicted pod does not count any more.
+	if rejectedWithout && err != nil && strings.Contains(err.Error(), "ResourceQuota: ") {
+		// The controller tries again after the evicted pod no longer counts towards the quota.
 		c.api.quotas = c.freed
 		c.view.limits.Quotas = quotaView(c.freed)
 		after, err = c.api.create(template)
 		if err != nil {
 			c.api.webhook = nil
-			if _, own := c.api.create(template); own != nil { // a LimitRange with defaults is gone: nothing would be admitted
-				return "evict whose template is refused too"
+			if _, own := c.api.create(template); own != nil { // without a LimitRange with defaults, the template is not admitted
+				return "evict, and the template is rejected, too"
 			}
-			c.t.Fatalf("the replacement is refused for good: %v\n%s", err, c.show())
+			c.t.Fatalf("the replacement is always rejected: %v\n%s", err, c.show())
 		}
 		outcome = "evict, and wait for the quota"
 	}
 	switch {
-	case err != nil && refusedWithout:
-		return "evict whose template is refused too"
+	case err != nil && rejectedWithout:
+		return "evict, and the template is rejected, too"
 	case err != nil:
-		c.t.Fatalf("the replacement is refused: %v\n%s", err, c.show())
+		c.t.Fatalf("the replacement is rejected: %v\n%s", err, c.show())
 	case strings.Contains(after.Annotations[policy.UpdatesAnnotation], "ResourceQuota"):
-		c.t.Fatalf("the replacement comes back with its own size: %s\n%s", after.Annotations[policy.UpdatesAnnotation], c.show())
+		c.t.Fatalf("the replacement is not resized: %s\n%s", after.Annotations[policy.UpdatesAnnotation], c.show())
 	}
 	return outcome
 }

@@ -211,7 +211,7 @@ var Differences = []Difference{
 		Upstream: "identifies controllers by kind only",
 		Podfit:   "by group and kind",
 		Reason:   "an OpenKruise StatefulSet is not a Kubernetes StatefulSet",
-		Test:     "TestOwners/foreign",
+		Test:     "TestOwners_transcripts_areUnchanged/foreign",
 	},
 	{
 		Name: "checkpoint writes", Weakness: "S-02",
@@ -225,7 +225,7 @@ var Differences = []Difference{
 		Upstream: "evicts a pod older than 12 hours because of the first minute of usage",
 		Podfit:   "does so only if the VPA is that old too",
 		Reason:   "a few minutes of usage are not sufficient",
-		Test:     "TestTranscripts/range",
+		Test:     "TestPlan_transcripts_areUnchanged/range",
 	},
 	{
 		Name: "panics with pod LimitRanges", Weakness: "W-11",
@@ -288,7 +288,7 @@ var Differences = []Difference{
 		Upstream: "evicts a pod even if its replacement fits no node",
 		Podfit:   "does not evict it, judged by node sizes, taints and node selectors; --replacement-must-fit=false disables the check",
 		Reason:   "a pod with too few resources is better than a pending one",
-		Test:     "TestTranscripts/place",
+		Test:     "TestPlan_transcripts_areUnchanged/place",
 	},
 	{
 		Name:     "refused actions",
@@ -372,14 +372,14 @@ var Differences = []Difference{
 		Upstream: "checks eviction requirements also before in-place resizes",
 		Podfit:   "only before evictions",
 		Reason:   "a resize in place disrupts nothing (kubernetes/autoscaler#10181)",
-		Test:     "TestTranscripts/requirements",
+		Test:     "TestPlan_transcripts_areUnchanged/requirements",
 	},
 	{
 		Name: "pods that are not ready", Weakness: "W-14",
 		Upstream: "counts pods that are not ready as running, and allows the disruption of all pods of unknown controller kinds at once",
 		Podfit:   "counts ready pods, and reads the scale of any kind; without a scale, pods are not changed",
 		Reason:   "two thousand pods were evicted in 15 minutes (kubernetes/autoscaler#2178)",
-		Test:     "TestTranscripts/budget", // the comparison has only ready pods of kinds that upstream knows
+		Test:     "TestPlan_transcripts_areUnchanged/budget", // the comparison has only ready pods of kinds that upstream knows
 	},
 	{
 		Name:     "pods that a scale-down removes",
@@ -393,28 +393,28 @@ var Differences = []Difference{
 		Upstream: "ignores them",
 		Podfit:   "evicts those whose requests would decrease, and reports why it does not evict the others",
 		Reason:   "a recommendation must not keep a pod pending",
-		Test:     "TestTranscripts/place",
+		Test:     "TestPlan_transcripts_areUnchanged/place",
 	},
 	{
 		Name: "deferred resizes", Weakness: "W-19",
 		Upstream: "in mode InPlace, repeats deferred, infeasible and failed patches each minute, independently of the budget",
 		Podfit:   "waits for a change",
 		Reason:   "the same patch has the same result",
-		Test:     "TestTranscripts/resizing",
+		Test:     "TestPlan_transcripts_areUnchanged/resizing",
 	},
 	{
 		Name: "duration of a resize", Weakness: "W-20",
 		Upstream: "counts from when it first observed a pod with that name waiting",
 		Podfit:   "from the time of the condition of this pod",
 		Reason:   "the new pod of a StatefulSet inherited the time of the old one and was evicted immediately",
-		Test:     "TestTranscripts/clock", // in the comparison no time passes
+		Test:     "TestPlan_transcripts_areUnchanged/clock", // in the comparison no time passes
 	},
 	{
 		Name:     "memory limit below usage",
 		Upstream: "evicts a pod whose memory limit cannot be lowered in place",
 		Podfit:   "waits until the usage decreases",
 		Reason:   "nothing is wrong with the pod (kubernetes/autoscaler#8434)",
-		Test:     "TestTranscripts/resizing",
+		Test:     "TestPlan_transcripts_areUnchanged/resizing",
 	},
 	{
 		Name: "owners without controller field", Weakness: "W-21",
@@ -477,7 +477,7 @@ var Differences = []Difference{
 		Upstream: "refuses the target",
 		Podfit:   "accepts it",
 		Reason:   "pods are found by their owner",
-		Test:     "TestOwners/foreign",
+		Test:     "TestOwners_transcripts_areUnchanged/foreign",
 	},
 	{
 		Name:     "boost of a missing request",
@@ -491,7 +491,7 @@ var Differences = []Difference{
 		Upstream: "does not report that no recommender has this name",
 		Podfit:   "accepts it with a warning that suggests the name of a profile",
 		Reason:   "it may be the name of another recommender",
-		Test:     "TestHandler_misspelledProfile_isWarnedAbout",
+		Test:     "TestHandler_misspelledProfile_returnsWarning",
 	},
 	{
 		Name: "ignored namespaces", Weakness: "W-17",
@@ -568,7 +568,7 @@ var Differences = []Difference{
 		Upstream: "decodes any request: one of 4.5 MB takes 2 GiB",
 		Podfit:   "does not change objects with more than 256 containers or 20,000 values; refuses requests above 5 MB, and too many concurrent ones",
 		Reason:   "one request must not stop admission",
-		Test:     "TestHandler_objectBeyondBounds_passesUnchangedAndIsCounted",
+		Test:     "TestHandler_objectBeyondBounds_isAdmittedUnchangedAndCounted",
 	},
 	{
 		Name:     "quantities with huge exponents",
@@ -589,7 +589,7 @@ var Differences = []Difference{
 		Upstream: "is ready when the process runs",
 		Podfit:   "is ready when it has a certificate, is registered and has read the cluster; it serves for a while after SIGTERM",
 		Reason:   "pods created during a rolling update would not be sized",
-		Test:     "TestServer_untilItIsRegistered_isNotReady",
+		Test:     "TestServer_notRegistered_isNotReady",
 	},
 	{
 		Name:     "failure policy Fail",

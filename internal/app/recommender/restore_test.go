@@ -4,6 +4,7 @@
 package recommender
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,16 +41,19 @@ func checkpointOf(w cluster.Workload, now time.Time, n int) usage.Checkpoint {
 	return c
 }
 
+// The checkpoints differ in their samples and times, so the test fails if the younger VPA's checkpoint is restored, merged or tried.
 func TestRestore_twoVPAsOfOneWorkload_onlyTheCheckpointOfTheOlderIsUsed(t *testing.T) {
 	b := newBench(t)
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	w := b.deployment("web", 1, "app")
 	k := b.checkpointer()
+	var log bytes.Buffer
+	k.log = slog.New(slog.NewTextHandler(&log, nil))
 	k.usageStore.Tick(now)
 	for i, name := range []string{"z-older", "a-younger"} {
 		a := b.autoscale(name, w)
 		a.Created = now.Add(time.Duration(i) * time.Hour)
-		k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = checkpointOf(w, now.Add(-time.Duration(i)*time.Minute), 10)
+		k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = checkpointOf(w, now.Add(-time.Duration(i)*time.Minute), 10+10*i)
 	}
 	k.restore(now, b.autoscalers)
 	if got := k.usageStore.Series(w, "app").Seen(cluster.CPU).Count; got != 10 {
@@ -57,6 +61,27 @@ func TestRestore_twoVPAsOfOneWorkload_onlyTheCheckpointOfTheOlderIsUsed(t *testi
 	}
 	if got := k.savedAt[usage.Ref{Workload: w, Container: "app"}]; !got.Equal(now) {
 		t.Errorf("the history counts as stored at %v, want %v, the time of the checkpoint of the older VPA", got, now)
+	}
+	if len(k.loadedCheckpoints) > 0 {
+		t.Errorf("%d checkpoints are still loaded", len(k.loadedCheckpoints))
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged, although the second checkpoint is redundant and not an error:\n%s", log.String())
+	}
+}
+
+// A VPA that is served later has a checkpoint of history that is already in the store. Its samples must not count twice.
+func TestRestore_historyIsAlreadyStored_loadedCheckpointIsDropped(t *testing.T) {
+	b := newBench(t)
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	a := b.autoscale("web", b.deployment("web", 1, "app"))
+	k := b.checkpointer()
+	k.usageStore.Tick(now)
+	k.savedAt[usage.Ref{Workload: a.Target, Container: "app"}] = now
+	k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = checkpointOf(a.Target, now, 10)
+	k.restore(now, b.autoscalers)
+	if k.usageStore.Series(a.Target, "app") != nil {
+		t.Error("the checkpoint is restored")
 	}
 	if len(k.loadedCheckpoints) > 0 {
 		t.Errorf("%d checkpoints are still loaded", len(k.loadedCheckpoints))

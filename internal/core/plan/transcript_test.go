@@ -5,12 +5,9 @@ package plan
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,14 +16,10 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/transcript"
 )
 
-var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
-
-// A transcript is a sequence of blocks: commands, a line of dashes, and what they print, up to an empty line. A line that
-// begins with # is a comment.
-//
-// The commands:
+// scene is the state of a transcript (see package transcript). The commands:
 //
 //	pods NS/NAME COUNT [kind=K] [template=...] CONTAINER [/ CONTAINER]...  a workload, by default a Deployment whose
 //	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
@@ -52,7 +45,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts' outputs")
 //	                              gone or limited (the rate limit allows no more); NS/* is all pods of NS
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
-type transcript struct {
+type scene struct {
 	now         time.Time
 	budget      Budget
 	ledger      *Ledger
@@ -69,8 +62,8 @@ type transcript struct {
 	born        int
 }
 
-func newTranscript() *transcript {
-	return &transcript{
+func newScene() *scene {
+	return &scene{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
 		budget:   DefaultBudget(),
 		ledger:   NewLedger(),
@@ -81,64 +74,11 @@ func newTranscript() *transcript {
 	}
 }
 
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := newTranscript().replay(string(raw))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(raw) {
-				t.Errorf("the transcript differs; run with -update and read the diff. It is now:\n%s", got)
-			}
-		})
-	}
+func TestPlan_transcripts_areUnchanged(t *testing.T) {
+	transcript.Run(t, "testdata/*.txt", func(*testing.T) transcript.Command { return newScene().command })
 }
 
-// replay returns the transcript with what its commands print today.
-func (s *transcript) replay(text string) (string, error) {
-	var out, printed strings.Builder
-	skipping := false
-	for n, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		switch {
-		case skipping && line != "":
-			continue
-		case skipping:
-			skipping = false
-			out.WriteString("\n")
-		case line == "----":
-			out.WriteString("----\n" + printed.String())
-			printed.Reset()
-			skipping = true
-		default:
-			out.WriteString(line + "\n")
-			if err := s.command(line, &printed); err != nil {
-				return "", fmt.Errorf("line %d: %w", n+1, err)
-			}
-		}
-	}
-	return out.String(), nil
-}
-
-func (s *transcript) command(line string, out *strings.Builder) error {
-	f := strings.Fields(line)
-	if len(f) == 0 || strings.HasPrefix(f[0], "#") {
-		return nil
-	}
+func (s *scene) command(f []string, out *strings.Builder) error {
 	commands := map[string]func([]string) error{
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
 		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "node": s.addNode, "budget": s.setBudget,
@@ -162,7 +102,7 @@ func (s *transcript) command(line string, out *strings.Builder) error {
 	return c(f[1:])
 }
 
-func (s *transcript) world() World {
+func (s *scene) world() World {
 	return World{
 		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
 		Tolerations: s.tolerations, Ledger: s.ledger,
@@ -170,7 +110,7 @@ func (s *transcript) world() World {
 }
 
 // plan plans twice, the second time with everything shuffled, and insists on the same decisions.
-func (s *transcript) plan() []Decision {
+func (s *scene) plan() []Decision {
 	ds := Plan(s.now, s.world(), s.budget)
 	shuffled := s.world()
 	r := rand.New(rand.NewPCG(1, uint64(len(ds))))
@@ -197,7 +137,7 @@ func describe(ds []Decision) string {
 	return b.String()
 }
 
-func (s *transcript) print(ds []Decision, only []string, out *strings.Builder) {
+func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
 	ds = slices.DeleteFunc(ds, func(d Decision) bool {
 		return len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
@@ -222,7 +162,7 @@ func (s *transcript) print(ds []Decision, only []string, out *strings.Builder) {
 }
 
 // execute does what the plan says, as the cluster would, and prints what is tried.
-func (s *transcript) execute(only []string, webhook bool, out io.Writer) {
+func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	s.plan() // for its checks
 	pass := Begin(s.now, s.world(), s.budget)
 	s.ledger.Learn(s.now, s.world(), pass.Decisions())
@@ -240,7 +180,7 @@ func (s *transcript) execute(only []string, webhook bool, out io.Writer) {
 	}
 }
 
-func (s *transcript) answer(d Decision) string {
+func (s *scene) answer(d Decision) string {
 	for _, pod := range []string{d.Pod.Key.String(), d.Pod.Namespace + "/*"} {
 		if a := s.answers[pod+" "+d.Do.String()]; a != "" {
 			return a
@@ -249,7 +189,7 @@ func (s *transcript) answer(d Decision) string {
 	return "ok"
 }
 
-func (s *transcript) setAnswers(f []string) error {
+func (s *scene) setAnswers(f []string) error {
 	for _, option := range f[1:] {
 		act, answer, _ := strings.Cut(option, "=")
 		s.answers[f[0]+" "+act] = answer
@@ -263,7 +203,7 @@ var refusalKinds = map[string]RefusalKind{
 }
 
 // settle carries out a decision as the API server answers, and returns what the pass wants done instead.
-func (s *transcript) settle(pass *Pass, d Decision, answer string, webhook bool) []Decision {
+func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []Decision {
 	if answer == "ok" || answer == "late" {
 		defer s.apply(d, webhook)
 	}
@@ -280,7 +220,7 @@ func (s *transcript) settle(pass *Pass, d Decision, answer string, webhook bool)
 	return pass.Refused(d, Refusal{Kind: refusalKinds[answer], Text: answer})
 }
 
-func (s *transcript) apply(d Decision, webhook bool) {
+func (s *scene) apply(d Decision, webhook bool) {
 	switch {
 	case d.Do == Evict && s.lazy:
 		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
@@ -301,7 +241,7 @@ func set(p *cluster.Pod, fits []policy.Fitted) {
 	}
 }
 
-func (s *transcript) replace(d Decision, webhook bool) {
+func (s *scene) replace(d Decision, webhook bool) {
 	old := d.Pod
 	s.born++
 	p := &cluster.Pod{
@@ -319,13 +259,13 @@ func (s *transcript) replace(d Decision, webhook bool) {
 	s.pods[slices.Index(s.pods, old)] = p
 }
 
-func (s *transcript) after(f []string) error {
+func (s *scene) after(f []string) error {
 	d, err := time.ParseDuration(f[0])
 	s.now = s.now.Add(d)
 	return err
 }
 
-func (s *transcript) ready([]string) error {
+func (s *scene) ready([]string) error {
 	for _, p := range s.pods {
 		if !p.Ready {
 			p.Phase, p.Ready, p.ReadySince = cluster.Running, true, s.now
@@ -334,7 +274,7 @@ func (s *transcript) ready([]string) error {
 	return nil
 }
 
-func (s *transcript) addPods(f []string) error {
+func (s *scene) addPods(f []string) error {
 	key, count := parseKey(f[0]), 0
 	if _, err := fmt.Sscan(f[1], &count); err != nil {
 		return err
@@ -373,7 +313,7 @@ func (s *transcript) addPods(f []string) error {
 	return nil
 }
 
-func (s *transcript) changePod(f []string) error {
+func (s *scene) changePod(f []string) error {
 	key := parseKey(f[0])
 	i := slices.IndexFunc(s.pods, func(p *cluster.Pod) bool { return p.Key == key })
 	if i < 0 {
@@ -475,7 +415,7 @@ func (s *transcript) changePod(f []string) error {
 	return nil
 }
 
-func (s *transcript) setScale(f []string) error {
+func (s *scene) setScale(f []string) error {
 	key := parseKey(f[0])
 	for _, p := range s.pods {
 		if p.Top.Name != key.Name || p.Top.Namespace != key.Namespace {
@@ -498,7 +438,7 @@ func (s *transcript) setScale(f []string) error {
 	return nil
 }
 
-func (s *transcript) addAutoscaler(f []string) error {
+func (s *scene) addAutoscaler(f []string) error {
 	key := parseKey(f[0])
 	a := &cluster.Autoscaler{Key: key, Target: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: key.Namespace, Name: key.Name}}
 	for _, p := range s.pods {
@@ -551,7 +491,7 @@ func (s *transcript) addAutoscaler(f []string) error {
 	return nil
 }
 
-func (s *transcript) autoscaler(name string) (*cluster.Autoscaler, error) {
+func (s *scene) autoscaler(name string) (*cluster.Autoscaler, error) {
 	for _, a := range s.as {
 		if a.Key == parseKey(name) {
 			return a, nil
@@ -560,7 +500,7 @@ func (s *transcript) autoscaler(name string) (*cluster.Autoscaler, error) {
 	return nil, fmt.Errorf("no autoscaler %s", name)
 }
 
-func (s *transcript) advise(f []string) error {
+func (s *scene) advise(f []string) error {
 	a, err := s.autoscaler(f[0])
 	if err != nil {
 		return err
@@ -581,7 +521,7 @@ func (s *transcript) advise(f []string) error {
 	return nil
 }
 
-func (s *transcript) setPolicy(f []string) error {
+func (s *scene) setPolicy(f []string) error {
 	a, err := s.autoscaler(f[0])
 	if err != nil {
 		return err
@@ -598,7 +538,7 @@ func (s *transcript) setPolicy(f []string) error {
 	return err
 }
 
-func (s *transcript) setRange(f []string) error {
+func (s *scene) setRange(f []string) error {
 	r, err := sections(f[2:], "", "min", "max", "default")
 	if err != nil {
 		return err
@@ -614,7 +554,7 @@ func (s *transcript) setRange(f []string) error {
 	return nil
 }
 
-func (s *transcript) addNode(f []string) error {
+func (s *scene) addNode(f []string) error {
 	n := cluster.Node{Name: f[0], Ready: true}
 	words := slices.DeleteFunc(slices.Clone(f[1:]), func(w string) bool {
 		label, labelled := strings.CutPrefix(w, "label=")
@@ -637,7 +577,7 @@ func (s *transcript) addNode(f []string) error {
 	return err
 }
 
-func (s *transcript) setBudget(f []string) error {
+func (s *scene) setBudget(f []string) error {
 	for _, option := range f {
 		name, value, _ := strings.Cut(option, "=")
 		var err error

@@ -4,11 +4,8 @@
 package sizing
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,14 +15,10 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/transcript"
 )
 
-var update = flag.Bool("update", false, "rewrite the output in the transcripts")
-
-// A transcript is a sequence of blocks: commands, a line of dashes, and the output of the commands, up to an empty line. A line that
-// starts with # is a comment.
-//
-// The commands:
+// scene is the state of a transcript (see package transcript). The commands:
 //
 //	profile NAME BASE [of-node=F]   creates or changes a SizingProfile: it has the parameters of a built-in profile, or of the default
 //	                                profile with samples weighted by request (BASE by-request)
@@ -41,7 +34,7 @@ var update = flag.Bool("update", false, "rewrite the output in the transcripts")
 //	restart [lost|half-lost]        starts a new process; stored history is kept, lost, or its model state is lost
 //	backfill NAMESPACE              starts a new process that reads usage history instead of stored history, which is complete at once
 //	pass                            makes a pass and prints the State of each workload, and the profile of each autoscaler
-type transcript struct {
+type scene struct {
 	now         time.Time
 	catalog     *Catalog
 	workloads   *Workloads
@@ -55,8 +48,8 @@ type transcript struct {
 	modelStates map[usage.Ref]usage.History    // stored and not yet restored
 }
 
-func newTranscript() *transcript {
-	s := &transcript{
+func newScene() *scene {
+	s := &scene{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
 		existing: map[string]bool{}, pods: map[string][]*cluster.Pod{},
 		stored: map[usage.Ref]usage.Checkpoint{}, modelStates: map[usage.Ref]usage.History{},
@@ -66,70 +59,17 @@ func newTranscript() *transcript {
 }
 
 // start starts a new process.
-func (s *transcript) start() {
+func (s *scene) start() {
 	s.catalog = NewCatalog(recommend.DefaultParams(), false)
 	s.workloads = NewWorkloads()
 	s.store = usage.NewStore(usage.DefaultConfig())
 }
 
 func TestWorkloads_transcripts_areUnchanged(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := newTranscript().replay(string(raw))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(raw) {
-				t.Errorf("the transcript differs; run with -update and review the diff. It is now:\n%s", got)
-			}
-		})
-	}
+	transcript.Run(t, "testdata/*.txt", func(*testing.T) transcript.Command { return newScene().command })
 }
 
-// replay returns the transcript with the current output of its commands.
-func (s *transcript) replay(text string) (string, error) {
-	var out, printed strings.Builder
-	skipping := false
-	for n, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		switch {
-		case skipping && line != "":
-			continue
-		case skipping:
-			skipping = false
-			out.WriteString("\n")
-		case line == "----":
-			out.WriteString("----\n" + printed.String())
-			printed.Reset()
-			skipping = true
-		default:
-			out.WriteString(line + "\n")
-			if err := s.command(line, &printed); err != nil {
-				return "", fmt.Errorf("line %d: %w", n+1, err)
-			}
-		}
-	}
-	return out.String(), nil
-}
-
-func (s *transcript) command(line string, out *strings.Builder) error {
-	fields := strings.Fields(line)
-	if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-		return nil
-	}
+func (s *scene) command(fields []string, out *strings.Builder) error {
 	options := map[string]string{}
 	var args []string
 	for _, field := range fields[1:] {
@@ -181,7 +121,7 @@ func (s *transcript) command(line string, out *strings.Builder) error {
 	return nil
 }
 
-func (s *transcript) profile(name, base string, options map[string]string) error {
+func (s *scene) profile(name, base string, options map[string]string) error {
 	p, ok := recommend.Builtin(base)
 	if base == "by-request" {
 		params := recommend.DefaultParams()
@@ -203,7 +143,7 @@ func (s *transcript) profile(name, base string, options map[string]string) error
 	return nil
 }
 
-func (s *transcript) vpa(name, workload string, options map[string]string) error {
+func (s *scene) vpa(name, workload string, options map[string]string) error {
 	mode, ok := cluster.ParseMode(options["mode"])
 	if !ok {
 		return fmt.Errorf("unknown mode %q", options["mode"])
@@ -222,7 +162,7 @@ func (s *transcript) vpa(name, workload string, options map[string]string) error
 	return nil
 }
 
-func (s *transcript) status(name string, options map[string]string) error {
+func (s *scene) status(name string, options map[string]string) error {
 	for _, a := range s.autoscalers {
 		if a.Name != name {
 			continue
@@ -243,7 +183,7 @@ func (s *transcript) status(name string, options map[string]string) error {
 	return fmt.Errorf("unknown autoscaler %q", name)
 }
 
-func (s *transcript) node(name, cpu string) error {
+func (s *scene) node(name, cpu string) error {
 	millicores, err := strconv.ParseInt(cpu, 10, 64)
 	s.nodes = slices.DeleteFunc(s.nodes, func(n cluster.Node) bool { return n.Name == name })
 	if millicores > 0 {
@@ -252,7 +192,7 @@ func (s *transcript) node(name, cpu string) error {
 	return err
 }
 
-func (s *transcript) setPods(workload, count string) error {
+func (s *scene) setPods(workload, count string) error {
 	n, err := strconv.Atoi(count)
 	s.pods[workload] = nil
 	for i := range n {
@@ -270,7 +210,7 @@ func target(name string) cluster.Workload {
 }
 
 // restart starts a new process, which has read the existing SizingProfiles.
-func (s *transcript) restart(lost, modelStateLost bool) {
+func (s *scene) restart(lost, modelStateLost bool) {
 	before := s.catalog
 	for _, w := range s.targets() {
 		for _, container := range s.store.Containers(w) {
@@ -304,7 +244,7 @@ func (s *transcript) restart(lost, modelStateLost bool) {
 }
 
 // targets returns the targets of the autoscalers, sorted.
-func (s *transcript) targets() []cluster.Workload {
+func (s *scene) targets() []cluster.Workload {
 	var targets []cluster.Workload
 	for _, a := range s.autoscalers {
 		targets = append(targets, a.Target)
@@ -314,7 +254,7 @@ func (s *transcript) targets() []cluster.Workload {
 }
 
 // pass makes a pass as the recommender does, and adds samples.
-func (s *transcript) pass() (*cluster.Snapshot, Assignments) {
+func (s *scene) pass() (*cluster.Snapshot, Assignments) {
 	s.store.Tick(s.now)
 	var pods []*cluster.Pod
 	for _, of := range s.pods {
@@ -371,7 +311,7 @@ func (s *transcript) pass() (*cluster.Snapshot, Assignments) {
 }
 
 // print prints the State of each workload, and the profile of each autoscaler.
-func (s *transcript) print(out *strings.Builder, snapshot *cluster.Snapshot, assignments Assignments) {
+func (s *scene) print(out *strings.Builder, snapshot *cluster.Snapshot, assignments Assignments) {
 	var known []cluster.Workload
 	for w := range s.workloads.states {
 		known = append(known, w)
@@ -429,7 +369,7 @@ func (s *transcript) print(out *strings.Builder, snapshot *cluster.Snapshot, ass
 }
 
 // modelState describes the model state of a workload.
-func (s *transcript) modelState(w cluster.Workload) string {
+func (s *scene) modelState(w cluster.Workload) string {
 	if !s.store.Extended(w) {
 		return "no model state"
 	}

@@ -83,7 +83,7 @@ func TestActor_evict_hasUIDPrecondition(t *testing.T) {
 	if err := NewActor(clientsOf(f)).Evict(t.Context(), podToActOn()); err != nil {
 		t.Fatal(err)
 	}
-	// The body is protobuf; the UID is in it as it is.
+	// The body is protobuf, which contains the UID unchanged.
 	body := f.Body("POST " + webPod + "/eviction")
 	for _, want := range []string{"policy/v1", "Eviction", "u7", "web-1-0"} {
 		if !strings.Contains(body, want) {
@@ -92,7 +92,7 @@ func TestActor_evict_hasUIDPrecondition(t *testing.T) {
 	}
 }
 
-func TestActor_annotate_setsAndRemoves(t *testing.T) {
+func TestActor_annotate_setsAndRemovesAnnotations(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")
 	err := NewActor(clientsOf(f)).Annotate(t.Context(), podToActOn(), map[string]string{"vpaInPlaceUpdated": "true"}, "vpaCpuStartupBoost/app")
@@ -114,29 +114,29 @@ func TestRefused_eachResponse_hasItsReason(t *testing.T) {
 		body string
 		want error
 	}{
-		"gone":                {404, status(404, "NotFound", `pods "web-1-0" not found`, `{"name":"web-1-0","kind":"pods"}`), ErrNotFound},
-		"no such subresource": {404, "404 page not found", ErrUnsupported},
-		"no such subresource, in the server's own words": {404, status(404, "NotFound", "the server could not find the requested resource", `{}`), ErrUnsupported},
-		"another UID in an eviction":                     {409, status(409, "Conflict", "Precondition failed: UID in precondition: u7", `{}`), ErrConflict},
-		"another writer during an eviction":              {409, status(409, "Conflict", "Operation cannot be fulfilled on pods: the object has been modified", `{}`), ErrBusy},
-		"another UID in a patch":                         {422, status(422, "Invalid", `metadata.uid: field is immutable`, `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`), ErrConflict},
-		"another QoS class":                              {422, status(422, "Invalid", `Pod QOS Class may not change as a result of resizing`, `{"causes":[{"reason":"FieldValueInvalid","field":"spec"}]}`), ErrInvalid},
-		"a disruption budget":                            {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), ErrBudget},
-		"an overloaded server":                           {429, status(429, "TooManyRequests", "too many requests", `{}`), ErrBusy},
-		"more than the node has, by cause":               {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), ErrNodeCapacity},
-		"more than the node has, by text":                {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), ErrNodeCapacity},
-		"a quota":                                        {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrQuota},
-		"a limit range":                                  {403, status(403, "Forbidden", `pods "web" is forbidden: maximum cpu usage per Container is 2, but limit is 4`, `{}`), ErrQuota},
-		"access control":                                 {403, status(403, "Forbidden", `pods "web" is forbidden: User "u" cannot patch resource "pods/resize"`, `{}`), ErrForbidden},
-		"a webhook that denies, without a reason":        {400, status(400, "", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
-		"a webhook that denies with a conflict":          {409, status(409, "Conflict", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
-		"a webhook that denies with a server error":      {500, status(500, "InternalError", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
-		"a webhook that does not find the pod":           {404, status(404, "NotFound", `admission webhook "a.example.com" denied the request: no`, `{"name":"web-1-0"}`), ErrDenied},
-		"a webhook that cannot be called":                {500, status(500, "InternalError", `Internal error occurred: failed calling webhook "a.example.com": Post "https://a": EOF`, `{}`), ErrWebhook},
-		"a bad request":                                  {400, status(400, "BadRequest", "no", `{}`), ErrDenied},
-		"two disruption budgets":                         {500, status(500, "", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", `{}`), ErrDenied},
-		"an expired token":                               {401, status(401, "Unauthorized", "Unauthorized", `{}`), nil},
-		"a broken server":                                {500, status(500, "InternalError", "boom", `{}`), nil},
+		"pod not found":                             {404, status(404, "NotFound", `pods "web-1-0" not found`, `{"name":"web-1-0","kind":"pods"}`), ErrNotFound},
+		"no such subresource":                       {404, "404 page not found", ErrUnsupported},
+		"no such subresource, as a Status":          {404, status(404, "NotFound", "the server could not find the requested resource", `{}`), ErrUnsupported},
+		"another UID in an eviction":                {409, status(409, "Conflict", "Precondition failed: UID in precondition: u7", `{}`), ErrConflict},
+		"another writer during an eviction":         {409, status(409, "Conflict", "Operation cannot be fulfilled on pods: the object has been modified", `{}`), ErrBusy},
+		"another UID in a patch":                    {422, status(422, "Invalid", `metadata.uid: field is immutable`, `{"causes":[{"reason":"FieldValueInvalid","field":"metadata.uid"}]}`), ErrConflict},
+		"another QoS class":                         {422, status(422, "Invalid", `Pod QOS Class may not change as a result of resizing`, `{"causes":[{"reason":"FieldValueInvalid","field":"spec"}]}`), ErrInvalid},
+		"a disruption budget":                       {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), ErrBudget},
+		"an overloaded server":                      {429, status(429, "TooManyRequests", "too many requests", `{}`), ErrBusy},
+		"does not fit on the node, by cause":        {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), ErrNodeCapacity},
+		"does not fit on the node, by text":         {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), ErrNodeCapacity},
+		"a quota":                                   {403, status(403, "Forbidden", "exceeded quota", `{}`), ErrQuota},
+		"a limit range":                             {403, status(403, "Forbidden", `pods "web" is forbidden: maximum cpu usage per Container is 2, but limit is 4`, `{}`), ErrQuota},
+		"access control":                            {403, status(403, "Forbidden", `pods "web" is forbidden: User "u" cannot patch resource "pods/resize"`, `{}`), ErrForbidden},
+		"a webhook that denies, without a reason":   {400, status(400, "", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
+		"a webhook that denies with a conflict":     {409, status(409, "Conflict", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
+		"a webhook that denies with a server error": {500, status(500, "InternalError", `admission webhook "a.example.com" denied the request: no`, `{}`), ErrDenied},
+		"a webhook that does not find the pod":      {404, status(404, "NotFound", `admission webhook "a.example.com" denied the request: no`, `{"name":"web-1-0"}`), ErrDenied},
+		"a webhook that cannot be called":           {500, status(500, "InternalError", `Internal error occurred: failed calling webhook "a.example.com": Post "https://a": EOF`, `{}`), ErrWebhook},
+		"a bad request":                             {400, status(400, "BadRequest", "no", `{}`), ErrDenied},
+		"two disruption budgets":                    {500, status(500, "", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", `{}`), ErrDenied},
+		"an expired token":                          {401, status(401, "Unauthorized", "Unauthorized", `{}`), nil},
+		"an internal error":                         {500, status(500, "InternalError", "boom", `{}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := kubetest.NewFakeAPI(t)
@@ -151,7 +151,7 @@ func TestRefused_eachResponse_hasItsReason(t *testing.T) {
 				}
 			}
 			if n := len(f.Requests()); n != 1 {
-				t.Errorf("asked %d times", n)
+				t.Errorf("%d requests were sent, want 1", n)
 			}
 		})
 	}
@@ -162,11 +162,12 @@ func TestActor_deadlineBeforeSending_returnsErrNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, p := NewActor(clients), &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
+	a := NewActor(clients)
+	p := &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
 	closed := NewFence()
 	closed.Close()
 	for what, guard := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-		"time": context.WithCancel, "lease": closed.Guard,
+		"cancelled context": context.WithCancel, "closed fence": closed.Guard,
 	} {
 		ctx, cancel := guard(t.Context())
 		cancel()
@@ -178,11 +179,11 @@ func TestActor_deadlineBeforeSending_returnsErrNotSent(t *testing.T) {
 		}
 	}
 	if err := a.Evict(t.Context(), p); err == nil || errors.Is(err, ErrNotSent) {
-		t.Errorf("a request without an answer: %v", err)
+		t.Errorf("a request without a response: %v", err)
 	}
 }
 
-func TestAnswer_hugeText_isCutBetweenCharacters(t *testing.T) {
+func TestAnswer_largeText_isTruncatedBetweenCharacters(t *testing.T) {
 	if got := Answer(errors.New(strings.Repeat("ü", 1<<20))); len(got) > maxAnswer+3 || !utf8.ValidString(got) {
 		t.Errorf("%d bytes, valid: %t", len(got), utf8.ValidString(got))
 	}

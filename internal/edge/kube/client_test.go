@@ -28,23 +28,23 @@ func TestConfig_noCluster_errorNamesSearchedPlacesAndRemedy(t *testing.T) {
 		config Config
 		want   []string
 	}{
-		"nothing": {Config{}, []string{"does not run in a pod", "no --kubeconfig is given", "/nowhere/one, /nowhere/two", "give --kubeconfig, or set KUBECONFIG"}},
-		"missing": {Config{Kubeconfig: "/nowhere/three"}, []string{"read kubeconfig", "/nowhere/three", "no such file"}},
-		"empty":   {Config{Kubeconfig: empty}, []string{empty + " names none", "give --kubeconfig"}},
-		"context": {Config{Context: "theirs"}, []string{"theirs", "does not exist"}},
+		"no configuration": {Config{}, []string{"does not run in a pod", "no --kubeconfig is given", "/nowhere/one, /nowhere/two", "give --kubeconfig, or set KUBECONFIG"}},
+		"missing file":     {Config{Kubeconfig: "/nowhere/three"}, []string{"read kubeconfig", "/nowhere/three", "no such file"}},
+		"empty file":       {Config{Kubeconfig: empty}, []string{empty + " names none", "give --kubeconfig"}},
+		"unknown context":  {Config{Context: "other"}, []string{"other", "does not exist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewClients(c.config)
 			if err == nil {
-				t.Fatal("there is a cluster")
+				t.Fatal("no error is returned")
 			}
 			for _, w := range c.want {
 				if !strings.Contains(err.Error(), w) {
-					t.Errorf("%q is not in %q", w, err)
+					t.Errorf("%q is not in the error %q", w, err)
 				}
 			}
 			if strings.Contains(err.Error(), "KUBERNETES_MASTER") {
-				t.Errorf("it names what nobody sets: %q", err)
+				t.Errorf("the error names KUBERNETES_MASTER, which podfit does not use: %q", err)
 			}
 		})
 	}
@@ -89,15 +89,15 @@ func TestClients_readOnly_sendNoWrites(t *testing.T) {
 		},
 	} {
 		if err := write(); !errors.Is(err, ErrReadOnly) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want %v", name, err, ErrReadOnly)
 		}
 	}
 	if pods, err := cs.Core.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
-		t.Errorf("cannot read: %v", err)
+		t.Errorf("cannot list pods: %v", err)
 	}
 	for _, r := range f.Requests() {
 		if !strings.HasPrefix(r, "GET ") {
-			t.Errorf("left: %s", r)
+			t.Errorf("sent: %s", r)
 		}
 	}
 }
@@ -112,14 +112,14 @@ func TestClients_events_haveTheirOwnRateLimit(t *testing.T) {
 		continue
 	}
 	if cs.Autoscalers.GetRateLimiter().TryAccept() {
-		t.Error("autoscalers are written at a rate of their own; together the clients exceed what was allowed")
+		t.Error("VPAs have a rate limit of their own, so together the clients exceed the limit")
 	}
 	for name, limit := range map[string]interface{ TryAccept() bool }{
 		"leases": cs.Leases.CoordinationV1().RESTClient().GetRateLimiter(),
 		"events": cs.Events.CoreV1().RESTClient().GetRateLimiter(),
 	} {
 		if !limit.TryAccept() {
-			t.Errorf("%s wait behind a burst of writes", name)
+			t.Errorf("%s wait because of a burst of writes", name)
 		}
 	}
 }

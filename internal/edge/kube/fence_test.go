@@ -20,23 +20,23 @@ func TestFence_notExtended_endsItsContexts(t *testing.T) {
 		f := NewFence()
 		defer f.Close()
 		if f.isOpen() {
-			t.Error("open before it was extended")
+			t.Error("the fence is open before it was extended")
 		}
-		begun := time.Now()
-		f.Extend(begun.Add(10 * time.Second))
+		start := time.Now()
+		f.Extend(start.Add(10 * time.Second))
 		ctx, cancel := f.Guard(t.Context())
 		defer cancel()
-		survivor := context.WithoutCancel(ctx)
+		detached := context.WithoutCancel(ctx)
 		time.Sleep(8 * time.Second)
-		f.Extend(begun.Add(20 * time.Second))
-		f.Extend(begun.Add(15 * time.Second)) // an earlier time than is known
+		f.Extend(start.Add(20 * time.Second))
+		f.Extend(start.Add(15 * time.Second)) // earlier than the time before: no effect
 		<-ctx.Done()
-		if d := time.Since(begun); d != 20*time.Second || !errors.Is(context.Cause(ctx), ErrFenced) {
+		if d := time.Since(start); d != 20*time.Second || !errors.Is(context.Cause(ctx), ErrFenced) {
 			t.Errorf("ended after %s because of %v", d, context.Cause(ctx))
 		}
 		f.Extend(time.Now().Add(time.Hour))
-		if f.isOpen() || FenceOf(survivor) != f {
-			t.Error("a closed fence was opened again, or a derived context has lost it")
+		if f.isOpen() || FenceOf(detached) != f {
+			t.Error("a closed fence was opened again, or a derived context does not have the fence")
 		}
 	})
 }
@@ -44,14 +44,14 @@ func TestFence_notExtended_endsItsContexts(t *testing.T) {
 func TestFence_lateExtension_closes(t *testing.T) {
 	f := NewFence()
 	defer f.Close()
-	f.Extend(time.Now().Add(-time.Second)) // the renewal was answered after its time was over
+	f.Extend(time.Now().Add(-time.Second)) // the response to the renewal came after the lease had expired
 	f.Extend(time.Now().Add(time.Hour))
 	if f.isOpen() {
-		t.Error("open")
+		t.Error("the fence is open")
 	}
 }
 
-// A process that was paused finds its timers late: the request itself must not leave.
+// In a process that was paused, timers fire late. So the client itself must reject requests.
 func TestClients_closedFence_sendNothing(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1")

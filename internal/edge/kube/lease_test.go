@@ -19,7 +19,7 @@ func TestLease_createdOrRenewed_isFreshUntilTimeout(t *testing.T) {
 		lease string
 		want  bool
 	}{
-		"absent":           {"", false},
+		"does not exist":   {"", false},
 		"just created":     {`"creationTimestamp":"2026-03-01T11:59:30Z"},"spec":{}`, true},
 		"never renewed":    {`"creationTimestamp":"2026-03-01T11:00:00Z"},"spec":{}`, false},
 		"renewed":          {`"creationTimestamp":"2026-03-01T11:00:00Z"},"spec":{"renewTime":"2026-03-01T11:59:30.000000Z"}`, true},
@@ -38,7 +38,7 @@ func TestLease_createdOrRenewed_isFreshUntilTimeout(t *testing.T) {
 	}
 }
 
-func TestLease_unreadable_isErrorAndNotFresh(t *testing.T) {
+func TestLease_forbidden_returnsErrorAndNotFresh(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	if fresh, err := NewLease(clientsOf(f), "kube-system", "l").IsFresh(t.Context(), time.Minute, time.Now()); fresh || err == nil {
@@ -46,18 +46,18 @@ func TestLease_unreadable_isErrorAndNotFresh(t *testing.T) {
 	}
 }
 
-func TestLease_renew_createsItAndIgnoresConflicts(t *testing.T) {
+func TestLease_renewWithConflicts_returnsNoError(t *testing.T) {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	f := kubetest.NewFakeAPI(t)
 	l := NewLease(clientsOf(f), "kube-system", "l")
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	f.Reply("POST "+path, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
-	if err := l.Renew(t.Context(), "me", now); err != nil { // somebody else created it in between
+	if err := l.Renew(t.Context(), "me", now); err != nil { // another replica created it after the GET
 		t.Fatal(err)
 	}
 	f.Apply("/apis/coordination.k8s.io/v1/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"l"},"spec":{}}`)
 	f.Reply("PUT "+path+"/l", 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
-	if err := l.Renew(t.Context(), "me", now); err != nil { // somebody else renewed it in between
+	if err := l.Renew(t.Context(), "me", now); err != nil { // another replica renewed it after the GET
 		t.Fatal(err)
 	}
 	want := []string{"GET " + path + "/l", "POST " + path, "GET " + path + "/l", "PUT " + path + "/l"}
@@ -71,14 +71,14 @@ func TestEvents_texts_areUpstreams(t *testing.T) {
 	e := NewEvents(clientsOf(f))
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
 	var got []string
-	// The bodies are protobuf; every text is in them as it is. One at a time, because only the last is remembered.
+	// The bodies are protobuf, which contains the texts unchanged. Events are sent one at a time, because the fake API server keeps only the last body.
 	sent := func(send func(), n int, texts ...string) {
 		send()
 		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Requests()) >= n })
 		body := f.Body("POST /api/v1/namespaces/shop/events")
 		for _, text := range append(texts, "vpa-updater", "Normal") {
 			if !strings.Contains(body, text) {
-				t.Errorf("no %q in %q", text, body)
+				t.Errorf("%q is not in the event %q", text, body)
 			}
 		}
 		got = f.Requests()

@@ -25,9 +25,9 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = PageSize + 3 // more than a page
+	const n = PageSize + 3 // more than one page
 	for i := range n {
-		f.Apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "field-of-tomorrow": %d}`, i)))
+		f.Apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "unknownField": %d}`, i)))
 	}
 	all, err := p.List(t.Context())
 	if err != nil || len(all) != n {
@@ -37,7 +37,7 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 		Kind string
 		Spec map[string]any
 	}
-	if err := json.Unmarshal(all[7].JSON, &o); err != nil || all[7].Name != "p0007" || o.Kind != "SizingProfile" || o.Spec["field-of-tomorrow"] != 7.0 {
+	if err := json.Unmarshal(all[7].JSON, &o); err != nil || all[7].Name != "p0007" || o.Kind != "SizingProfile" || o.Spec["unknownField"] != 7.0 {
 		t.Errorf("%+v, %+v, %v", all[7], o, err)
 	}
 	f.Apply(profilesPath, profileJSON(7, `{"base": "critical"}`))
@@ -68,13 +68,13 @@ func TestProfiles_listFails_errorHasReason(t *testing.T) {
 	} {
 		f.Reply("GET "+profilesPath, reply.code, reply.body)
 		if _, err := p.List(t.Context()); !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
+			t.Errorf("error %v, want %v", err, want)
 		}
 	}
-	for _, nonsense := range []string{"", "[]", `{"items": [7]}`, `{"items": {}}`} {
-		f.Reply("GET "+profilesPath, http.StatusOK, nonsense)
+	for _, invalid := range []string{"", "[]", `{"items": [7]}`, `{"items": {}}`} {
+		f.Reply("GET "+profilesPath, http.StatusOK, invalid)
 		if all, err := p.List(t.Context()); err == nil {
-			t.Errorf("%q: %v", nonsense, all)
+			t.Errorf("%q: no error, profiles %v", invalid, all)
 		}
 	}
 }

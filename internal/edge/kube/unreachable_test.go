@@ -16,8 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A request whose connection breaks after it was sent may have been carried out; one for which no connection could be opened was
-// not.
+// If the connection breaks after a request was sent, the API server may have executed it. If no connection could be opened, it has not.
 func TestActor_brokenConnection_isUnreachableOnlyIfNothingWasSent(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,26 +26,27 @@ func TestActor_brokenConnection_isUnreachableOnlyIfNothingWasSent(t *testing.T) 
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	closing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {
 			_ = connection.Close()
 		}
 	}))
-	defer silent.Close()
+	defer closing.Close()
 	for name, tt := range map[string]struct {
 		host string
 		want bool
 	}{
 		"connection refused":                  {closed, true},
-		"connection closed after the request": {silent.URL, false},
+		"connection closed after the request": {closing.URL, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients, err := ClientsFor(&rest.Config{Host: tt.host})
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, p := NewActor(clients), &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
+			a := NewActor(clients)
+			p := &cluster.Pod{Key: cluster.Key{Namespace: "a", Name: "b"}, UID: "u"}
 			with := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(1, 1)}}
 			for action, err := range map[string]error{"evict": a.Evict(t.Context(), p), "resize": a.Resize(t.Context(), p, with)} {
 				if err == nil || errors.Is(err, ErrUnreachable) != tt.want || errors.Is(err, ErrNotSent) {

@@ -25,7 +25,7 @@ func serve(t *testing.T, h http.HandlerFunc, namespace string, hooks Hooks) *Cli
 	return c
 }
 
-func TestSamples_clusterOrNamespace_takesOneRequest(t *testing.T) {
+func TestSamples_clusterOrNamespace_sendsOneRequest(t *testing.T) {
 	list := randomList(rand.New(rand.NewPCG(7, 8)))
 	for form, reply := range map[string][]byte{"application/vnd.kubernetes.protobuf": asProtobuf(t, list), "application/json": asJSON(t, list)} {
 		for namespace, path := range map[string]string{
@@ -47,7 +47,7 @@ func TestSamples_clusterOrNamespace_takesOneRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(twin(list), got); diff != "" {
+			if diff := cmp.Diff(reference(list), got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", form, diff)
 			}
 			if diff := cmp.Diff([]string{path}, paths); diff != "" {

@@ -50,8 +50,8 @@ func asJSON(t testing.TB, list *metricsv1beta1.PodMetricsList) []byte {
 	return b
 }
 
-// twin is the simple implementation: it reads the decoded objects.
-func twin(list *metricsv1beta1.PodMetricsList) []usage.Sample {
+// reference is the reference implementation of decode: it converts decoded objects.
+func reference(list *metricsv1beta1.PodMetricsList) []usage.Sample {
 	var out []usage.Sample
 	for _, p := range list.Items {
 		for _, c := range p.Containers {
@@ -107,11 +107,11 @@ func randomList(r *rand.Rand) *metricsv1beta1.PodMetricsList {
 	return list
 }
 
-func TestDecode_randomList_agreesWithTwin(t *testing.T) {
+func TestDecode_randomList_equalsReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		list := randomList(r)
-		want := twin(list)
+		want := reference(list)
 		for form, raw := range map[string][]byte{"protobuf": asProtobuf(t, list), "json": asJSON(t, list)} {
 			got, unreadable, err := decode(raw)
 			if err != nil || unreadable != 0 {
@@ -148,8 +148,8 @@ func TestDecode_invalidContainer_othersAreRead(t *testing.T) {
 	raw := []byte(`{"items":[
 		{"metadata":{"namespace":"n","name":"p"},"timestamp":"2026-03-01T12:00:00Z","containers":[
 			{"name":"bad","usage":{"cpu":"many"}},{"name":"good","usage":{"cpu":"5m"}}]},
-		{"metadata":{"namespace":"n","name":"timeless"},"containers":[{"name":"c","usage":{"cpu":"5m"}}]},
-		{"metadata":"nonsense"},
+		{"metadata":{"namespace":"n","name":"no-timestamp"},"containers":[{"name":"c","usage":{"cpu":"5m"}}]},
+		{"metadata":"invalid"},
 		{"metadata":{"namespace":"n","name":"q"},"timestamp":"2026-03-01T12:00:00Z","containers":[
 			{"name":"number","usage":{"cpu":1,"memory":2048}}]}]}`)
 	got, unreadable, err := decode(raw)
@@ -162,7 +162,7 @@ func TestDecode_invalidContainer_othersAreRead(t *testing.T) {
 	}
 }
 
-func TestDecode_truncatedResponse_isAnError(t *testing.T) {
+func TestDecode_truncatedResponse_returnsError(t *testing.T) {
 	list := randomList(rand.New(rand.NewPCG(3, 4)))
 	raw := asProtobuf(t, list)
 	if _, _, err := decode(raw[:len(raw)/2]); err == nil {
@@ -174,6 +174,7 @@ func TestDecode_truncatedResponse_isAnError(t *testing.T) {
 	}
 }
 
+// FuzzDecode decodes arbitrary responses. Each sample must be complete.
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 3 {
@@ -222,8 +223,8 @@ func largeList(pods int) *metricsv1beta1.PodMetricsList {
 	return list
 }
 
-// The allocations per pod are its name and its share of the growing slice of samples.
-func TestDecode_onePod_takesFewAllocations(t *testing.T) {
+// The allocations per pod are those of its name and its share of the slice of samples.
+func TestDecode_manyPods_staysWithinAllocationBudget(t *testing.T) {
 	const pods = 1000
 	raw := asProtobuf(t, largeList(pods))
 	perPod := testing.AllocsPerRun(5, func() {

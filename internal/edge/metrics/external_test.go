@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-func TestExternalSamples_twoResources_takeOneRequestEach(t *testing.T) {
+func TestExternalSamples_twoResources_sendOneRequestEach(t *testing.T) {
 	var requests []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r.URL.Path+" "+r.URL.Query().Get("labelSelector"))
@@ -53,7 +53,7 @@ func TestExternalSamples_twoResources_takeOneRequestEach(t *testing.T) {
 	}
 }
 
-func TestExternal_noMetricNameOrFailedRequest_isAnError(t *testing.T) {
+func TestExternal_noMetricNameOrFailedRequest_returnsError(t *testing.T) {
 	if _, err := NewExternal(&rest.Config{Host: "http://127.0.0.1:1"}, http.DefaultClient, ExternalNames{}, Hooks{}); err == nil {
 		t.Error("no error without the name of a metric")
 	}

@@ -20,20 +20,20 @@ func TestParse_profilesOfMaximumSize_takeBoundedMemory(t *testing.T) {
 		"annotation":    fill(head+`,"annotations":{"a":"`, `x`, `"}},"spec":{}}`),
 		"unknown field": fill(head+`},"spec":{"`, `x`, `":1}}`),
 		"base":          fill(head+`},"spec":{"base":"`, `x`, `"}}`),
-		"depth":         fill(head+`},"spec":`, `[`, `}`),
+		"nested lists":  fill(head+`},"spec":`, `[`, `}`),
 		"name":          fill(`{"apiVersion":"podfit.dev/v1alpha1","kind":"SizingProfile","metadata":{"name":"`, `x`, `"},"spec":{}}`),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, _ = Parse([]byte(text))
 		runtime.ReadMemStats(&after)
-		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 100 {
-			t.Errorf("%s: allocated %d MiB, want at most 100", name, took)
+		if mebibytes := (after.TotalAlloc - before.TotalAlloc) >> 20; mebibytes > 100 {
+			t.Errorf("%s: allocated %d MiB, want at most 100", name, mebibytes)
 		}
 	}
 }
 
-func TestTypo_nameOfAMegabyte_isNoTypo(t *testing.T) {
+func TestTypo_nameOfAMegabyte_returnsNone(t *testing.T) {
 	if got := Typo(strings.Repeat("balanced", 1<<17), []string{"balanced", strings.Repeat("x", 1<<20)}); got != "" {
 		t.Errorf("got %q, want none", got)
 	}

@@ -67,7 +67,7 @@ var partsOf = map[string]string{
 
 func TestParse_invalidProfile_errorHasPathAndAllowedValues(t *testing.T) {
 	for want, text := range map[string]string{
-		"expected a SizingProfile with apiVersion: podfit.dev/v1alpha1":                                                             "just a text",
+		"expected a SizingProfile with apiVersion: podfit.dev/v1alpha1":                                                             "only text",
 		`unknown field "memoryy" in spec (did you mean memory?)`:                                                                    head + "spec: {memoryy: {}}",
 		`unknown field "oombudget" in spec.memory (did you mean oomBudget?)`:                                                        head + "spec: {memory: {oombudget: 0.04}}",
 		`unknown field "oomBudget" in spec (did you mean spec.memory.oomBudget?)`:                                                   head + "spec: {oomBudget: 0.04}",
@@ -272,6 +272,7 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 	}
 }
 
+// FuzzParse parses arbitrary text. A profile without an error must be complete.
 func FuzzParse(f *testing.F) {
 	f.Add(head + "spec: {base: cost, memory: {oomBudget: 0.04, days: 10}, cpu: {window: 36h}}")
 	f.Add(head + "spec: {base: busy-hours, busyHours: {from: 22, to: 6, utcOffset: 3, criticality: 2}}")

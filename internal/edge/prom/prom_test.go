@@ -36,7 +36,7 @@ func config(address string) Config {
 	}
 }
 
-// serve returns a client of a server that answers each query with the result of do.
+// serve returns a client of a server that responds to each query with the result of do.
 func serve(t *testing.T, do func(r *http.Request, query string) (kind string, result any)) *Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,10 +161,10 @@ func TestHistory_credentialsConfigured_areSent(t *testing.T) {
 		config func(*Config)
 		want   string
 	}{
-		"none":     {func(*Config) {}, ""},
-		"a token":  {func(c *Config) { c.Token = "secret" }, "Bearer secret"},
-		"a file":   {func(c *Config) { c.TokenFile = file }, "Bearer from-file"},
-		"password": {func(c *Config) { c.Username, c.Password = "me", "pw" }, "Basic bWU6cHc="},
+		"none":       {func(*Config) {}, ""},
+		"token":      {func(c *Config) { c.Token = "secret" }, "Bearer secret"},
+		"token file": {func(c *Config) { c.TokenFile = file }, "Bearer from-file"},
+		"password":   {func(c *Config) { c.Username, c.Password = "me", "pw" }, "Basic bWU6cHc="},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestHistory_failedQuery_errorHasQueryAndCause(t *testing.T) {
 		code        int
 		reply, want string
 	}{
-		"refused":           {http.StatusForbidden, "no", "read the cpu history of namespace shop"},
+		"forbidden":         {http.StatusForbidden, "no", "read the cpu history of namespace shop"},
 		"not JSON":          {http.StatusOK, "<html>", "read the cpu history of namespace shop"},
 		"other result type": {http.StatusOK, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`, "must be a matrix"},
 		"an error":          {http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`, "too many samples"},
@@ -219,8 +219,8 @@ func TestHistory_failedQuery_errorHasQueryAndCause(t *testing.T) {
 	}
 }
 
-// FuzzReply checks that no reply causes a panic, that errors have what was queried, and that invalid samples do not change
-// the history of a container.
+// FuzzReply sends arbitrary replies. The client must not panic, errors must contain the query, and invalid samples must not change the
+// history of a container.
 func FuzzReply(f *testing.F) {
 	matrix := func(labels string, values ...string) []byte {
 		points := make([]string, len(values))
@@ -254,15 +254,15 @@ func FuzzReply(f *testing.F) {
 		}
 		now := time.Unix(1e9, 0)
 		w := cluster.Workload{Name: "w"}
-		book := usage.NewStore(usage.DefaultConfig())
-		book.Tick(now)
-		book.Track(&cluster.Pod{Key: cluster.Key{Namespace: "n", Name: "p"}, Top: w, Containers: []cluster.Container{{Name: "c"}}})
+		store := usage.NewStore(usage.DefaultConfig())
+		store.Tick(now)
+		store.Track(&cluster.Pod{Key: cluster.Key{Namespace: "n", Name: "p"}, Top: w, Containers: []cluster.Container{{Name: "c"}}})
 		good := usage.Sample{Pod: cluster.Key{Namespace: "n", Name: "p"}, Container: "c", At: now.Add(-time.Hour), CPU: 0.3, Memory: 2e8, Has: cluster.Both}
-		book.Observe(good)
-		known := func() []histogram.Checkpoint {
-			return []histogram.Checkpoint{book.Series(w, "c").CPU.Checkpoint(), book.Series(w, "c").Memory.Checkpoint()}
+		store.Observe(good)
+		histograms := func() []histogram.Checkpoint {
+			return []histogram.Checkpoint{store.Series(w, "c").CPU.Checkpoint(), store.Series(w, "c").Memory.Checkpoint()}
 		}
-		before := known()
+		before := histograms()
 		read := 0
 		taken := cluster.Set(0)
 		err = c.History(t.Context(), "n", now, func(s usage.Sample) {
@@ -270,18 +270,18 @@ func FuzzReply(f *testing.F) {
 			if s.Pod.Namespace != "n" || s.Pod.Name == "" || s.Container == "" || s.Has.Empty() {
 				t.Errorf("got an incomplete sample: %+v", s)
 			}
-			accepted := book.Observe(s)
+			accepted := store.Observe(s)
 			taken |= accepted
 			if accepted.Has(cluster.CPU) && !(s.CPU >= 0 && s.CPU <= 1e5) || accepted.Has(cluster.Memory) && !(s.Memory >= 1 && s.Memory <= 1e14) {
-				t.Errorf("the book accepted %+v", s)
+				t.Errorf("the store accepted %+v", s)
 			}
 		})
 		if err != nil && !strings.Contains(err.Error(), "history of namespace n from 2001-09-09T") {
-			t.Errorf("the error does not have what was queried: %v", err)
+			t.Errorf("the error does not contain the query: %v", err)
 		}
-		after := book.Series(w, "c")
+		after := store.Series(w, "c")
 		if taken.Empty() {
-			if diff := cmp.Diff(before, known()); diff != "" && read == 0 {
+			if diff := cmp.Diff(before, histograms()); diff != "" && read == 0 {
 				t.Errorf("history changed, although there were no samples:\n%s", diff)
 			}
 		}
@@ -291,12 +291,12 @@ func FuzzReply(f *testing.F) {
 			}
 		}
 		if _, err = c.PodLabels(t.Context(), now); err != nil && !strings.Contains(err.Error(), "read the labels of pods") {
-			t.Errorf("the error does not have what was queried: %v", err)
+			t.Errorf("the error does not contain the query: %v", err)
 		}
 	})
 }
 
-// canned is a transport that answers each request with the same bytes.
+// canned is a transport that responds to each request with the same bytes.
 type canned []byte
 
 // RoundTrip implements http.RoundTripper.

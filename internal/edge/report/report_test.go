@@ -80,7 +80,7 @@ func replayed(t *testing.T, days int) *replay.Comparison {
 	return c
 }
 
-// fixture returns a comparison with given figures, which no change of an algorithm changes.
+// fixture returns a comparison with fixed figures, which do not depend on the algorithms.
 func fixture() *replay.Comparison {
 	outcome := func(factor float64) replay.Outcome {
 		return replay.Outcome{
@@ -277,12 +277,12 @@ func TestWrite_allFormats_haveTheSameFigures(t *testing.T) {
 	}
 }
 
-func TestWrite_historyTooShort_saysSoAndHasNoFigures(t *testing.T) {
+func TestWrite_historyTooShort_reportsThatThereAreNoFigures(t *testing.T) {
 	c := replayed(t, 3)
 	for _, format := range []string{"table.txt", "page.html"} {
 		text := written(t, format, c, Options{Workloads: 5})
 		if !strings.Contains(text, "Nothing to measure: no container has a full day of samples after its first 8 days") {
-			t.Errorf("%s does not say that there is nothing to measure:\n%s", format, text)
+			t.Errorf("%s does not report that there is nothing to measure:\n%s", format, text)
 		}
 		for _, figure := range []string{"wins", "cost per month:", "Cost per month", "Waste against risk", "tie", "0.00<"} {
 			if strings.Contains(text, figure) {
@@ -407,7 +407,7 @@ func TestWrite_equalOutcomes_areATieNotAWin(t *testing.T) {
 	}
 }
 
-func TestWriteTable_prices_decideWhetherCostIsShown(t *testing.T) {
+func TestWriteTable_withOrWithoutPrices_costIsShownOrOmitted(t *testing.T) {
 	for _, prices := range []replay.Prices{{Core: 1, GiB: 2}, {}} {
 		c := replayed(t, 10)
 		c.Prices = prices
@@ -427,7 +427,7 @@ func TestWriteTable_prices_decideWhetherCostIsShown(t *testing.T) {
 	}
 }
 
-func TestWriteTable_narrowTerminal_linesFitAndNoFigureIsLost(t *testing.T) {
+func TestWriteTable_narrowTerminal_linesFitAndAllFiguresAreShown(t *testing.T) {
 	c := fixture()
 	cells := strings.Fields(written(t, "table.txt", c, Options{Workloads: -1}))
 	for width := 40; width <= 200; width += 8 {

@@ -18,20 +18,21 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// crowd is a world of many autoscalers, with two containers each.
-func crowd(n int) memory {
+// worldOfMany returns a world of n autoscalers with two containers each.
+func worldOfMany(n int) fakeWorld {
 	as := make([]*cluster.Autoscaler, n)
 	for i := range as {
-		a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(350, mi(745)), "proxy": cluster.Amounts(25, mi(64))})
-		a.Name, a.Target.Name = fmt.Sprint("web-", i), fmt.Sprint("web-", i)
+		a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(350, mi(745)), "proxy": cluster.Amounts(25, mi(64))})
+		a.Name = fmt.Sprint("web-", i)
+		a.Target.Name = fmt.Sprint("web-", i)
 		as[i] = a
 	}
 	as[n/2].Target = shopCart
-	return remember(as...)
+	return worldOf(as...)
 }
 
-// grown is a pod of ordinary size: what an API server sends is some kilobytes.
-func grown(t testing.TB) []byte {
+// typicalReview returns the review of a pod of typical size, some kilobytes.
+func typicalReview(t testing.TB) []byte {
 	env := `"env":[{"name":"A","value":"` + string(bytes.Repeat([]byte("x"), 200)) + `"},{"name":"B","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}],
 		"volumeMounts":[{"name":"v","mountPath":"/v"},{"name":"kube-api-access","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}],
 		"livenessProbe":{"httpGet":{"path":"/healthz","port":8080,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},
@@ -42,7 +43,7 @@ func grown(t testing.TB) []byte {
 		`"containers":[{"name":"app","image":"registry.example.com/shop/cart:1.2.3",`+resources+`,`+env+`},{"name":"proxy","image":"registry.example.com/mesh/proxy:1",`+resources+`,`+env+`}],
 		"volumes":[{"name":"v","emptyDir":{}}],"restartPolicy":"Always","dnsPolicy":"ClusterFirst","serviceAccountName":"cart",
 		"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]`)
-	request := creation(pod)
+	request := createRequest(pod)
 	request.UserInfo.Username = "system:serviceaccount:kube-system:replicaset-controller"
 	body, err := json.Marshal(admissionv1.AdmissionReview{Request: request})
 	if err != nil {
@@ -61,11 +62,12 @@ func serve(t testing.TB, h http.Handler, body []byte) {
 	}
 }
 
-// BenchmarkNewPod is one admission among 10,000 autoscalers, from the request's bytes to the answer's.
+// BenchmarkNewPod measures one review, from the bytes of the request to those of the response, with 1 and with 10,000 autoscalers.
 func BenchmarkNewPod(b *testing.B) {
 	for _, n := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("autoscalers=%d", n), func(b *testing.B) {
-			h, body := handler(crowd(n), Options{}), grown(b)
+			h := handler(worldOfMany(n), Options{})
+			body := typicalReview(b)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -75,10 +77,11 @@ func BenchmarkNewPod(b *testing.B) {
 	}
 }
 
-// BenchmarkFiveHundredASecond sends reviews at that rate, whether or not the ones before are answered, and reports the
-// 99th percentile of the time from when each was due to its answer. The budget is 5 ms.
+// BenchmarkFiveHundredASecond sends 500 reviews per second without waiting for responses. It reports the 99th percentile of the time
+// from when a review should be sent to its response. The budget is 5 ms.
 func BenchmarkFiveHundredASecond(b *testing.B) {
-	h, body := handler(crowd(10_000), Options{}), grown(b)
+	h := handler(worldOfMany(10_000), Options{})
+	body := typicalReview(b)
 	const every = time.Second / 500
 	for b.Loop() {
 		const n = 500
@@ -104,9 +107,10 @@ func BenchmarkFiveHundredASecond(b *testing.B) {
 }
 
 func TestHandler_newPod_staysWithinAllocationBudget(t *testing.T) {
-	h, body := handler(crowd(100), Options{}), grown(t)
-	// Measured: 204, httptest's own included; decoding the pod makes most of them.
+	h := handler(worldOfMany(100), Options{})
+	body := typicalReview(t)
+	// Measured: 204, including those of httptest. Most come from decoding the pod.
 	if n := testing.AllocsPerRun(100, func() { serve(t, h, body) }); n > 240 {
-		t.Errorf("%.0f allocations", n)
+		t.Errorf("%.0f allocations, want at most 240", n)
 	}
 }

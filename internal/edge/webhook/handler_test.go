@@ -22,8 +22,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestHandler_unreadableReview_isAdmitted(t *testing.T) {
-	h := handler(remember(), Options{})
+func TestHandler_undecodableReview_isAdmitted(t *testing.T) {
+	h := handler(worldOf(), Options{})
 	for _, body := range []string{``, `x`, `{`, `{}`, `[]`, `null`, `{"request":null}`, `{"request":{}}`, `{"request":{"uid":7}}`} {
 		status, reply := post(h, "application/json; charset=utf-8", []byte(body))
 		var review admissionv1.AdmissionReview
@@ -35,14 +35,14 @@ func TestHandler_unreadableReview_isAdmitted(t *testing.T) {
 
 func TestHandler_otherContentType_isRejected(t *testing.T) {
 	for _, contentType := range []string{"", "text/plain", "application/xml", "application/jsonx", ";;"} {
-		if status, _ := post(handler(remember(), Options{}), contentType, []byte("{}")); status != http.StatusUnsupportedMediaType {
+		if status, _ := post(handler(worldOf(), Options{}), contentType, []byte("{}")); status != http.StatusUnsupportedMediaType {
 			t.Errorf("%q: status %d", contentType, status)
 		}
 	}
 }
 
 func TestHandler_tooLargeReview_isRejected(t *testing.T) {
-	h := handler(remember(), Options{})
+	h := handler(worldOf(), Options{})
 	atLimit := append([]byte(`{}`), bytes.Repeat([]byte(" "), maxReview-2)...)
 	if status, _ := post(h, "application/json", atLimit); status != http.StatusOK {
 		t.Errorf("at the limit: status %d", status)
@@ -53,30 +53,30 @@ func TestHandler_tooLargeReview_isRejected(t *testing.T) {
 		t.Errorf("above the limit: status %d, %s", status, reply)
 	}
 
-	unannounced := httptest.NewRequest(http.MethodPost, "/", struct{ *bytes.Reader }{bytes.NewReader(above)})
-	unannounced.ContentLength = -1
-	unannounced.Header.Set("Content-Type", "application/json")
+	unknownLength := httptest.NewRequest(http.MethodPost, "/", struct{ *bytes.Reader }{bytes.NewReader(above)})
+	unknownLength.ContentLength = -1
+	unknownLength.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, unannounced)
+	h.ServeHTTP(w, unknownLength)
 	if w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("above the limit, of unknown length: status %d", w.Code)
+		t.Errorf("above the limit, without a Content-Length: status %d", w.Code)
 	}
 }
 
 func TestHandler_dryRun_admitsUnchangedAndLogs(t *testing.T) {
-	var j journal
+	var j logBuffer
 	reg := prometheus.NewRegistry()
-	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
-	h := NewHandler(remember(a), Options{DryRun: true}, NewMetrics(reg), j.logger())
+	a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
+	h := NewHandler(worldOf(a), Options{DryRun: true}, NewMetrics(reg), j.logger())
 	for name, response := range map[string]*admissionv1.AdmissionResponse{
-		"pod":             ask(t, h, creation(cart("", `"containers":[{"name":"app"}]`))),
-		"without policy":  verdict(t, h, vpa(target), ""),
-		"deprecated mode": verdict(t, h, vpa(target+`,"updatePolicy":{"updateMode":"Auto"}`), ""),
-		"wrong":           verdict(t, h, vpa(`"updatePolicy":{}`), ""),
-		"unreadable":      verdict(t, h, vpa(`"targetRef":7`), ""),
+		"pod":             ask(t, h, createRequest(cart("", `"containers":[{"name":"app"}]`))),
+		"without policy":  reviewVPA(t, h, vpa(target), ""),
+		"deprecated mode": reviewVPA(t, h, vpa(target+`,"updatePolicy":{"updateMode":"Auto"}`), ""),
+		"no targetRef":    reviewVPA(t, h, vpa(`"updatePolicy":{}`), ""),
+		"unreadable":      reviewVPA(t, h, vpa(`"targetRef":7`), ""),
 	} {
 		if !response.Allowed || response.Patch != nil || response.PatchType != nil || response.Result != nil || response.Warnings != nil {
-			t.Errorf("%s: answer %+v", name, response)
+			t.Errorf("%s: response %+v", name, response)
 		}
 	}
 	for _, line := range []string{"Would size a new pod", "shop/cart", `\"100m\"`, "Would reject a VPA", "updateMode is required"} {
@@ -89,29 +89,29 @@ func TestHandler_dryRun_admitsUnchangedAndLogs(t *testing.T) {
 	}
 }
 
-// deaf is a connection that breaks before the answer.
-type deaf struct{ http.ResponseWriter }
+// brokenWriter is a connection that breaks before the response is written.
+type brokenWriter struct{ http.ResponseWriter }
 
-func (deaf) Write([]byte) (int, error) { return 0, errors.New("gone") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestMetrics_reviews_areCountedWithUpstreamsNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
-	h := NewHandler(remember(a), Options{}, NewMetrics(reg), silent)
+	a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
+	h := NewHandler(worldOf(a), Options{}, NewMetrics(reg), discardLog)
 	sized := cart("", `"containers":[{"name":"app"}]`)
 
-	ask(t, h, creation(sized))
-	ask(t, h, creation(sized))
-	ask(t, h, creation(`{"spec":{}}`))
-	ask(t, h, creation(`{"spec":[]}`))
-	verdict(t, h, vpa(target), "")
-	verdict(t, h, vpa(`"targetRef":null`), "")
+	ask(t, h, createRequest(sized))
+	ask(t, h, createRequest(sized))
+	ask(t, h, createRequest(`{"spec":{}}`))
+	ask(t, h, createRequest(`{"spec":[]}`))
+	reviewVPA(t, h, vpa(target), "")
+	reviewVPA(t, h, vpa(`"targetRef":null`), "")
 	post(h, "application/json", []byte("x"))
 	post(h, "text/plain", []byte("x"))
-	body, _ := json.Marshal(admissionv1.AdmissionReview{Request: creation(sized)})
+	body, _ := json.Marshal(admissionv1.AdmissionReview{Request: createRequest(sized)})
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	h.ServeHTTP(deaf{httptest.NewRecorder()}, r)
+	h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, r)
 	r = httptest.NewRequest(http.MethodPost, h.self, bytes.NewReader(selfReview()))
 	r.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(httptest.NewRecorder(), r)
@@ -159,7 +159,7 @@ vpa_admission_controller_admission_pods_total{applied="true"} 2
 	}
 }
 
-// FuzzReview sends hostile bytes: the webhook never panics, and what it does not refuse clearly, it lets pass.
+// FuzzReview sends arbitrary bytes. The webhook must not panic, and must admit each object that it does not reject with a message.
 func FuzzReview(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/reviews/*.json")
 	if err != nil || len(seeds) == 0 {
@@ -172,9 +172,9 @@ func FuzzReview(f *testing.F) {
 		}
 		f.Add(body)
 	}
-	a := boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)}), 2)
-	var j journal
-	h := handler(remember(a), Options{Gates: allGates})
+	a := boosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)}), 2)
+	var j logBuffer
+	h := handler(worldOf(a), Options{Gates: allGates})
 	h.log = j.logger()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		status, reply := post(h, "application/json", body)
@@ -187,7 +187,7 @@ func FuzzReview(f *testing.F) {
 		}
 		r := review.Response
 		if !r.Allowed && (r.Result == nil || r.Result.Message == "" || r.Result.Code != http.StatusUnprocessableEntity) {
-			t.Fatalf("refused without saying why: %s", reply)
+			t.Fatalf("rejected without a message: %s", reply)
 		}
 		if j.has("panicked") {
 			t.Fatal(j.String())
@@ -196,10 +196,10 @@ func FuzzReview(f *testing.F) {
 			var object map[string]any
 			request, err := decodeRequest(body)
 			if err != nil || request == nil {
-				t.Fatalf("patched what cannot be read: %v", err)
+				t.Fatalf("patched an object that cannot be decoded: %v", err)
 			}
-			// An object that says the same thing twice means one thing to us and another to whoever patches it.
-			if twice, _ := sjson.UnmarshalStrict(request.Object.Raw, &object); len(twice) == 0 {
+			// podfit and the patch library may use different values of a key that an object contains twice, so such objects are not compared.
+			if duplicates, _ := sjson.UnmarshalStrict(request.Object.Raw, &object); len(duplicates) == 0 {
 				apply(t, string(request.Object.Raw), r.Patch)
 			}
 		}

@@ -28,8 +28,9 @@ import (
 
 const mib = 1 << 20
 
-// worst are the reviews that would take the most time or memory, each as large as a review may be.
-func worst() map[string][]byte {
+// expensiveReviews returns the reviews that take the most time or memory, by what is large in them. Most have the largest size that
+// an API server sends.
+func expensiveReviews() map[string][]byte {
 	const size = 4_500_000
 	fill := func(before, unit, after string) string {
 		return before + strings.Repeat(unit, (size-len(before)-len(after))/len(unit)) + after
@@ -43,36 +44,36 @@ func worst() map[string][]byte {
 	}
 	const target = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}`
 	out := map[string][]byte{
-		"containers":                pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[`, `{},`, `{}]}}`)),
-		"init containers":           pod(fill(`{"metadata":{`+owner+`},"spec":{"initContainers":[`, `{},`, `{}]}}`)),
-		"containers that are null":  pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[`, `null,`, `{}]}}`)),
-		"owners":                    pod(fill(`{"metadata":{"ownerReferences":[`, `{},`, `{}]}}`)),
-		"claims":                    pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"claims":[`, `{},`, `{}]}}]}}`)),
-		"volumes":                   pod(fill(`{"metadata":{`+owner+`},"spec":{"volumes":[`, `{},`, `{}]}}`)),
-		"requests":                  pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"requests":{`, `"a":"1",`, `"cpu":"1"}}}]}}`)),
-		"depth":                     pod(fill(`{"metadata":{`+owner+`},"spec":`, `[`, ``)),
-		"a long name":               pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"`, `x`, `"}]}}`)),
-		"a long quantity":           pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"`, `9`, `"}}}]}}`)),
-		"a small quantity":          pod(`{"metadata":{` + owner + `},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1e-999999999"}}}]}}`),
-		"a large quantity":          pod(`{"metadata":{` + owner + `},"spec":{"containers":[{"name":"app","resources":{"limits":{"memory":1e-2147483647}}}]}}`),
-		"policies":                  vpa(fill(`{"spec":{`+target+`,"resourcePolicy":{"containerPolicies":[`, `{},`, `{}]}}}`)),
-		"recommenders":              vpa(fill(`{"spec":{`+target+`,"recommenders":[`, `{},`, `{}]}}`)),
-		"controlled resources":      vpa(fill(`{"spec":{`+target+`,"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":[`, `"",`, `""]}]}}}`)),
-		"wrong policies":            vpa(`{"spec":{` + target + `,"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, maxValues-20) + `{}]}}}`),
-		"a status":                  vpa(fill(`{"spec":{`+target+`},"status":{"recommendation":{"containerRecommendations":[`, `{},`, `{}]}}}`)),
-		"managed fields":            vpa(fill(`{"spec":{`+target+`},"metadata":{"managedFields":[`, `{},`, `{}]}}`)),
-		"a long recommender":        vpa(fill(`{"spec":{`+target+`,"recommenders":[{"name":"`, `x`, `"}]}}`)),
-		"a VPA's small quantity":    vpa(`{"spec":{` + target + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","minAllowed":{"cpu":"1e-999999999"}}]}}}`),
-		"a VPA's hidden quantity":   vpa(`{"spec":{` + target + `,"startupBoost":{"cpu":{"type":"Quantity","qu\u0061ntity":"1e-999999999"}}}}`),
-		"a VPA of before":           []byte(strings.Replace(string(vpa(`{"spec":{`+target+`}}`)), `"oldObject":{}`, fill(`"oldObject":{"spec":{"resourcePolicy":{"containerPolicies":[`, `{},`, `{}]}}}`), 1)),
-		"a long uid":                []byte(fill(`{"request":{"uid":"`, `u`, `","operation":"CREATE","resource":{"version":"v1","resource":"pods"},"object":{}}}`)),
-		"a long resource":           []byte(fill(`{"request":{"uid":"u","operation":"CREATE","resource":{"version":"v1","resource":"`, `u`, `"},"object":{}}}`)),
-		"nothing but opening quote": []byte(fill(`"`, `\"`, ``)),
+		"containers":                           pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[`, `{},`, `{}]}}`)),
+		"init containers":                      pod(fill(`{"metadata":{`+owner+`},"spec":{"initContainers":[`, `{},`, `{}]}}`)),
+		"null containers":                      pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[`, `null,`, `{}]}}`)),
+		"owners":                               pod(fill(`{"metadata":{"ownerReferences":[`, `{},`, `{}]}}`)),
+		"claims":                               pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"claims":[`, `{},`, `{}]}}]}}`)),
+		"volumes":                              pod(fill(`{"metadata":{`+owner+`},"spec":{"volumes":[`, `{},`, `{}]}}`)),
+		"requests":                             pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"requests":{`, `"a":"1",`, `"cpu":"1"}}}]}}`)),
+		"nested lists":                         pod(fill(`{"metadata":{`+owner+`},"spec":`, `[`, ``)),
+		"a long name":                          pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"`, `x`, `"}]}}`)),
+		"a long quantity":                      pod(fill(`{"metadata":{`+owner+`},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"`, `9`, `"}}}]}}`)),
+		"a small quantity":                     pod(`{"metadata":{` + owner + `},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1e-999999999"}}}]}}`),
+		"a large quantity":                     pod(`{"metadata":{` + owner + `},"spec":{"containers":[{"name":"app","resources":{"limits":{"memory":1e-2147483647}}}]}}`),
+		"policies":                             vpa(fill(`{"spec":{`+target+`,"resourcePolicy":{"containerPolicies":[`, `{},`, `{}]}}}`)),
+		"recommenders":                         vpa(fill(`{"spec":{`+target+`,"recommenders":[`, `{},`, `{}]}}`)),
+		"controlled resources":                 vpa(fill(`{"spec":{`+target+`,"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":[`, `"",`, `""]}]}}}`)),
+		"invalid policies":                     vpa(`{"spec":{` + target + `,"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, maxValues-20) + `{}]}}}`),
+		"a status":                             vpa(fill(`{"spec":{`+target+`},"status":{"recommendation":{"containerRecommendations":[`, `{},`, `{}]}}}`)),
+		"managed fields":                       vpa(fill(`{"spec":{`+target+`},"metadata":{"managedFields":[`, `{},`, `{}]}}`)),
+		"a long recommender":                   vpa(fill(`{"spec":{`+target+`,"recommenders":[{"name":"`, `x`, `"}]}}`)),
+		"a VPA's small quantity":               vpa(`{"spec":{` + target + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","minAllowed":{"cpu":"1e-999999999"}}]}}}`),
+		"a VPA's quantity with an escaped key": vpa(`{"spec":{` + target + `,"startupBoost":{"cpu":{"type":"Quantity","qu\u0061ntity":"1e-999999999"}}}}`),
+		"the old object of a VPA":              []byte(strings.Replace(string(vpa(`{"spec":{`+target+`}}`)), `"oldObject":{}`, fill(`"oldObject":{"spec":{"resourcePolicy":{"containerPolicies":[`, `{},`, `{}]}}}`), 1)),
+		"a long uid":                           []byte(fill(`{"request":{"uid":"`, `u`, `","operation":"CREATE","resource":{"version":"v1","resource":"pods"},"object":{}}}`)),
+		"a long resource":                      []byte(fill(`{"request":{"uid":"u","operation":"CREATE","resource":{"version":"v1","resource":"`, `u`, `"},"object":{}}}`)),
+		"quotes only":                          []byte(fill(`"`, `\"`, ``)),
 	}
 	return out
 }
 
-// allocated returns how many bytes a function allocates, garbage included.
+// allocated returns how many bytes a function allocates, including those that it no longer uses.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -81,30 +82,30 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-func TestHandler_worstReviews_takeBoundedMemory(t *testing.T) {
-	a := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)})
-	h := handler(remember(a), Options{Gates: allGates})
-	for name, body := range worst() {
+func TestHandler_expensiveReviews_useBoundedMemory(t *testing.T) {
+	a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)})
+	h := handler(worldOf(a), Options{Gates: allGates})
+	for name, body := range expensiveReviews() {
 		var reply []byte
-		took := allocated(func() { _, reply = post(h, "application/json", body) })
-		// The body itself is read into memory that doubles as it arrives: 16 MiB for 5; a long text is copied a few times.
-		if took > 48*mib {
-			t.Errorf("%s: %d MiB are allocated for a review of %d bytes", name, took/mib, len(body))
+		bytesAllocated := allocated(func() { _, reply = post(h, "application/json", body) })
+		// The buffer of the body doubles while the body arrives, which takes 16 MiB for 5 MiB. A long text is copied a few times.
+		if bytesAllocated > 48*mib {
+			t.Errorf("%s: %d MiB are allocated for a review of %d bytes", name, bytesAllocated/mib, len(body))
 		}
 		var review admissionv1.AdmissionReview
 		if err := json.Unmarshal(reply, &review); err != nil || review.Response == nil {
-			t.Errorf("%s: not answered: %.200s", name, reply)
+			t.Errorf("%s: no response: %.200s", name, reply)
 		}
 	}
 }
 
-func TestHandler_objectBeyondBounds_passesUnchangedAndIsCounted(t *testing.T) {
-	h := handler(remember(sizing("cart", map[string]cluster.Resources{"": cluster.Amounts(100, mi(200))})), Options{})
-	bodies := worst()
+func TestHandler_objectBeyondBounds_isAdmittedUnchangedAndCounted(t *testing.T) {
+	h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"": cluster.Amounts(100, mi(200))})), Options{})
+	bodies := expensiveReviews()
 	for name, reason := range map[string]string{
 		"containers": tooManyContainers, "init containers": tooManyContainers, "owners": tooManyOwners, "policies": tooManyValues,
-		"a long name":     tooLongName,
-		"a VPA of before": tooManyValues,
+		"a long name":             tooLongName,
+		"the old object of a VPA": tooManyValues,
 	} {
 		before := testutil.ToFloat64(h.metrics.unchecked.WithLabelValues(reason))
 		_, reply := post(h, "application/json", bodies[name])
@@ -119,14 +120,14 @@ func TestHandler_objectBeyondBounds_passesUnchangedAndIsCounted(t *testing.T) {
 }
 
 func TestHandler_mostContainersAllowed_areSized(t *testing.T) {
-	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
 	pod := cart("", `"containers":[`+strings.Repeat(`{"name":"other"},`, maxContainers-1)+`{"name":"app"}]`)
-	if r := ask(t, h, creation(pod)); !bytes.Contains(r.Patch, []byte(`/spec/containers/255/resources`)) {
+	if r := ask(t, h, createRequest(pod)); !bytes.Contains(r.Patch, []byte(`/spec/containers/255/resources`)) {
 		t.Errorf("patch %.200s", r.Patch)
 	}
 }
 
-// stalled is a body of which a part arrives, and then nothing until the server gives up.
+// stalled is a request body of which only a part arrives. Read then blocks until end is closed.
 type stalled struct {
 	sent io.Reader
 	end  <-chan struct{}
@@ -142,54 +143,54 @@ func (s *stalled) Read(p []byte) (int, error) {
 
 func (s *stalled) Close() error { return nil }
 
-// hearing is a writer that passes on when the reading of its request is ended, as the server's own does.
-type hearing struct {
+// deadlineRecorder is a response writer. It ends the reading of its request when a deadline is set.
+type deadlineRecorder struct {
 	*httptest.ResponseRecorder
 	end func()
 }
 
-func (h hearing) SetReadDeadline(time.Time) error { h.end(); return nil }
+func (h deadlineRecorder) SetReadDeadline(time.Time) error { h.end(); return nil }
 
 func TestHandler_stalledBodies_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
 	for name, c := range map[string]struct{ requests, sent int }{
-		"announced only":     {2000, 1},
-		"small, almost sent": {2000, smallBody - 10},
-		"large, half sent":   {80, 5 * mib / 2},
+		"only Content-Length": {2000, 1},
+		"small, almost sent":  {2000, smallBody - 10},
+		"large, half sent":    {80, 5 * mib / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+				h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
 				var statuses sync.Map
-				var all sync.WaitGroup
+				var requests sync.WaitGroup
 				ctx, cancel := context.WithCancel(t.Context())
 				zeros := make([]byte, c.sent)
-				before := live()
+				before := heapInUse()
 				for i := range c.requests {
-					one, end := context.WithCancel(ctx)
-					r := httptest.NewRequestWithContext(one, http.MethodPost, "/", &stalled{bytes.NewReader(zeros), one.Done()})
+					requestContext, end := context.WithCancel(ctx)
+					r := httptest.NewRequestWithContext(requestContext, http.MethodPost, "/", &stalled{bytes.NewReader(zeros), requestContext.Done()})
 					r.ContentLength = 4_500_000
 					r.Header.Set("Content-Type", "application/json")
-					all.Go(func() {
-						w := hearing{httptest.NewRecorder(), end}
+					requests.Go(func() {
+						w := deadlineRecorder{httptest.NewRecorder(), end}
 						h.ServeHTTP(w, r)
 						statuses.Store(i, w.Code)
 					})
 				}
 				synctest.Wait()
-				held := live() - before
+				held := heapInUse() - before
 				if most := int64(smallBytes + largeBytes + 16*mib); held > most {
 					t.Errorf("%d MiB are held, want at most %d", held/mib, most/mib)
 				}
 				for _, usual := range [][]byte{
 					[]byte(`{"request":{"uid":"u"}}`),
-					append(review(t, creation(cart("", `"containers":[{"name":"app"}]`))), bytes.Repeat([]byte(" "), 1*mib)...),
+					append(review(t, createRequest(cart("", `"containers":[{"name":"app"}]`))), bytes.Repeat([]byte(" "), 1*mib)...),
 				} {
 					if status, reply := post(h, "application/json", usual); status != http.StatusOK {
 						t.Errorf("a review of %d bytes gets status %d: %s", len(usual), status, reply)
 					}
 				}
 				cancel()
-				all.Wait()
+				requests.Wait()
 				busy := 0
 				statuses.Range(func(_, status any) bool {
 					if status == http.StatusTooManyRequests {
@@ -199,7 +200,7 @@ func TestHandler_stalledBodies_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
 					}
 					return true
 				})
-				t.Logf("%d MiB held, %d of %d had to give way", held/mib, busy, c.requests)
+				t.Logf("%d MiB held, %d of %d requests were rejected as too many", held/mib, busy, c.requests)
 				if n := h.intake.small.held + h.intake.large.held + h.intake.small.arriving.Len() + h.intake.large.arriving.Len(); n != 0 {
 					t.Errorf("%d bytes are still counted", n)
 				}
@@ -217,8 +218,8 @@ func review(t testing.TB, request *admissionv1.AdmissionRequest) []byte {
 	return body
 }
 
-// live returns the bytes that are in use.
-func live() int64 {
+// heapInUse returns the number of bytes of the live heap objects.
+func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -242,7 +243,7 @@ func TestServer_manyConnections_blockNoReviews(t *testing.T) {
 		held = append(held, c)
 	}
 	if err := r.Check(t.Context()); err != nil {
-		t.Errorf("with 300 connections that send nothing: %v", err)
+		t.Errorf("with many connections that send nothing: %v", err)
 	}
 	eventually(t, "the oldest connections are closed", func() bool {
 		r.connections.mu.Lock()
@@ -277,7 +278,7 @@ func TestConnections_tooManyFromOneAddress_keepsThoseWithReviews(t *testing.T) {
 		}
 	}
 	if api.closed || closed > 0 {
-		t.Errorf("the connection of the API server is closed: %t; %d new ones are", api.closed, closed)
+		t.Errorf("the connection of the API server is closed: %t, want false; %d new connections are closed, want 0", api.closed, closed)
 	}
 }
 
@@ -307,13 +308,13 @@ func TestConnections_tooManyFromManyAddresses_closesThoseOfTheLargestClient(t *t
 		}
 	}
 	if cs.total > maxConnections || api.closed || quiet.closed {
-		t.Errorf("%d connections; the API server's are closed: %t, %t", cs.total, api.closed, quiet.closed)
+		t.Errorf("%d connections; those of the API server are closed: %t, %t", cs.total, api.closed, quiet.closed)
 	}
 	for _, c := range all {
 		cs.note(c, http.StateClosed)
 	}
 	if cs.total != 0 || len(cs.byIP) != 0 {
-		t.Errorf("%d connections of %d addresses are kept", cs.total, len(cs.byIP))
+		t.Errorf("%d connections of %d addresses are still counted", cs.total, len(cs.byIP))
 	}
 }
 
@@ -348,7 +349,7 @@ func TestConnections_manySlowFirstRequests_doNotBlockTheAPIServer(t *testing.T) 
 		if most := 2 * maxConnections; cs.total > most {
 			t.Errorf("there are %d connections, want at most %d", cs.total, most)
 		}
-		for _, from := range []string{"10.0.0.1", "10.1.0.1"} { // its own address, and the same
+		for _, from := range []string{"10.0.0.1", "10.1.0.1"} { // its own address, and that of the slow client
 			api := &conn{from: from}
 			cs.note(api, http.StateNew)
 			if api.closed {
@@ -384,7 +385,7 @@ func TestConnections_manyConcurrentFirstRequests_areNotClosed(t *testing.T) {
 		}
 		for i, c := range all {
 			if c.closed {
-				t.Errorf("connection %d is closed with a request under way", i)
+				t.Errorf("connection %d is closed during a request", i)
 			}
 		}
 	})

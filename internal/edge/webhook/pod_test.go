@@ -24,7 +24,7 @@ import (
 
 const owned = `"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","uid":"1","controller":true}]`
 
-// cart is a pod of shop/cart as a ReplicaSet makes it: no name, no namespace.
+// cart returns a pod of shop/cart as a ReplicaSet creates it: without name and namespace.
 func cart(metadata, spec string) string {
 	if metadata != "" {
 		metadata = "," + metadata
@@ -44,7 +44,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 		ops        []string // "path value", in order
 	}{
 		"without resources": {
-			autoscaler: sizing("cart", app),
+			autoscaler: recommending("cart", app),
 			pod:        cart("", `"containers":[{"name":"app","image":"x"}]`),
 			ops: []string{
 				`/metadata/annotations {}`,
@@ -56,8 +56,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with requests and limits, whose proportion is kept": {
-			autoscaler: sizing("cart", app),
+		"with requests and limits: their ratio is kept": {
+			autoscaler: recommending("cart", app),
 			pod: cart(`"annotations":{"a":"b"}`, `"containers":[{"name":"app","resources":{
 				"requests":{"cpu":"100m","memory":"100Mi"},"limits":{"cpu":"200m","memory":"300Mi"}}}]`),
 			ops: []string{
@@ -70,7 +70,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"with limits only": {
-			autoscaler: sizing("cart", app),
+			autoscaler: recommending("cart", app),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"limits":{"cpu":"1"}}}]`),
 			ops: []string{
 				`/spec/containers/0/resources/requests {}`,
@@ -82,8 +82,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"of which only one container is known": {
-			autoscaler: sizing("cart", app),
+		"with a recommendation for one of its containers": {
+			autoscaler: recommending("cart", app),
 			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"app"}],
 				"containers":[{"name":"proxy","resources":{"requests":{"cpu":"1"}}},{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]`),
 			ops: []string{
@@ -93,8 +93,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "proxy, app"`,
 			},
 		},
-		"with sidecars, which are left alone": {
-			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(100)), "mesh": cluster.Amounts(100, mi(100))}),
+		"with sidecars: they are not changed": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(100)), "mesh": cluster.Amounts(100, mi(100))}),
 			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"setup"},{"name":"mesh","restartPolicy":"Always","resources":{"requests":{"cpu":"10m"}}}],
 				"containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]`),
 			ops: []string{
@@ -104,8 +104,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with claims, which stay": {
-			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100)}),
+		"with claims: they are kept": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100)}),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"claims":[{"name":"gpu"}]}}]`),
 			ops: []string{
 				`/spec/containers/0/resources/requests {}`,
@@ -115,12 +115,12 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"without a recommendation": {
-			autoscaler: sizing("cart", nil),
+			autoscaler: recommending("cart", nil),
 			pod:        cart("", `"containers":[{"name":"app"}]`),
 			ops:        []string{`/metadata/annotations {}`, `/metadata/annotations/vpaObservedContainers "app"`},
 		},
 		"in a namespace with a limit range": {
-			autoscaler: sizing("cart", app),
+			autoscaler: recommending("cart", app),
 			limits:     policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Max: cluster.Resources{}.Set(cluster.CPU, 400)}}},
 			pod: cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{
 				"requests":{"cpu":"100m"},"limits":{"cpu":"200m"}}}]`),
@@ -133,8 +133,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with pod-level resources, which follow": {
-			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
+		"with pod-level resources: they are changed, too": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
 			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}},
 				"containers":[{"name":"app","resources":{"requests":{"cpu":"500m"}}}]`),
 			ops: []string{
@@ -145,8 +145,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with a pod-level limit that is used up: it keeps its resources": {
-			autoscaler: requestsOnly(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
+		"above its pod-level limit with the new size: it is not changed": {
+			autoscaler: requestsOnly(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
 			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
 				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
 			ops: []string{
@@ -155,8 +155,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
 			},
 		},
-		"over a quota with the new size: it keeps its own": {
-			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
+		"over a quota with the new size: it is not changed": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
 			limits:     cpuLeft(800),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"500m"}}}]`),
 			ops: []string{
@@ -166,7 +166,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"over a quota with any size": {
-			autoscaler: sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)}),
 			limits:     cpuLeft(400),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"500m"}}}]`),
 			ops: []string{
@@ -176,7 +176,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"over a quota only with its startup boost": {
-			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
+			autoscaler: boosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
 			limits:     cpuLeft(800),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
@@ -187,7 +187,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"with a startup boost above the maximum of a limit range": {
-			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
+			autoscaler: boosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
 			limits:     policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Max: cluster.Resources{}.Set(cluster.CPU, 400)}}},
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"},"limits":{"cpu":"100m"}}}]`),
@@ -201,7 +201,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"with a startup boost": {
-			autoscaler: boosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
+			autoscaler: boosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)}), 3),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}, MaxCPUBoost: 800},
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"1Gi"},"limits":{"cpu":"100m"}}}]`),
 			ops: []string{
@@ -213,7 +213,7 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 			},
 		},
 		"with a startup boost, of an autoscaler that is Off": {
-			autoscaler: off(boosted(sizing("cart", app), 3)),
+			autoscaler: off(boosted(recommending("cart", app), 3)),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
 			ops: []string{
@@ -223,8 +223,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with a startup boost that the API server would refuse, and a recommendation that it would not": {
-			autoscaler: appBoosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.Memory, mi(745))})),
+		"with a startup boost that the API server would reject, and a recommendation that it would admit": {
+			autoscaler: appBoosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.Memory, mi(745))})),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
 			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
 				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
@@ -237,8 +237,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
 			},
 		},
-		"with a startup boost that the API server would refuse, of an autoscaler that is Off": {
-			autoscaler: off(appBoosted(sizing("cart", app))),
+		"with a startup boost that the API server would reject, of an autoscaler that is Off": {
+			autoscaler: off(appBoosted(recommending("cart", app))),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
 			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
 				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
@@ -247,8 +247,8 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
 			},
 		},
-		"with a recommendation and a startup boost that the API server would refuse": {
-			autoscaler: appBoosted(sizing("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
+		"with a recommendation and a startup boost that the API server would both reject": {
+			autoscaler: appBoosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
 			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
 				"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`),
@@ -259,20 +259,20 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
 			},
 		},
-		"with a startup boost that is not allowed": {
-			autoscaler: off(boosted(sizing("cart", app), 3)),
+		"with a startup boost without its feature gate": {
+			autoscaler: off(boosted(recommending("cart", app), 3)),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
 			ops:        []string{`/metadata/annotations/vpaObservedContainers "app"`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := remember(c.autoscaler)
+			w := worldOf(c.autoscaler)
 			w.limits["shop"] = c.limits
-			response := ask(t, handler(w, c.options), creation(c.pod))
+			response := ask(t, handler(w, c.options), createRequest(c.pod))
 			if !response.Allowed || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
-				t.Fatalf("answer %+v", response)
+				t.Fatalf("response %+v", response)
 			}
-			if diff := cmp.Diff(c.ops, said(t, response.Patch)); diff != "" {
+			if diff := cmp.Diff(c.ops, patchLines(t, response.Patch)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 			apply(t, c.pod, response.Patch)
@@ -280,11 +280,11 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 	}
 }
 
-func TestHandler_refusedStartupBoost_isLogged(t *testing.T) {
+func TestHandler_rejectedStartupBoost_isLogged(t *testing.T) {
 	var out bytes.Buffer
-	w := remember(off(appBoosted(sizing("cart", nil))))
+	w := worldOf(off(appBoosted(recommending("cart", nil))))
 	h := NewHandler(w, Options{Gates: Gates{CPUStartupBoost: true}}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&out, nil)))
-	ask(t, h, creation(cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
+	ask(t, h, createRequest(cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
 		"containers":[{"name":"app"},{"name":"proxy","resources":{"requests":{"cpu":"300m"}}}]`)))
 	for _, part := range []string{"Startup boost not applied", "pod=shop/cart-*", "vpa=shop/cart", "cpu request 301m of the pod is above its limit 300m"} {
 		if !strings.Contains(out.String(), part) {
@@ -298,7 +298,7 @@ func requestsOnly(a *cluster.Autoscaler) *cluster.Autoscaler {
 	return a
 }
 
-// appBoosted has the request of the container app, and of no other, boosted by 600m.
+// appBoosted adds a startup boost of 600m for the request of the container app only.
 func appBoosted(a *cluster.Autoscaler) *cluster.Autoscaler {
 	a.Policies = []cluster.ContainerPolicy{{Container: "app", RequestsOnly: true, Boost: &cluster.Boost{ByQuantity: true, Quantity: 600}}}
 	return a
@@ -314,8 +314,8 @@ func off(a *cluster.Autoscaler) *cluster.Autoscaler {
 	return a
 }
 
-// said writes a JSON patch as "path value" lines.
-func said(t *testing.T, patch []byte) []string {
+// patchLines returns the operations of a JSON patch, each as "path value".
+func patchLines(t *testing.T, patch []byte) []string {
 	t.Helper()
 	var ops []struct {
 		Op, Path string
@@ -327,14 +327,14 @@ func said(t *testing.T, patch []byte) []string {
 	var out []string
 	for _, o := range ops {
 		if o.Op != "add" {
-			t.Errorf("operation %q; only add is promised", o.Op)
+			t.Errorf("operation %q, want only add", o.Op)
 		}
 		out = append(out, o.Path+" "+string(o.Value))
 	}
 	return out
 }
 
-// apply patches a pod the way the API server does.
+// apply applies a patch to a pod as the API server does.
 func apply(t *testing.T, pod string, patch []byte) map[string]any {
 	t.Helper()
 	p, err := jsonpatch.DecodePatch(patch)
@@ -353,10 +353,10 @@ func apply(t *testing.T, pod string, patch []byte) map[string]any {
 }
 
 func TestHandler_patchedPod_keepsOtherFields(t *testing.T) {
-	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
 	pod := cart(`"labels":{"x":"y"}`, `"nodeSelector":{"a":"b"},"containers":[{"name":"app","image":"i",
 		"resources":{"requests":{"nvidia.com/gpu":"1","cpu":"2"},"claims":[{"name":"c"}]},"unknownField":7}]`)
-	got := apply(t, pod, ask(t, h, creation(pod)).Patch)
+	got := apply(t, pod, ask(t, h, createRequest(pod)).Patch)
 	var want map[string]any
 	if err := json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"cart-",`+owned+`,"labels":{"x":"y"},
 		"annotations":{"vpaObservedContainers":"app","vpaUpdates":"Pod resources updated by cart: container 0: cpu request, memory request"}},
@@ -370,83 +370,85 @@ func TestHandler_patchedPod_keepsOtherFields(t *testing.T) {
 }
 
 func TestHandler_samePod_getsTheSamePatch(t *testing.T) {
-	h := handler(remember(sizing("cart", map[string]cluster.Resources{"a": cluster.Amounts(100, mi(1)), "b": cluster.Amounts(200, mi(2)), "c": cluster.Amounts(300, mi(3))})), Options{})
+	h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"a": cluster.Amounts(100, mi(1)), "b": cluster.Amounts(200, mi(2)), "c": cluster.Amounts(300, mi(3))})), Options{})
 	pod := cart("", `"containers":[{"name":"c"},{"name":"b"},{"name":"a"}]`)
-	first := ask(t, h, creation(pod)).Patch
+	first := ask(t, h, createRequest(pod)).Patch
 	for range 50 {
-		if again := ask(t, h, creation(pod)).Patch; string(again) != string(first) {
+		if again := ask(t, h, createRequest(pod)).Patch; string(again) != string(first) {
 			t.Fatalf("first %s\nthen  %s", first, again)
 		}
 	}
 }
 
 func TestHandler_podWithoutGoverningAutoscaler_isAdmittedUnchanged(t *testing.T) {
-	one := sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
+	one := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})
 	containers := `"containers":[{"name":"app"}]`
 	for name, c := range map[string]struct {
-		world  memory
+		world  fakeWorld
 		change func(*admissionv1.AdmissionRequest)
 	}{
-		"of a workload without an autoscaler": {world: remember()},
-		"of an autoscaler that is Off":        {world: remember(off(sizing("cart", nil)))},
-		"without an owner": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+		"of a workload without an autoscaler": {world: worldOf()},
+		"of an autoscaler that is Off":        {world: worldOf(off(recommending("cart", nil)))},
+		"without an owner": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"cart"},"spec":{` + containers + `}}`)}
 		}},
-		"of another namespace": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" }},
-		"that is updated":      {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
-		"in a subresource":     {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.SubResource = "eviction" }},
-		"that is not a pod": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+		"of another namespace": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" }},
+		"that is updated":      {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
+		"in a subresource":     {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) { r.SubResource = "eviction" }},
+		"with invalid metadata": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(`{"metadata":[]}`)}
 		}},
-		"with a invalid quantity": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
+		"with an invalid quantity": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: []byte(cart("", `"containers":[{"name":"app","resources":{"requests":{"cpu":"lots"}}}]`))}
 		}},
-		"without anything in it": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
-		"of another kind": {world: remember(one), change: func(r *admissionv1.AdmissionRequest) {
-			r.Resource.Group, r.Resource.Resource = "apps", "deployments"
+		"without an object": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
+		"of another resource": {world: worldOf(one), change: func(r *admissionv1.AdmissionRequest) {
+			r.Resource.Group = "apps"
+			r.Resource.Resource = "deployments"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := creation(cart("", containers))
+			request := createRequest(cart("", containers))
 			if c.change != nil {
 				c.change(request)
 			}
 			response := ask(t, handler(c.world, Options{}), request)
 			if !response.Allowed || len(response.Patch) > 0 || response.PatchType != nil {
-				t.Errorf("answer %+v", response)
+				t.Errorf("response %+v", response)
 			}
 		})
 	}
 }
 
-func TestHandler_severalAutoscalers_oldestThatIsNotOffApplies(t *testing.T) {
+func TestHandler_severalAutoscalers_oldestThatIsNotOffGoverns(t *testing.T) {
 	as := func(name string, age time.Duration, mode cluster.Mode, cpu int64) *cluster.Autoscaler {
-		a := sizing(name, map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, cpu)})
-		a.Created, a.Mode = a.Created.Add(-age), mode
+		a := recommending(name, map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, cpu)})
+		a.Created = a.Created.Add(-age)
+		a.Mode = mode
 		return a
 	}
-	w := remember(as("young", time.Hour, cluster.Recreate, 1), as("oldest", 9*time.Hour, cluster.Off, 2),
+	w := worldOf(as("young", time.Hour, cluster.Recreate, 1), as("oldest", 9*time.Hour, cluster.Off, 2),
 		as("twin", 5*time.Hour, cluster.Initial, 3), as("older", 5*time.Hour, cluster.Initial, 4))
-	patch := string(ask(t, handler(w, Options{}), creation(cart("", `"containers":[{"name":"app"}]`))).Patch)
+	patch := string(ask(t, handler(w, Options{}), createRequest(cart("", `"containers":[{"name":"app"}]`))).Patch)
 	if !strings.Contains(patch, "updated by older:") || !strings.Contains(patch, `"4m"`) {
 		t.Errorf("patch %s", patch)
 	}
 }
 
 func TestHandler_panic_admitsThePod(t *testing.T) {
-	var j journal
-	h := handler(nil, Options{}) // nothing behind it: the first question panics
+	var j logBuffer
+	h := handler(nil, Options{}) // a nil world: the first lookup panics
 	h.log = j.logger()
-	response := ask(t, h, creation(cart("", `"containers":[{"name":"app"}]`)))
+	response := ask(t, h, createRequest(cart("", `"containers":[{"name":"app"}]`)))
 	if !response.Allowed || response.Patch != nil {
-		t.Errorf("answer %+v", response)
+		t.Errorf("response %+v", response)
 	}
 	if !j.has("Admission review panicked") {
 		t.Errorf("log %s", j.String())
 	}
 }
 
-// cpuLeft is a namespace whose quota has so many millicores of requests left.
+// cpuLeft returns the limits of a namespace whose quota has the given millicores of requests left.
 func cpuLeft(millicores int64) policy.Limits {
 	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, millicores)}
 	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}

@@ -15,47 +15,47 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestServer_untilItIsRegistered_isNotReady(t *testing.T) {
-	var away atomic.Bool
-	away.Store(true)
+func TestServer_notRegistered_isNotReady(t *testing.T) {
+	var unavailable atomic.Bool
+	unavailable.Store(true)
 	r := runAfter(t, Config{Register: true, Registration: usual, ShutdownDelay: time.Hour}, func(r *running) {
 		if err := r.Ready(); !errors.Is(err, errNoCertificate) {
 			t.Errorf("without a certificate: %v", err)
 		}
 		r.client.PrependReactor("*", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("the API server is away")
+			return unavailable.Load(), nil, errors.New("the API server is unavailable")
 		})
 	})
 	eventually(t, "the webhook serves", func() bool { return errors.Is(r.Ready(), errNotRegistered) })
-	away.Store(false)
+	unavailable.Store(false)
 	r.tick <- time.Time{}
 	eventually(t, "the webhook is ready", func() bool { return r.Ready() == nil })
 
-	away.Store(true)
+	unavailable.Store(true)
 	r.later(time.Minute)
 	if err := r.Ready(); err != nil {
-		t.Errorf("an API server that is away takes the webhook out of service: %v", err)
+		t.Errorf("not ready while the API server is unavailable: %v", err)
 	}
 	if err := r.Check(t.Context()); !errors.Is(err, errNotRegistered) {
-		t.Errorf("the status lease would be renewed although the registration is not known: %v", err)
+		t.Errorf("the check does not fail although the registration cannot be read: %v", err)
 	}
 	if n := testutil.ToFloat64(r.handler.metrics.registered); n != 0 {
-		t.Errorf("the metric says registered: %v", n)
+		t.Errorf("the metric for registered is %v, want 0", n)
 	}
 }
 
-func TestServer_stopping_isNotReadyAndStillAnswers(t *testing.T) {
-	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
+func TestServer_stopping_isNotReadyAndStillResponds(t *testing.T) {
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // the test ends first
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.cancel()
 	eventually(t, "not ready", func() bool { return r.Ready() != nil })
 	if err := r.sendReview(t.Context()); err != nil {
-		t.Errorf("a review is not answered any more: %v", err)
+		t.Errorf("no response to a review: %v", err)
 	}
 }
 
 func TestServer_certificateForAnotherName_isNotReady(t *testing.T) {
-	files := write(t, t.TempDir(), made(t, "another.name"))
+	files := writeFiles(t, t.TempDir(), newCertificates(t, "another.name"))
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "has not succeeded") {
@@ -64,12 +64,12 @@ func TestServer_certificateForAnotherName_isNotReady(t *testing.T) {
 }
 
 func TestServer_expiredCertificate_isNotReady(t *testing.T) {
-	files := write(t, t.TempDir(), made(t, service)) // not reloaded
+	files := writeFiles(t, t.TempDir(), newCertificates(t, service)) // not reloaded
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.clock.Store(r.serving.Load().Certificate.Leaf.NotAfter.Unix() + 1)
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "expired at") {
-		t.Errorf("ready with a certificate that no API server takes: %v", err)
+		t.Errorf("ready with an expired certificate: %v", err)
 	}
 }
 

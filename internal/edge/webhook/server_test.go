@@ -34,11 +34,11 @@ const service = "vpa-webhook.kube-system.svc"
 
 var usual = registration.Config{Service: cluster.Key{Namespace: "kube-system", Name: "vpa-webhook"}, Timeout: 30}
 
-// running is a server on a port of this machine, with its API server's memory.
+// running is a server on a local port, with the fake API server that it uses.
 type running struct {
 	*Server
 	client *fake.Clientset
-	log    *journal
+	log    *logBuffer
 	tick   chan time.Time
 	clock  atomic.Int64
 	cancel func()
@@ -50,10 +50,10 @@ func run(t *testing.T, c Config) *running {
 	return runAfter(t, c, func(*running) {})
 }
 
-// runAfter is run, with something to be done before.
+// runAfter calls before, and then does the same as run.
 func runAfter(t *testing.T, c Config, before func(*running)) *running {
 	t.Helper()
-	r := &running{client: numbered(), log: &journal{}, tick: make(chan time.Time)}
+	r := &running{client: clientThatSetsUIDs(), log: &logBuffer{}, tick: make(chan time.Time)}
 	r.clock.Store(time.Now().Unix())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func runAfter(t *testing.T, c Config, before func(*running)) *running {
 		c.Registration.URL = "https://" + l.Addr().String()
 	}
 	c.Secret = cluster.Key{Namespace: "kube-system", Name: registration.SecretName}
-	if r.Server, err = NewServer(c, r.client, handler(remember(), Options{}), r.log.logger()); err != nil {
+	if r.Server, err = NewServer(c, r.client, handler(worldOf(), Options{}), r.log.logger()); err != nil {
 		t.Fatal(err)
 	}
 	r.now = func() time.Time { return time.Unix(r.clock.Load(), 0) }
@@ -86,14 +86,14 @@ func runAfter(t *testing.T, c Config, before func(*running)) *running {
 	return r
 }
 
-// later moves the clock and has the server look at everything once.
+// later moves the clock and makes the server check everything once.
 func (r *running) later(d time.Duration) {
 	r.clock.Add(int64(d / time.Second))
 	r.tick <- time.Time{}
-	r.tick <- time.Time{} // taken only when the first look is over
+	r.tick <- time.Time{} // received only after the first check has ended
 }
 
-// served returns the certificate a caller gets who trusts what is registered.
+// served returns the certificate that a client receives that trusts the registered CA bundle.
 func (r *running) served(t *testing.T) (*x509.Certificate, error) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -124,8 +124,8 @@ func overwrite(t *testing.T, client *fake.Clientset, config registration.Config)
 	}
 }
 
-// numbered returns a client whose API server gives what is created a UID.
-func numbered() *fake.Clientset {
+// clientThatSetsUIDs returns a client whose API server sets a UID in each object that it creates.
+func clientThatSetsUIDs() *fake.Clientset {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if m, err := meta.Accessor(a.(clienttesting.CreateAction).GetObject()); err == nil {
@@ -143,7 +143,7 @@ func verbs(client *fake.Clientset) (out []string) {
 	return out
 }
 
-// verifies reports why the API server would not trust a certificate, given a bundle of CAs.
+// verifies returns the error of the API server if it does not trust the certificate. bundle contains the CAs.
 func verifies(id registration.Identity, bundle []byte, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -165,7 +165,7 @@ func TestServer_noCertificateFiles_servesAndRegisters(t *testing.T) {
 				t.Error(err)
 			}
 			if err := r.Check(context.WithoutCancel(t.Context())); err == nil {
-				t.Error("check succeeds after the server has stopped")
+				t.Error("the check succeeds after the server has stopped")
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestServer_anotherControllerChangesTheConfiguration_isReportedOnce(t *testi
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	for range 10 {
 		overwrite(t, r.client, registration.Config{URL: "https://10.0.0.1", Timeout: 10})
-		r.tick <- time.Time{} // one look
+		r.tick <- time.Time{} // one check
 		eventually(t, "corrected", func() bool { return registered(t, r.client).Webhooks[0].ClientConfig.Service != nil })
 	}
 	for _, line := range []string{"Corrected the webhook configuration", "Another controller keeps changing the webhook configuration"} {
@@ -215,7 +215,7 @@ func TestServer_configurationUnreadable_failsTheCheck(t *testing.T) {
 	broken.Store(false)
 	r.later(time.Minute)
 	if err := r.Check(t.Context()); err != nil {
-		t.Errorf("once it can: %v", err)
+		t.Errorf("after the API server responds again: %v", err)
 	}
 	for _, line := range []string{"Cannot update the certificates or the webhook configuration", "up to date again"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
@@ -228,7 +228,7 @@ func TestServer_sixYears_renewsCertificatesWithoutRestart(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 	var seen []string
-	authorities := map[string]bool{}
+	issuers := map[string]bool{}
 	for range 6 * 365 / 10 {
 		r.later(10 * 24 * time.Hour)
 		cert, err := r.served(t)
@@ -238,15 +238,15 @@ func TestServer_sixYears_renewsCertificatesWithoutRestart(t *testing.T) {
 		if n := cert.SerialNumber.String(); !slices.Contains(seen, n) {
 			seen = append(seen, n)
 		}
-		authorities[cert.Issuer.SerialNumber] = true
+		issuers[cert.Issuer.SerialNumber] = true
 	}
-	if len(seen) < 30 || len(authorities) != 2 {
-		t.Errorf("%d certificates of %d authorities in six years", len(seen), len(authorities))
+	if len(seen) < 30 || len(issuers) != 2 {
+		t.Errorf("%d certificates of %d CAs in six years, want at least 30 of 2", len(seen), len(issuers))
 	}
 }
 
 func TestServer_failedSelfCheck_isNotRegistered(t *testing.T) {
-	files := write(t, t.TempDir(), made(t, "another.name"))
+	files := writeFiles(t, t.TempDir(), newCertificates(t, "another.name"))
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "the reason is logged", func() bool { return r.log.has("its self-check failed") })
 	if verbs := verbs(r.client); len(verbs) > 0 {
@@ -257,11 +257,11 @@ func TestServer_failedSelfCheck_isNotRegistered(t *testing.T) {
 	}
 }
 
-// made makes the entries of a Secret with certificates for a name.
-func made(t *testing.T, name string) map[string][]byte {
+// newCertificates returns the entries of a Secret with certificates for a name.
+func newCertificates(t *testing.T, name string) map[string][]byte {
 	t.Helper()
 	secrets := fake.NewClientset().CoreV1().Secrets("kube-system")
-	renewer := registration.NewCertificateRenewer(secrets, registration.SecretName, []string{name}, true, silent)
+	renewer := registration.NewCertificateRenewer(secrets, registration.SecretName, []string{name}, true, discardLog)
 	if _, err := renewer.Refresh(t.Context(), time.Now(), func(*x509.Certificate) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
@@ -272,8 +272,8 @@ func made(t *testing.T, name string) map[string][]byte {
 	return secret.Data
 }
 
-// write puts certificates into a folder as Kubernetes mounts a Secret: links to a folder behind a link.
-func write(t *testing.T, dir string, entries map[string][]byte) registration.Files {
+// writeFiles writes certificates to a folder as Kubernetes mounts a Secret: each file is a link into ..data, which is a link to a folder.
+func writeFiles(t *testing.T, dir string, entries map[string][]byte) registration.Files {
 	t.Helper()
 	version, err := os.MkdirTemp(dir, "..")
 	if err != nil {
@@ -299,7 +299,7 @@ func write(t *testing.T, dir string, entries map[string][]byte) registration.Fil
 
 func TestServer_changedCertificateFiles_areReloaded(t *testing.T) {
 	dir := t.TempDir()
-	files := write(t, dir, made(t, service))
+	files := writeFiles(t, dir, newCertificates(t, service))
 	files.Reload = true
 	r := run(t, Config{Files: files, Register: true, Registration: usual})
 	eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
@@ -307,8 +307,8 @@ func TestServer_changedCertificateFiles_areReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := made(t, service)
-	write(t, dir, second)
+	second := newCertificates(t, service)
+	writeFiles(t, dir, second)
 	eventually(t, "the new CA is registered", func() bool { return r.log.has("Successfully patched webhook with new client CA") })
 	for _, line := range []string{"New certificate found, reloading", "New client CA found, reloading and patching webhook"} {
 		if !r.log.has(line) {
@@ -321,17 +321,17 @@ func TestServer_changedCertificateFiles_areReloaded(t *testing.T) {
 		return err == nil && !after.Equal(before)
 	})
 	if got := registered(t, r.client).Webhooks[0].ClientConfig.CABundle; string(got) != string(second["caCert.pem"]) {
-		t.Error("what is trusted is not the file")
+		t.Error("the registered CA bundle differs from the file")
 	}
 	for _, a := range r.client.Actions() {
 		if a.GetResource().Resource == "secrets" {
-			t.Errorf("a secret was asked for: %s", a.GetVerb())
+			t.Errorf("the server accessed a Secret: %s", a.GetVerb())
 		}
 	}
 }
 
-func TestServer_registeredByOthers_needsNoCA(t *testing.T) {
-	files := write(t, t.TempDir(), made(t, "whatever"))
+func TestServer_registrationDisabled_needsNoCA(t *testing.T) {
+	files := writeFiles(t, t.TempDir(), newCertificates(t, "whatever"))
 	files.CA = filepath.Join(t.TempDir(), "none")
 	r := run(t, Config{Files: files, Registration: usual})
 	eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
@@ -340,15 +340,15 @@ func TestServer_registeredByOthers_needsNoCA(t *testing.T) {
 	}
 }
 
-func TestNewServer_oneOfTwoFiles_isAnError(t *testing.T) {
+func TestNewServer_keyFileMissing_returnsError(t *testing.T) {
 	dir := t.TempDir()
-	files := write(t, dir, made(t, service))
+	files := writeFiles(t, dir, newCertificates(t, service))
 	files.Key = filepath.Join(dir, "none")
-	if _, err := NewServer(Config{Files: files, Registration: usual}, fake.NewClientset(), handler(remember(), Options{}), silent); err == nil {
-		t.Error("accepted")
+	if _, err := NewServer(Config{Files: files, Registration: usual}, fake.NewClientset(), handler(worldOf(), Options{}), discardLog); err == nil {
+		t.Error("no error is returned")
 	}
 	for _, none := range []registration.Files{{}, {CA: "/none/a", Cert: "/none/b", Key: "/none/c"}} {
-		s, err := NewServer(Config{Files: none, Registration: usual}, fake.NewClientset(), handler(remember(), Options{}), silent)
+		s, err := NewServer(Config{Files: none, Registration: usual}, fake.NewClientset(), handler(worldOf(), Options{}), discardLog)
 		if err != nil || s.renewer == nil {
 			t.Errorf("%+v: %v", none, err)
 		}
@@ -360,21 +360,21 @@ func TestTLSConfig_versionAndCiphers_areApplied(t *testing.T) {
 		version, ciphers string
 		min              uint16
 		suites           []uint16
-		bad              bool
+		invalid          bool
 	}{
-		"default":   {min: tls.VersionTLS12},
-		"1.2":       {version: "tls1_2", min: tls.VersionTLS12},
-		"1.3":       {version: "tls1_3", min: tls.VersionTLS13},
-		"1.1":       {version: "tls1_1", bad: true},
-		"by commas": {ciphers: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", min: tls.VersionTLS12, suites: []uint16{0xc02c, 0xc030}},
-		"by colons": {ciphers: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384:nonsense:TLS_RSA_WITH_RC4_128_SHA", min: tls.VersionTLS12, suites: []uint16{0xc02c}},
+		"default": {min: tls.VersionTLS12},
+		"1.2":     {version: "tls1_2", min: tls.VersionTLS12},
+		"1.3":     {version: "tls1_3", min: tls.VersionTLS13},
+		"1.1":     {version: "tls1_1", invalid: true},
+		"commas":  {ciphers: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", min: tls.VersionTLS12, suites: []uint16{0xc02c, 0xc030}},
+		"colons":  {ciphers: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384:nonsense:TLS_RSA_WITH_RC4_128_SHA", min: tls.VersionTLS12, suites: []uint16{0xc02c}},
 	} {
-		got, err := tlsConfig(c.version, c.ciphers, silent)
-		if (err != nil) != c.bad {
+		got, err := tlsConfig(c.version, c.ciphers, discardLog)
+		if (err != nil) != c.invalid {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !c.bad && (got.MinVersion != c.min || !slices.Equal(got.CipherSuites, c.suites)) {
+		if !c.invalid && (got.MinVersion != c.min || !slices.Equal(got.CipherSuites, c.suites)) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -386,27 +386,30 @@ func TestTLSConfig_versionAndCiphers_areApplied(t *testing.T) {
 	}
 }
 
-func TestServer_stopping_answersUntilTheShutdownDelay(t *testing.T) {
-	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // its end is not awaited
+func TestServer_stopping_respondsUntilTheShutdownDelay(t *testing.T) {
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // the test ends first
 	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
 	r.cancel()
-	for range 50 { // a server that did not linger would be gone after the first few
+	for range 50 { // without the delay, the server stops after the first few
 		if err := r.Check(t.Context()); err != nil {
-			t.Fatalf("a review is not answered any more: %v", err)
+			t.Fatalf("no response to a review: %v", err)
 		}
 	}
 }
 
 func TestServer_standalone_writesNothing(t *testing.T) {
-	for name, before := range map[string]func(*running){
-		"nothing there":  func(*running) {},
-		"may not read":   func(r *running) { r.client.PrependReactor("get", "secrets", refuse) },
-		"others' Secret": func(r *running) { mustCreate(t, r.client, made(t, "theirs.example.com")) },
-		"own Secret":     func(r *running) { mustCreate(t, r.client, made(t, service)) },
+	for name, c := range map[string]struct {
+		before func(*running)
+		exists bool // the Secret exists and can be read
+	}{
+		"no Secret":              {before: func(*running) {}},
+		"Secret forbidden":       {before: func(r *running) { r.client.PrependReactor("get", "secrets", refuse) }},
+		"Secret of another name": {func(r *running) { mustCreate(t, r.client, newCertificates(t, "theirs.example.com")) }, true},
+		"own Secret":             {func(r *running) { mustCreate(t, r.client, newCertificates(t, service)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := runAfter(t, Config{Standalone: true, Registration: usual}, before)
-			eventually(t, "it answers", func() bool { return r.Check(t.Context()) == nil })
+			r := runAfter(t, Config{Standalone: true, Registration: usual}, c.before)
+			eventually(t, "the check succeeds", func() bool { return r.Check(t.Context()) == nil })
 			first := *r.serving.Load()
 			for range 100 {
 				r.later(24 * time.Hour)
@@ -418,17 +421,17 @@ func TestServer_standalone_writesNothing(t *testing.T) {
 				t.Error(err)
 			}
 			for _, v := range verbs(r.client) {
-				if v != "get" && !(v == "create" && strings.HasSuffix(name, "Secret")) {
-					t.Errorf("it did %s", v)
+				if v != "get" && !(v == "create" && c.exists) { // before creates the Secret
+					t.Errorf("request to the API server: %s", v)
 				}
 			}
-			if strings.HasSuffix(name, "Secret") {
+			if c.exists {
 				kept, err := r.client.CoreV1().Secrets("kube-system").Get(t.Context(), registration.SecretName, metav1.GetOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if err := verifies(first, kept.Data["caCert.pem"], service, time.Now()); err != nil {
-					t.Errorf("who trusts the Secret does not trust what is served: %v", err)
+					t.Errorf("the CA in the Secret does not verify the served certificate: %v", err)
 				}
 			}
 		})
@@ -449,15 +452,15 @@ func mustCreate(t *testing.T, client *fake.Clientset, entries map[string][]byte)
 }
 
 func TestServer_unregister_deletesTheConfigurationOnShutdown(t *testing.T) {
-	for takeBack, want := range map[bool]string{true: "Deleted the webhook configuration on shutdown", false: ""} {
-		r := run(t, Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, Unregister: takeBack})
+	for unregister, want := range map[bool]string{true: "Deleted the webhook configuration on shutdown", false: ""} {
+		r := run(t, Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, Unregister: unregister})
 		eventually(t, "registered", func() bool { return r.Check(t.Context()) == nil })
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
 		_, err := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.WithoutCancel(t.Context()), registration.ConfigurationName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) != takeBack || !r.log.has(want) {
-			t.Errorf("take back %t: %v\n%s", takeBack, err, r.log)
+		if apierrors.IsNotFound(err) != unregister || !r.log.has(want) {
+			t.Errorf("unregister %t: %v\n%s", unregister, err, r.log)
 		}
 	}
 }

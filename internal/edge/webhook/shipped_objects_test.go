@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
-// shipped are the objects of deploy/15-webhook-objects.yaml.
+// shipped returns the objects of deploy/15-webhook-objects.yaml.
 func shipped() []runtime.Object {
 	return []runtime.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.ConfigurationName, UID: "c"}},
@@ -26,7 +26,7 @@ func shipped() []runtime.Object {
 	}
 }
 
-// mayNotCreate makes the API server refuse what podfit's roles do not allow.
+// mayNotCreate makes the API server forbid the creation of objects, as it does with podfit's roles.
 func mayNotCreate(client *fake.Clientset) {
 	client.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: a.GetResource().Resource}, "", nil)
@@ -47,7 +47,7 @@ func TestServer_emptyObjectsAndNoRightToCreate_fillsThem(t *testing.T) {
 		t.Error(err)
 	}
 	if !r.log.has("Registered the webhook") {
-		t.Errorf("the log does not say that it is registered:\n%s", r.log)
+		t.Errorf("the registration is not logged:\n%s", r.log)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestServer_missingObjectsAndNoRightToCreate_logsTheRemedy(t *testing.T) {
 			return r.log.has(name+" ") && r.log.has("does not exist and podfit may not create it; create it with kubectl apply -f deploy/15-webhook-objects.yaml")
 		})
 		if err := r.Ready(); err == nil {
-			t.Errorf("without its %s the webhook is ready", name)
+			t.Errorf("the webhook is ready without its %s", name)
 		}
 		_ = r.stop()
 	}

@@ -19,7 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// drawPod returns a random pod with every field that decides how it is sized, and some that do not.
+// drawPod returns a random pod with all fields that affect its size, and some that do not.
 func drawPod(r *rand.Rand) *corev1.Pod {
 	coin := func() bool { return r.IntN(2) == 0 }
 	quantities := []string{"1", "100m", "0.5", "1e3", "1E3", "2E", "+1", "0.5Gi", "1500M", "0", "12345678901", "1m", "64Mi"}
@@ -75,8 +75,8 @@ func drawPod(r *rand.Rand) *corev1.Pod {
 	return p
 }
 
-// TestDecodePod_randomPods_areSizedAsWhenWhole holds the few fields that a pod is decoded into against the whole pod.
-func TestDecodePod_randomPods_areSizedAsWhenWhole(t *testing.T) {
+// TestDecodePod_randomPods_getTheSameSizeAsFullyDecoded compares the few fields that podfit decodes with the complete pod.
+func TestDecodePod_randomPods_getTheSameSizeAsFullyDecoded(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 2026))
 	for i := range 3000 {
 		text, err := json.Marshal(drawPod(r))
@@ -99,12 +99,12 @@ func TestDecodePod_randomPods_areSizedAsWhenWhole(t *testing.T) {
 			t.Fatalf("pod %d: %v\n%s", i, err, text)
 		}
 		sparse.Namespace = whole.Namespace
-		a := sizing("cart", map[string]cluster.Resources{"c0": cluster.Amounts(100, mi(200)), "c2": cluster.Amounts(int64(r.IntN(5000)), mi(3))})
+		a := recommending("cart", map[string]cluster.Resources{"c0": cluster.Amounts(100, mi(200)), "c2": cluster.Amounts(int64(r.IntN(5000)), mi(3))})
 		a.Boost = &cluster.Boost{Factor: 2}
 		if r.IntN(2) == 0 {
 			a.Policies = []cluster.ContainerPolicy{{Container: "c0", RequestsOnly: true}}
 		}
-		world := remember(a)
+		world := worldOf(a)
 		h := handler(world, Options{Gates: allGates})
 		got, err := h.fit(a, sparse, world.Project(t.Context(), sparse))
 		if err != nil {
@@ -123,7 +123,7 @@ func TestDecodePod_randomPods_areSizedAsWhenWhole(t *testing.T) {
 	}
 }
 
-func TestQuantityText_everyFormThatKubernetesParses_isRead(t *testing.T) {
+func TestQuantityText_everyFormThatKubernetesParses_isParsed(t *testing.T) {
 	for _, text := range []string{
 		`"1e3"`, `"1E3"`, `"1e-3"`, `"1E+3"`, `"100m"`, `"0.5Gi"`, `"1E"`, `"1Ei"`, `"+1"`, `"  1"`, `" 1 "`, `1`, `0.5`, `1e3`, `"-1"`, `".5"`, `"1."`, `"1n"`, `"1u"`,
 		`"0.000000001"`, `"1e10"`,
@@ -134,13 +134,13 @@ func TestQuantityText_everyFormThatKubernetesParses_isRead(t *testing.T) {
 		}
 		var got quantityText
 		if err := json.Unmarshal([]byte(text), &got); err != nil || want.Cmp(resource.Quantity(got)) != 0 {
-			t.Errorf("%s is read as %v, %v; want %v", text, got, err, want)
+			t.Errorf("%s is parsed as %v, %v, want %v", text, got, err, want)
 		}
 	}
 }
 
 func TestHandler_unknownMembersOfResources_areKept(t *testing.T) {
-	h := handler(remember(sizing("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
+	h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200))})), Options{})
 	for resources, replaced := range map[string]bool{
 		`{}`:                               true,
 		`{"claims":[{"name":"gpu"}]}`:      false,
@@ -148,12 +148,12 @@ func TestHandler_unknownMembersOfResources_areKept(t *testing.T) {
 		`{"requests":{}}`:                  false,
 		`{"limits":{"hugepages-2Mi":"1"}}`: false,
 	} {
-		response := ask(t, h, creation(cart("", `"containers":[{"name":"app","resources":`+resources+`}]`)))
+		response := ask(t, h, createRequest(cart("", `"containers":[{"name":"app","resources":`+resources+`}]`)))
 		if got := strings.Contains(string(response.Patch), `{"op":"add","path":"/spec/containers/0/resources","value":{}}`); got != replaced {
 			t.Errorf("%s is replaced: %t, want %t\n%s", resources, got, replaced, response.Patch)
 		}
 		if !strings.Contains(string(response.Patch), `"/spec/containers/0/resources/requests/cpu","value":"100m"`) {
-			t.Errorf("%s: not sized: %s", resources, response.Patch)
+			t.Errorf("%s: the size is not in the patch: %s", resources, response.Patch)
 		}
 	}
 }

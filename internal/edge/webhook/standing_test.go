@@ -28,7 +28,7 @@ func TestStandingOf_podSpec_isConverted(t *testing.T) {
 		spec string
 		want cluster.Standing
 	}{
-		"nothing":        {`"nodeName":""`, known},
+		"no fields":      {`"nodeName":""`, known},
 		"null":           {`"affinity":null,"overhead":null,"activeDeadlineSeconds":null,"priorityClassName":null`, known},
 		"deadline":       {`"activeDeadlineSeconds":0`, with(func(s *cluster.Standing) { s.Terminating = cluster.Yes })},
 		"priority class": {`"priorityClassName":"high"`, with(func(s *cluster.Standing) { s.PriorityClass = "high" })},

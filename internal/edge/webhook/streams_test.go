@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// frame writes an HTTP/2 frame.
+// frame returns an HTTP/2 frame.
 func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	out := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
 	return append(binary.BigEndian.AppendUint32(out, stream), payload...)
 }
 
-// headers writes header fields without compression.
+// headers returns header fields without compression.
 func headers(fields ...string) []byte {
 	var out []byte
 	text := func(s string) {
@@ -42,7 +42,7 @@ func headers(fields ...string) []byte {
 	return out
 }
 
-// unread opens a connection that asks much and takes no answer: its flow-control window is zero.
+// unread opens a connection with many requests whose responses it does not accept: its flow-control window is zero.
 func unread(t *testing.T, r *running, streams int, contentType string) io.Closer {
 	t.Helper()
 	c, err := tls.Dial("tcp", *r.address.Load(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -62,19 +62,19 @@ func unread(t *testing.T, r *running, streams int, contentType string) io.Closer
 	go func() { _, _ = c.Write(out) }()
 	for head := make([]byte, 9); ; {
 		if _, err := io.ReadFull(c, head); err != nil {
-			return c // closed, to make room for others
+			return c // the server closed it, because there were too many connections
 		}
 		length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
 		if _, err := io.CopyN(io.Discard, c, length); err != nil {
 			return c
 		}
-		if head[3] == 6 && head[4] == 1 { // the server has begun all requests
+		if head[3] == 6 && head[4] == 1 { // the response to PING: the server has started all requests
 			return c
 		}
 	}
 }
 
-func TestServer_unreadAnswers_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
+func TestServer_unreadResponses_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
 	for _, contentType := range []string{"application/json", "text/plain"} {
 		t.Run(contentType, func(t *testing.T) {
 			r := run(t, Config{Registration: usual})
@@ -85,11 +85,11 @@ func TestServer_unreadAnswers_useBoundedMemoryAndBlockNoReviews(t *testing.T) {
 				t.Cleanup(func() { _ = c.Close() })
 			}
 			const most = smallBytes/reviewCost + 500
-			eventually(t, "only as many requests are under way as the intake counts", func() bool {
+			eventually(t, "no more requests are in progress than the intake admits", func() bool {
 				return runtime.NumGoroutine()-before < most
 			})
 			if err := r.Check(t.Context()); err != nil {
-				t.Errorf("the API server's reviews are not answered: %v", err)
+				t.Errorf("reviews of the API server get no response: %v", err)
 			}
 		})
 	}

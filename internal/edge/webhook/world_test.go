@@ -28,27 +28,27 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// memory is a world whose pods belong directly to the controller that owns them.
-type memory struct {
+// fakeWorld is a world whose pods belong directly to the controller that owns them.
+type fakeWorld struct {
 	autoscalers map[cluster.Workload][]*cluster.Autoscaler
 	limits      map[string]policy.Limits
 }
 
-func remember(as ...*cluster.Autoscaler) memory {
-	m := memory{autoscalers: map[cluster.Workload][]*cluster.Autoscaler{}, limits: map[string]policy.Limits{}}
+func worldOf(as ...*cluster.Autoscaler) fakeWorld {
+	m := fakeWorld{autoscalers: map[cluster.Workload][]*cluster.Autoscaler{}, limits: map[string]policy.Limits{}}
 	for _, a := range as {
 		m.autoscalers[a.Target] = append(m.autoscalers[a.Target], a)
 	}
 	return m
 }
 
-func (m memory) Governing(w cluster.Workload) *cluster.Autoscaler {
+func (m fakeWorld) Governing(w cluster.Workload) *cluster.Autoscaler {
 	return cluster.Governing(m.autoscalers[w], true)
 }
 
-func (m memory) Limits(namespace string) policy.Limits { return m.limits[namespace] }
+func (m fakeWorld) Limits(namespace string) policy.Limits { return m.limits[namespace] }
 
-func (m memory) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
+func (m fakeWorld) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 	out := &cluster.Pod{Key: cluster.Key{Namespace: p.Namespace, Name: p.Name}}
 	if o := metav1.GetControllerOf(p); o != nil {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
@@ -82,8 +82,8 @@ func amounts(l corev1.ResourceList) (r cluster.Resources) {
 
 var shopCart = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
 
-// sizing returns an autoscaler for shop/cart that recommends for its containers.
-func sizing(name string, advice map[string]cluster.Resources) *cluster.Autoscaler {
+// recommending returns an autoscaler for shop/cart with recommendations for its containers.
+func recommending(name string, advice map[string]cluster.Resources) *cluster.Autoscaler {
 	a := &cluster.Autoscaler{
 		Key: cluster.Key{Namespace: "shop", Name: name}, Target: shopCart, Mode: cluster.Recreate,
 		Created: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -95,39 +95,39 @@ func sizing(name string, advice map[string]cluster.Resources) *cluster.Autoscale
 	return a
 }
 
-// journal is a log that a test can read while it is written.
-type journal struct {
+// logBuffer contains a log. A test can read it while other goroutines write to it.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journal) has(s string) bool {
+func (j *logBuffer) has(s string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Contains(j.text.String(), s)
 }
 
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
 }
 
-func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+func (j *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-var silent = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
 func handler(w world, o Options) *Handler {
-	return NewHandler(w, o, NewMetrics(prometheus.NewRegistry()), silent)
+	return NewHandler(w, o, NewMetrics(prometheus.NewRegistry()), discardLog)
 }
 
-// ask sends a request to a handler and returns the answer.
+// ask sends a request to a handler and returns the response.
 func ask(t testing.TB, h http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{
@@ -143,13 +143,13 @@ func ask(t testing.TB, h http.Handler, request *admissionv1.AdmissionRequest) *a
 	}
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(reply, &review); err != nil {
-		t.Fatalf("answer %q: %v", reply, err)
+		t.Fatalf("response %q: %v", reply, err)
 	}
 	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Response == nil {
-		t.Fatalf("not a review: %s", reply)
+		t.Fatalf("the response is not an AdmissionReview: %s", reply)
 	}
 	if review.Response.UID != request.UID {
-		t.Fatalf("the answer is for %q, the question was %q", review.Response.UID, request.UID)
+		t.Fatalf("the response has the UID %q, the request has %q", review.Response.UID, request.UID)
 	}
 	return review.Response
 }
@@ -163,8 +163,8 @@ func post(h http.Handler, contentType string, body []byte) (status int, reply []
 	return w.Code, reply
 }
 
-// creation is the request for a new pod, as the API server sends it for a ReplicaSet's pod.
-func creation(podJSON string) *admissionv1.AdmissionRequest {
+// createRequest returns the request for a new pod, as the API server sends it for a pod of a ReplicaSet.
+func createRequest(podJSON string) *admissionv1.AdmissionRequest {
 	return &admissionv1.AdmissionRequest{
 		UID:       "c0ffee",
 		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
@@ -175,7 +175,7 @@ func creation(podJSON string) *admissionv1.AdmissionRequest {
 	}
 }
 
-// eventually waits for something that another goroutine does.
+// eventually waits until ok returns true. what describes the condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)

@@ -45,8 +45,8 @@ func loadAll(t *testing.T, c *Checkpoints) map[Key]usage.Checkpoint {
 	t.Helper()
 	all := make(map[Key]usage.Checkpoint)
 	err := c.Load(t.Context(), func(k Key, p usage.Checkpoint) {
-		if _, twice := all[k]; twice {
-			t.Errorf("%v came twice", k)
+		if _, loaded := all[k]; loaded {
+			t.Errorf("%v is loaded twice", k)
 		}
 		all[k] = p
 	})
@@ -58,7 +58,7 @@ func loadAll(t *testing.T, c *Checkpoints) map[Key]usage.Checkpoint {
 
 var sameCheckpoint = cmp.Options{cmpopts.IgnoreUnexported(usage.Checkpoint{})}
 
-func TestCheckpoints_written_areLoadedAfterARestart(t *testing.T) {
+func TestCheckpoints_written_areLoadedAfterRestart(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	key := checkpointKey("web", "app")
@@ -93,7 +93,7 @@ func TestCheckpoints_written_areLoadedAfterARestart(t *testing.T) {
 
 func TestCheckpoints_writtenByUpstream_areUpdated(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"web-app","annotations":{"theirs":"stays","podfit.dev/window":"not base64!"}},
+	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"web-app","annotations":{"other":"kept","podfit.dev/window":"not base64!"}},
 		"spec":{"vpaObjectName":"web","containerName":"app"},"status":{"version":"v3","totalSamplesCount":7,
 		"lastUpdateTime":"2026-03-01T12:00:00Z","firstSampleStart":null,"cpuHistogram":{"referenceTimestamp":null,"bucketWeights":{"1":10000},"totalWeight":1}}}`)
 	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"bad-app"},"spec":{"vpaObjectName":"bad","containerName":"app"},
@@ -105,12 +105,12 @@ func TestCheckpoints_writtenByUpstream_areUpdated(t *testing.T) {
 	if len(all) != 1 || got.Samples != 7 || got.Extra != nil || got.CPU.Weights[1] != 10000 || !got.FirstSample.IsZero() {
 		t.Errorf("loaded %+v", all)
 	}
-	for _, name := range []string{"web", "bad"} { // the unreadable one is replaced when there is something to say
+	for _, name := range []string{"web", "bad"} { // the one that cannot be decoded is replaced
 		if err := c.Write(t.Context(), checkpointKey(name, "app"), someCheckpoint(1)); err != nil {
 			t.Error(err)
 		}
 	}
-	if a := kubetest.MetaOf(f.Object(kubetest.CheckpointsPath, "shop/web-app"))["annotations"]; cmp.Diff(a, map[string]any{"theirs": "stays", "podfit.dev/window": "AQD/"}) != "" {
+	if a := kubetest.MetaOf(f.Object(kubetest.CheckpointsPath, "shop/web-app"))["annotations"]; cmp.Diff(a, map[string]any{"other": "kept", "podfit.dev/window": "AQD/"}) != "" {
 		t.Errorf("annotations %v", a)
 	}
 	if again := loadAll(t, c); again[checkpointKey("bad", "app")].Samples != 1 {
@@ -120,7 +120,8 @@ func TestCheckpoints_writtenByUpstream_areUpdated(t *testing.T) {
 
 func TestCheckpoints_sameNameOfTwoContainers_getTwoObjects(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	first, second := checkpointKey("a", "b-c"), checkpointKey("a-b", "c")
+	first := checkpointKey("a", "b-c")
+	second := checkpointKey("a-b", "c")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for i, key := range []Key{first, second, first, second} {
 		if err := c.Write(t.Context(), key, someCheckpoint(i)); err != nil {
@@ -128,7 +129,7 @@ func TestCheckpoints_sameNameOfTwoContainers_getTwoObjects(t *testing.T) {
 		}
 	}
 	fresh := NewCheckpoints(clientsOf(f), StorageOptions{})
-	if err := fresh.Write(t.Context(), second, someCheckpoint(9)); err != nil { // without having loaded them
+	if err := fresh.Write(t.Context(), second, someCheckpoint(9)); err != nil { // without loading them first
 		t.Fatal(err)
 	}
 	all := loadAll(t, fresh)
@@ -140,8 +141,8 @@ func TestCheckpoints_sameNameOfTwoContainers_getTwoObjects(t *testing.T) {
 func TestCheckpoints_twoObjectsOfOneKey_usualNameWins(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	key := checkpointKey("web", "app")
-	stray := alternateName(key)
-	for name, samples := range map[string]int{stray: 1, "web-app": 2} {
+	alternate := alternateName(key)
+	for name, samples := range map[string]int{alternate: 1, "web-app": 2} {
 		f.Apply(kubetest.CheckpointsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"vpaObjectName":"web","containerName":"app"},
 			"status":{"version":"v3","totalSamplesCount":%d}}`, name, samples))
 	}
@@ -150,7 +151,7 @@ func TestCheckpoints_twoObjectsOfOneKey_usualNameWins(t *testing.T) {
 		t.Errorf("loaded %+v", all)
 	}
 	n, err := c.Collect(t.Context(), func(Key) bool { return true })
-	if n != 1 || err != nil || f.Object(kubetest.CheckpointsPath, "shop/"+stray) != nil || f.Object(kubetest.CheckpointsPath, "shop/web-app") == nil {
+	if n != 1 || err != nil || f.Object(kubetest.CheckpointsPath, "shop/"+alternate) != nil || f.Object(kubetest.CheckpointsPath, "shop/web-app") == nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
 }
@@ -158,7 +159,8 @@ func TestCheckpoints_twoObjectsOfOneKey_usualNameWins(t *testing.T) {
 func TestCheckpoints_changedByAnotherClient_returnsConflict(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	key := checkpointKey("web", "app")
-	old, leader := NewCheckpoints(clientsOf(f), StorageOptions{}), NewCheckpoints(clientsOf(f), StorageOptions{})
+	old := NewCheckpoints(clientsOf(f), StorageOptions{})
+	leader := NewCheckpoints(clientsOf(f), StorageOptions{})
 	if err := old.Write(t.Context(), key, someCheckpoint(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +174,7 @@ func TestCheckpoints_changedByAnotherClient_returnsConflict(t *testing.T) {
 	if all := loadAll(t, leader); all[key].Samples != 2 {
 		t.Errorf("loaded %+v", all)
 	}
-	if err := old.Write(t.Context(), key, someCheckpoint(3)); err != nil { // it has seen the other's now
+	if err := old.Write(t.Context(), key, someCheckpoint(3)); err != nil { // it has read the new version
 		t.Error(err)
 	}
 }
@@ -188,7 +190,7 @@ func TestCheckpoints_deletedByUser_isCreatedAgain(t *testing.T) {
 		f.Delete(kubetest.CheckpointsPath, "shop/web-app")
 	}
 	if err := c.Delete(t.Context(), key); err != nil {
-		t.Errorf("deleting what is gone: %v", err)
+		t.Errorf("deleting a checkpoint that does not exist: %v", err)
 	}
 	if all := loadAll(t, c); len(all) != 0 {
 		t.Errorf("loaded %+v", all)
@@ -243,10 +245,10 @@ func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(c.known); n != 1 {
-		t.Errorf("%d checkpoints are known, 1 exists", n)
+		t.Errorf("%d checkpoints are recorded, want 1", n)
 	}
-	gone := Key{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
-	if err := c.Write(t.Context(), gone, someCheckpoint(2)); err != nil { // the namespace exists again
+	deleted := Key{cluster.Key{Namespace: "ns-7", Name: "web"}, "app"}
+	if err := c.Write(t.Context(), deleted, someCheckpoint(2)); err != nil { // the namespace exists again
 		t.Error(err)
 	}
 }
@@ -261,10 +263,12 @@ func TestCheckpointName_longNames_areValid(t *testing.T) {
 		}
 	}
 	if checkpointName(checkpointKey("web", "app")) != "web-app" {
-		t.Error("not upstream's name")
+		t.Error("the name differs from upstream's")
 	}
 }
 
+// FuzzCheckpointIsTotal decodes arbitrary checkpoints. podfit must not panic, and what it accepts must stay the same when it is written and
+// decoded again.
 func FuzzCheckpointIsTotal(f *testing.F) {
 	o := checkpointObject{Spec: v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: "a", ContainerName: "b"}}
 	p := someCheckpoint(3)
@@ -289,7 +293,7 @@ func FuzzCheckpointIsTotal(f *testing.F) {
 		}
 		again, err := json.Marshal(checkpointStatus(&p))
 		if err != nil {
-			return // a time outside of what JSON can write
+			return // JSON cannot represent such a time
 		}
 		back := checkpointObject{Status: again, Metadata: o.Metadata}
 		q, err := back.checkpoint()
@@ -297,7 +301,7 @@ func FuzzCheckpointIsTotal(f *testing.F) {
 			t.Fatal(err)
 		}
 		if q.Samples != p.Samples || q.Version != p.Version || len(q.CPU.Weights) != len(p.CPU.Weights) || q.Memory.Total != p.Memory.Total {
-			t.Errorf("%+v came back as %+v", p, q)
+			t.Errorf("wrote %+v, decoded %+v", p, q)
 		}
 	})
 }
@@ -310,24 +314,25 @@ func TestCheckpoints_target_isWrittenAsAnnotation(t *testing.T) {
 	controller := cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "web"}
 	for i, w := range []cluster.Workload{rollout, controller} { // created, then patched
 		p := someCheckpoint(1)
-		p.Workload, p.Updated = w, p.Updated.Add(time.Duration(i)*time.Hour)
+		p.Workload = w
+		p.Updated = p.Updated.Add(time.Duration(i) * time.Hour)
 		if err := c.Write(t.Context(), key, p); err != nil {
 			t.Fatal(err)
 		}
 		if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; got != w {
-			t.Errorf("loaded one of %v, want %v", got, w)
+			t.Errorf("loaded a checkpoint of %v, want %v", got, w)
 		}
 	}
-	// Upstream writes the status and leaves the annotations.
+	// Upstream writes the status and does not change the annotations.
 	o := f.Object(kubetest.CheckpointsPath, "shop/web-app")
 	o["status"].(map[string]any)["lastUpdateTime"] = "2026-03-02T12:00:00Z"
 	if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; !got.IsZero() {
-		t.Errorf("what upstream has written is of %v", got)
+		t.Errorf("the workload of a checkpoint that upstream wrote is %v, want none", got)
 	}
 	for _, broken := range []string{"", " ", "web", "apps/Deployment", "//", "apps//web x", "apps/Deployment/web"} {
 		kubetest.MetaOf(o)["annotations"] = map[string]any{annotationTarget: broken}
 		if got := loadAll(t, NewCheckpoints(clientsOf(f), StorageOptions{}))[key].Workload; !got.IsZero() {
-			t.Errorf("annotation %q: of %v", broken, got)
+			t.Errorf("annotation %q: the workload is %v, want none", broken, got)
 		}
 	}
 }

@@ -34,8 +34,8 @@ func deployment(name string) cluster.Workload {
 	return cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
 }
 
-// remembered returns a history of a container that was taken so many minutes after noon.
-func remembered(container string, minute int, data string) usage.History {
+// historyFrom returns a history of a container. minute is the time of its update, in minutes after noon.
+func historyFrom(container string, minute int, data string) usage.History {
 	at := time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC)
 	return usage.History{Container: container, Updated: at, LastSample: at.Add(-time.Second), Form: "adaptive/1", Data: []byte(data)}
 }
@@ -54,7 +54,7 @@ func loadHistories(t testing.TB, h *Histories) map[cluster.Workload][]usage.Hist
 	all := map[cluster.Workload][]usage.History{}
 	err := h.Load(t.Context(), func(w cluster.Workload, hs []usage.History) {
 		if all[w] != nil {
-			t.Errorf("%v came twice", w)
+			t.Errorf("%v is loaded twice", w)
 		}
 		all[w] = hs
 	})
@@ -77,8 +77,8 @@ func TestHistories_written_areLoadedEqual(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{})
 	web := deployment("web")
-	mustWrite(t, h, web, remembered("app", 0, "first"))
-	want := []usage.History{remembered("app", 10, "\x00\xff second"), remembered("proxy", 10, "third")}
+	mustWrite(t, h, web, historyFrom("app", 0, "first"))
+	want := []usage.History{historyFrom("app", 10, "\x00\xff second"), historyFrom("proxy", 10, "third")}
 	mustWrite(t, h, web, want...)
 	got := loadHistories(t, newHistories(t, f, StorageOptions{}))
 	if diff := cmp.Diff(map[cluster.Workload][]usage.History{web: want}, got); diff != "" {
@@ -110,22 +110,22 @@ func TestHistories_unchanged_areNotWritten(t *testing.T) {
 		hs    []usage.History
 		wrote bool
 	}{
-		{"nothing", nil, false},
-		{"the first", []usage.History{remembered("app", 0, "a")}, true},
-		{"the same, later", []usage.History{remembered("app", 10, "a")}, false},
-		{"another container", []usage.History{remembered("app", 20, "a"), remembered("proxy", 20, "a")}, true},
-		{"other content", []usage.History{remembered("app", 30, "b"), remembered("proxy", 30, "a")}, true},
-		{"a container less", []usage.History{remembered("app", 40, "b")}, true},
+		{"no history", nil, false},
+		{"first write", []usage.History{historyFrom("app", 0, "a")}, true},
+		{"same data, later", []usage.History{historyFrom("app", 10, "a")}, false},
+		{"another container", []usage.History{historyFrom("app", 20, "a"), historyFrom("proxy", 20, "a")}, true},
+		{"other data", []usage.History{historyFrom("app", 30, "b"), historyFrom("proxy", 30, "a")}, true},
+		{"one container less", []usage.History{historyFrom("app", 40, "b")}, true},
 	}
 	for _, s := range steps {
 		if got := mustWrite(t, h, web, s.hs...); got != s.wrote {
-			t.Errorf("%s: wrote %v", s.what, got)
+			t.Errorf("%s: wrote %t, want %t", s.what, got, s.wrote)
 		}
 	}
 	fresh := newHistories(t, f, StorageOptions{})
 	loadHistories(t, fresh)
-	if mustWrite(t, fresh, web, remembered("app", 50, "b")) {
-		t.Error("after a restart, what is stored already was written again")
+	if mustWrite(t, fresh, web, historyFrom("app", 50, "b")) {
+		t.Error("after a restart, the same data was written again")
 	}
 }
 
@@ -133,26 +133,27 @@ func TestHistories_unchanged_areNotWritten(t *testing.T) {
 func TestHistories_storedIsNewer_isNotOverwritten(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	web := deployment("web")
-	old, leader := newHistories(t, f, StorageOptions{}), newHistories(t, f, StorageOptions{})
-	mustWrite(t, old, web, remembered("app", 0, "a"), remembered("proxy", 0, "a"))
+	old := newHistories(t, f, StorageOptions{})
+	leader := newHistories(t, f, StorageOptions{})
+	mustWrite(t, old, web, historyFrom("app", 0, "a"), historyFrom("proxy", 0, "a"))
 	loadHistories(t, leader)
-	mustWrite(t, leader, web, remembered("app", 10, "newer"), remembered("proxy", 10, "newer"))
+	mustWrite(t, leader, web, historyFrom("app", 10, "newer"), historyFrom("proxy", 10, "newer"))
 
-	if wrote, err := old.Write(t.Context(), web, []usage.History{remembered("app", 5, "late"), remembered("proxy", 5, "late")}); wrote || !errors.Is(err, kube.ErrConflict) {
+	if wrote, err := old.Write(t.Context(), web, []usage.History{historyFrom("app", 5, "late"), historyFrom("proxy", 5, "late")}); wrote || !errors.Is(err, kube.ErrConflict) {
 		t.Errorf("wrote %v, error %v", wrote, err)
 	}
 	got := loadHistories(t, leader)[web]
 	if string(got[0].Data) != "newer" || string(got[1].Data) != "newer" {
-		t.Errorf("stored is %+v", got)
+		t.Errorf("the stored histories are %+v", got)
 	}
-	mustWrite(t, leader, web, remembered("app", 20, "newest"), remembered("proxy", 11, "newest"))
-	mustWrite(t, old, web, remembered("app", 15, "late"), remembered("proxy", 15, "late")) // newer in part
+	mustWrite(t, leader, web, historyFrom("app", 20, "newest"), historyFrom("proxy", 11, "newest"))
+	mustWrite(t, old, web, historyFrom("app", 15, "late"), historyFrom("proxy", 15, "late")) // only proxy is newer
 	got = loadHistories(t, leader)[web]
 	if string(got[0].Data) != "newest" || string(got[1].Data) != "late" {
-		t.Errorf("stored is %+v", got)
+		t.Errorf("the stored histories are %+v", got)
 	}
-	stranger := newHistories(t, f, StorageOptions{}) // which has not even loaded what there is
-	if _, err := stranger.Write(t.Context(), web, []usage.History{remembered("app", 1, "x")}); !errors.Is(err, kube.ErrConflict) {
+	another := newHistories(t, f, StorageOptions{}) // has not loaded the stored histories
+	if _, err := another.Write(t.Context(), web, []usage.History{historyFrom("app", 1, "x")}); !errors.Is(err, kube.ErrConflict) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -165,10 +166,10 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found")
 	f.Reply("POST "+historiesOfOne, http.StatusNotFound, "404 page not found")
 	if all := loadHistories(t, h); len(all) != 0 || log.Len() != 0 {
-		t.Errorf("loaded %v, log: %s", all, &log) // who needs none is not bothered
+		t.Errorf("loaded %v, log: %s", all, &log) // no warning if no history must be stored
 	}
 	for range 3 {
-		if _, err := h.Write(t.Context(), web, []usage.History{remembered("app", 0, "a")}); !errors.Is(err, kube.ErrUnsupported) {
+		if _, err := h.Write(t.Context(), web, []usage.History{historyFrom("app", 0, "a")}); !errors.Is(err, kube.ErrUnsupported) {
 			t.Fatalf("error %v", err)
 		}
 	}
@@ -176,19 +177,19 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 		t.Errorf("%d warnings: %s", n, &log)
 	}
 	if seen := f.Requests(); len(seen) != 0 {
-		t.Errorf("asked all the same: %v", seen)
+		t.Errorf("requests were sent although the CRD is missing: %v", seen)
 	}
 	f.ForgetReply("GET " + historiesPath)
 	f.ForgetReply("POST " + historiesOfOne)
 	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	if !mustWrite(t, h, web, remembered("app", 0, "a")) || !strings.Contains(log.String(), "can be stored again") {
+	if !mustWrite(t, h, web, historyFrom("app", 0, "a")) || !strings.Contains(log.String(), "can be stored again") {
 		t.Errorf("not written; log: %s", &log)
 	}
 	f.Delete(historiesPath, "shop/deployment-web")
 	f.Reply("PATCH "+historiesOfOne+"/deployment-web", http.StatusNotFound, "404 page not found") // the CRD is removed
-	if _, err := h.Write(t.Context(), web, []usage.History{remembered("app", 1, "b")}); !errors.Is(err, kube.ErrUnsupported) {
+	if _, err := h.Write(t.Context(), web, []usage.History{historyFrom("app", 1, "b")}); !errors.Is(err, kube.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 2 {
@@ -202,7 +203,7 @@ func TestHistories_forbidden_logsRightsAsRemedy(t *testing.T) {
 	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.Reply("GET "+historiesPath, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	loadHistories(t, h)
-	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 0, "a")}); !errors.Is(err, kube.ErrForbidden) {
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{historyFrom("app", 0, "a")}); !errors.Is(err, kube.ErrForbidden) {
 		t.Errorf("error %v", err)
 	}
 	if !strings.Contains(log.String(), "deploy/10-rbac.yaml") {
@@ -210,17 +211,17 @@ func TestHistories_forbidden_logsRightsAsRemedy(t *testing.T) {
 	}
 }
 
-// A namespace that is being deleted, or a quota, concerns one workload and not the others.
-func TestHistories_writeRefused_otherWritesSucceed(t *testing.T) {
+// A namespace that is being deleted, or a quota, affects one namespace and not the others.
+func TestHistories_writeForbidden_otherNamespacesAreWritten(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{})
 	f.Reply("POST "+historiesOfOne, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 0, "a")}); !errors.Is(err, kube.ErrForbidden) {
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{historyFrom("app", 0, "a")}); !errors.Is(err, kube.ErrForbidden) {
 		t.Errorf("error %v", err)
 	}
 	other := deployment("web")
 	other.Namespace = "lab"
-	mustWrite(t, h, other, remembered("app", 0, "a"))
+	mustWrite(t, h, other, historyFrom("app", 0, "a"))
 }
 
 func TestHistories_invalidObjects_othersAreLoaded(t *testing.T) {
@@ -235,9 +236,9 @@ func TestHistories_invalidObjects_othersAreLoaded(t *testing.T) {
 	put("deployment-bad", "bad", `,"status":{"histories":{"app":1}}`)
 	put("deployment-worse", "worse", `,"status":[]`)
 	put("deployment-empty", "empty", ``)
-	put("somebody-elses", "stray", `,"status":{"histories":[`+good+`]}`)
-	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"nobodys"},"spec":7,"status":{}}`)
-	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"whose"},"spec":{"target":{}}}`)
+	put("another-name", "renamed", `,"status":{"histories":[`+good+`]}`)
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"invalid-spec"},"spec":7,"status":{}}`)
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"empty-target"},"spec":{"target":{}}}`)
 	put("deployment-hidden", "hidden", `,"status":{"histories":[`+good+`]}`)
 	f.Apply(historiesPath, `{"metadata":{"namespace":"lab","name":"deployment-good"},`+fmt.Sprintf(spec, "good")+`,"status":{"histories":[`+good+`]}}`)
 
@@ -247,23 +248,23 @@ func TestHistories_invalidObjects_othersAreLoaded(t *testing.T) {
 	var names []string
 	for w, hs := range all {
 		names = append(names, w.Name)
-		if diff := cmp.Diff([]usage.History{remembered("app", 0, "a")}, hs); diff != "" {
+		if diff := cmp.Diff([]usage.History{historyFrom("app", 0, "a")}, hs); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", w, diff)
 		}
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{"good", "half", "hidden", "stray"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"good", "half", "hidden", "renamed"}, names); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 5 {
 		t.Errorf("%d warnings:\n%s", n, &log)
 	}
-	for _, name := range []string{"half", "bad", "worse", "empty"} { // replaced when there is something to say
-		mustWrite(t, h, deployment(name), remembered("app", 10, "b"))
+	for _, name := range []string{"half", "bad", "worse", "empty"} { // the next write replaces them
+		mustWrite(t, h, deployment(name), historyFrom("app", 10, "b"))
 	}
 	again := loadHistories(t, newHistories(t, f, StorageOptions{}))
 	for _, name := range []string{"half", "bad", "worse", "empty"} {
-		if diff := cmp.Diff([]usage.History{remembered("app", 10, "b")}, again[deployment(name)]); diff != "" {
+		if diff := cmp.Diff([]usage.History{historyFrom("app", 10, "b")}, again[deployment(name)]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -273,14 +274,14 @@ func TestHistories_nameInUse_hashedNameIsUsed(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"other"}}}`)
 	web := deployment("web")
-	mustWrite(t, newHistories(t, f, StorageOptions{}), web, remembered("app", 0, "a"))
+	mustWrite(t, newHistories(t, f, StorageOptions{}), web, historyFrom("app", 0, "a"))
 	h := newHistories(t, f, StorageOptions{})
 	if all := loadHistories(t, h); len(all[web]) != 1 {
 		t.Errorf("loaded %+v", all)
 	}
-	mustWrite(t, h, web, remembered("app", 1, "b"))
+	mustWrite(t, h, web, historyFrom("app", 1, "b"))
 	if f.Object(historiesPath, "shop/"+hashedHistoryName(web)) == nil {
-		t.Error("it is elsewhere")
+		t.Error("the object with the hashed name does not exist")
 	}
 }
 
@@ -288,41 +289,41 @@ func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	h := newHistories(t, f, StorageOptions{Ignored: []string{"lab"}})
 	for _, name := range []string{"web", "gone"} {
-		mustWrite(t, h, deployment(name), remembered("app", 0, "a"))
+		mustWrite(t, h, deployment(name), historyFrom("app", 0, "a"))
 	}
-	stray := `{"metadata":{"namespace":"shop","name":"second"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}}}`
-	f.Apply(historiesPath, stray)
-	f.Apply(historiesPath, strings.Replace(stray, "shop", "lab", 1))
-	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"nobodys"},"spec":7}`)
+	duplicate := `{"metadata":{"namespace":"shop","name":"second"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}}}`
+	f.Apply(historiesPath, duplicate)
+	f.Apply(historiesPath, strings.Replace(duplicate, "shop", "lab", 1))
+	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"invalid"},"spec":7}`)
 	n, err := h.Collect(t.Context(), func(w cluster.Workload) bool { return w.Name == "web" })
 	if n != 2 || err != nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
-	for name, stays := range map[string]bool{"shop/deployment-web": true, "shop/deployment-gone": false, "shop/second": false, "lab/second": true, "shop/nobodys": true} {
-		if got := f.Object(historiesPath, name) != nil; got != stays {
-			t.Errorf("%s is there: %v", name, got)
+	for name, want := range map[string]bool{"shop/deployment-web": true, "shop/deployment-gone": false, "shop/second": false, "lab/second": true, "shop/invalid": true} {
+		if got := f.Object(historiesPath, name) != nil; got != want {
+			t.Errorf("%s exists: %t, want %t", name, got, want)
 		}
 	}
 	if body := f.Body("DELETE " + historiesOfOne + "/deployment-gone"); !strings.Contains(body, `"resourceVersion"`) || !strings.Contains(body, `"uid"`) {
 		t.Errorf("no preconditions in %s", body)
 	}
-	mustWrite(t, h, deployment("gone"), remembered("app", 1, "a")) // needed again after all
+	mustWrite(t, h, deployment("gone"), historyFrom("app", 1, "a")) // needed again
 
-	f.Delete(historiesPath, "shop/deployment-web") // by hand
-	if mustWrite(t, h, deployment("web"), remembered("app", 2, "a")) {
-		t.Error("how could it know")
+	f.Delete(historiesPath, "shop/deployment-web") // a user deletes it
+	if mustWrite(t, h, deployment("web"), historyFrom("app", 2, "a")) {
+		t.Error("written, although podfit has not listed the objects since the deletion")
 	}
 	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	if !mustWrite(t, h, deployment("web"), remembered("app", 3, "a")) {
-		t.Error("what was deleted by hand was not written again")
+	if !mustWrite(t, h, deployment("web"), historyFrom("app", 3, "a")) {
+		t.Error("the object that a user deleted is not written again")
 	}
-	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // nor does it know that the CRD is gone
+	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // the CRD is removed
 	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 4, "a")}); !errors.Is(err, kube.ErrUnsupported) {
+	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{historyFrom("app", 4, "a")}); !errors.Is(err, kube.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -343,7 +344,7 @@ func TestHistories_objectTooLarge_isSkippedAndLogged(t *testing.T) {
 	if !strings.Contains(log.String(), "kubectl delete usagehistory -n shop deployment-huge") {
 		t.Errorf("log: %s", &log)
 	}
-	mustWrite(t, h, deployment("huge"), remembered("app", 1, "b")) // which makes it small
+	mustWrite(t, h, deployment("huge"), historyFrom("app", 1, "b")) // replaces the large object
 	if all := loadHistories(t, newHistories(t, f, StorageOptions{})); len(all) != 2 {
 		t.Errorf("%d workloads are loaded after the write", len(all))
 	}
@@ -356,7 +357,7 @@ func TestHistories_list_readsSmallPages(t *testing.T) {
 			"status":{"histories":[{"container":"app","format":"adaptive/1","updated":"2026-03-01T12:00:00Z","data":"YQ=="}]}}`, i))
 	}
 	if n := len(loadHistories(t, newHistories(t, f, StorageOptions{}))); n != 120 {
-		t.Errorf("%d are loaded", n)
+		t.Errorf("%d histories are loaded, want 120", n)
 	}
 	if n, _ := f.Lists(historiesPath); n != 3 {
 		t.Errorf("%d pages were read, want 3 of at most 50 objects", n)
@@ -368,10 +369,10 @@ func TestHistories_moreContainersThanFit_keepsTheMostRecent(t *testing.T) {
 	h := newHistories(t, f, StorageOptions{})
 	var hs []usage.History
 	for i := range v1alpha1.MaxContainerHistories + 10 {
-		hs = append(hs, remembered(fmt.Sprintf("app-%02d", i), i, "a"))
+		hs = append(hs, historyFrom(fmt.Sprintf("app-%02d", i), i, "a"))
 	}
 	if !mustWrite(t, h, deployment("web"), hs...) || mustWrite(t, h, deployment("web"), hs...) {
-		t.Error("the first write was left out, or the same was written twice")
+		t.Error("the first write was skipped, or the same data was written twice")
 	}
 	got := loadHistories(t, newHistories(t, f, StorageOptions{}))[deployment("web")]
 	if diff := cmp.Diff(hs[10:], got); diff != "" {
@@ -379,11 +380,11 @@ func TestHistories_moreContainersThanFit_keepsTheMostRecent(t *testing.T) {
 	}
 }
 
-func TestHistories_moreEntriesThanTheBound_areNotRead(t *testing.T) {
+func TestHistories_tooManyEntries_restIsNotLoaded(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	var hs []usage.History
 	for i := range 1000 {
-		hs = append(hs, remembered(fmt.Sprint("app-", i), 0, "a"))
+		hs = append(hs, historyFrom(fmt.Sprint("app-", i), 0, "a"))
 	}
 	status, err := json.Marshal(historyStatus(hs))
 	if err != nil {
@@ -391,7 +392,7 @@ func TestHistories_moreEntriesThanTheBound_areNotRead(t *testing.T) {
 	}
 	f.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},"status":%s}`, status))
 	if got := loadHistories(t, newHistories(t, f, StorageOptions{}))[deployment("web")]; len(got) != v1alpha1.MaxContainerHistories {
-		t.Errorf("%d entries were read", len(got))
+		t.Errorf("%d entries are loaded, want %d", len(got), v1alpha1.MaxContainerHistories)
 	}
 }
 
@@ -420,13 +421,14 @@ func TestHistoryName_longNames_areValidAndDifferent(t *testing.T) {
 		}
 	}
 	if got := historyName(deployment("web")); got != "deployment-web" {
-		t.Errorf("a plain name is %s", got)
+		t.Errorf("the name is %s, want deployment-web", got)
 	}
 }
 
-// Whatever stands in an object, reading it does not panic, and what is accepted is written the same way.
+// FuzzHistoryIsTotal decodes arbitrary UsageHistories. podfit must not panic, and what it accepts must stay the same when it is written
+// and decoded again.
 func FuzzHistoryIsTotal(f *testing.F) {
-	status, err := json.Marshal(historyStatus([]usage.History{remembered("app", 0, "a"), remembered("proxy", 7, "\x00")}))
+	status, err := json.Marshal(historyStatus([]usage.History{historyFrom("app", 0, "a"), historyFrom("proxy", 7, "\x00")}))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -443,7 +445,7 @@ func FuzzHistoryIsTotal(f *testing.F) {
 		hs, _ := o.histories()
 		again, err := json.Marshal(historyStatus(hs))
 		if err != nil {
-			return // a time outside of what JSON can write
+			return // JSON cannot represent such a time
 		}
 		back := historyObject{Status: again}
 		got, err := back.histories()
@@ -451,7 +453,7 @@ func FuzzHistoryIsTotal(f *testing.F) {
 			t.Fatal(err)
 		}
 		if historySum(got) != historySum(hs) || len(got) != len(hs) {
-			t.Errorf("%+v came back as %+v", hs, got)
+			t.Errorf("wrote %+v, decoded %+v", hs, got)
 		}
 	})
 }

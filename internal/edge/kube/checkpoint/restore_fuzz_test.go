@@ -16,68 +16,71 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// The greatest amounts that may come out of anything stored: no machine has a thousandth of them.
+// The largest amounts that a recommendation may have, whatever is stored. They are more than a thousand times what a machine has.
 const (
 	mostMillicores = 1e10
 	mostBytes      = 1e16
 )
 
-// restored is a profile's life that begins with what somebody stored.
-type restored struct {
+// restoredStore is a usage store that contains the history from stored objects, and the profile that uses it.
+type restoredStore struct {
 	profile recommend.Profile
 	a       *cluster.Autoscaler
-	book    *usage.Store
+	store   *usage.Store
 	now     time.Time
 }
 
-func beginWith(p recommend.Profile, checkpoint, history []byte) *restored {
-	r := &restored{profile: p, now: time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)}
+// restoreFrom returns a store with the history from a checkpoint and a UsageHistory. It ignores what cannot be decoded.
+func restoreFrom(p recommend.Profile, checkpoint, history []byte) *restoredStore {
+	r := &restoredStore{profile: p, now: time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)}
 	r.a = &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: deployment("web")}
-	r.book = usage.NewStore(usage.DefaultConfig())
-	r.book.Tick(r.now)
-	r.book.Configure(r.a.Target, nil)
+	r.store = usage.NewStore(usage.DefaultConfig())
+	r.store.Tick(r.now)
+	r.store.Configure(r.a.Target, nil)
 	if p.Extend != nil {
-		r.book.Extend(r.a.Target, p.Extend)
+		r.store.Extend(r.a.Target, p.Extend)
 	}
-	var remembered []usage.History
+	var histories []usage.History
 	var h historyObject
 	if json.Unmarshal(history, &h) == nil {
-		remembered, _ = h.histories()
+		histories, _ = h.histories()
 	}
 	var o checkpointObject
 	if json.Unmarshal(checkpoint, &o) == nil {
 		if c, err := o.checkpoint(); err == nil {
-			if i := slices.IndexFunc(remembered, func(h usage.History) bool { return h.Container == "app" }); i >= 0 {
-				c.History = remembered[i]
+			if i := slices.IndexFunc(histories, func(h usage.History) bool { return h.Container == "app" }); i >= 0 {
+				c.History = histories[i]
 			}
-			_ = r.book.Restore(r.a.Target, "app", c)
+			_ = r.store.Restore(r.a.Target, "app", c)
 		}
 	}
-	for _, h := range remembered {
-		_ = r.book.Recall(r.a.Target, h)
+	for _, h := range histories {
+		_ = r.store.Recall(r.a.Target, h)
 	}
 	return r
 }
 
-// measure takes samples of a quarter of a core and 256 MiB for some hours.
-func (r *restored) measure() {
+// measure adds samples of a quarter of a core and 256 MiB for five hours.
+func (r *restoredStore) measure() {
 	pod := &cluster.Pod{
 		Key: cluster.Key{Namespace: "shop", Name: "web-1"}, UID: "uid", Top: r.a.Target, Phase: cluster.Running,
 		Containers: []cluster.Container{{Name: "app"}},
 	}
-	r.book.Track(pod)
+	r.store.Track(pod)
 	for range 30 {
 		r.now = r.now.Add(10 * time.Minute)
-		r.book.Tick(r.now)
-		r.book.Observe(usage.Sample{Pod: pod.Key, Container: "app", At: r.now, CPU: 0.25, Memory: 256 << 20, Has: cluster.Both})
+		r.store.Tick(r.now)
+		r.store.Observe(usage.Sample{Pod: pod.Key, Container: "app", At: r.now, CPU: 0.25, Memory: 256 << 20, Has: cluster.Both})
 	}
 }
 
-func (r *restored) check(t *testing.T, when string) {
+func (r *restoredStore) check(t *testing.T, when string) {
 	t.Helper()
-	for _, adv := range recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.a.Target, r.now) {
+	for _, adv := range recommend.Workload(r.profile.Params, r.profile.Estimator, r.store, r.a, r.a.Target, r.now) {
 		for _, res := range cluster.All {
-			lower, target, upper := adv.Lower.Amount(res), adv.Target.Amount(res), adv.Upper.Amount(res)
+			lower := adv.Lower.Amount(res)
+			target := adv.Target.Amount(res)
+			upper := adv.Upper.Amount(res)
 			most := int64(mostMillicores)
 			if res == cluster.Memory {
 				most = mostBytes
@@ -89,17 +92,17 @@ func (r *restored) check(t *testing.T, when string) {
 	}
 }
 
-// objectsOf returns what is stored of a life of some days with a profile: the checkpoint and the history.
+// objectsOf returns the objects that are stored after ten days with a profile: the checkpoint and the UsageHistory.
 func objectsOf(f testing.TB, p recommend.Profile) (checkpoint, history []byte) {
-	r := beginWith(p, nil, nil)
+	r := restoreFrom(p, nil, nil)
 	r.now = time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC)
 	for range 10 {
 		r.measure()
 		r.now = r.now.Add(23 * time.Hour)
 	}
-	c, ok := r.book.Checkpoint(r.a.Target, "app", r.now)
+	c, ok := r.store.Checkpoint(r.a.Target, "app", r.now)
 	if !ok {
-		f.Fatal("nothing to store")
+		f.Fatal("there is no checkpoint")
 	}
 	write := func(meta, status any) []byte {
 		raw, err := json.Marshal(map[string]any{"metadata": meta, "status": status, "spec": map[string]any{
@@ -112,11 +115,11 @@ func objectsOf(f testing.TB, p recommend.Profile) (checkpoint, history []byte) {
 	}
 	annotation := map[string]string{annotationWindow: base64.StdEncoding.EncodeToString(c.Carry().Extra)}
 	return write(map[string]any{"annotations": annotation}, checkpointStatus(&c)),
-		write(map[string]any{}, historyStatus(r.book.Histories(r.a.Target, r.now)))
+		write(map[string]any{}, historyStatus(r.store.Histories(r.a.Target, r.now)))
 }
 
-// Whatever stands in the objects that history is read from: no panic, bounds in order and of this world, and the next
-// things to be stored can be read again.
+// FuzzRestore restores history from arbitrary objects. podfit must not panic, the bounds of the recommendations must be ordered and
+// not too large, and the next checkpoint must be restorable.
 func FuzzRestore(f *testing.F) {
 	builtins := recommend.Builtins()
 	for i, p := range builtins {
@@ -135,13 +138,13 @@ func FuzzRestore(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, profile uint8, checkpoint, history []byte) {
 		p := builtins[int(profile)%len(builtins)]
-		r := beginWith(p, checkpoint, history)
+		r := restoreFrom(p, checkpoint, history)
 		r.check(t, "before the first sample")
 		r.measure()
 		r.check(t, "with samples")
-		c, ok := r.book.Checkpoint(r.a.Target, "app", r.now)
+		c, ok := r.store.Checkpoint(r.a.Target, "app", r.now)
 		if !ok {
-			t.Fatal("nothing is known of what was measured")
+			t.Fatal("there is no checkpoint after new samples")
 		}
 		next := usage.NewStore(usage.DefaultConfig())
 		next.Tick(r.now)
@@ -149,12 +152,12 @@ func FuzzRestore(f *testing.F) {
 			next.Extend(r.a.Target, p.Extend)
 		}
 		if err := next.Restore(r.a.Target, "app", c.Carry()); err != nil {
-			t.Fatalf("%s: what was stored cannot be read: %v", p.Name, err)
+			t.Fatalf("%s: the next checkpoint cannot be restored: %v", p.Name, err)
 		}
 	})
 }
 
-// Checkpoints with everything at its extremes. The API server lets them pass.
+// Statuses of checkpoints with extreme values. The API server admits them.
 var hostileStatuses = []string{
 	`{"version":"v3","lastUpdateTime":"2026-03-20T11:00:00Z","totalSamplesCount":9223372036854775807,"firstSampleStart":"2026-03-01T00:00:00Z","lastSampleStart":"2026-03-20T00:00:00Z"}`,
 	`{"version":"v3","totalSamplesCount":-1}`,
@@ -180,7 +183,7 @@ var hostileStatuses = []string{
 	`{"version":3}`, `[]`, `null`, `"v3"`, `{"version":"v2"}`, `{"version":""}`,
 }
 
-// Entries of histories with everything at its extremes.
+// Entries of UsageHistories with extreme values.
 var hostileEntries = []string{
 	`{"container":"app","format":"","updated":"2026-03-20T11:00:00Z","data":""}`,
 	`{"container":"app","format":"","updated":"2026-03-20T11:00:00Z","data":"AQ=="}`,

@@ -42,7 +42,7 @@ type FakeAPI struct {
 	queries  map[string]string // query of the last list by collection
 	replies  map[string]fakeReply
 	pages    map[string]int // number of list responses by collection
-	replied  map[string]int // number of requests answered by a reply
+	replied  map[string]int // number of requests that got a fixed response
 }
 
 type fakeEvent struct {
@@ -124,21 +124,21 @@ func (f *FakeAPI) Delete(collection, key string) {
 	f.drop(collection, key)
 }
 
-// Reply makes the server answer requests with a method and path ("GET /api/v1/nodes") by a fixed response.
+// Reply makes the server send a fixed response to requests with a method and path ("GET /api/v1/nodes").
 func (f *FakeAPI) Reply(methodAndPath string, code int, body string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.replies[methodAndPath] = fakeReply{code, body}
 }
 
-// ForgetReply undoes Reply.
+// ForgetReply reverts Reply.
 func (f *FakeAPI) ForgetReply(methodAndPath string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.replies, methodAndPath)
 }
 
-// Refusals returns the number of requests answered by Reply.
+// Refusals returns the number of requests with a method and path that got the response of Reply.
 func (f *FakeAPI) Refusals(methodAndPath string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -397,7 +397,7 @@ func (f *FakeAPI) fail(w http.ResponseWriter, code int, reason, message string) 
 	})
 }
 
-// fakeKinds has the API version and kind of the objects of each collection.
+// fakeKinds contains the API version and kind of the objects of each collection.
 var fakeKinds = map[string][2]string{
 	"/api/v1/pods":                                       {"v1", "Pod"},
 	"/api/v1/nodes":                                      {"v1", "Node"},
@@ -494,7 +494,8 @@ func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 	flusher.Flush()
 	for {
 		f.mu.Lock()
-		wake, stopping := f.wake, f.stopping
+		wake := f.wake
+		stopping := f.stopping
 		var out []any
 		for _, e := range f.history {
 			if e.version > after && e.collection == p.collection && selects(q.Get("fieldSelector"), e.object) &&

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubetest has fake API servers and sample objects for tests. The servers implement only what the clients of package
+// Package kubetest contains fake API servers and sample objects for tests. The servers implement only what the clients of package
 // kube need.
 package kubetest
 
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// SmallCluster serves what the admission controller reads of a cluster with one workload and its autoscaler.
+// SmallCluster serves the objects that the admission controller reads, in a cluster with one workload and its autoscaler.
 func SmallCluster(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	respond := func(status int, body string) {

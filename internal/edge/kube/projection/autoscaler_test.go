@@ -88,10 +88,10 @@ func TestAutoscaler_missingOrInvalidFields_getDefaults(t *testing.T) {
 		object string
 		holds  func(*cluster.Autoscaler) bool
 	}{
-		"nothing": {`{}`, func(a *cluster.Autoscaler) bool {
+		"empty object": {`{}`, func(a *cluster.Autoscaler) bool {
 			return a.Mode == cluster.Recreate && a.Target == cluster.Workload{} && a.Advice == nil
 		}},
-		"a policy without mode": {`spec: {updatePolicy: {}}`, func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Recreate }},
+		"an update policy without mode": {`spec: {updatePolicy: {}}`, func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Recreate }},
 		"an unknown mode": {`spec: {updatePolicy: {updateMode: Magic}}`,
 			func(a *cluster.Autoscaler) bool { return a.Mode == cluster.Off }},
 		"negative numbers": {
@@ -100,13 +100,13 @@ func TestAutoscaler_missingOrInvalidFields_getDefaults(t *testing.T) {
 				p := a.Policies[0]
 				return a.MinReplicas == 0 && a.EvictAfterOOM == 0 && p.MemoryInterval == 0 && p.MemoryCount == 0 && p.MaxAllowed.CPU == 0
 			}},
-		"null among pointers": {`spec: {recommenders: [null], updatePolicy: {evictionRequirements: [null]}}`,
+		"null elements of lists": {`spec: {recommenders: [null], updatePolicy: {evictionRequirements: [null]}}`,
 			func(a *cluster.Autoscaler) bool { return a.Recommender == "" && len(a.Requirements) == 0 }},
-		"fetched history": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
+		"history is fetched": {`status: {conditions: [{type: FetchingHistory, status: "False"}]}`,
 			func(a *cluster.Autoscaler) bool { return !a.FetchingHistory && !a.Remarked }},
 		"a boost without amount": {`spec: {startupBoost: {cpu: {type: Quantity, factor: 2}}}`,
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
-		"a boost that shrinks": {`spec: {startupBoost: {cpu: {type: Factor, factor: 0}}}`,
+		"a boost factor of zero": {`spec: {startupBoost: {cpu: {type: Factor, factor: 0}}}`,
 			func(a *cluster.Autoscaler) bool { return a.Boost == nil }},
 		"no group in the target": {`spec: {targetRef: {kind: CronJob, name: n}}`,
 			func(a *cluster.Autoscaler) bool { return a.Target.Group == "batch" && a.APIVersion == "" }},
@@ -134,7 +134,7 @@ func TestAutoscaler_hugeExponent_objectIsUndecodable(t *testing.T) {
 }
 
 func TestAutoscaler_manyPolicies_memoryIsBounded(t *testing.T) {
-	const n = 70_000 // as many as fit into an object of 1.5 MB
+	const n = 70_000 // the largest number in an object of 1.5 MB
 	text := `{"metadata":{"name":"a"},"spec":{"resourcePolicy":{"containerPolicies":[` +
 		strings.Repeat(`{"containerName":"a"},`, n) + `{}]}},"status":{"recommendation":{"containerRecommendations":[` +
 		strings.Repeat(`{"containerName":"a"},`, n) + `{}]}}}`
@@ -143,6 +143,6 @@ func TestAutoscaler_manyPolicies_memoryIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := Autoscaler(&o.VerticalPodAutoscaler); len(a.Policies) != maxPerAutoscaler || len(a.Advice) != maxPerAutoscaler {
-		t.Errorf("%d policies and %d recommendations stored", len(a.Policies), len(a.Advice))
+		t.Errorf("%d policies and %d recommendations are kept, want %d of each", len(a.Policies), len(a.Advice), maxPerAutoscaler)
 	}
 }

@@ -27,7 +27,7 @@ func TestInterner_manyStrings_areDroppedAndStayEqual(t *testing.T) {
 		in.String("keep")
 	}
 	if in.String("keep") != first || len(in.young)+len(in.old) > 2*internGeneration {
-		t.Errorf("%d strings stored", len(in.young)+len(in.old))
+		t.Errorf("%d strings are stored, or a used string was replaced", len(in.young)+len(in.old))
 	}
 	var none *Interner
 	if none.String("x") != "x" {
@@ -35,7 +35,7 @@ func TestInterner_manyStrings_areDroppedAndStayEqual(t *testing.T) {
 	}
 }
 
-func TestInterner_podsCreatedAndDeleted_heapStaysFlat(t *testing.T) {
+func TestInterner_podsCreatedAndDeleted_heapDoesNotGrow(t *testing.T) {
 	const mib = 1 << 20
 	in := new(Interner)
 	before := kubetest.HeapBytes()
@@ -46,7 +46,7 @@ func TestInterner_podsCreatedAndDeleted_heapStaysFlat(t *testing.T) {
 		t.Errorf("the heap grew by %d MiB after 100,000 deleted pods", grown/mib)
 	}
 	if n := len(in.selectors); n > maxSelectors {
-		t.Errorf("%d node selectors stored", n)
+		t.Errorf("%d node selectors are stored, want at most %d", n, maxSelectors)
 	}
 	runtime.KeepAlive(in)
 }
@@ -63,12 +63,12 @@ func TestInterner_selectorUnusedInTwoCleanups_isFreedForAnotherPod(t *testing.T)
 		t.Fatalf("place %d with all selectors in use, want %d", p.Place, cluster.Somewhere)
 	}
 	if !in.Crowded() {
-		t.Error("the interner does not ask for a cleanup")
+		t.Error("Crowded returned false with all selectors in use")
 	}
-	for range 2 { // the first call finds the selectors just projected, the second finds them unused
+	for range 2 { // in the first call the selectors are new, in the second they are unused for the first time
 		in.ForgetSelectors(used)
 		if n := len(in.free); n > 0 {
-			t.Fatalf("%d selectors were freed too early: a pod on its way to the store may have one", n)
+			t.Fatalf("%d selectors were freed too early: a pod that is not stored yet may have one", n)
 		}
 	}
 	in.ForgetSelectors(used)
@@ -85,16 +85,16 @@ func TestInterner_selectorUnusedInTwoCleanups_isFreedForAnotherPod(t *testing.T)
 	}
 }
 
-func TestPod_hugeObservedAnnotation_countsAsAbsent(t *testing.T) {
+func TestPod_largeObservedAnnotation_isOmitted(t *testing.T) {
 	p := kubetest.HostilePod(1)
 	if got := Pod(p, nil).Observed; got != "" {
-		t.Errorf("kept %d bytes of an annotation of a pod with one container", len(got))
+		t.Errorf("%d bytes of the annotation of a pod with one container are kept, want 0", len(got))
 	}
 	for range 250 {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{})
 	}
 	p.Annotations[v1.AnnotationObservedContainers] = strings.Repeat(strings.Repeat("x", 63)+", ", 250)
 	if got := Pod(p, nil).Observed; len(got) != 250*65 {
-		t.Errorf("kept %d bytes of 250 names of maximum length", len(got))
+		t.Errorf("%d bytes of 250 names of maximum length are kept, want all", len(got))
 	}
 }

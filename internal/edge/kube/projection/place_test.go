@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestPod_nodeSelectorsAndAffinity_givePlace(t *testing.T) {
+func TestPod_nodeSelectorsAndAffinity_determinePlace(t *testing.T) {
 	in := new(Interner)
 	place := func(selector map[string]string, a *corev1.NodeAffinity) cluster.Place {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: selector, Affinity: &corev1.Affinity{NodeAffinity: a}}}
@@ -50,23 +50,23 @@ func TestNode_taintsAndLabels_areKept(t *testing.T) {
 	}
 	node := func(effect corev1.TaintEffect) cluster.Node { return tainted(corev1.Taint{Key: "k", Effect: effect}) }
 	if n := node(corev1.TaintEffectNoSchedule); !n.Tainted || !n.Matches([]string{"arch=arm64", "pool=small"}) || n.Matches([]string{"pool=large"}) {
-		t.Errorf("%+v", n)
+		t.Errorf("NoSchedule: %+v", n)
 	}
 	if n := node(corev1.TaintEffectNoExecute); !n.Tainted {
-		t.Errorf("%+v", n)
+		t.Errorf("NoExecute: %+v", n)
 	}
 	if n := node(corev1.TaintEffectPreferNoSchedule); n.Tainted {
-		t.Errorf("%+v", n)
+		t.Errorf("PreferNoSchedule: %+v", n)
 	}
-	down := []corev1.Taint{ // set by the node controller on a node that does not answer
+	down := []corev1.Taint{ // set by the node controller on an unreachable node
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute},
 	}
 	if n := tainted(down...); n.Tainted {
-		t.Errorf("transient taints reserve a node: %+v", n)
+		t.Errorf("a node with only transient taints counts as tainted: %+v", n)
 	}
 	if n := tainted(append(down, corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule})...); !n.Tainted {
-		t.Errorf("a taint beside transient ones does not reserve the node: %+v", n)
+		t.Errorf("a node with a permanent taint beside transient ones does not count as tainted: %+v", n)
 	}
 }
 
@@ -75,13 +75,15 @@ func TestTolerations_transientTaints_areOmitted(t *testing.T) {
 	tolerance := func(ts ...corev1.Toleration) cluster.Tolerance {
 		return Pod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: ts}}, in).Tolerance
 	}
-	usual := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	common := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	gpu := corev1.Toleration{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	arm := corev1.Toleration{Key: "arch", Operator: corev1.TolerationOpExists}
-	if got := tolerance(usual); got != cluster.NoTaint {
+	if got := tolerance(common); got != cluster.NoTaint {
 		t.Errorf("default tolerations of every pod: %d", got)
 	}
-	first, second, again := tolerance(gpu, usual), tolerance(arm, gpu), tolerance(gpu, arm)
+	first := tolerance(gpu, common)
+	second := tolerance(arm, gpu)
+	again := tolerance(gpu, arm)
 	if first != cluster.FirstListed || second != cluster.FirstListed+1 || again != second {
 		t.Errorf("tolerances %d, %d and %d", first, second, again)
 	}
@@ -99,14 +101,14 @@ func TestTolerations_transientTaints_areOmitted(t *testing.T) {
 		tolerance(corev1.Toleration{Key: fmt.Sprint("k", i)})
 	}
 	if n := len(in.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
-		t.Errorf("%d different tolerations stored", n)
+		t.Errorf("%d different lists of tolerations are stored, want %d", n, cluster.AnyTaint-cluster.FirstListed)
 	}
 	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.AnyTaint {
-		t.Errorf("tolerance of a full list: %d", got)
+		t.Errorf("tolerance when no more lists can be stored: %d", got)
 	}
 }
 
-func TestNode_taintsThatReserveIt_areKept(t *testing.T) {
+func TestNode_permanentTaints_areKept(t *testing.T) {
 	n := Node(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},

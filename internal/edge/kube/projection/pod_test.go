@@ -60,20 +60,20 @@ func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 		pod   string
 		holds func(*cluster.Pod) bool
 	}{
-		"failed, because the memory is in use": {
+		"resize failed: the memory is in use": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: cannot decrease memory limits}]}`,
 			func(p *cluster.Pod) bool {
 				return p.Resize.State == cluster.ResizeError && p.Resize.Problem == cluster.MemoryInUse
 			}},
-		"failed, because a pod-level limit is below the usage": {
+		"resize failed: a pod-level limit is below the usage": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: pod memory limit below current usage}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.Problem == cluster.MemoryInUse }},
-		"failed for another cause": {
+		"resize failed: another cause": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: cgroup not found}]}`,
 			func(p *cluster.Pod) bool {
 				return p.Resize.State == cluster.ResizeError && p.Resize.Problem == cluster.OtherProblem
 			}},
-		"empty": {`{}`, func(p *cluster.Pod) bool {
+		"empty object": {`{}`, func(p *cluster.Pod) bool {
 			return p.Controller.IsZero() && p.Created.IsZero() && len(p.Containers) == 0 && p.Resize == nil
 		}},
 		"an owner without the field controller (W-21)": {
@@ -101,28 +101,28 @@ func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 		"a limit that is not applied yet": {
 			`{spec: {containers: [{name: c, resources: {limits: {cpu: "1"}}}]}, status: {containerStatuses: [{name: c, resources: {requests: {cpu: "1"}}}]}}`,
 			func(p *cluster.Pod) bool { return p.Containers[0].Applied != nil }},
-		"a status without a container": {
-			`status: {containerStatuses: [{name: ghost, restartCount: 1}]}`,
+		"a status of a container that is not in the spec": {
+			`status: {containerStatuses: [{name: other, restartCount: 1}]}`,
 			func(p *cluster.Pod) bool { return len(p.Containers) == 0 }},
 		"unschedulable (W-15)": {
 			`status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}`,
 			func(p *cluster.Pod) bool { return p.Unschedulable && p.Phase == cluster.Pending }},
-		"held back by a scheduling gate": {
+		"has a scheduling gate": {
 			`status: {conditions: [{type: PodScheduled, status: "False", reason: SchedulingGated}]}`,
 			func(p *cluster.Pod) bool { return !p.Unschedulable }},
-		"infeasible": {
+		"resize infeasible": {
 			`status: {conditions: [{type: PodResizePending, status: "True", reason: Infeasible}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeInfeasible }},
-		"pending for an unknown reason": {
-			`status: {conditions: [{type: PodResizePending, status: "True", reason: Tuesday}]}`,
+		"resize pending for an unknown reason": {
+			`status: {conditions: [{type: PodResizePending, status: "True", reason: New}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeUnknown }},
-		"in progress": {
+		"resize in progress": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True"}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeInProgress }},
-		"failed": {
+		"resize failed": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "True", reason: Error, message: m}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeError && p.Resize.Message == "m" }},
-		"a completed resize": {
+		"resize completed": {
 			`status: {conditions: [{type: PodResizeInProgress, status: "False"}]}`,
 			func(p *cluster.Pod) bool { return p.Resize == nil }},
 		"an invalid boost annotation": {
@@ -137,6 +137,7 @@ func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 	}
 }
 
+// FuzzPod projects arbitrary pods. Amounts must be in the valid range.
 func FuzzPod(f *testing.F) {
 	for _, text := range []string{kubetest.RichPod, `{}`, `spec: {containers: [{name: c, resources: {requests: {cpu: "-1", memory: 9e18}}}]}`} {
 		raw, err := json.Marshal(kubetest.PodFrom(f, text))
@@ -160,7 +161,7 @@ func FuzzPod(f *testing.F) {
 		}
 		got := Pod(p, nil)
 		if got.Name != p.Name || got.UID != string(p.UID) || len(got.Containers) > len(p.Spec.Containers)+len(p.Spec.InitContainers) {
-			t.Errorf("another pod: %+v", got)
+			t.Errorf("name, UID or containers differ: %+v", got)
 		}
 		for _, c := range got.Containers {
 			requests, limits := c.Running()
@@ -176,7 +177,8 @@ func FuzzPod(f *testing.F) {
 }
 
 func BenchmarkPod(b *testing.B) {
-	p, in := kubetest.LargePod(1), new(Interner)
+	p := kubetest.LargePod(1)
+	in := new(Interner)
 	b.ReportAllocs()
 	for b.Loop() {
 		Pod(p, in)

@@ -29,7 +29,7 @@ spec:
 	}
 	p.Spec.Resources = nil
 	if got := Pod(p, nil).PodLevel; got != nil {
-		t.Errorf("a pod without pod-level resources: %+v", got)
+		t.Errorf("a pod without pod-level resources has %+v, want nil", got)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestPod_memoryNotInWholeBytes_setsFractions(t *testing.T) {
 		`containers: [{name: app, resources: {requests: {memory: 1Gi}}}], resources: {limits: {memory: 1Gi}}, hostname: a`: false,
 	} {
 		if got := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web}\nspec: {"+text+"}\n"), nil).Fractions; got != want {
-			t.Errorf("%s: %t", text, got)
+			t.Errorf("%s: Fractions is %t, want %t", text, got, want)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestPod_sizedAtAdmission_setsSized(t *testing.T) {
 	for annotation, want := range map[string]bool{`vpaUpdates: Pod resources updated by web`: true, `other: a`: false} {
 		p := kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotation+"}}\nspec: {containers: [{name: app}]}\n")
 		if got := Pod(p, nil).Sized; got != want {
-			t.Errorf("%s: %t", annotation, got)
+			t.Errorf("%s: Sized is %t, want %t", annotation, got, want)
 		}
 	}
 }

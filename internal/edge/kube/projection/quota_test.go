@@ -24,7 +24,7 @@ func quotaFrom(t *testing.T, text string) *corev1.ResourceQuota {
 	return q
 }
 
-func TestQuota_unusedAmounts(t *testing.T) {
+func TestQuota_objectFields_giveUnusedAmounts(t *testing.T) {
 	cpu := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, v) }
 	memory := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, v) }
 	scopes := func(s ...cluster.QuotaScope) cluster.Quota { return cluster.Quota{Name: "q", Scopes: s} }
@@ -35,11 +35,11 @@ func TestQuota_unusedAmounts(t *testing.T) {
 		quota string
 		want  cluster.Quota
 	}{
-		"hard minus used, both names of requests": {
+		"hard minus used, with both names of CPU requests": {
 			`status: {hard: {cpu: "2", requests.cpu: 1500m, limits.memory: 1Gi}, used: {cpu: "1", requests.cpu: "1", limits.memory: 0}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(500), Limits: memory(1 << 30)}},
 		},
-		"more used than allowed, and fractions": {
+		"more used than allowed, fractions of bytes": {
 			`status: {hard: {requests.memory: 0.1Gi, limits.cpu: "1"}, used: {requests.memory: 0, limits.cpu: 1500m}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(107374182), Limits: cpu(-500)}},
 		},
@@ -54,11 +54,11 @@ func TestQuota_unusedAmounts(t *testing.T) {
 			`status: {hard: {cpu: 1, memory: 1}, used: {cpu: 10P, memory: 1e19}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cluster.Amounts(-kube.MostAmount, -kube.MostAmount)}},
 		},
-		"only the status counts": {
+		"hard of spec and status differ: the status is used": {
 			`{spec: {hard: {cpu: "2"}}, status: {hard: {memory: 1Gi}, used: {memory: 1Gi}}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(0)}},
 		},
-		"not counted yet": {
+		"usage is not calculated yet": {
 			`status: {hard: {cpu: "2"}}`,
 			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(2000)}, NotCounted: true},
 		},
@@ -72,17 +72,17 @@ func TestQuota_unusedAmounts(t *testing.T) {
 				cluster.QuotaScope{Kind: cluster.BestEffortScope}, cluster.QuotaScope{Kind: cluster.CrossNamespaceAffinityScope},
 				cluster.QuotaScope{Kind: cluster.PriorityClassExists}, cluster.QuotaScope{Kind: cluster.NoPodScope}, cluster.QuotaScope{}),
 		},
-		"classes": {
+		"priority classes": {
 			selector(`{scopeName: PriorityClass, operator: In, values: [a, b]}, {scopeName: PriorityClass, operator: NotIn, values: [c]},
 				{scopeName: PriorityClass, operator: DoesNotExist}, {scopeName: PriorityClass, operator: New}`),
 			scopes(cluster.QuotaScope{Kind: cluster.PriorityClassIn, Classes: []string{"a", "b"}},
 				cluster.QuotaScope{Kind: cluster.PriorityClassNotIn, Classes: []string{"c"}},
 				cluster.QuotaScope{Kind: cluster.PriorityClassDoesNotExist}, cluster.QuotaScope{}),
 		},
-		"more names than the bound": {
+		"class names longer than the maximum": {
 			selector(`{scopeName: PriorityClass, operator: In, values: [` + strings.Repeat("x", 2000) + `]}`), scopes(cluster.QuotaScope{}),
 		},
-		"more scopes than the bound": {
+		"too many scopes": {
 			`spec: {scopes: [` + strings.Repeat("BestEffort,", 20) + `]}`, scopes(cluster.QuotaScope{}),
 		},
 	} {

@@ -14,21 +14,21 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestCandidates_randomChanges_firstIsTheGoverningOne(t *testing.T) {
+func TestCandidates_randomChanges_firstIsTheGoverningVPA(t *testing.T) {
 	for _, startupBoost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("CPUStartupBoost=%t", startupBoost), func(t *testing.T) { firstIsTheGoverningOne(t, startupBoost) })
+		t.Run(fmt.Sprintf("CPUStartupBoost=%t", startupBoost), func(t *testing.T) { firstIsTheGoverningVPA(t, startupBoost) })
 	}
 }
 
-func firstIsTheGoverningOne(t *testing.T, startupBoost bool) {
+func firstIsTheGoverningVPA(t *testing.T, startupBoost bool) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	c := newCandidates(startupBoost)
-	twin := map[cluster.Key]*cluster.Autoscaler{}
+	reference := map[cluster.Key]*cluster.Autoscaler{}
 	targets := []cluster.Workload{web, {Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}}
 	for step := range 5000 {
 		key := cluster.Key{Namespace: "shop", Name: fmt.Sprint("a", rnd.IntN(40))}
 		if rnd.IntN(3) == 0 {
-			delete(twin, key)
+			delete(reference, key)
 			c.set(key, nil)
 		} else {
 			a := &cluster.Autoscaler{
@@ -37,30 +37,30 @@ func firstIsTheGoverningOne(t *testing.T, startupBoost bool) {
 			if rnd.IntN(5) == 0 {
 				a.Boost = &cluster.Boost{Factor: 2}
 			}
-			twin[key] = a
+			reference[key] = a
 			c.set(key, a)
 		}
 		for _, target := range targets {
-			var named []*cluster.Autoscaler
-			for _, a := range twin {
+			var ofTarget []*cluster.Autoscaler
+			for _, a := range reference {
 				if a.Target == target {
-					named = append(named, a)
+					ofTarget = append(ofTarget, a)
 				}
 			}
-			if got, want := c.first(target), cluster.Governing(named, startupBoost); got != want {
+			if got, want := c.first(target), cluster.Governing(ofTarget, startupBoost); got != want {
 				t.Fatalf("step %d: %v governs %s, want %v", step, got, target.Name, want)
 			}
 		}
 	}
-	for key := range twin {
+	for key := range reference {
 		c.set(key, nil)
 	}
 	if len(c.byKey)+len(c.byTarget) != 0 {
-		t.Errorf("%d autoscalers and %d targets are left", len(c.byKey), len(c.byTarget))
+		t.Errorf("%d autoscalers and %d targets remain, want none", len(c.byKey), len(c.byTarget))
 	}
 }
 
-// relistAutoscalers replaces the autoscalers of a world by n that name one target.
+// relistAutoscalers replaces the autoscalers of a world with n autoscalers that reference one target.
 func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
 	all := make(map[cluster.Key]*autoscalerEntry, n)
 	for i := range n {
@@ -71,7 +71,7 @@ func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
 	return all
 }
 
-// A tenant may create as many autoscalers that name one target as fit in its quota.
+// A tenant may create many autoscalers that reference one target.
 func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 	bytesPerAutoscaler := func(n int) float64 {
 		w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
@@ -83,10 +83,11 @@ func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
 	}
-	few, many := bytesPerAutoscaler(1000), bytesPerAutoscaler(8000)
+	few := bytesPerAutoscaler(1000)
+	many := bytesPerAutoscaler(8000)
 	t.Logf("%.0f bytes for each of 1,000, %.0f for each of 8,000", few, many)
 	if many > 2*few {
-		t.Errorf("%.0f bytes for each of 1,000, %.0f for each of 8,000", few, many)
+		t.Errorf("%.0f bytes for each of 8,000, want at most twice the %.0f for each of 1,000", many, few)
 	}
 }
 

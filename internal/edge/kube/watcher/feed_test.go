@@ -21,7 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-func TestFeed_panicOverOneObject_othersAreKept(t *testing.T) {
+func TestFeed_projectionOfOneObjectPanics_othersAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		named := func(name, version string) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
@@ -57,11 +57,11 @@ func TestFeed_panicOverOneObject_othersAreKept(t *testing.T) {
 		synctest.Wait()
 		for name, want := range map[string]bool{"a": true, "bad-b": false, "c": true, "bad-d": false, "e": true} {
 			if _, got := s.get(cluster.Key{Namespace: "shop", Name: name}); got != want {
-				t.Errorf("%s is known: %t", name, got)
+				t.Errorf("%s is in the store: %t, want %t", name, got, want)
 			}
 		}
 		if text := out.String(); !strings.Contains(text, "cannot read bad-b") || !strings.Contains(text, "cannot read bad-d") {
-			t.Errorf("it said %s", text)
+			t.Errorf("the panics are not in the log:\n%s", text)
 		}
 		cancel()
 		running.Wait()

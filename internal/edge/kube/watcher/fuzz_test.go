@@ -24,11 +24,11 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// A hostile object goes the whole way that objects go: it is read and projected, its recommendation is capped, written to
-// a status and read again, fitted to a pod and planned for. Nothing panics, nothing is negative or out of order, what is
-// written says what was meant, and an object that cannot be read keeps what it recommended last.
+// The fuzz tests process arbitrary objects in all steps: decode and project the VPA, cap its recommendation, write it to a status and read
+// it back, fit a pod, and plan. No step may panic, amounts must not be negative, bounds must be ordered, the status must contain the same
+// recommendation, and a VPA that cannot be decoded must keep its last recommendation.
 
-// FuzzAutoscaler makes up whole objects.
+// FuzzAutoscaler generates complete objects.
 func FuzzAutoscaler(f *testing.F) {
 	asJSON := func(text string) []byte {
 		raw, err := yaml.YAMLToJSON([]byte(text))
@@ -37,7 +37,8 @@ func FuzzAutoscaler(f *testing.F) {
 		}
 		return raw
 	}
-	pod, limits := asJSON(kubetest.RichPod), asJSON(richLimits)
+	pod := asJSON(kubetest.RichPod)
+	limits := asJSON(richLimits)
 	f.Add(asJSON(kubetest.RichAutoscaler), pod, limits)
 	f.Add(asJSON(`{metadata: {name: a}, spec: {resourcePolicy: {containerPolicies: [{maxAllowed: {cpu: "1.2.3"}}]}}, status: {conditions: [{type: x}]}}`), pod, limits)
 	f.Add([]byte(`{"spec":7}`), []byte(`{}`), []byte(`{}`))
@@ -51,7 +52,7 @@ func FuzzAutoscaler(f *testing.F) {
 		if json.Unmarshal(pod, &p) != nil || json.Unmarshal(limits, &l) != nil {
 			return
 		}
-		goTheWholeWay(t, autoscaler, o, &p, &l)
+		processObjects(t, autoscaler, o, &p, &l)
 	})
 }
 
@@ -66,7 +67,7 @@ spec:
 // largeExponent matches a quantity whose exponent has three digits or more, so that it is not safe to parse.
 var largeExponent = regexp.MustCompile(`[eE][^1-9]*[1-9][^0-9]*[0-9][^0-9]*[0-9]`)
 
-// FuzzQuantities makes up the quantities of reasonable objects.
+// FuzzQuantities generates the quantities of otherwise valid objects.
 func FuzzQuantities(f *testing.F) {
 	f.Add("100m", "200m", "150m", "50m", "1", "10m", "2")
 	for _, q := range []string{
@@ -94,7 +95,8 @@ func FuzzQuantities(f *testing.F) {
 			list(request), list(limit), list(limit)), &p) != nil ||
 			json.Unmarshal(fmt.Appendf(nil, `{"spec":{"limits":[{"type":"Container","min":%s,"max":%s,"default":%s},{"type":"Pod","min":%s,"max":%s}]}}`,
 				list(least), list(most), list(limit), list(least), list(most)), &l) != nil {
-			p, l = corev1.Pod{}, corev1.LimitRange{} // the API server has none that cannot be read
+			p = corev1.Pod{} // the API server does not admit such objects
+			l = corev1.LimitRange{}
 		}
 		raw := fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"web"},"spec":{
 			"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"startupBoost":{"cpu":{"type":"Quantity","quantity":%q}},
@@ -105,85 +107,88 @@ func FuzzQuantities(f *testing.F) {
 			"1", list(least), list(most), "1", "1", list(target), list(lower), list(upper), list(target))
 		o := new(kube.AutoscalerObject)
 		if err := json.Unmarshal(raw, o); err != nil {
-			t.Fatalf("one quantity makes the whole object unreadable: %v", err)
+			t.Fatalf("the object cannot be decoded because of one quantity: %v", err)
 		}
-		readable := true
+		valid := true
 		for _, q := range []string{target, lower, upper, least, most} {
 			safe := len(q) <= 64 && !strings.Contains(list(q), `\`) && !largeExponent.MatchString(q)
-			readable = readable && safe && json.Unmarshal([]byte(list(q)), new(corev1.ResourceList)) == nil
+			valid = valid && safe && json.Unmarshal([]byte(list(q)), new(corev1.ResourceList)) == nil
 		}
-		if readable != (o.Problem == "") {
-			t.Errorf("readable: %t, and yet the problem is %q", readable, o.Problem)
+		if valid != (o.Problem == "") {
+			t.Errorf("the quantities are valid: %t, but the problem is %q", valid, o.Problem)
 		}
-		goTheWholeWay(t, raw, o, &p, &l)
+		processObjects(t, raw, o, &p, &l)
 	})
 }
 
-func goTheWholeWay(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *corev1.Pod, limits *corev1.LimitRange) {
+// processObjects executes all steps with the objects and checks their results. raw is the JSON of o.
+func processObjects(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *corev1.Pod, limits *corev1.LimitRange) {
 	t.Helper()
 	e := projectAutoscaler(o)
 	if e.Name != o.Name || e.Namespace != o.Namespace {
-		t.Errorf("not the object: %+v", e)
+		t.Errorf("name or namespace differ: %+v", e)
 	}
 	if o.Problem != "" {
 		if e.Mode != cluster.Off || len(e.Policies) != 0 {
-			t.Errorf("an unreadable object does something: %+v", e.Autoscaler)
+			t.Errorf("a VPA that cannot be decoded has an effect: %+v", e.Autoscaler)
 		}
-		keepsItsAdvice(t, raw, e)
+		checkAdviceIsKept(t, raw, e)
 	}
 	for _, p := range e.Policies {
 		for _, r := range []cluster.Resources{p.MinAllowed, p.MaxAllowed} {
-			within(t, "policy of "+p.Container, r)
+			checkAmounts(t, "policy of "+p.Container, r)
 		}
 		if p.MemoryInterval < 0 || p.MemoryCount < 0 || p.OOMMinBump < 0 {
-			t.Errorf("negative: %+v", p)
+			t.Errorf("negative value in the policy: %+v", p)
 		}
 	}
 
 	capped := policy.Cap(e.Autoscaler, e.Advice, cluster.Amounts(64_000, 1<<40))
 	for i := range capped {
-		inOrder(t, "advice for "+capped[i].Container, capped[i].Estimate)
+		checkOrder(t, "advice for "+capped[i].Container, capped[i].Estimate)
 	}
-	saysWhatIsMeant(t, e, capped)
+	checkStatusRoundTrip(t, e, capped)
 
 	p := projection.Pod(object, nil)
 	p.Top = e.Target
-	around := policy.Limits{Range: projection.MergeLimits(map[string][]projection.LimitItem{"limits": projection.LimitItems(limits)})}
+	podLimits := policy.Limits{Range: projection.MergeLimits(map[string][]projection.LimitItem{"limits": projection.LimitItems(limits)})}
 	e.Advice = capped
-	for _, fit := range policy.Fit(e.Autoscaler, around, p) {
-		inOrder(t, "size of "+fit.Container, fit.Estimate)
+	for _, fit := range policy.Fit(e.Autoscaler, podLimits, p) {
+		checkOrder(t, "size of "+fit.Container, fit.Estimate)
 		if fit.Requests.CPU < 0 || fit.Requests.Memory < 0 || fit.Limits.CPU < 0 || fit.Limits.Memory < 0 {
-			t.Errorf("%s gets requests %+v, limits %+v", fit.Container, fit.Requests, fit.Limits)
+			t.Errorf("%s: negative amount in requests %+v or limits %+v", fit.Container, fit.Requests, fit.Limits)
 		}
 	}
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	budget := plan.DefaultBudget()
-	budget.InPlace, budget.StartupBoost, budget.PerVPAConfig = true, true, true
+	budget.InPlace = true
+	budget.StartupBoost = true
+	budget.PerVPAConfig = true
 	ds := plan.Plan(now, plan.World{
 		Governed: []plan.Governed{{Autoscaler: e.Autoscaler, Pods: []*cluster.Pod{p}}},
-		Limits:   map[string]policy.Limits{p.Namespace: around},
+		Limits:   map[string]policy.Limits{p.Namespace: podLimits},
 		Nodes:    []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(8000, 16<<30), Ready: true}},
 	}, budget)
 	if len(ds) > 1 || len(ds) == 1 && ds[0].Pod != p {
-		t.Errorf("decided %+v about one pod", ds)
+		t.Errorf("decisions %+v, want at most one, about the only pod", ds)
 	}
 }
 
-// keepsItsAdvice checks that an object whose spec cannot be read recommends what its status says, if that can be read.
-func keepsItsAdvice(t *testing.T, raw []byte, e *autoscalerEntry) {
+// checkAdviceIsKept checks that a VPA whose spec cannot be decoded has the recommendation of its status, if that can be decoded.
+func checkAdviceIsKept(t *testing.T, raw []byte, e *autoscalerEntry) {
 	t.Helper()
-	var whole struct {
+	var object struct {
 		Status json.RawMessage `json:"status"`
 	}
-	if json.Unmarshal(raw, &whole) != nil {
+	if json.Unmarshal(raw, &object) != nil {
 		return
 	}
-	var alone kube.AutoscalerObject
-	if err := json.Unmarshal(fmt.Appendf(nil, `{"status":%s}`, orNull(whole.Status)), &alone); err != nil || alone.Problem != "" {
+	var statusOnly kube.AutoscalerObject
+	if err := json.Unmarshal(fmt.Appendf(nil, `{"status":%s}`, orNull(object.Status)), &statusOnly); err != nil || statusOnly.Problem != "" {
 		return
 	}
-	if diff := cmp.Diff(projectAutoscaler(&alone).Advice, e.Advice); diff != "" {
-		t.Errorf("the recommendation of an unreadable object (-want +got):\n%s", diff)
+	if diff := cmp.Diff(projectAutoscaler(&statusOnly).Advice, e.Advice); diff != "" {
+		t.Errorf("the recommendation of a VPA whose spec cannot be decoded (-want +got):\n%s", diff)
 	}
 }
 
@@ -194,21 +199,21 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// saysWhatIsMeant writes a recommendation and reads it back.
-func saysWhatIsMeant(t *testing.T, e *autoscalerEntry, advice []cluster.Advice) {
+// checkStatusRoundTrip checks that a recommendation that is written to a status can be read back.
+func checkStatusRoundTrip(t *testing.T, e *autoscalerEntry, advice []cluster.Advice) {
 	t.Helper()
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	status := nextStatus(&e.status, e.Generation, advice, now, []Condition{{Type: "RecommendationProvided", Status: True}})
 	raw, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		if strings.Contains(err.Error(), "year outside of range") {
-			return // of a condition of somebody else's
+			return // in a condition that podfit does not write
 		}
-		t.Fatalf("the status cannot be written: %v", err)
+		t.Fatalf("the status cannot be encoded: %v", err)
 	}
 	var back kube.AutoscalerObject
 	if err := json.Unmarshal(raw, &back); err != nil || back.Problem != "" {
-		t.Fatalf("what was written cannot be read: %v %s\n%s", err, back.Problem, raw)
+		t.Fatalf("the status that was written cannot be decoded: %v %s\n%s", err, back.Problem, raw)
 	}
 	byName := func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) }
 	want := slices.Clone(advice)
@@ -224,7 +229,8 @@ func saysWhatIsMeant(t *testing.T, e *autoscalerEntry, advice []cluster.Advice) 
 	}
 }
 
-func within(t *testing.T, what string, r cluster.Resources) {
+// checkAmounts checks that amounts are in the valid range, and zero if they are not set.
+func checkAmounts(t *testing.T, what string, r cluster.Resources) {
 	t.Helper()
 	for _, res := range cluster.All {
 		if v, ok := r.Get(res); v < 0 || v > kube.MostAmount || (!ok && v != 0) {
@@ -233,14 +239,15 @@ func within(t *testing.T, what string, r cluster.Resources) {
 	}
 }
 
-func inOrder(t *testing.T, what string, e cluster.Estimate) {
+// checkOrder checks that the bounds and the target are ordered and not negative.
+func checkOrder(t *testing.T, what string, e cluster.Estimate) {
 	t.Helper()
 	for _, res := range cluster.All {
 		target, ok := e.Target.Get(res)
 		lower, lok := e.Lower.Get(res)
 		upper, uok := e.Upper.Get(res)
 		if ok && (target < 0 || lok && lower > target || uok && upper < target) {
-			t.Errorf("%s: %s is %d, %d, %d", what, res, lower, target, upper)
+			t.Errorf("%s: %s has lower bound %d, target %d, upper bound %d", what, res, lower, target, upper)
 		}
 	}
 }

@@ -22,9 +22,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// fakeDiscovery answers what it is told to.
+// fakeDiscovery is a discovery client that returns the given groups, lists and error.
 type fakeDiscovery struct {
-	hangs  bool // it answers when the request is given up
+	hangs  bool // each request ends only when it is cancelled
 	mu     sync.Mutex
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
@@ -46,7 +46,8 @@ func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context)
 func (d *fakeDiscovery) set(err error, lists ...*metav1.APIResourceList) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lists, d.err = lists, err
+	d.lists = lists
+	d.err = err
 }
 
 func (d *fakeDiscovery) count() int {
@@ -98,25 +99,25 @@ func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
 			return err == nil && info.scalable()
 		}
 		if !scalable(rollout) || scalable(robot) {
-			t.Fatal("not what discovery said")
+			t.Fatal("the kinds differ from the result of discovery")
 		}
 
-		d.set(errors.New("away"))
+		d.set(errors.New("unavailable"))
 		time.Sleep(2 * kindsRefresh)
 		if !scalable(rollout) {
-			t.Error("a failure has lost a kind")
+			t.Error("a kind is lost after discovery failed")
 		}
-		d.set(&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "argoproj.io", Version: "v1alpha1"}: errors.New("away")}},
+		d.set(&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "argoproj.io", Version: "v1alpha1"}: errors.New("unavailable")}},
 			resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
 		time.Sleep(2 * kindsRefresh)
 		if !scalable(rollout) || !scalable(robot) {
-			t.Error("the failure of one group has lost a kind")
+			t.Error("a kind is lost after discovery of one group failed")
 		}
 
 		d.set(nil, resources("example.com/v1", "robots", "Robot"))
 		time.Sleep(2 * kindsRefresh)
 		if scalable(rollout) || scalable(robot) {
-			t.Error("kinds that are gone are still known (S-15)")
+			t.Error("kinds that discovery no longer returns are still known (S-15)")
 		}
 	})
 }
@@ -129,9 +130,9 @@ func TestKinds_discoveryHangs_requestEndsInTimeAndWithTheContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		k.run(ctx, d, func() {})
-		synctest.Wait() // no asking is left, or the bubble would not end
+		synctest.Wait() // no request may remain, because the test ends only after all goroutines
 		if took := time.Since(began); took != 10*time.Minute || d.asked < 10 || d.asked > 20 {
-			t.Errorf("asked %d times in %s", d.asked, took)
+			t.Errorf("%d requests in %s, want 10 to 20", d.asked, took)
 		}
 	})
 }
@@ -145,22 +146,22 @@ func TestKinds_unknownKinds_discoveryIsRateLimited(t *testing.T) {
 			defer mu.Unlock()
 			return k.find(gk)
 		}
-		time.Sleep(kindsPause + time.Second) // when nothing else is due
+		time.Sleep(kindsPause + time.Second) // until no other request is due
 		before := d.count()
 		if _, err := find(robot); !errors.Is(err, errPending) {
-			t.Fatalf("error %v before anybody was asked", err)
+			t.Fatalf("error %v before discovery was requested", err)
 		}
 		d.set(nil, resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
 		synctest.Wait()
 		if info, err := find(robot); err != nil || !info.scalable() {
-			t.Errorf("%+v, error %v right after it was asked for", info, err)
+			t.Errorf("after discovery: %+v, error %v", info, err)
 		}
 		for i := range 1000 {
 			_, _ = find(projection.GroupKind{Group: "example.com", Kind: string(rune('A' + i%26))})
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := d.count() - before; n > 12 {
-			t.Errorf("discovery was asked %d times in 100 s", n)
+			t.Errorf("discovery was requested %d times in 100 s, want at most 12", n)
 		}
 	})
 }
@@ -180,7 +181,7 @@ func TestKindsIn_severalVersions_scaleThenPreferredVersionWins(t *testing.T) {
 	}
 }
 
-// fakeScales answers readings of scale subresources and counts them.
+// fakeScales returns scale subresources and counts the requests.
 type fakeScales struct {
 	mu      sync.Mutex
 	answer  error
@@ -214,7 +215,8 @@ func (f *fakeScales) read(ctx context.Context, _ kind, _ cluster.Workload) (*aut
 func (f *fakeScales) set(answer error, n int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answer, f.n = answer, n
+	f.answer = answer
+	f.n = n
 }
 
 func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
@@ -248,7 +250,7 @@ func TestScales_readFails_knownScaleIsKept(t *testing.T) {
 			return *s.want(w)
 		}
 		if e := want(); e.answered() {
-			t.Fatal("answered before it was read")
+			t.Fatal("the scale is known before it was read")
 		}
 		synctest.Wait()
 		if e := want(); !e.read || e.scale.Replicas != 3 {
@@ -257,12 +259,12 @@ func TestScales_readFails_knownScaleIsKept(t *testing.T) {
 		f.set(nil, 5)
 		time.Sleep(2 * scaleFresh)
 		if e := want(); e.scale.Replicas != 5 {
-			t.Errorf("stale: %+v (S-15)", e)
+			t.Errorf("the new scale is not read: %+v (S-15)", e)
 		}
-		f.set(errors.New("away"), 0)
+		f.set(errors.New("unavailable"), 0)
 		time.Sleep(10 * scaleFresh)
 		if e := want(); !e.read || e.scale.Replicas != 5 || e.err == nil {
-			t.Errorf("lost by a failure: %+v (W-03)", e)
+			t.Errorf("the scale is lost after a request failed: %+v (W-03)", e)
 		}
 		f.set(apierrors.NewNotFound(schema.GroupResource{Resource: "rollouts"}, "web"), 0)
 		time.Sleep(10 * scaleFresh)
@@ -272,43 +274,43 @@ func TestScales_readFails_knownScaleIsKept(t *testing.T) {
 		f.set(nil, 7)
 		time.Sleep(2 * scaleFresh)
 		if e := want(); e.gone || e.err != nil || e.scale.Replicas != 7 {
-			t.Errorf("not recovered: %+v", e)
+			t.Errorf("the scale is not read after the error: %+v", e)
 		}
 		time.Sleep(scaleExpiry + 2*scaleFresh)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(s.entries) != 0 {
-			t.Error("an entry that nobody asks for is still read")
+			t.Error("an entry that is no longer used is not removed")
 		}
 	})
 }
 
-func TestScales_manyControllers_requestsAreSpread(t *testing.T) {
+func TestScales_manyControllers_requestsAreDistributed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workloads = 600
 		f := &fakeScales{n: 1, slow: 50 * time.Millisecond}
 		s, mu := startScales(t, f)
-		ask := func() {
+		wantAll := func() {
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range workloads {
 				s.want(cluster.Workload{Kind: "Rollout", Name: string(rune(i))})
 			}
 		}
-		ask()
+		wantAll()
 		time.Sleep(time.Minute) // all are read once
 		f.mu.Lock()
 		first := f.reads
 		f.mu.Unlock()
 		for range 20 {
-			ask()
+			wantAll()
 			time.Sleep(time.Minute)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		perSecond := float64(f.reads-first) / 1200
 		if first != workloads || f.most > scaleAtOnce || perSecond < 3 || perSecond > 5.5 {
-			t.Errorf("%d at first, %.1f per second later, %d at once", first, perSecond, f.most)
+			t.Errorf("%d requests at first, %.1f per second later, %d at the same time", first, perSecond, f.most)
 		}
 	})
 }

@@ -5,10 +5,7 @@ package watcher
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,61 +18,28 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/transcript"
 )
 
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
-
-// A transcript is a list of scripts and what they print, with "----" between and an empty line after. The commands:
+// The commands of the transcripts in testdata/owners:
 //
-//	listed yes|no                            whether the API server's lists have all arrived
-//	kinds Rollout.argoproj.io=scale Foo.bar  what discovery says; "kinds failed" fails, "kinds" forgets
-//	owner Kind.group/name [of Kind.group/n]  a controller arrives or changes
-//	gone Kind.group/name                     a controller goes
-//	scale Kind.group/name 3|notfound|refused what the scale subresource says
-//	pod name of Kind.group/name              a pod arrives or changes
+//	listed yes|no                            whether all lists of the API server have arrived
+//	kinds Rollout.argoproj.io=scale Foo.bar  the result of discovery; =scale means that the kind has a scale subresource
+//	owner Kind.group/name [of Kind.group/n]  creates or changes a controller
+//	gone Kind.group/name                     deletes a controller
+//	scale Kind.group/name 3|notfound|refused the response for the scale subresource
+//	pod name of Kind.group/name              creates or changes a pod
 //	tops                                     prints the pods and their topmost controllers
-//	target apiVersion Kind name              prints what is wrong with that target
+//	target apiVersion Kind name              prints the problem with that target
 //	replicas Kind.group/name                 prints the scale
-func TestOwners(t *testing.T) {
-	files, err := filepath.Glob("testdata/owners/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := playOwners(t, string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(text) {
-				t.Errorf("the transcript has changed:\n%s", got)
-			}
-		})
-	}
-}
-
-func playOwners(t *testing.T, text string) string {
-	p := newOwnersPlayer(t)
-	var out strings.Builder
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		script, _, _ := strings.Cut(block, "----\n")
-		script, _, _ = strings.Cut(script, "\n----")
-		if out.Len() > 0 {
-			out.WriteString("\n")
+func TestOwners_transcripts_areUnchanged(t *testing.T) {
+	transcript.Run(t, "testdata/owners/*.txt", func(t *testing.T) transcript.Command {
+		p := newOwnersPlayer(t)
+		return func(fields []string, out *strings.Builder) error {
+			out.WriteString(p.execute(fields))
+			return nil
 		}
-		out.WriteString(strings.TrimRight(script, "\n") + "\n----\n")
-		for line := range strings.SplitSeq(script, "\n") {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				out.WriteString(p.do(line))
-			}
-		}
-	}
-	return out.String()
+	})
 }
 
 type ownersPlayer struct {
@@ -95,14 +59,14 @@ func newOwnersPlayer(t *testing.T) *ownersPlayer {
 func (p *ownersPlayer) ref(s string) cluster.Workload {
 	kind, name, ok := strings.Cut(s, "/")
 	if !ok {
-		p.t.Fatalf("not a reference: %q", s)
+		p.t.Fatalf("%q is not of the form Kind.group/name", s)
 	}
 	kind, group, _ := strings.Cut(kind, ".")
 	return cluster.Workload{Group: group, Kind: kind, Namespace: "shop", Name: name}
 }
 
-func (p *ownersPlayer) do(line string) string {
-	f := strings.Fields(line)
+// execute executes a command and returns its output.
+func (p *ownersPlayer) execute(f []string) string {
 	owner := cluster.Workload{}
 	if len(f) == 4 && f[2] == "of" {
 		owner = p.ref(f[3])
@@ -141,9 +105,9 @@ func (p *ownersPlayer) do(line string) string {
 		}
 		switch problem, known := p.w.TargetProblem(a); {
 		case !known:
-			return "not known yet\n"
+			return "unknown\n"
 		case problem == "":
-			return "fine\n"
+			return "no problem\n"
 		default:
 			return problem + "\n"
 		}
@@ -156,7 +120,7 @@ func (p *ownersPlayer) do(line string) string {
 		}
 		return "unknown\n"
 	default:
-		p.t.Fatalf("no such command: %q", line)
+		p.t.Fatalf("unknown command %q", f[0])
 	}
 	return ""
 }
@@ -179,7 +143,8 @@ func (p *ownersPlayer) scale(w cluster.Workload, answer string) {
 	case err == nil:
 		*e = scaleEntry{read: true, scale: cluster.Scale{Known: true, Replicas: int32(n)}}
 	case answer == "notfound":
-		e.err, e.gone = apierrors.NewNotFound(resource, w.Name), true
+		e.err = apierrors.NewNotFound(resource, w.Name)
+		e.gone = true
 	default:
 		e.err = apierrors.NewForbidden(resource, w.Name, errors.New("no"))
 	}

@@ -25,7 +25,7 @@ func TestWorld_quotaChanges_unusedAmountIsUpdated(t *testing.T) {
 	f.ApplyShop()
 	f.Apply(quotasPath, quotaJSON("a", "1"))
 	w := startWorld(t, f, Options{Quotas: true})
-	left := func() (out []int64) {
+	unused := func() (out []int64) {
 		if qs := w.Quotas("shop"); qs != nil {
 			for _, q := range qs.List {
 				out = append(out, q.Left.Requests.CPU)
@@ -33,15 +33,15 @@ func TestWorld_quotaChanges_unusedAmountIsUpdated(t *testing.T) {
 		}
 		return out
 	}
-	if got := left(); !slices.Equal(got, []int64{3000}) {
-		t.Errorf("left %v", got)
+	if got := unused(); !slices.Equal(got, []int64{3000}) {
+		t.Errorf("unused CPU %v millicores, want 3000", got)
 	}
 	if w.Quotas("other") != nil || len(w.quotaSets) > 1 {
 		t.Error("a namespace without quotas has an entry")
 	}
 	f.Apply(quotasPath, quotaJSON("a", "2"))
 	f.Apply(quotasPath, quotaJSON("b", "4"))
-	kubetest.Eventually(t, "the new usage arrives", func() bool { return slices.Equal(left(), []int64{2000, 0}) })
+	kubetest.Eventually(t, "the new usage is applied", func() bool { return slices.Equal(unused(), []int64{2000, 0}) })
 }
 
 func TestWorld_tooManyQuotas_areNotEvaluated(t *testing.T) {

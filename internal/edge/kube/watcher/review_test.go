@@ -19,8 +19,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// nowhere returns clients of a cluster that is never asked.
-func nowhere(t testing.TB) *kube.Clients {
+// unusedClients returns clients that must not send requests.
+func unusedClients(t testing.TB) *kube.Clients {
 	c, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
@@ -28,51 +28,52 @@ func nowhere(t testing.TB) *kube.Clients {
 	return c
 }
 
-// loadedWorld is a world that knows the kinds and the controllers of an empty cluster.
+// loadedWorld returns a world that has loaded the kinds and the controllers of an empty cluster.
 func loadedWorld(t testing.TB) *World {
-	w := NewWorld(nowhere(t), Options{})
+	w := NewWorld(unusedClients(t), Options{})
 	w.owners.synced = func(projection.GroupKind) bool { return true }
 	w.owners.kinds.loaded = time.Now()
 	return w
 }
 
-func aim(w *World, name string, target cluster.Workload) {
+// addAutoscaler adds an autoscaler that references the target.
+func addAutoscaler(w *World, name string, target cluster.Workload) {
 	w.autoscalers.put(cluster.Key{Namespace: target.Namespace, Name: name},
 		&autoscalerEntry{Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: target.Namespace, Name: name}, Target: target}})
 }
 
 func TestTopSoon_unknownKindsOfReviews_leaveNoState(t *testing.T) {
 	w := loadedWorld(t)
-	aim(w, "web", cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
+	addAutoscaler(w, "web", cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
 	for i := range 10_000 {
 		kind := fmt.Sprint("Kind", i)
 		if top, err := w.TopSoon(t.Context(), cluster.Workload{Group: "g.example", Kind: kind, Namespace: "shop", Name: "x"}); err != nil || !top.IsZero() {
-			t.Fatalf("the topmost controller is %v, error %v; a kind that is not served is none", top, err)
+			t.Fatalf("topmost controller %v, error %v, want none for a kind that the API server does not serve", top, err)
 		}
 	}
 	if n := len(w.owners.kinds.asked) + len(w.owners.kinds.wake) + len(w.owners.scale.entries) + len(w.waiting.byNamespace); n > 0 {
-		t.Errorf("%d entries are left of reviews of pods that were never stored", n)
+		t.Errorf("%d entries remain after reviews of pods that were never stored, want none", n)
 	}
 }
 
-func TestTopSoon_unknownKindOfAnAutoscalerTarget_asksDiscovery(t *testing.T) {
+func TestTopSoon_unknownKindOfAutoscalerTarget_requestsDiscovery(t *testing.T) {
 	w := loadedWorld(t)
 	target := cluster.Workload{Group: "g.example", Kind: "Set", Namespace: "shop", Name: "x"}
-	aim(w, "x", target)
+	addAutoscaler(w, "x", target)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := w.TopSoon(ended, target); !errors.Is(err, ErrOwnerUnknown) || len(w.owners.kinds.asked) != 1 || len(w.owners.kinds.wake) != 1 {
-		t.Errorf("error %v; asked for %v", err, w.owners.kinds.asked)
+		t.Errorf("error %v; discovery is requested for %v", err, w.owners.kinds.asked)
 	}
 	w.autoscalers.remove(cluster.Key{Namespace: "shop", Name: "x"})
 	if len(w.targetKinds) > 0 {
-		t.Errorf("kinds of targets are kept: %v", w.targetKinds)
+		t.Errorf("kinds of deleted targets remain: %v", w.targetKinds)
 	}
 }
 
 func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewWorld(nowhere(t), Options{})
+		w := NewWorld(unusedClients(t), Options{})
 		for ns := range 20 {
 			for i := range 100 {
 				go func() {
@@ -103,7 +104,7 @@ func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
 	})
 }
 
-// reviewsOf starts reviews of pods of a namespace with controllers that do not exist.
+// reviewsOf starts n reviews of pods in a namespace. The controllers of the pods do not exist.
 func reviewsOf(t *testing.T, w *World, namespace string, n int) {
 	for i := range n {
 		go func() {
@@ -118,7 +119,7 @@ func reviewsOf(t *testing.T, w *World, namespace string, n int) {
 func TestTopSoon_otherNamespacesHoldAllSlots_newNamespaceStillFindsItsOwner(t *testing.T) {
 	for _, namespaces := range []int{8, 15, 512} {
 		synctest.Test(t, func(t *testing.T) {
-			w := NewWorld(nowhere(t), Options{})
+			w := NewWorld(unusedClients(t), Options{})
 			for ns := range namespaces {
 				reviewsOf(t, w, fmt.Sprint("hostile", ns), maxWaitingInNamespace)
 			}
@@ -132,7 +133,7 @@ func TestTopSoon_otherNamespacesHoldAllSlots_newNamespaceStillFindsItsOwner(t *t
 				found <- err
 			}()
 			synctest.Wait()
-			reviewsOf(t, w, "hostile0", 1000) // which may not take it back
+			reviewsOf(t, w, "hostile0", 1000) // these must not take the slot back
 			w.owners.known[projection.KindOf(set)].put(cluster.Key{Namespace: "shop", Name: "web-1"}, projection.ControllerState{})
 			if err := <-found; err != nil {
 				t.Errorf("%d other namespaces: %v", namespaces, err)
@@ -143,7 +144,7 @@ func TestTopSoon_otherNamespacesHoldAllSlots_newNamespaceStillFindsItsOwner(t *t
 
 func TestTopSoon_allSlotsOfTheNamespaceHeld_returnsTooManyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewWorld(nowhere(t), Options{})
+		w := NewWorld(unusedClients(t), Options{})
 		reviewsOf(t, w, "shop", maxWaitingInNamespace)
 		set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 		if _, err := w.TopSoon(t.Context(), set); !errors.Is(err, ErrTooManyWaiting) {
@@ -152,9 +153,9 @@ func TestTopSoon_allSlotsOfTheNamespaceHeld_returnsTooManyWaiting(t *testing.T) 
 	})
 }
 
-// Namespaces with about the same number of waiting reviews do not take slots from each other in turn: the reviews that wait would
-// all be answered before the controllers of their pods arrive.
-func TestWaitSlots_evenlyShared_staysWithTheReviewsThatHoldThem(t *testing.T) {
+// Namespaces with about the same number of waiting reviews must not take slots from each other again and again. Otherwise all reviews
+// would end before the controllers of their pods arrive.
+func TestWaitSlots_evenlyDistributed_areNotTakenAway(t *testing.T) {
 	const namespaces = 9
 	s := newWaitSlots()
 	for i := range maxWaitingInNamespace * namespaces {
@@ -189,12 +190,12 @@ func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
 		_, _ = w.owners.kinds.find(projection.GroupKind{Group: "g.example", Kind: fmt.Sprint("Kind", i)})
 	}
 	if n := len(w.owners.kinds.asked); n > maxAsked {
-		t.Errorf("%d kinds are remembered", n)
+		t.Errorf("%d kinds are stored, want at most %d", n, maxAsked)
 	}
 }
 
 func TestPlacesInUse_podsInTheStore_onlyTheirSelectorsAreInUse(t *testing.T) {
-	w := NewWorld(nowhere(t), Options{Pods: AllPods})
+	w := NewWorld(unusedClients(t), Options{Pods: AllPods})
 	kept := projection.Pod(kubetest.HostilePod(0), w.in)
 	deleted := projection.Pod(kubetest.HostilePod(1), w.in)
 	for _, p := range []*cluster.Pod{kept, deleted} {

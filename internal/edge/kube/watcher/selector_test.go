@@ -5,10 +5,10 @@ package watcher
 
 import "testing"
 
-func TestParseSelector_eachKind_readsItsOwnField(t *testing.T) {
+func TestParseSelector_eachKind_readsItsField(t *testing.T) {
 	tests := map[string]struct{ kind, object, want string }{
 		"a Deployment":             {"Deployment", `{"spec":{"selector":{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"tier","operator":"In","values":["a","b"]}]}}}`, "app=web,tier in (a,b)"},
-		"a controller of RCs":      {"ReplicationController", `{"spec":{"selector":{"app":"web"}}}`, "app=web"},
+		"a ReplicationController":  {"ReplicationController", `{"spec":{"selector":{"app":"web"}}}`, "app=web"},
 		"a CronJob":                {"CronJob", `{"spec":{"jobTemplate":{"spec":{"template":{"metadata":{"labels":{"job":"report"}}}}}}}`, "job=report"},
 		"a CronJob without labels": {"CronJob", `{"spec":{"jobTemplate":{}}}`, ""},
 		"a Job without a selector": {"Job", `{"spec":{}}`, ""},
@@ -25,6 +25,6 @@ func TestParseSelector_eachKind_readsItsOwnField(t *testing.T) {
 		})
 	}
 	if _, err := parseSelector("Deployment", []byte(`{"spec":{"selector":7}}`)); err == nil {
-		t.Error("a selector that is none was accepted")
+		t.Error("no error for a selector that is a number")
 	}
 }

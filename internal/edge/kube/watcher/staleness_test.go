@@ -25,18 +25,19 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-// watchedPods is a collection of no pods. Each watch of it lasts as long as an API server lets it, and brings bookmarks if
-// they are on.
+// watchedPods is an empty list of pods. Each watch of it ends after eight minutes, as with an API server, and sends bookmarks if
+// bookmarks is true.
 type watchedPods struct {
 	mu        sync.Mutex
 	bookmarks bool
-	away      error // what requests get
-	hangs     bool  // requests get no answer, and watches that are open bring nothing
+	err       error // the response to each request
+	hangs     bool  // requests get no response, and open watches send nothing
 }
 
 func (p *watchedPods) answer(ctx context.Context) error {
 	p.mu.Lock()
-	hangs, err := p.hangs, p.away
+	hangs := p.hangs
+	err := p.err
 	p.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
@@ -61,9 +62,10 @@ func (p *watchedPods) open(ctx context.Context, o metav1.ListOptions) (watch.Int
 			case <-time.After(time.Minute):
 			}
 			p.mu.Lock()
-			quiet, gone := p.hangs || !p.bookmarks, p.away != nil
+			quiet := p.hangs || !p.bookmarks
+			fails := p.err != nil
 			p.mu.Unlock()
-			if gone {
+			if fails {
 				break
 			}
 			if !quiet && !w.IsStopped() {
@@ -88,8 +90,8 @@ func (p *watchedPods) stuck() bool {
 	return p.hangs
 }
 
-// staleAfter runs a feed for an hour of peace, then breaks what it watches, and returns how long after that it is stale:
-// zero if it is not within half an hour.
+// staleAfter runs a feed for an hour without faults, then calls breaks. It returns the time from then until the feed is stale, or zero if
+// it does not become stale within half an hour.
 func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store[*cluster.Pod]{mu: new(sync.Mutex)}
@@ -109,12 +111,12 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 			return now.IsStale(time.Now())
 		}
 		if !stale() {
-			t.Error("current before it was listed")
+			t.Error("not stale before the first list")
 		}
 		for range 3600 {
 			time.Sleep(time.Second)
 			if stale() {
-				t.Fatal("stale while all is well")
+				t.Fatal("stale without a fault")
 			}
 		}
 		p.mu.Lock()
@@ -128,16 +130,17 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 			}
 		}
 		p.mu.Lock()
-		p.hangs, p.away = false, nil
+		p.hangs = false
+		p.err = nil
 		p.mu.Unlock()
-		cancel() // a request that hangs ends with its connection
+		cancel() // ends a request that hangs
 		running.Wait()
 	})
 	return after
 }
 
 func TestFeed_quietWatch_isNotStale(t *testing.T) {
-	for name, bookmarks := range map[string]bool{"with bookmarks": true, "without": false} {
+	for name, bookmarks := range map[string]bool{"with bookmarks": true, "without bookmarks": false} {
 		t.Run(name, func(t *testing.T) {
 			if after := staleAfter(t, &watchedPods{bookmarks: bookmarks}, func(*watchedPods) {}); after != 0 {
 				t.Errorf("stale after %s", after)
@@ -146,14 +149,14 @@ func TestFeed_quietWatch_isNotStale(t *testing.T) {
 	}
 }
 
-func TestFeed_serverThatFailsOrHangs_isStaleInTime(t *testing.T) {
+func TestFeed_serverFailsOrHangs_isStaleInTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		bookmarks bool
 		breaks    func(*watchedPods)
-		most      time.Duration // the watch may be open for a minute more, until the server's next step
+		most      time.Duration // includes a minute until the fake server closes the watch
 	}{
-		"requests fail":                  {true, func(p *watchedPods) { p.away = errors.New("connection refused") }, maxUnwatched + time.Minute},
-		"forbidden":                      {true, func(p *watchedPods) { p.away = apierrors.NewForbidden(schema.GroupResource{}, "", nil) }, maxUnwatched + time.Minute},
+		"requests fail":                  {true, func(p *watchedPods) { p.err = errors.New("connection refused") }, maxUnwatched + time.Minute},
+		"forbidden":                      {true, func(p *watchedPods) { p.err = apierrors.NewForbidden(schema.GroupResource{}, "", nil) }, maxUnwatched + time.Minute},
 		"bookmarks stop":                 {true, func(p *watchedPods) { p.hangs = true }, maxBookmarkGap},
 		"a watch without bookmarks ends": {false, func(p *watchedPods) { p.hangs = true }, maxSilence},
 	} {
@@ -166,17 +169,17 @@ func TestFeed_serverThatFailsOrHangs_isStaleInTime(t *testing.T) {
 	}
 }
 
-// A connection that is dead in a way that nobody notices holds a request for ever.
-func TestFeed_requestWithoutAnswer_isCanceledAndRetried(t *testing.T) {
+// On a broken connection that nothing closes, a request gets no response and never ends.
+func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 	for _, hangs := range []string{"list", "watch"} {
 		t.Run(hangs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asked := map[string]int{}
+				requests := map[string]int{}
 				var mu sync.Mutex
 				first := func(ctx context.Context, request string) error {
 					mu.Lock()
-					asked[request]++
-					n := asked[request]
+					requests[request]++
+					n := requests[request]
 					mu.Unlock()
 					if request == hangs && n == 1 {
 						<-ctx.Done()
@@ -197,7 +200,7 @@ func TestFeed_requestWithoutAnswer_isCanceledAndRetried(t *testing.T) {
 							return nil, err
 						}
 						w := watch.NewRaceFreeFake()
-						context.AfterFunc(ctx, w.Stop) // it never brings anything, and ends only when it is given up
+						context.AfterFunc(ctx, w.Stop) // sends nothing and ends only when it is cancelled
 						return w, nil
 					},
 					project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
@@ -207,19 +210,19 @@ func TestFeed_requestWithoutAnswer_isCanceledAndRetried(t *testing.T) {
 				var running sync.WaitGroup
 				running.Go(func() { f.run(ctx) })
 				time.Sleep(requestTimeout + 100*time.Millisecond)
-				if s := f.state(); hangs == "list" && !errors.Is(s.Err, errNoAnswer) { // a watch is asked for again at once
-					t.Errorf("after a request without an answer: %v", s.Err)
+				if s := f.state(); hangs == "list" && !errors.Is(s.Err, errNoAnswer) { // a watch is retried at once
+					t.Errorf("after a request without a response: error %v, want %v", s.Err, errNoAnswer)
 				}
 				time.Sleep(20 * time.Second)
 				if s := f.state(); !s.Synced || !s.watched || s.Err != nil {
-					t.Errorf("after it was made again: %+v", s)
+					t.Errorf("after the retry: %+v", s)
 				}
 				time.Sleep(maxSilence)
 				mu.Lock()
-				watches := asked["watch"]
+				watches := requests["watch"]
 				mu.Unlock()
 				if want := 2 + map[string]int{"watch": 1}[hangs]; watches != want {
-					t.Errorf("%d watches, want %d: a silent one is given up", watches, want)
+					t.Errorf("%d watches, want %d: a watch that sends nothing is cancelled", watches, want)
 				}
 				cancel()
 				running.Wait()
@@ -233,7 +236,7 @@ func TestWorld_stale_omitsNonBlockingResources(t *testing.T) {
 	f.Reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)
 	w := startWorld(t, f, Options{Pods: LivePods, Nodes: true, Evictions: true})
 	if stale := w.Stale(time.Now()); len(stale) != 0 {
-		t.Errorf("stale: %v", stale)
+		t.Errorf("stale resources %v, want none", stale)
 	}
 	stale := w.Stale(time.Now().Add(time.Hour))
 	for resource, want := range map[string]bool{"pods": true, "verticalpodautoscalers": true, "replicasets": true, "nodes": false, "events": false} {

@@ -51,7 +51,7 @@ func TestWriteStatus_recommendation_isWrittenAsUpstreamWritesIt(t *testing.T) {
 		{"type":"NoPodsMatched","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"},
 		{"type":"ConfigDeprecated","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"},
 		{"type":"ConfigUnsupported","status":"True","message":"old","lastTransitionTime":"2026-03-01T10:00:00Z"},
-		{"type":"SomebodyElses","status":"Unknown","reason":"r","message":"m","lastTransitionTime":"2026-03-01T09:00:00Z"}]}`)
+		{"type":"SetByOtherController","status":"Unknown","reason":"r","message":"m","lastTransitionTime":"2026-03-01T09:00:00Z"}]}`)
 	now := kubetest.At(t, "2026-03-01T12:00:00Z").Add(300 * time.Millisecond)
 	wrote, err := w.WriteStatus(t.Context(), a, someAdvice, now, provided,
 		Condition{Type: v1.NoPodsMatched}, Condition{Type: v1.ConfigUnsupported, Status: True, Message: "new"})
@@ -80,7 +80,7 @@ func TestWriteStatus_recommendation_isWrittenAsUpstreamWritesIt(t *testing.T) {
    "message": "m",
    "reason": "r",
    "status": "Unknown",
-   "type": "SomebodyElses"
+   "type": "SetByOtherController"
   }
  ],
  "observedGeneration": 4,
@@ -118,35 +118,35 @@ func TestWriteStatus_unchanged_sendsNothing(t *testing.T) {
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	now := kubetest.At(t, "2026-03-01T12:00:00Z")
 	for i, tc := range []struct {
-		advice []cluster.Advice
-		say    Condition
-		want   bool
+		advice    []cluster.Advice
+		condition Condition
+		want      bool
 	}{
 		{someAdvice, provided, true},
-		{someAdvice, provided, false}, // at once, perhaps before the watch has brought the first
+		{someAdvice, provided, false}, // maybe before the watch delivers the first write
 		{someAdvice, provided, false},
 		{nil, provided, true},
 		{nil, Condition{Type: v1.RecommendationProvided, Status: False, Reason: "NoPodsMatched"}, true},
 		{nil, Condition{Type: v1.RecommendationProvided, Status: False, Reason: "NoPodsMatched"}, false},
 	} {
 		now = now.Add(time.Minute)
-		wrote, err := w.WriteStatus(t.Context(), a, tc.advice, now, tc.say)
+		wrote, err := w.WriteStatus(t.Context(), a, tc.advice, now, tc.condition)
 		if wrote != tc.want || err != nil {
 			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, tc.want, err)
 		}
 	}
-	kubetest.Eventually(t, "the watch has brought the last", func() bool {
+	kubetest.Eventually(t, "the watch has delivered the last write", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e, _ := w.autoscalers.get(kubetest.WebKey)
 		return e.version == kubetest.MetaOf(f.Object(kubetest.AutoscalersPath, "shop/web"))["resourceVersion"]
 	})
 	if wrote, err := w.WriteStatus(t.Context(), a, nil, now, Condition{Type: v1.RecommendationProvided, Status: False, Reason: "NoPodsMatched"}); wrote || err != nil {
-		t.Errorf("wrote %t what the API server has; error %v", wrote, err)
+		t.Errorf("wrote %t although the API server has the same status; error %v", wrote, err)
 	}
 }
 
-func TestWriteStatus_objectChanged_isRefused(t *testing.T) {
+func TestWriteStatus_objectChanged_returnsConflict(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	w, a := worldWithAutoscaler(t, f, `{}`)
 	f.Reply(statusPatch, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the object has been modified"}`)
@@ -175,7 +175,7 @@ func TestWriteStatus_apiServerUnavailable_isNotWrittenTwice(t *testing.T) {
 		t.Errorf("wrote %t, error %v", wrote, err)
 	}
 	f.Start()
-	kubetest.Eventually(t, "it is written afterwards", func() bool {
+	kubetest.Eventually(t, "the status is written afterwards", func() bool {
 		wrote, err := w.WriteStatus(t.Context(), a, someAdvice, time.Now(), provided)
 		return wrote && err == nil
 	})
@@ -186,9 +186,9 @@ func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 	f.ApplyShop()
 	w := startWorld(t, f, Options{DryRun: true})
 	a := w.Autoscaler(kubetest.WebKey)
-	wrong := Condition{Type: v1alpha1.ConditionSizingProfileUsable, Status: False, Reason: v1alpha1.ReasonDeleted, Message: "SizingProfile x is missing"}
+	problem := Condition{Type: v1alpha1.ConditionSizingProfileUsable, Status: False, Reason: v1alpha1.ReasonDeleted, Message: "SizingProfile x is missing"}
 	for i, want := range []bool{true, false} {
-		if wrote, err := w.WriteStatus(t.Context(), a, someAdvice, kubetest.At(t, "2026-03-01T12:00:00Z"), provided, wrong); wrote != want || err != nil {
+		if wrote, err := w.WriteStatus(t.Context(), a, someAdvice, kubetest.At(t, "2026-03-01T12:00:00Z"), provided, problem); wrote != want || err != nil {
 			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, want, err)
 		}
 	}
@@ -196,12 +196,12 @@ func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 		if diff := cmp.Diff(someAdvice, got.Advice); diff != "" {
 			t.Errorf("%s, recommendations (-want +got):\n%s", name, diff)
 		}
-		if got.ProfileProblem != wrong.Reason || !got.Remarked || got.Target != a.Target || got.Generation != 4 {
+		if got.ProfileProblem != problem.Reason || !got.Remarked || got.Target != a.Target || got.Generation != 4 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	if len(a.Advice) != 0 {
-		t.Error("what was handed out before has changed")
+		t.Error("the autoscaler that was returned before has changed")
 	}
 	for _, r := range f.Requests() {
 		if !strings.HasPrefix(r, "GET ") {
@@ -210,7 +210,7 @@ func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 	}
 }
 
-// Upstream's older CRDs have no status.observedGeneration: the API server drops it from what is written.
+// Upstream's older CRDs have no status.observedGeneration, so the API server removes the field from writes.
 func TestWriteStatus_CRDWithoutObservedGeneration_writesOnce(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.PruneWrites(func(o map[string]any) {
@@ -227,6 +227,6 @@ func TestWriteStatus_CRDWithoutObservedGeneration_writesOnce(t *testing.T) {
 		}
 	}
 	if wrote, err := w.WriteStatus(t.Context(), a, nil, now, provided); err != nil || !wrote {
-		t.Errorf("what changed was written: %t, error %v", wrote, err)
+		t.Errorf("a changed recommendation is written: %t, want true; error %v", wrote, err)
 	}
 }

@@ -20,13 +20,14 @@ func tableKey(i int) cluster.Key {
 }
 
 // The reference implementation of a store is a map.
-func TestStore_randomChanges_holdsWhatAMapHolds(t *testing.T) {
+func TestStore_randomChanges_equalsAMap(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
 	s := &store[int]{mu: &mu}
-	twin := map[cluster.Key]int{}
+	reference := map[cluster.Key]int{}
 	for step := range 30_000 {
-		key, v := tableKey(rnd.IntN(6000)), rnd.Int()
+		key := tableKey(rnd.IntN(6000))
+		v := rnd.Int()
 		switch rnd.IntN(2000) {
 		case 0:
 			all := map[cluster.Key]int{}
@@ -34,43 +35,45 @@ func TestStore_randomChanges_holdsWhatAMapHolds(t *testing.T) {
 				all[tableKey(rnd.IntN(6000))] = rnd.Int()
 			}
 			s.replace(all)
-			twin = maps.Clone(all)
+			reference = maps.Clone(all)
 		default:
 			if rnd.IntN(5) < 3 {
 				s.put(key, v)
-				twin[key] = v
+				reference[key] = v
 			} else {
 				s.remove(key)
-				delete(twin, key)
+				delete(reference, key)
 			}
 		}
 		got, ok := s.get(key)
-		if want, has := twin[key]; got != want || ok != has || s.size != len(twin) {
-			t.Fatalf("step %d: %d, %t, want %d, %t; %d of %d", step, got, ok, want, has, s.size, len(twin))
+		if want, has := reference[key]; got != want || ok != has || s.size != len(reference) {
+			t.Fatalf("step %d: got %d, %t, want %d, %t; size %d, want %d", step, got, ok, want, has, s.size, len(reference))
 		}
 	}
 	var got []int
 	s.each(func(_ cluster.Key, v int) { got = append(got, v) })
 	slices.Sort(got)
-	want := slices.Sorted(maps.Values(twin))
+	want := slices.Sorted(maps.Values(reference))
 	if !slices.Equal(got, want) {
 		t.Errorf("visited %d values, want %d", len(got), len(want))
 	}
 	in := map[string]int{}
-	for key, v := range twin {
+	for key, v := range reference {
 		if key.Namespace == "ns-3" {
 			in[key.Name] = v
 		}
 	}
 	if !maps.Equal(s.in("ns-3"), in) {
-		t.Error("another namespace than the twin's")
+		t.Error("the objects of the namespace ns-3 differ from those in the map")
 	}
 }
 
-// A countingMutex counts how many objects are seen while it is held once.
+// countingMutex counts the objects that are visited while it is held.
 type countingMutex struct {
 	sync.Mutex
-	held, most, all int
+	held int // objects visited since the last Lock
+	most int // the largest value of held
+	all  int // all objects visited
 }
 
 func (m *countingMutex) Lock() {
@@ -78,7 +81,7 @@ func (m *countingMutex) Lock() {
 	m.held = 0
 }
 
-// see notes one object. The mutex is held.
+// see counts one object. The mutex must be held.
 func (m *countingMutex) see() {
 	m.held++
 	m.all++
@@ -108,24 +111,25 @@ func TestStore_eachAndReplace_holdTheMutexForOnePieceAtATime(t *testing.T) {
 		{"each", func() { s.each(func(cluster.Key, int) { mu.see() }) }},
 		{"an empty list", func() { s.replace(nil) }},
 	} {
-		mu.most, mu.all = 0, 0
+		mu.most = 0
+		mu.all = 0
 		if step.do(); mu.most > pieceSize || mu.all != n {
-			t.Errorf("%s: %d objects at most while the mutex was held, %d in all; want at most %d and %d", step.name, mu.most, mu.all, pieceSize, n)
+			t.Errorf("%s: up to %d objects per lock and %d in total, want at most %d and exactly %d", step.name, mu.most, mu.all, pieceSize, n)
 		}
 	}
 }
 
-// Every pod of a snapshot is resolved in the piece that it is copied in.
+// Snapshot resolves the topmost controller of a pod in the same piece in which it copies the pod.
 func TestSnapshot_manyPods_holdsTheMutexForOnePieceAtATime(t *testing.T) {
 	const n = 20 * pieceSize
 	w := largeWorld(t, n)
 	mu := new(countingMutex)
 	w.pods.mu = mu
-	w.Snapshot() // resolves what it can
+	w.Snapshot() // resolves the topmost controllers
 	seen := 0
 	w.pods.each(func(cluster.Key, *cluster.Pod) { seen++; mu.see() })
 	if mu.most > pieceSize || seen != n {
-		t.Errorf("%d pods at most while the mutex was held, %d in all", mu.most, seen)
+		t.Errorf("up to %d pods per lock and %d in total, want at most %d and exactly %d", mu.most, seen, pieceSize, n)
 	}
 	if s := w.Snapshot(); len(s.Pods) != n || s.Pods[0].Top.IsZero() || w.Pod(s.Pods[0].Key) != s.Pods[0] {
 		t.Errorf("%d pods, the first with topmost controller %v", len(s.Pods), s.Pods[0].Top)
@@ -146,7 +150,7 @@ func TestStore_objectsChangeDuringEach_othersAreVisitedOnce(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			default: // even ones go and come again, and new ones take their slots
+			default: // objects with even numbers are deleted and created again, and new objects use their slots
 				s.remove(tableKey(i % n))
 				s.put(cluster.Key{Namespace: "new", Name: fmt.Sprint(i % n)}, -1)
 				s.put(tableKey(i%n), i%n)
@@ -170,7 +174,7 @@ func TestStore_objectsChangeDuringEach_othersAreVisitedOnce(t *testing.T) {
 	feed.Wait()
 }
 
-// A timingMutex measures how long it is held at most.
+// timingMutex measures the longest time that it is held.
 type timingMutex struct {
 	sync.Mutex
 	since   time.Time
@@ -187,7 +191,7 @@ func (m *timingMutex) Unlock() {
 	m.Mutex.Unlock()
 }
 
-// BenchmarkMutexHeldBySnapshot reports how long look-ups of the webhook have to wait for a snapshot of 100,000 pods.
+// BenchmarkMutexHeldBySnapshot reports how long a snapshot of 100,000 pods makes lookups of the webhook wait.
 func BenchmarkMutexHeldBySnapshot(b *testing.B) {
 	w := largeWorld(b, 100_000)
 	mu := new(timingMutex)

@@ -71,7 +71,7 @@ func TestWorld_snapshot_joinsPodsAndAutoscalersByOwner(t *testing.T) {
 	}
 	for _, s := range w.Health() {
 		if !s.Synced || s.Err != nil || s.LastResponse.IsZero() {
-			t.Errorf("not healthy: %+v", s)
+			t.Errorf("unhealthy watch: %+v", s)
 		}
 	}
 }
@@ -82,14 +82,14 @@ func TestWorld_ownerArrivesAfterPod_podIsResolved(t *testing.T) {
 	w := startWorld(t, f, Options{Pods: AllPods})
 	before := w.Pods()[0]
 	if !before.Top.IsZero() {
-		t.Fatalf("resolved to %s without its replica set", before.Top)
+		t.Fatalf("the topmost controller is %s although the replica set does not exist", before.Top)
 	}
 	f.ApplyShop()
-	kubetest.Eventually(t, "the pod belongs to the deployment", func() bool {
+	kubetest.Eventually(t, "the topmost controller is the deployment", func() bool {
 		return w.Pod(cluster.Key{Namespace: "shop", Name: "web-1-0"}).Top == web
 	})
 	if !before.Top.IsZero() {
-		t.Error("a pod that had been handed out was changed")
+		t.Error("a pod that was returned before has changed")
 	}
 }
 
@@ -101,9 +101,9 @@ func TestWorld_replicaSetDeleted_podKeepsItsTopmostController(t *testing.T) {
 		t.Fatalf("%d pods, want 3", n)
 	}
 	f.Delete(kubetest.ReplicaSetsPath, "shop/web-1")
-	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1") // and the pod itself is seen again
+	f.ApplyPod("shop", "web-1-0", "ReplicaSet", "web-1") // the watch delivers the pod again
 	set := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
-	kubetest.Eventually(t, "the replica set is gone", func() bool { _, ok := w.Top(set); return !ok })
+	kubetest.Eventually(t, "the replica set is deleted", func() bool { _, ok := w.Top(set); return !ok })
 	kubetest.Eventually(t, "all pods keep their deployment", func() bool { return len(w.Snapshot().PodsOf(web)) == 3 })
 }
 
@@ -118,7 +118,7 @@ func TestTopSoon_ownerArrivesDuringReview_isFound(t *testing.T) {
 		top, _ := w.TopSoon(ctx, set)
 		found <- top
 	}()
-	kubetest.Eventually(t, "somebody waits", func() bool {
+	kubetest.Eventually(t, "the review waits", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.arrived != nil
@@ -131,7 +131,7 @@ func TestTopSoon_ownerArrivesDuringReview_isFound(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if top, err := w.TopSoon(ended, cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "never"}); !errors.Is(err, ErrOwnerUnknown) {
-		t.Errorf("found %s for a replica set that never came, error %v", top, err)
+		t.Errorf("topmost controller %s, error %v, want %v for a replica set that does not exist", top, err, ErrOwnerUnknown)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestWorld_apiServerUnavailable_stateIsKeptAndUpdatedAfterwards(t *testing.T
 	f.ApplyShop()
 	w := startWorld(t, f, Options{Pods: AllPods})
 	f.Stop()
-	kubetest.Eventually(t, "the outage is noticed", func() bool {
+	kubetest.Eventually(t, "the error is recorded", func() bool {
 		for _, s := range w.Health() {
 			if s.Err != nil && !s.FailedSince.IsZero() {
 				return true
@@ -149,16 +149,16 @@ func TestWorld_apiServerUnavailable_stateIsKeptAndUpdatedAfterwards(t *testing.T
 		return false
 	})
 	if s := w.Snapshot(); len(s.PodsOf(web)) != 3 || len(s.Autoscalers) != 1 || !w.Synced() {
-		t.Errorf("lost something: %d pods, %d autoscalers", len(s.PodsOf(web)), len(s.Autoscalers))
+		t.Errorf("%d pods and %d autoscalers, want 3 and 1", len(s.PodsOf(web)), len(s.Autoscalers))
 	}
 	f.Start()
 	f.Delete(kubetest.PodsPath, "shop/web-1-2")
 	f.ApplyPod("shop", "web-1-7", "ReplicaSet", "web-1")
-	kubetest.Eventually(t, "what happened meanwhile is known", func() bool {
+	kubetest.Eventually(t, "the changes during the outage are applied", func() bool {
 		s := w.Snapshot()
 		return len(s.PodsOf(web)) == 3 && s.PodsOf(web)[2].Name == "web-1-7"
 	})
-	kubetest.Eventually(t, "every watch has recovered", func() bool {
+	kubetest.Eventually(t, "all watches work again", func() bool {
 		for _, s := range w.Health() {
 			if s.Err != nil {
 				return false
@@ -198,10 +198,10 @@ func TestWorld_namespaceOptions_areAppliedByTheServer(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"all":     {Options{}, "kube-system/a lab/a shop/a"},
-		"one":     {Options{Namespace: "shop"}, "shop/a"},
-		"ignored": {Options{Ignored: []string{"kube-system", "lab"}}, "shop/a"},
-		"none":    {Options{Ignored: []string{""}}, "kube-system/a lab/a shop/a"}, // W-17
+		"all namespaces":     {Options{}, "kube-system/a lab/a shop/a"},
+		"one namespace":      {Options{Namespace: "shop"}, "shop/a"},
+		"ignored namespaces": {Options{Ignored: []string{"kube-system", "lab"}}, "shop/a"},
+		"empty name":         {Options{Ignored: []string{""}}, "kube-system/a lab/a shop/a"}, // W-17
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.options.Pods = AllPods
@@ -220,12 +220,12 @@ func TestWorld_namespaceOptions_areAppliedByTheServer(t *testing.T) {
 func TestWorld_undecodableAutoscaler_othersAreKept(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
-	bad := func(cpu string) {
+	apply := func(cpu string) {
 		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"bad","uid":"b"},"spec":{
 			"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},
 			"resourcePolicy":{"containerPolicies":[{"containerName":"*","maxAllowed":{"cpu":"`+cpu+`"}}]}}}`)
 	}
-	bad("1.2.3")
+	apply("1.2.3")
 	w := startWorld(t, f, Options{})
 	if n := len(w.Autoscalers()); n != 2 {
 		t.Fatalf("%d autoscalers, want 2", n)
@@ -235,32 +235,32 @@ func TestWorld_undecodableAutoscaler_othersAreKept(t *testing.T) {
 	if a.Mode != cluster.Off || !known || !strings.HasPrefix(problem, "Cannot read targetRef. Reason: ") {
 		t.Errorf("mode %s, problem %q", a.Mode, problem)
 	}
-	bad("1") // through the watch, and back
-	kubetest.Eventually(t, "it is read", func() bool { return w.Autoscaler(a.Key).Target == web })
-	bad("x")
-	kubetest.Eventually(t, "it is off again", func() bool { return w.Autoscaler(a.Key).Mode == cluster.Off })
+	apply("1") // valid
+	kubetest.Eventually(t, "it is decoded", func() bool { return w.Autoscaler(a.Key).Target == web })
+	apply("x") // invalid again
+	kubetest.Eventually(t, "its mode is Off again", func() bool { return w.Autoscaler(a.Key).Mode == cluster.Off })
 	if got := w.Governing(web); got == nil || got.Name != "web" {
 		t.Errorf("the autoscaler of the target: %v", got)
 	}
 }
 
-func TestWorld_autoscalerChangesTarget_indexFollows(t *testing.T) {
+func TestWorld_autoscalerChangesTarget_isFoundUnderTheNewTarget(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
 	w := startWorld(t, f, Options{})
-	handedOut := w.Governing(web)
+	returned := w.Governing(web)
 	f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":5},
 		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db"}}}`)
 	db := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
 	kubetest.Eventually(t, "it is found under the new target", func() bool { return w.Governing(db) != nil })
 	if a := w.Governing(web); a != nil {
-		t.Errorf("%s is found under the old target", a.Key)
+		t.Errorf("%s still governs the old target", a.Key)
 	}
-	if handedOut.Target != web {
-		t.Errorf("what had been handed out was changed: %+v", handedOut)
+	if returned.Target != web {
+		t.Errorf("the autoscaler that was returned before has changed: %+v", returned)
 	}
 	f.Delete(kubetest.AutoscalersPath, "shop/web")
-	kubetest.Eventually(t, "it is gone", func() bool {
+	kubetest.Eventually(t, "it is removed", func() bool {
 		return w.Governing(db) == nil && w.Autoscaler(cluster.Key{Namespace: "shop", Name: "web"}) == nil
 	})
 }
@@ -284,16 +284,16 @@ func TestWorld_limitRanges_areMergedAndUpdated(t *testing.T) {
 			Max: cluster.Amounts(1000, 1<<30), Min: cluster.Amounts(10, 8<<20), Default: cluster.Resources{}.Set(cluster.CPU, 500)},
 		Pod: cluster.Range{Max: cluster.Resources{}.Set(cluster.Memory, 4<<30)},
 	}
-	kubetest.Eventually(t, "both count", func() bool { return w.Limits("shop") == want })
+	kubetest.Eventually(t, "both are merged", func() bool { return w.Limits("shop") == want })
 	if l := w.Limits("lab"); !l.IsZero() {
 		t.Errorf("limits of an empty namespace: %+v", l)
 	}
 	f.Delete("/api/v1/limitranges", "shop/a")
 	f.Delete("/api/v1/limitranges", "shop/b")
-	kubetest.Eventually(t, "none count", func() bool { return w.Limits("shop").IsZero() })
+	kubetest.Eventually(t, "none remains", func() bool { return w.Limits("shop").IsZero() })
 }
 
-func TestWorld_evictionEvents_giveMemoryEvictions(t *testing.T) {
+func TestWorld_evictionEvents_becomeMemoryEvictions(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	event := func(name, reason, annotations string) {
 		f.Apply("/api/v1/events", `{"metadata":{"namespace":"shop","name":"`+name+`","creationTimestamp":"2026-03-01T12:00:00Z",
@@ -311,7 +311,7 @@ func TestWorld_evictionEvents_giveMemoryEvictions(t *testing.T) {
 	}
 }
 
-func TestWaitSynced_apiServerDoesNotAnswer_errorNamesTheResource(t *testing.T) {
+func TestWaitSynced_listForbidden_errorNamesTheResource(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.Reply("GET "+kubetest.AutoscalersPath, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no access to autoscalers"}`)
 	w := NewWorld(clientsOf(f), Options{})
@@ -319,7 +319,7 @@ func TestWaitSynced_apiServerDoesNotAnswer_errorNamesTheResource(t *testing.T) {
 	w.Start(ctx)
 	defer w.Wait()
 	defer cancel()
-	kubetest.Eventually(t, "the refusal is known", func() bool { return w.Health()[0].Err != nil })
+	kubetest.Eventually(t, "the error is recorded", func() bool { return w.Health()[0].Err != nil })
 	short, cancelShort := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancelShort()
 	err := w.WaitSynced(short)
@@ -328,7 +328,7 @@ func TestWaitSynced_apiServerDoesNotAnswer_errorNamesTheResource(t *testing.T) {
 	}
 }
 
-// logText is a log that a test can read while it is written.
+// logText contains a log. A test can read it while other goroutines write to it.
 type logText struct {
 	mu   sync.Mutex
 	text strings.Builder

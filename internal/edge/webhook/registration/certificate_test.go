@@ -29,7 +29,7 @@ const service = "vpa-webhook.kube-system.svc"
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// verifies reports why the API server would not trust a certificate, given a bundle of CAs.
+// verifies returns the error of the API server if it does not trust the certificate. bundle contains the CAs.
 func verifies(id Identity, bundle []byte, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -40,17 +40,17 @@ func verifies(id Identity, bundle []byte, name string, now time.Time) error {
 }
 
 func renewerOf(secrets corev1client.SecretInterface) *CertificateRenewer {
-	return NewCertificateRenewer(secrets, SecretName, []string{service, "vpa-webhook"}, true, silent)
+	return NewCertificateRenewer(secrets, SecretName, []string{service, "vpa-webhook"}, true, discardLog)
 }
 
-// A replica looks at the Secret, tells the API server what to trust, and then serves.
+// replica is one replica of the webhook. A pass reads the Secret, then registers the CA bundle, then serves the certificate.
 type replica struct {
 	*CertificateRenewer
 	serves  Identity
 	trusted []byte // the bundle of the last pass
 }
 
-func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
+func (r *replica) pass(t *testing.T, now time.Time, register func([]byte)) {
 	t.Helper()
 	id, err := r.Refresh(t.Context(), now, func(ca *x509.Certificate) bool {
 		certs, _ := readCertificates(r.trusted)
@@ -64,27 +64,28 @@ func (r *replica) pass(t *testing.T, now time.Time, tell func([]byte)) {
 	if err != nil {
 		t.Fatalf("%s: %v", now, err)
 	}
-	tell(id.Bundle)
-	r.trusted, r.serves = id.Bundle, id
+	register(id.Bundle)
+	r.trusted = id.Bundle
+	r.serves = id
 }
 
-// vault is a Secret that is quick to read: thirty years are many looks.
-type vault struct {
+// fakeSecrets contains one Secret. It is faster than the fake clientset, because the test of thirty years reads the Secret often.
+type fakeSecrets struct {
 	corev1client.SecretInterface
-	held      *corev1.Secret
-	meanwhile func() // happens once, before the next creation
+	held         *corev1.Secret
+	beforeCreate func() // called once, before the next creation
 }
 
-func (v *vault) Get(context.Context, string, metav1.GetOptions) (*corev1.Secret, error) {
+func (v *fakeSecrets) Get(context.Context, string, metav1.GetOptions) (*corev1.Secret, error) {
 	if v.held == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, SecretName)
 	}
 	return v.held, nil
 }
 
-func (v *vault) Create(_ context.Context, s *corev1.Secret, _ metav1.CreateOptions) (*corev1.Secret, error) {
-	if f := v.meanwhile; f != nil {
-		v.meanwhile = nil
+func (v *fakeSecrets) Create(_ context.Context, s *corev1.Secret, _ metav1.CreateOptions) (*corev1.Secret, error) {
+	if f := v.beforeCreate; f != nil {
+		v.beforeCreate = nil
 		f()
 	}
 	if v.held != nil {
@@ -94,40 +95,42 @@ func (v *vault) Create(_ context.Context, s *corev1.Secret, _ metav1.CreateOptio
 	return s, nil
 }
 
-func (v *vault) Update(_ context.Context, s *corev1.Secret, _ metav1.UpdateOptions) (*corev1.Secret, error) {
+func (v *fakeSecrets) Update(_ context.Context, s *corev1.Secret, _ metav1.UpdateOptions) (*corev1.Secret, error) {
 	v.held = s
 	return s, nil
 }
 
 func TestCertificateRenewer_thirtyYears_servesOnlyTrustedCertificates(t *testing.T) {
-	secrets := &vault{}
+	secrets := &fakeSecrets{}
 	replicas := []*replica{{CertificateRenewer: renewerOf(secrets)}, {CertificateRenewer: renewerOf(secrets)}}
 	var registered []byte
-	authorities, leaves, good := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
+	authorities := map[string]bool{}
+	leaves := map[string]bool{}
+	validUntil := map[string]time.Time{} // by certificate and bundle
 	check := func(now time.Time) {
 		for i, r := range replicas {
 			if r.serves.Certificate == nil {
 				continue
 			}
 			pair := r.serves.Certificate.Leaf.SerialNumber.String() + string(registered)
-			if now.Before(good[pair]) {
-				continue // the same certificate, the same trust
+			if now.Before(validUntil[pair]) {
+				continue // already verified
 			}
 			if err := verifies(r.serves, registered, service, now); err != nil {
 				t.Fatalf("%s: replica %d is not trusted: %v", now, i, err)
 			}
-			good[pair] = r.serves.Certificate.Leaf.NotAfter // which is no later than its authority's
+			validUntil[pair] = r.serves.Certificate.Leaf.NotAfter // the CA does not expire earlier
 			leaves[r.serves.Certificate.Leaf.SerialNumber.String()] = true
 		}
 		certs, _ := readCertificates(registered)
 		if len(certs) > 2 {
-			t.Fatalf("%s: %d authorities are trusted at the same time", now, len(certs))
+			t.Fatalf("%s: %d CAs are trusted at the same time", now, len(certs))
 		}
 		for _, c := range certs {
 			authorities[c.SerialNumber.String()] = true
 		}
 	}
-	// Each replica looks at its own pace; between any two looks the others go on serving what they had.
+	// The second replica makes a pass only every two days. Between its passes it serves the same certificate.
 	for hour := 0; hour < 30*365*24; hour += 24 {
 		now := start.Add(time.Duration(hour) * time.Hour)
 		for i, r := range replicas {
@@ -137,12 +140,12 @@ func TestCertificateRenewer_thirtyYears_servesOnlyTrustedCertificates(t *testing
 			}
 		}
 	}
-	// 5 years each, renewed a year early: about every 4 years one; 90 days each, renewed 30 days early: every 60 days one.
+	// A CA is valid for 5 years and replaced after about 4. A certificate is valid for 90 days and replaced after 60.
 	if n := len(authorities); n < 7 || n > 9 {
-		t.Errorf("%d authorities in thirty years", n)
+		t.Errorf("%d CAs in thirty years, want 7 to 9", n)
 	}
 	if n := len(leaves); n < 170 || n > 200 {
-		t.Errorf("%d certificates in thirty years", n)
+		t.Errorf("%d certificates in thirty years, want 170 to 200", n)
 	}
 }
 
@@ -164,7 +167,7 @@ func TestChain_newCA_signsOnlyAfterItIsTrusted(t *testing.T) {
 	}
 	step(due, never)
 	if c.next.cert == nil || !c.signer.cert.Equal(first) {
-		t.Fatal("no next authority beside the first")
+		t.Fatal("there is no next CA, or it already signs")
 	}
 	next := c.next.cert
 	step(due.Add(90*24*time.Hour), never)
@@ -173,18 +176,18 @@ func TestChain_newCA_signsOnlyAfterItIsTrusted(t *testing.T) {
 	}
 	c, _, _ = c.renewed(due.Add(caOverlap-time.Minute), names, always)
 	if !c.signer.cert.Equal(first) {
-		t.Error("it signs although it has not been trusted for long")
+		t.Error("the new CA signs before it has been trusted for caOverlap")
 	}
 	step(due.Add(91*24*time.Hour), always)
 	if !c.signer.cert.Equal(next) || len(c.retired) != 1 || !c.retired[0].Equal(first) {
-		t.Error("it does not sign, or the first is not trusted any more")
+		t.Error("the new CA does not sign, or the first CA is no longer trusted")
 	}
 	if c.leaf.Leaf.CheckSignatureFrom(next) != nil {
-		t.Error("what is served is not signed by it")
+		t.Error("the served certificate is not signed by the new CA")
 	}
 	step(first.NotAfter.Add(time.Hour), always)
 	if len(c.retired) != 0 {
-		t.Error("an expired authority is trusted")
+		t.Error("an expired CA is trusted")
 	}
 }
 
@@ -194,11 +197,11 @@ func TestChain_serviceOrURL_isInTheCertificate(t *testing.T) {
 		valid        []string
 		invalid      string
 	}{
-		"service": {Config{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
-		"host":    {Config{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
-		"address": {Config{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
-		"v6":      {Config{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
-		"long":    {Config{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
+		"service":   {Config{Service: serviceKey}, []string{service, service + ".cluster.local", "vpa-webhook.kube-system", "vpa-webhook"}, "kubernetes"},
+		"host":      {Config{URL: "https://vpa.example.com:8443"}, []string{"vpa.example.com"}, "example.com"},
+		"IPv4":      {Config{URL: "https://127.0.0.1:8443/"}, []string{"127.0.0.1"}, "127.0.0.2"},
+		"IPv6":      {Config{URL: "https://[::1]:8443"}, []string{"::1"}, "::2"},
+		"long host": {Config{URL: "https://" + strings.Repeat("a", 63) + ".example.com"}, []string{strings.Repeat("a", 63) + ".example.com"}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names, err := c.registration.Names()
@@ -222,7 +225,7 @@ func TestChain_serviceOrURL_isInTheCertificate(t *testing.T) {
 	}
 	for _, bad := range []string{"http://x", "https://", "ftp://x:1", "https://%zz"} {
 		if _, err := (Config{URL: bad}).Names(); err == nil {
-			t.Errorf("%q is a URL for a webhook", bad)
+			t.Errorf("no error for the URL %q", bad)
 		}
 	}
 }
@@ -234,7 +237,7 @@ func TestChain_newName_getsACertificateOfTheSameCA(t *testing.T) {
 	}
 	again, changed, err := c.renewed(start, []string{"old.example.com"}, nil)
 	if err != nil || changed || again.leaf != c.leaf {
-		t.Errorf("renewed without need: %v", err)
+		t.Errorf("renewed although nothing changed: %v", err)
 	}
 	moved, changed, err := c.renewed(start, []string{"new.example.com"}, nil)
 	if err != nil || !changed || !moved.signer.cert.Equal(c.signer.cert) || moved.leaf.Leaf.VerifyHostname("new.example.com") != nil {
@@ -242,12 +245,13 @@ func TestChain_newName_getsACertificateOfTheSameCA(t *testing.T) {
 	}
 }
 
-// Two webhooks by different names that share the Secret, for example one in the cluster and one on a
-// machine of their own, do not take the certificate from each other in turn.
+// Two webhooks with different names share the Secret, for example one in the cluster and one on another machine. They must not replace
+// each other's certificate again and again.
 func TestCertificateRenewer_replicasWithDifferentNames_shareOneCertificate(t *testing.T) {
-	v := &vault{}
-	one, two := &replica{CertificateRenewer: renewerOf(v)}, &replica{CertificateRenewer: renewerOf(v)}
-	two.names = []string{"10.0.0.1"}
+	v := &fakeSecrets{}
+	first := &replica{CertificateRenewer: renewerOf(v)}
+	second := &replica{CertificateRenewer: renewerOf(v)}
+	second.names = []string{"10.0.0.1"}
 	writes := func(now time.Time, rs ...*replica) (n int) {
 		for range 5 {
 			for _, r := range rs {
@@ -260,36 +264,36 @@ func TestCertificateRenewer_replicasWithDifferentNames_shareOneCertificate(t *te
 		}
 		return n
 	}
-	if n := writes(start, one, two); n != 2 {
-		t.Errorf("the certificate was made %d times, for two names", n)
+	if n := writes(start, first, second); n != 2 {
+		t.Errorf("the certificate was written %d times, want twice: once per name", n)
 	}
-	for _, r := range []*replica{one, two} {
+	for _, r := range []*replica{first, second} {
 		for _, name := range []string{service, "vpa-webhook", "10.0.0.1"} {
-			if err := verifies(r.serves, one.trusted, name, start); err != nil {
+			if err := verifies(r.serves, first.trusted, name, start); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	later := start.Add(leafLife - leafRenew + time.Hour)
-	if n := writes(later, one); n != 1 {
-		t.Errorf("at its time the certificate was renewed %d times", n)
+	if n := writes(later, first); n != 1 {
+		t.Errorf("when it was due, the certificate was written %d times, want once", n)
 	}
-	if err := verifies(one.serves, one.trusted, "10.0.0.1", later); err == nil {
+	if err := verifies(first.serves, first.trusted, "10.0.0.1", later); err == nil {
 		t.Error("the renewed certificate contains the name of a former replica")
 	}
-	if err := verifies(two.serves, one.trusted, "10.0.0.1", later); err != nil {
-		t.Errorf("what is still served elsewhere is not good any more: %v", err)
+	if err := verifies(second.serves, first.trusted, "10.0.0.1", later); err != nil {
+		t.Errorf("the certificate that the second replica still serves is not trusted: %v", err)
 	}
-	if n := writes(later, one, two); n != 1 {
-		t.Errorf("the one who is there again had it made %d times", n)
+	if n := writes(later, first, second); n != 1 {
+		t.Errorf("after the second replica is back, the certificate was written %d times, want once", n)
 	}
-	if err := verifies(two.serves, one.trusted, service, later); err != nil {
+	if err := verifies(second.serves, first.trusted, service, later); err != nil {
 		t.Error(err)
 	}
 }
 
-// script makes certificates the way upstream's shell script does: RSA keys, no end in sight.
-func script(t *testing.T) map[string][]byte {
+// upstreamCertificates returns certificates as upstream's shell script creates them: RSA keys, valid for 270 years.
+func upstreamCertificates(t *testing.T) map[string][]byte {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -320,7 +324,7 @@ func secretWith(data map[string][]byte) *corev1.Secret {
 }
 
 func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.T) {
-	data := script(t)
+	data := upstreamCertificates(t)
 	client := fake.NewClientset(secretWith(data))
 	id, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
 	if err != nil {
@@ -334,12 +338,12 @@ func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.
 	}
 	for _, a := range client.Actions() {
 		if a.GetVerb() != "get" {
-			t.Errorf("the Secret was written: %s", a.GetVerb())
+			t.Errorf("request to the API server: %s", a.GetVerb())
 		}
 	}
 }
 
-func TestCertificateRenewer_otherKeysOfTheSecret_stay(t *testing.T) {
+func TestCertificateRenewer_otherKeysOfTheSecret_areKept(t *testing.T) {
 	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
 	secrets := client.CoreV1().Secrets("kube-system")
 	id, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
@@ -387,22 +391,23 @@ func TestCertificateRenewer_deletedOrDamagedSecret_isRestoredWithTheSameCA(t *te
 }
 
 func TestCertificateRenewer_concurrentStart_usesOneCertificate(t *testing.T) {
-	secrets := &vault{}
-	slow, fast := renewerOf(secrets), renewerOf(secrets)
-	var quick Identity
-	secrets.meanwhile = func() { // the slow one has seen that there is no secret, and is about to create it
+	secrets := &fakeSecrets{}
+	slow := renewerOf(secrets)
+	fast := renewerOf(secrets)
+	var fromFast Identity
+	secrets.beforeCreate = func() { // the slow replica has found no Secret and is about to create it
 		var err error
-		if quick, err = fast.Refresh(t.Context(), start, nil); err != nil {
+		if fromFast, err = fast.Refresh(t.Context(), start, nil); err != nil {
 			t.Error(err)
 		}
 	}
-	late, err := slow.Refresh(t.Context(), start, nil)
-	if err != nil || string(late.Bundle) != string(quick.Bundle) || !late.Certificate.Leaf.Equal(quick.Certificate.Leaf) {
+	fromSlow, err := slow.Refresh(t.Context(), start, nil)
+	if err != nil || string(fromSlow.Bundle) != string(fromFast.Bundle) || !fromSlow.Certificate.Leaf.Equal(fromFast.Certificate.Leaf) {
 		t.Errorf("the replicas serve different certificates: %v", err)
 	}
 }
 
-func TestCertificateRenewer_conflicts_areRetriedBoundedly(t *testing.T) {
+func TestCertificateRenewer_conflicts_areRetriedALimitedNumberOfTimes(t *testing.T) {
 	for _, conflicts := range []int{1, 99} {
 		client := fake.NewClientset(secretWith(nil))
 		left := conflicts

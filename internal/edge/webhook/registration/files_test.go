@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-var silent = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
-// made returns the entries of a Secret with certificates for the service.
-func made(t *testing.T) map[string][]byte {
+// newCertificates returns the entries of a Secret with certificates for the service.
+func newCertificates(t *testing.T) map[string][]byte {
 	t.Helper()
 	c, _, err := chain{}.renewed(time.Now(), []string{service}, nil)
 	if err != nil {
@@ -29,8 +29,8 @@ func made(t *testing.T) map[string][]byte {
 	return entries
 }
 
-// write puts certificates into a folder as Kubernetes mounts a Secret: links to a folder behind a link.
-func write(t *testing.T, dir string, entries map[string][]byte) Files {
+// writeFiles writes certificates to a folder as Kubernetes mounts a Secret: each file is a link into ..data, which is a link to a folder.
+func writeFiles(t *testing.T, dir string, entries map[string][]byte) Files {
 	t.Helper()
 	version, err := os.MkdirTemp(dir, "..")
 	if err != nil {
@@ -56,8 +56,8 @@ func write(t *testing.T, dir string, entries map[string][]byte) Files {
 
 func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	dir := t.TempDir()
-	first := made(t)
-	files := write(t, dir, first)
+	first := newCertificates(t)
+	files := writeFiles(t, dir, first)
 	files.Reload = true
 	var log bytes.Buffer
 	s := NewFileSource(files, true, slog.New(slog.NewTextHandler(&log, nil)))
@@ -65,9 +65,10 @@ func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	half := made(t)
-	half[entryKey], half[entryCA] = first[entryKey], nil
-	write(t, dir, half)
+	mismatched := newCertificates(t)
+	mismatched[entryKey] = first[entryKey]
+	mismatched[entryCA] = nil
+	writeFiles(t, dir, mismatched)
 	again, err := s.Refresh()
 	if err != nil || again.Certificate != id.Certificate || string(again.Bundle) != string(first[entryCA]) {
 		t.Errorf("served %v, %v", again, err)
@@ -75,21 +76,21 @@ func TestFileSource_mismatchedFiles_keepsThePreviousCertificate(t *testing.T) {
 	if !strings.Contains(log.String(), "the previous certificates stay in use") {
 		t.Error("no warning is logged")
 	}
-	write(t, dir, made(t))
+	writeFiles(t, dir, newCertificates(t))
 	if again, err = s.Refresh(); err != nil || again.Certificate == id.Certificate || string(again.Bundle) == string(first[entryCA]) {
-		t.Errorf("once they fit: %v", err)
+		t.Errorf("after they match again: %v", err)
 	}
 }
 
 func TestFileSource_withoutReload_readsOnce(t *testing.T) {
 	dir := t.TempDir()
-	s := NewFileSource(write(t, dir, made(t)), false, silent)
+	s := NewFileSource(writeFiles(t, dir, newCertificates(t)), false, discardLog)
 	id, err := s.Refresh()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, made(t))
+	writeFiles(t, dir, newCertificates(t))
 	if again, err := s.Refresh(); err != nil || again.Certificate != id.Certificate {
-		t.Errorf("read again: %v", err)
+		t.Errorf("the second call read the files again: %v", err)
 	}
 }

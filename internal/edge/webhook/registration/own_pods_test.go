@@ -15,7 +15,7 @@ import (
 
 var failing = Config{Service: serviceKey, Timeout: 30, Fail: true}
 
-// localcluster/internal/matchcondition has the same expression, and evaluates it as the API server does.
+// A test in localcluster/internal/matchcondition contains the same expression and evaluates it with the code of the API server.
 const ownPods = `!(request.namespace == "kube-system" && request.resource.group == "" && request.resource.resource == "pods" && ` +
 	`has(object.metadata.labels) && (` +
 	`"app" in object.metadata.labels && object.metadata.labels["app"] in ["vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"] || ` +
@@ -23,12 +23,12 @@ const ownPods = `!(request.namespace == "kube-system" && request.resource.group 
 
 func TestRegistrar_failurePolicyFail_excludesOwnPods(t *testing.T) {
 	client := fake.NewClientset()
-	assert(t, client, failing, "CA")
+	ensure(t, client, failing, "CA")
 	w := registered(t, client).Webhooks[0]
 	if len(w.MatchConditions) != 1 || w.MatchConditions[0].Expression != ownPods {
 		t.Errorf("match conditions %+v", w.MatchConditions)
 	}
-	if did := assert(t, client, failing, "CA"); did != Unchanged {
+	if did := ensure(t, client, failing, "CA"); did != Unchanged {
 		t.Errorf("second call: change %v", did)
 	}
 
@@ -38,7 +38,7 @@ func TestRegistrar_failurePolicyFail_excludesOwnPods(t *testing.T) {
 	if _, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	assert(t, client, usual, "CA")
+	ensure(t, client, usual, "CA")
 	if got := registered(t, client).Webhooks[0].MatchConditions; len(got) != 1 || got[0] != others {
 		t.Errorf("with the policy Ignore: match conditions %+v", got)
 	}
@@ -64,7 +64,7 @@ func TestRegistrar_serverWithoutMatchConditions_isPatchedOnce(t *testing.T) {
 	}
 }
 
-func TestRegistrar_configurationFoundEmpty_isEmptyAfterRemove(t *testing.T) {
+func TestRegistrar_configurationWasEmpty_isEmptyAfterRemove(t *testing.T) {
 	client := fake.NewClientset(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, UID: "c"}})
 	r := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), Config{URL: "https://10.0.0.1:8443", Timeout: 10})
 	if did, err := r.Ensure(t.Context(), []byte("CA")); err != nil || did != Created {

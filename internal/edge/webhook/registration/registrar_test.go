@@ -34,7 +34,7 @@ func registered(t *testing.T, client *fake.Clientset) *admissionregistrationv1.M
 	return c
 }
 
-func assert(t *testing.T, client *fake.Clientset, want Config, bundle string) Change {
+func ensure(t *testing.T, client *fake.Clientset, want Config, bundle string) Change {
 	t.Helper()
 	did, err := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), want).Ensure(t.Context(), []byte(bundle))
 	if err != nil {
@@ -45,7 +45,7 @@ func assert(t *testing.T, client *fake.Clientset, want Config, bundle string) Ch
 
 func TestRegistrar_noConfiguration_createsTheSameAsUpstream(t *testing.T) {
 	client := fake.NewClientset()
-	if did := assert(t, client, usual, "CA"); did != Created {
+	if did := ensure(t, client, usual, "CA"); did != Created {
 		t.Errorf("change %v", did)
 	}
 	got := registered(t, client)
@@ -64,7 +64,7 @@ func TestRegistrar_noConfiguration_createsTheSameAsUpstream(t *testing.T) {
 
 func TestRegistrar_changedFlags_updateTheConfiguration(t *testing.T) {
 	client := fake.NewClientset()
-	assert(t, client, Config{
+	ensure(t, client, Config{
 		URL: "https://10.0.0.1:8443", Labels: map[string]string{"a": "b"}, Fail: true, Timeout: 5, Ignored: []string{"", "z", "kube-system"},
 	}, "CA")
 	c := registered(t, client)
@@ -77,7 +77,7 @@ func TestRegistrar_changedFlags_updateTheConfiguration(t *testing.T) {
 		t.Errorf("namespaces (-want +got):\n%s", diff)
 	}
 
-	assert(t, client, Config{Service: serviceKey, Timeout: 30, Namespace: "shop"}, "CA2")
+	ensure(t, client, Config{Service: serviceKey, Timeout: 30, Namespace: "shop"}, "CA2")
 	w = registered(t, client).Webhooks[0]
 	if w.ClientConfig.URL != nil || w.ClientConfig.Service.Name != "vpa-webhook" || string(w.ClientConfig.CABundle) != "CA2" || *w.FailurePolicy != "Ignore" {
 		t.Errorf("configuration %+v", w)
@@ -87,15 +87,15 @@ func TestRegistrar_changedFlags_updateTheConfiguration(t *testing.T) {
 		t.Errorf("one namespace (-want +got):\n%s", diff)
 	}
 
-	assert(t, client, usual, "CA2")
+	ensure(t, client, usual, "CA2")
 	c = registered(t, client)
 	if n := len(c.Webhooks[0].NamespaceSelector.MatchExpressions); n != 0 || len(c.Annotations) != 0 {
-		t.Errorf("all namespaces, and still %d expressions, annotations %v", n, c.Annotations)
+		t.Errorf("for all namespaces: %d expressions and annotations %v, want none", n, c.Annotations)
 	}
 }
 
-// upstreams is what upstream's admission controller registers, W-17 included.
-func upstreams() *admissionregistrationv1.MutatingWebhookConfiguration {
+// upstreamConfiguration returns the configuration that upstream's admission controller creates, including W-17.
+func upstreamConfiguration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "vpa-webhook-config", ResourceVersion: "7"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
@@ -119,39 +119,41 @@ func upstreams() *admissionregistrationv1.MutatingWebhookConfiguration {
 }
 
 func TestRegistrar_upstreamsConfiguration_isPatched(t *testing.T) {
-	client := fake.NewClientset(upstreams())
-	if did := assert(t, client, usual, "CA"); did != Patched {
+	client := fake.NewClientset(upstreamConfiguration())
+	if did := ensure(t, client, usual, "CA"); did != Patched {
 		t.Errorf("change %v", did)
 	}
 	w := registered(t, client).Webhooks[0]
 	if len(w.NamespaceSelector.MatchExpressions) != 0 {
-		t.Errorf("the selector that says nothing is still there: %+v", w.NamespaceSelector)
+		t.Errorf("the selector without effect is not removed: %+v", w.NamespaceSelector)
 	}
 	if w.ClientConfig.Service.Port == nil || w.MatchPolicy == nil {
-		t.Errorf("what was there is gone: %+v", w)
+		t.Errorf("fields that podfit does not set are removed: %+v", w)
 	}
 }
 
-func TestRegistrar_fieldsOfAnAdministrator_stay(t *testing.T) {
-	c := upstreams()
+func TestRegistrar_fieldsOfAnAdministrator_areKept(t *testing.T) {
+	c := upstreamConfiguration()
 	c.Labels = map[string]string{"team": "sre"}
 	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "x"}
 	c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"vpa": "yes"}}
 	c.Webhooks[0].ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
 	c.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "no-jobs", Expression: "true"}}
 	c.Webhooks[0].Rules[0].Scope = new(admissionregistrationv1.NamespacedScope)
-	theirs := metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"secret"}}
+	expression := metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"secret"}}
 	c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{
-		MatchLabels: map[string]string{"env": "prod"}, MatchExpressions: []metav1.LabelSelectorRequirement{theirs},
+		MatchLabels: map[string]string{"env": "prod"}, MatchExpressions: []metav1.LabelSelectorRequirement{expression},
 	}
 	other := admissionregistrationv1.MutatingWebhook{Name: "other.example.com", AdmissionReviewVersions: []string{"v1"}}
 	c.Webhooks = append([]admissionregistrationv1.MutatingWebhook{other}, c.Webhooks...)
 	client := fake.NewClientset(c.DeepCopy())
 
 	want := usual
-	want.Ignored, want.Timeout, want.Labels = []string{"kube-system"}, 10, map[string]string{"a": "b"}
-	assert(t, client, want, "CA2")
-	assert(t, client, usual, "CA2") // and podfit's own expression is gone again, theirs is not
+	want.Ignored = []string{"kube-system"}
+	want.Timeout = 10
+	want.Labels = map[string]string{"a": "b"}
+	ensure(t, client, want, "CA2")
+	ensure(t, client, usual, "CA2") // removes the expression that podfit added, not the administrator's
 
 	expected := c.DeepCopy()
 	expected.Labels["a"] = "b"
@@ -166,12 +168,12 @@ func TestRegistrar_fieldsOfAnAdministrator_stay(t *testing.T) {
 func TestRegistrar_ensureTwice_writesOnce(t *testing.T) {
 	for name, want := range map[string]Config{
 		"usual": usual, "by URL": {URL: "https://x", Timeout: 1}, "one namespace": {Service: serviceKey, Namespace: "shop", Timeout: 1},
-		"without some": {Service: serviceKey, Ignored: []string{"b", "a"}, Timeout: 1, Labels: map[string]string{"a": "b"}},
+		"ignored namespaces": {Service: serviceKey, Ignored: []string{"b", "a"}, Timeout: 1, Labels: map[string]string{"a": "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(upstreams())
-			assert(t, client, want, "CA")
-			// What the API server fills in is not a difference.
+			client := fake.NewClientset(upstreamConfiguration())
+			ensure(t, client, want, "CA")
+			// The defaults that the API server sets do not count as a difference.
 			c := registered(t, client)
 			for i := range c.Webhooks[0].Rules {
 				c.Webhooks[0].Rules[i].Scope = new(admissionregistrationv1.AllScopes)
@@ -183,12 +185,12 @@ func TestRegistrar_ensureTwice_writesOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			client.ClearActions()
-			if did := assert(t, client, want, "CA"); did != Unchanged {
+			if did := ensure(t, client, want, "CA"); did != Unchanged {
 				t.Errorf("change %v", did)
 			}
 			for _, a := range client.Actions() {
 				if a.GetVerb() != "get" {
-					t.Errorf("it wrote: %s", a.GetVerb())
+					t.Errorf("request to the API server: %s", a.GetVerb())
 				}
 			}
 		})
@@ -196,9 +198,9 @@ func TestRegistrar_ensureTwice_writesOnce(t *testing.T) {
 }
 
 func TestRegistrar_changedFlags_neverDeleteTheConfiguration(t *testing.T) { // W-18
-	client := fake.NewClientset(upstreams())
-	assert(t, client, Config{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
-	assert(t, client, usual, "CA")
+	client := fake.NewClientset(upstreamConfiguration())
+	ensure(t, client, Config{URL: "https://x", Timeout: 1, Fail: true}, "CA2")
+	ensure(t, client, usual, "CA")
 	if slices.ContainsFunc(verbs(client), func(v string) bool { return v == "delete" || v == "update" }) {
 		t.Errorf("verbs %v", verbs(client))
 	}
@@ -208,24 +210,24 @@ func TestRegistrar_changedFlags_neverDeleteTheConfiguration(t *testing.T) { // W
 func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
 	byURL := Config{URL: "https://10.0.0.1:8443", Timeout: 10}
 	for name, c := range map[string]struct {
-		want   Config
-		change func(*admissionregistrationv1.MutatingWebhookConfiguration)
-		gone   bool
+		want    Config
+		change  func(*admissionregistrationv1.MutatingWebhookConfiguration)
+		removed bool
 	}{
-		"as it was made": {want: byURL, gone: true},
-		"labelled":       {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Labels = map[string]string{"a": "b"} }, gone: true},
+		"unchanged":      {want: byURL, removed: true},
+		"labels changed": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Labels = map[string]string{"a": "b"} }, removed: true},
 		"by service":     {want: usual},
-		"made anew":      {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.UID = "another" }},
-		"by another's URL": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		"created again":  {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.UID = "another" }},
+		"with another URL": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			c.Webhooks[0].ClientConfig.URL = new("https://x")
 		}},
-		"of two webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		"with two webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			c.Webhooks = append(c.Webhooks, c.Webhooks[0])
 		}},
 		"without webhooks": {want: byURL, change: func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := numbered()
+			client := clientThatSetsUIDs()
 			configurations := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 			r := NewRegistrar(configurations, c.want)
 			if did, err := r.Ensure(t.Context(), []byte("CA")); did != Created || err != nil {
@@ -239,26 +241,26 @@ func TestRegistrar_remove_deletesOnlyItsOwnConfiguration(t *testing.T) {
 				}
 			}
 			did, err := r.Remove(t.Context())
-			if err != nil || (did == Removed) != c.gone {
+			if err != nil || (did == Removed) != c.removed {
 				t.Errorf("change %v, %v", did, err)
 			}
-			if _, err := configurations.Get(t.Context(), ConfigurationName, metav1.GetOptions{}); apierrors.IsNotFound(err) != c.gone {
-				t.Errorf("afterwards: %v", err)
+			if _, err := configurations.Get(t.Context(), ConfigurationName, metav1.GetOptions{}); apierrors.IsNotFound(err) != c.removed {
+				t.Errorf("afterwards: the configuration is not found: %v, want %t", err, c.removed)
 			}
 		})
 	}
-	client := fake.NewClientset(upstreams()) // taken over, not made
+	client := fake.NewClientset(upstreamConfiguration()) // it existed before
 	r := NewRegistrar(client.AdmissionregistrationV1().MutatingWebhookConfigurations(), byURL)
 	if _, err := r.Ensure(t.Context(), []byte("CA")); err != nil {
 		t.Fatal(err)
 	}
 	if did, err := r.Remove(t.Context()); did != Unchanged || err != nil {
-		t.Errorf("of one that was there before: %v, %v", did, err)
+		t.Errorf("a configuration that existed before: change %v, %v", did, err)
 	}
 }
 
-// numbered returns a client whose API server gives what is created a UID.
-func numbered() *fake.Clientset {
+// clientThatSetsUIDs returns a client whose API server sets a UID in each object that it creates.
+func clientThatSetsUIDs() *fake.Clientset {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if m, err := meta.Accessor(a.(clienttesting.CreateAction).GetObject()); err == nil {
