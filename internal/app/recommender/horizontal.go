@@ -88,7 +88,7 @@ func (c *horizontalConflict) message(a *cluster.Autoscaler, pods []*cluster.Pod)
 	case policy.SeveralMetrics:
 		s += fmt.Sprintf("Another metric or HPA depends on the same request, so podfit cannot preserve the scale point and does not change %s. Remove all but one of these metrics.", request)
 	case policy.ScalePointMissing:
-		s += fmt.Sprintf("podfit has not recorded the scale point on the HPA yet, and does not change %s until then.", request)
+		s += fmt.Sprintf("podfit has not recorded the scale point on the HPA yet, and does not change %s until then. If this lasts, the log of the updater has the cause.", request)
 	case policy.ScalePointStopped:
 		s += fmt.Sprintf("Others have overwritten the target that podfit set %d times, so podfit does not change the HPA and %s any more. "+
 			"Exclude spec.metrics of the HPA from the tool that overwrites it, then remove the annotation %s of the HPA.",

@@ -248,6 +248,26 @@ func TestUpdater_crashAtEachRequest_nextOneCompletesTheChange(t *testing.T) {
 	}
 }
 
+// The target is raised before pods shrink. If the pods cannot be changed, it returns.
+func TestUpdater_podsCannotBeChanged_targetReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 500, 460)
+		y.resizeErr, y.evictErr = kube.ErrForbidden, kube.ErrForbidden
+		raised, returned := 0, 0
+		y.passes(y.start(), 60, func() {
+			switch got := y.hpa.Utilization[0].Percent; {
+			case got > 80:
+				raised++
+			case got == 80 && raised > 0:
+				returned++
+			}
+		})
+		if raised == 0 || returned < 30 || y.lowest < 500*80 || y.writes > 30 {
+			t.Errorf("target raised in %d passes and back in %d, %d writes, lowest scale point %d", raised, returned, y.writes, y.lowest)
+		}
+	})
+}
+
 func TestUpdater_othersResetTheTarget_podfitStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newHPACluster(t, 500, 650)

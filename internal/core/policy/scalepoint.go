@@ -72,10 +72,10 @@ type AverageRequest struct {
 // NextScaleStep returns the next change of an HPA, and false if there is none. wanted reports whether podfit is to change the requests on
 // which a metric depends.
 //
-// An HPA wants ceil(replicas × usage / (target × request)) replicas, with the average usage and request of the pods. So it scales at
-// the usage target × request, the scale point. A higher scale point makes the HPA scale down later than it would otherwise scale up:
-// a scale-down is delayed (by 5 minutes by default) and a difference of 10 % is ignored, while a scale-up happens at once. So the scale
-// point must never be below the recorded one:
+// An HPA wants ceil(replicas × usage / (target × request)) replicas, with the average usage and request of the pods. So it scales when
+// the average usage crosses target × request, the scale point. If the scale point is too low, the HPA scales up at once. If it is too high
+// for a short time, nothing happens: the HPA ignores differences of up to 10 %, and delays a scale-down by 5 minutes (both are defaults of
+// Kubernetes). So the scale point must never be below the recorded one:
 //
 //	target ≥ recorded target × recorded request / average request
 //
