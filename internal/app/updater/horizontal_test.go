@@ -37,10 +37,11 @@ type hpaCluster struct {
 	lowest int64  // lowest scale point of all times, in percent × millicores
 }
 
-func newHPACluster(t *testing.T, request, target int64) *hpaCluster {
+// newHPACluster returns a cluster whose pods request 500m of CPU. The recommendation is target.
+func newHPACluster(t *testing.T, target int64) *hpaCluster {
 	fake := newFakeCluster(cluster.InPlaceOrRecreate)
 	for _, p := range fake.pods {
-		p.Containers[0].Requests = cluster.Amounts(request, 250<<20)
+		p.Containers[0].Requests = cluster.Amounts(500, 250<<20)
 	}
 	r := cluster.Amounts(target, 250<<20)
 	fake.autoscalers[0].Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: r, Target: r, Upper: r}}}
@@ -148,7 +149,7 @@ func TestUpdater_preserveScalePoint_requestAndTargetMoveTogether(t *testing.T) {
 	for _, target := range []int64{650, 460} {
 		t.Run(fmt.Sprint(target), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newHPACluster(t, 500, target)
+				y := newHPACluster(t, target)
 				y.passes(y.start(), 20, nil)
 				if got := y.hpa.Utilization[0].Percent; y.average() != target || got != percentOf(target) {
 					t.Errorf("request %d, target %d %%; want %d and %d %%", y.average(), got, target, percentOf(target))
@@ -166,7 +167,7 @@ func TestUpdater_preserveScalePoint_requestAndTargetMoveTogether(t *testing.T) {
 
 func TestUpdater_withoutOptIn_neitherRequestNorHPAChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newHPACluster(t, 500, 650)
+		y := newHPACluster(t, 650)
 		y.autoscalers[0].PreserveScalePoint = false
 		y.passes(y.start(), 60, nil)
 		if y.writes > 0 || len(y.done) > 0 {
@@ -191,7 +192,7 @@ func TestUpdater_writeToHPAFails_requestsWaitForIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newHPACluster(t, 500, 460)
+				y := newHPACluster(t, 460)
 				y.fail = c.fail
 				nothing := func() {}
 				between := func() {}
@@ -224,7 +225,7 @@ func TestUpdater_crashAtEachRequest_nextOneCompletesTheChange(t *testing.T) {
 			crashed := true
 			for at := 1; crashed; at++ {
 				synctest.Test(t, func(t *testing.T) {
-					y := newHPACluster(t, 500, target)
+					y := newHPACluster(t, target)
 					y.crash, y.after = at, after
 					first := y.start()
 					for y.calls < at && y.average() != target {
@@ -251,7 +252,7 @@ func TestUpdater_crashAtEachRequest_nextOneCompletesTheChange(t *testing.T) {
 // The target is raised before pods shrink. If the pods cannot be changed, it returns.
 func TestUpdater_podsCannotBeChanged_targetReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newHPACluster(t, 500, 460)
+		y := newHPACluster(t, 460)
 		y.resizeErr, y.evictErr = kube.ErrForbidden, kube.ErrForbidden
 		raised, returned := 0, 0
 		y.passes(y.start(), 60, func() {
@@ -270,7 +271,7 @@ func TestUpdater_podsCannotBeChanged_targetReturns(t *testing.T) {
 
 func TestUpdater_othersResetTheTarget_podfitStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newHPACluster(t, 500, 650)
+		y := newHPACluster(t, 650)
 		var text bytes.Buffer
 		y.log = slog.New(slog.NewTextHandler(&text, nil))
 		reset := func() {
@@ -298,7 +299,7 @@ func TestUpdater_othersResetTheTarget_podfitStops(t *testing.T) {
 
 func TestUpdater_userChangesTheTarget_newScalePointIsPreserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newHPACluster(t, 500, 550)
+		y := newHPACluster(t, 550)
 		u := y.start()
 		y.passes(u, 20, nil)
 		h := *y.hpa
@@ -314,7 +315,7 @@ func TestUpdater_userChangesTheTarget_newScalePointIsPreserved(t *testing.T) {
 
 func TestUpdater_optInRemoved_targetIsRestoredWithThePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newHPACluster(t, 500, 650)
+		y := newHPACluster(t, 650)
 		u := y.start()
 		y.passes(u, 20, nil)
 		a := *y.autoscalers[0]
