@@ -70,7 +70,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for ResourceQuotas, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
+// except for ResourceQuotas, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -81,6 +81,7 @@ var rights = map[string][]string{
 		"cluster autoscaling.k8s.io/verticalpodautoscalercheckpoints: create delete get list patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster core/events: list watch",
@@ -101,6 +102,7 @@ var rights = map[string][]string{
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster coordination.k8s.io/leases[vpa-admission-controller]: get",
@@ -123,6 +125,7 @@ var rights = map[string][]string{
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster core/limitranges: list watch",

@@ -298,6 +298,13 @@ var Differences = []Difference{
 		Test:     "TestUpdater_budgetProtectsOnePod_othersAreUpdated",
 	},
 	{
+		Name:     "HPA on the same request",
+		Upstream: "changes a request by which a HorizontalPodAutoscaler scales",
+		Podfit:   "leaves the request and its limit alone, or changes it together with the target of the HPA if the VPA asks for it; --hpa=ignore restores upstream's behaviour",
+		Reason:   "each of the two changes the input of the other (kubernetes/autoscaler#6247)",
+		Test:     "TestPlan_resourceScaledByHPA_leavesThePod",
+	},
+	{
 		Name:     "order between namespaces",
 		Upstream: "processes VPAs one after the other",
 		Podfit:   "alternates between namespaces, the least recently served first",

@@ -24,6 +24,10 @@ const (
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
+	// ConditionHorizontalPodAutoscaler is True if a HorizontalPodAutoscaler scales the target by the utilization of a request that the
+	// autoscaler controls. podfit leaves the request alone (ReasonRequestLeft, ReasonOthersReset), or changes it together with the
+	// target of the HPA (ReasonScalePointPreserved).
+	ConditionHorizontalPodAutoscaler = "HorizontalPodAutoscaler"
 )
 
 // The reasons of these conditions.
@@ -43,12 +47,16 @@ const (
 
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
+
+	ReasonRequestLeft         = "RequestLeft"
+	ReasonOthersReset         = "TargetResetByOthers"
+	ReasonScalePointPreserved = "ScalePointPreserved"
 )
 
 // Conditions returns the types of all conditions that podfit sets in addition to upstream's.
 func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
-		ConditionRecommendationNotAdmitted,
+		ConditionRecommendationNotAdmitted, ConditionHorizontalPodAutoscaler,
 	}
 }

@@ -140,4 +140,21 @@ var conditionMessages = []ConditionMessage{
 		Meaning: "The API server would reject pods with the recommended size and with each other size that podfit can set. Pods keep the resources of their template. The message has the rule that they violate.",
 		Remedy:  "Search for the rule in the section about the annotation `vpaUpdates`. Correct the pod template, the LimitRange, or `minAllowed` and `maxAllowed` in the VPA.",
 	},
+	{
+		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonRequestLeft,
+		Meaning: "A HorizontalPodAutoscaler (HPA) scales the target by the utilization of a request that the VPA controls. podfit does not change that request and its limit, because the number of replicas would change with it. The recommendation stays in the status. The message names the HPA and the request.",
+		Remedy: "If the request is correct, remove the resource from `controlledResources` of the VPA. To let podfit change the request and the target of the HPA together, run " +
+			"`kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point`. Or let the HPA scale by an absolute value (`averageValue`) or another metric. To get the behaviour of upstream, set `--hpa=ignore`.",
+	},
+	{
+		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonScalePointPreserved,
+		Meaning: "The VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. podfit changes the request and the target of the HPA so that their product stays the same. The message has the range of the request in which that is possible.",
+		Remedy:  "No action is required. If the recommendation is outside of the range, change the target of the HPA: `kubectl -n NAMESPACE edit hpa HPA`.",
+	},
+	{
+		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonOthersReset,
+		Meaning: "Something else, such as a GitOps tool, has overwritten the target that podfit set on the HPA several times. podfit has stopped changing the HPA and the request.",
+		Remedy: "Exclude `spec.metrics` of the HPA from the tool (for Argo CD: `ignoreDifferences`), then remove the record: `kubectl -n NAMESPACE annotate hpa HPA podfit.dev/scale-point-`. " +
+			"Or remove the annotation `podfit.dev/hpa` from the VPA.",
+	},
 }

@@ -25,6 +25,7 @@ type execution struct {
 	*updater
 	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
 	exists    map[string]bool        // the governed pods, by UID
+	guard     *scaleGuard            // nil: no change waits for an HPA
 
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
@@ -85,6 +86,9 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 			code = plan.OutOfTime
 		}
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, code) })
+	}
+	if e.guard.holds(&d) {
+		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.HPANotWritten) })
 	}
 	err := e.perform(ctx, &d)
 	switch {

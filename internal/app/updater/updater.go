@@ -63,6 +63,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
+		if !c.ReadOnly {
+			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
+		}
 		process.Every(ctx, c.Interval, p.Recovering("updater", u.pass))
 		return nil
 	}
@@ -138,6 +141,8 @@ type updater struct {
 	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
 	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
 	unownedReported  map[string]bool                          // pods without a controller, by UID
+
+	scalePoints scalePoints // of HPAs; without a writer none is changed
 
 	stale    func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
 	outdated bool                         // the last pass was skipped because a watch was not up to date
@@ -287,6 +292,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	}
 	e.publishPlan(w, decisions)
 	e.reportShortages(pass.Shortages())
+	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	e.execute(ctx)
 	e.publishOutcome(decisions)
 	if u.decided != nil {

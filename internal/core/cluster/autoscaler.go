@@ -68,6 +68,13 @@ type Autoscaler struct {
 	Advice        []Advice      // status.recommendation, sorted by container
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
 
+	// PreserveScalePoint is true if the annotation podfit.dev/hpa allows podfit to change a request by which an HPA scales, together
+	// with the target of the HPA.
+	PreserveScalePoint bool
+
+	// Horizontal are the HPAs of the target that depend on requests, sorted. They are not part of the object: see WithHorizontal.
+	Horizontal []*HorizontalAutoscaler
+
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 

@@ -306,4 +306,16 @@ var leaveMessages = []Message{
 		Meaning: "The pod was deleted or replaced by another one of the same name before podfit could change it.",
 		Remedy:  "No action is required.",
 	},
+	{
+		Code: LeftToHPA, Example: Reason{Resource: cluster.CPU, From: 500, To: 250, Text: "web"},
+		Meaning: "The recommendation differs from the request, but a HorizontalPodAutoscaler (HPA) scales the same workload by the utilization of that request. A change of the request would change the number of replicas, so podfit leaves the request and its limit alone.",
+		Remedy: "See the condition `HorizontalPodAutoscaler` of the VPA. To change the request and the target of the HPA together, run `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point`. " +
+			"Or scale by an absolute value (`averageValue`) or another metric.",
+	},
+	{
+		Code:    HPANotWritten,
+		Meaning: "The VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and the API server refused this or did not answer. The pod gets its turn in a later pass.",
+		Remedy: "The log of the updater has the cause: `kubectl -n kube-system logs deploy/vpa-updater | grep HorizontalPodAutoscaler`. " +
+			"For missing permissions, run `kubectl auth can-i patch horizontalpodautoscalers -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`.",
+	},
 }

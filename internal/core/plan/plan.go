@@ -158,7 +158,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	case boosted:
 		s.judgeBoosted(&d)
 	case len(d.With) == 0:
-		d.Reason = Reason{Code: NoAdvice}
+		d.Reason = s.leftToHPA(a, p, Reason{Code: NoAdvice})
 	case p.Controller.IsZero():
 		d.Reason = Reason{Code: NoController}
 	case s.w.Ledger.isEvicted(s.now, p):
@@ -168,6 +168,9 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	default:
 		v := judge(s.now, s.b, a, p, d.With)
 		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
+		if d.Wanted.Code == Fits {
+			d.Reason = s.leftToHPA(a, p, d.Reason)
+		}
 	}
 	return d
 }

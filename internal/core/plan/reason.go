@@ -70,8 +70,10 @@ const (
 	OutOfTime                                    // the pass ended before the action was tried
 	AlreadyEvicted                               // evicted, and the watch still shows the pod
 	AlreadyGone                                  // deleted or replaced before the action was tried
+	LeftToHPA                                    // a HorizontalPodAutoscaler scales the pods by the request that should change
+	HPANotWritten                                // the target of a HorizontalPodAutoscaler could not be changed before the request
 
-	lastCode = AlreadyGone
+	lastCode = HPANotWritten
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -89,7 +91,7 @@ var codeNames = map[ReasonCode]string{
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
 	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
-	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
+	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota", LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten",
 }
 
 // String returns the name of the reason.
@@ -155,6 +157,7 @@ var fixedSentences = map[ReasonCode]string{
 	OutOfTime:             "The pass ended before the pod was changed",
 	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
 	AlreadyGone:           "The pod was deleted or replaced before it was changed",
+	HPANotWritten:         "The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and it has not been changed yet",
 }
 
 // sentence returns the text of the reason without the final period.
@@ -181,6 +184,8 @@ func (r Reason) sentence() string {
 		return "The CPU startup boost has ended; " + r.change()
 	case TooBigToPlace:
 		return "The pod cannot be scheduled and its recommendation is smaller; " + r.change()
+	case LeftToHPA:
+		return fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload by %s utilization, so the %s request is not changed; %s", r.Text, label(r.Resource), label(r.Resource), r.change())
 	case ModeOff:
 		return "Update mode " + r.Text + " does not change running pods"
 	case GateOff:

@@ -33,15 +33,16 @@ type Fitted struct {
 }
 
 // Fit returns the sizes that the containers of a pod should have, in the order of the pod. It does not contain containers that are not
-// changed: those without recommendation, those with policy Off, init containers and sidecars.
+// changed: those without recommendation, those with policy Off, init containers and sidecars. It leaves out the resources by which an HPA
+// scales the pods, see HorizontalOf.
 //
 // Limits keep their ratio to requests: for a running pod the ratio with which it runs (Container.Running), for a pod that is being
 // created the ratio in its spec.
 //
 // First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
-// limits, the limit of the container. Then the order of the bounds is restored (W-12). Finally, Admissible changes sizes that the API
-// server would refuse, and the target accordingly.
+// limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
+// the bounds is restored (W-12). Finally, Admissible changes sizes that the API server would refuse, and the target accordingly.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
 	if len(fits) == 0 {
@@ -56,6 +57,15 @@ func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 		f.Estimate.Target = b.apply(f.Estimate.Target, &f.Notes)
 		f.Estimate.Lower = b.apply(f.Estimate.Lower, nil)
 		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil)
+	}
+	fits = holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
+		b := boundsOf(p.Container(f.Container), a.Policy(f.Container), l.Range.Container)
+		return b.apply(cluster.Resources{}.Set(res, v), nil).Amount(res)
+	})
+	for i := range fits {
+		f := &fits[i]
+		c := p.Container(f.Container)
+		cp := a.Policy(f.Container)
 		f.Estimate = ordered(f.Estimate)
 		f.Requests = f.Estimate.Target
 		f.LimitsKept = cp != nil && cp.RequestsOnly
@@ -83,8 +93,9 @@ func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
 			continue
 		}
 		f := Fitted{Container: c.Name, Index: int(c.Index)}
+		left := leftToHPA(a, c.Name)
 		if adv := a.AdviceFor(c.Name); adv != nil {
-			controls := a.Policy(c.Name).Controls()
+			controls := a.Policy(c.Name).Controls() &^ left
 			f.Estimate = cluster.Estimate{
 				Lower:  adv.Lower.Only(controls),
 				Target: adv.Target.Only(controls),
@@ -96,6 +107,7 @@ func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
 				continue
 			}
 			requests, _ := c.Running()
+			requests = requests.Only(requests.Has &^ left)
 			if requests.Has.Empty() {
 				continue
 			}

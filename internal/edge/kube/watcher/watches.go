@@ -47,6 +47,9 @@ func (w *World) addFeeds() {
 		s.nonBlocking = true // podfit also runs without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
 	}
+	if w.o.HPAs {
+		w.addHorizontal()
+	}
 	if w.o.Profiles {
 		w.addProfileNames()
 	}

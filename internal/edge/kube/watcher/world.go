@@ -35,6 +35,7 @@ type Options struct {
 	Limits    bool // limit ranges
 	Quotas    bool // resource quotas
 	Profiles  bool // the names of SizingProfiles
+	HPAs      bool // HorizontalPodAutoscalers
 	Evictions bool // events of the kubelet about evicted pods
 	DryRun    bool // WriteStatus sends nothing
 	Boosts    bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
@@ -67,6 +68,10 @@ type World struct {
 	profileNames store[struct{}]
 	profileFeed  *feed // nil if they are not watched
 
+	horizontal       store[*cluster.HorizontalAutoscaler]
+	horizontalOf     map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler // those that depend on requests, by target
+	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
+
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
 	owners      owners
@@ -91,6 +96,9 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		limits:     make(map[string]cluster.LimitRange),
 		quotaSets:  make(map[string]*cluster.Quotas),
 
+		horizontalOf:     make(map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler),
+		horizontalSorted: make(map[cluster.Workload][]*cluster.HorizontalAutoscaler),
+
 		waiting:     newWaitSlots(),
 		targetKinds: make(map[projection.GroupKind]int),
 	}
@@ -99,6 +107,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.profileNames = store[struct{}]{mu: &w.mu}
+	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
