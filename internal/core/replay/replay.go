@@ -44,30 +44,30 @@ const (
 //
 // The recommender and the updater run at the end of every minute with samples and, for a day after such a minute, every
 // hour. Therefore a decision does not depend on whether samples follow.
-func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
-	if len(w.Samples) == 0 {
+func Run(workload *Workload, profile recommend.Profile, rules Rules) []Change {
+	if len(workload.Samples) == 0 {
 		return nil
 	}
-	r := newRun(w, p, rules)
-	for i := 0; i < len(w.Samples); {
-		now := (w.Samples[i].At/minute + 1) * minute
+	state := newRun(workload, profile, rules)
+	for i := 0; i < len(workload.Samples); {
+		now := (workload.Samples[i].At/minute + 1) * minute
 		from := i
-		for i < len(w.Samples) && w.Samples[i].At < now {
+		for i < len(workload.Samples) && workload.Samples[i].At < now {
 			i++
 		}
-		r.addContainers(w.Samples[from:i])
-		for k := range w.Samples[from:i] {
-			r.observe(&w.Samples[from+k])
+		state.addContainers(workload.Samples[from:i])
+		for k := range workload.Samples[from:i] {
+			state.observe(&workload.Samples[from+k])
 		}
 		next := now + silent
-		if i < len(w.Samples) {
-			next = min(next, w.Samples[i].At)
+		if i < len(workload.Samples) {
+			next = min(next, workload.Samples[i].At)
 		}
 		for ; now <= next; now = (now/3600 + 1) * 3600 {
-			r.decide(now)
+			state.decide(now)
 		}
 	}
-	return r.changes
+	return state.changes
 }
 
 // run is the state of a replay.
@@ -86,28 +86,28 @@ type run struct {
 	changes []Change
 }
 
-func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
-	r := &run{
-		w: w, profile: p, rules: rules,
+func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
+	state := &run{
+		w: workload, profile: profile, rules: rules,
 		book:    usage.NewStore(rules.Usage),
-		seen:    make([]bool, len(w.Containers)),
-		tracked: make([]bool, len(w.Pods)),
+		seen:    make([]bool, len(workload.Containers)),
+		tracked: make([]bool, len(workload.Pods)),
 	}
-	key := cluster.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}
-	r.a = &cluster.Autoscaler{Key: key, Target: w.Key, Mode: rules.Mode, Recommender: p.Name}
-	for _, name := range w.Pods {
-		r.keys = append(r.keys, cluster.Key{Namespace: w.Key.Namespace, Name: name})
+	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
+	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: rules.Mode, Recommender: profile.Name}
+	for _, name := range workload.Pods {
+		state.keys = append(state.keys, cluster.Key{Namespace: workload.Key.Namespace, Name: name})
 	}
-	r.pod = r.podNamed(key, nil, time.Unix(w.Samples[0].At, 0).UTC())
-	r.book.Configure(w.Key, nil)
-	if p.Extend != nil {
-		r.book.Extend(w.Key, p.Extend)
+	state.pod = state.podNamed(key, nil, time.Unix(workload.Samples[0].At, 0).UTC())
+	state.book.Configure(workload.Key, nil)
+	if profile.Extend != nil {
+		state.book.Extend(workload.Key, profile.Extend)
 	}
-	r.world = plan.World{
-		Governed: []plan.Governed{{Autoscaler: r.a, Pods: []*cluster.Pod{r.pod}}},
-		Scales:   map[cluster.Workload]cluster.Scale{w.Key: {Replicas: 1, Known: true}},
+	state.world = plan.World{
+		Governed: []plan.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
+		Scales:   map[cluster.Workload]cluster.Scale{workload.Key: {Replicas: 1, Known: true}},
 	}
-	return r
+	return state
 }
 
 // podNamed returns a running pod of the workload.
@@ -144,20 +144,20 @@ func (r *run) addContainers(samples []Sample) {
 }
 
 // observe adds a sample. Memory above the request is also an OOM kill.
-func (r *run) observe(s *Sample) {
-	key := r.keys[s.Pod]
-	at := time.Unix(s.At, 0).UTC()
-	if !r.tracked[s.Pod] {
-		r.tracked[s.Pod] = true
+func (r *run) observe(sample *Sample) {
+	key := r.keys[sample.Pod]
+	at := time.Unix(sample.At, 0).UTC()
+	if !r.tracked[sample.Pod] {
+		r.tracked[sample.Pod] = true
 		r.track(key, at)
 	}
-	name := r.w.Containers[s.Container]
-	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(s.CPU), Memory: s.Memory, Has: s.Has})
-	if !s.Has.Has(cluster.Memory) {
+	name := r.w.Containers[sample.Container]
+	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
+	if !sample.Has.Has(cluster.Memory) {
 		return
 	}
 	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
-	if ok && s.Memory > float64(request) {
+	if ok && sample.Memory > float64(request) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request})
 	}
 }
@@ -213,20 +213,20 @@ func (r *run) decide(at int64) {
 }
 
 // apply changes the requests of the pods.
-func (r *run) apply(d plan.Decision, now time.Time) {
-	for _, f := range d.With {
-		c := r.pod.Container(f.Container)
+func (r *run) apply(decision plan.Decision, now time.Time) {
+	for _, fit := range decision.With {
+		container := r.pod.Container(fit.Container)
 		for _, res := range cluster.All {
-			to, ok := f.Requests.Get(res)
-			from, has := c.Requests.Get(res)
+			to, ok := fit.Requests.Get(res)
+			from, has := container.Requests.Get(res)
 			if !ok || has && from == to {
 				continue
 			}
-			c.Requests = c.Requests.Set(res, to)
-			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(f.Index), Resource: res, Request: to})
+			container.Requests = container.Requests.Set(res, to)
+			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(fit.Index), Resource: res, Request: to})
 		}
 	}
-	if d.Do == plan.Evict {
+	if decision.Do == plan.Evict {
 		r.pod.Started = now
 		r.pod.Created = now
 	}
