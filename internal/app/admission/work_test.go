@@ -148,6 +148,23 @@ func TestRun_standalone_servesButRenewsNoStatusLease(t *testing.T) {
 	}
 }
 
+// The status lease is renewed if check returns nil: the webhook must be ready, and answer a review.
+func TestCheck_webhookIsNotReadyOrDoesNotAnswer_returnsError(t *testing.T) {
+	server, err := webhook.NewServer(webhook.Config{Standalone: true, Registration: registration.Config{Service: cluster.Key{Namespace: "kube-system", Name: "vpa-webhook"}}},
+		smallCluster(t).Core, webhook.NewHandler(nil, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	notReady := &job{ready: func() error { return errNotSynced }, server: server}
+	if err := notReady.check(t.Context()); !errors.Is(err, errNotSynced) {
+		t.Errorf("not ready: got %v, want %v", err, errNotSynced)
+	}
+	silent := &job{ready: func() error { return nil }, server: server} // the server does not run
+	if err := silent.check(t.Context()); err == nil || errors.Is(err, errNotSynced) {
+		t.Errorf("ready, and no answer: got %v, want the error of the review", err)
+	}
+}
+
 func TestConfig_webhookLabels_areSet(t *testing.T) {
 	config := parse(t, "--webhook-labels=team:shop,tier : front,,")
 	got, err := config.registration("kube-system")

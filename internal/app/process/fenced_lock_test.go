@@ -69,3 +69,23 @@ func TestFencedLock_readsAndWrites_decideWhetherTheWorkContinues(t *testing.T) {
 		})
 	}
 }
+
+// The final writes of a leader end when the lease is lost, even if their timeout is longer.
+func TestWindUp_leaseIsLost_finalWritesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fence := kube.NewFence()
+		work, stop := fence.Guard(t.Context())
+		stop() // the process stops
+		final, end := WindUp(work, time.Hour)
+		defer end()
+		synctest.Wait()
+		if err := final.Err(); err != nil {
+			t.Errorf("while the lease is held: the context has ended: %v", err)
+		}
+		fence.Close()
+		synctest.Wait()
+		if final.Err() == nil {
+			t.Error("the lease is lost, but the context has not ended")
+		}
+	})
+}

@@ -221,3 +221,35 @@ func TestRecommender_recommendationChanges_isCountedAsChange(t *testing.T) {
 		}
 	})
 }
+
+func TestSayConflict_autoscalersOfOneTarget_oneGoverns(t *testing.T) {
+	b := newBench(t)
+	w := b.deployment("web", 1, "app")
+	now := time.Now()
+	add := func(name string, target cluster.Workload, age time.Duration, mode cluster.Mode) *cluster.Autoscaler {
+		a := b.autoscale(name, target)
+		a.Created, a.Mode = now.Add(-age), mode
+		return a
+	}
+	older := add("older", w, 3*time.Hour, cluster.Recreate)
+	younger := add("younger", w, 2*time.Hour, cluster.Recreate)
+	off := add("off", w, 4*time.Hour, cluster.Off)
+	first := add("first", cluster.Workload{}, 2*time.Hour, cluster.Recreate) // the targets of these two cannot be read
+	second := add("second", cluster.Workload{}, time.Hour, cluster.Recreate)
+	r := newRecommender(b.config, b.dependencies())
+	v := r.look(b.Snapshot())
+	for _, tt := range []struct {
+		a         *cluster.Autoscaler
+		governing bool
+		status    string
+	}{
+		{older, true, watcher.Removed}, {younger, false, watcher.True}, {off, false, watcher.Removed},
+		{first, true, watcher.Removed}, {second, false, watcher.Removed},
+	} {
+		adv := advice{to: tt.a}
+		governing := r.sayConflict(&adv, v)
+		if governing != tt.governing || adv.conditions[0].Status != tt.status {
+			t.Errorf("%s: governs %t, TargetConflict %s; want %t, %s", tt.a.Name, governing, adv.conditions[0].Status, tt.governing, tt.status)
+		}
+	}
+}

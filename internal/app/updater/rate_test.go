@@ -111,7 +111,13 @@ func TestUpdater_processStops_changesNoPods(t *testing.T) {
 		fake.config.EvictionTolerance = 1
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		reasons := reasonsOf(ended, updaterOf(fake, fake))
+		p := quietProcess()
+		u := updaterOf(fake, fake)
+		u.health = p.HealthFor("updater", time.Minute)
+		reasons := reasonsOf(ended, u)
+		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("updater")); at != 0 {
+			t.Errorf("an interrupted pass counts as complete at %v", at)
+		}
 		if len(fake.done) > 0 || reasons[plan.OutOfTime] != 3 {
 			t.Errorf("actions %v, decisions by reason: %v; want no action, and 3 decisions that are out of time", fake.done, reasons)
 		}
