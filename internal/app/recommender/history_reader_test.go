@@ -4,9 +4,6 @@
 package recommender
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,51 +13,20 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// fixedHistory returns the same samples for each query, and then an error.
-type fixedHistory struct {
-	archive
-	samples []usage.Sample
-	err     error
-}
-
-func (h *fixedHistory) HistorySince(_ context.Context, _ string, _, _ time.Time, each func(usage.Sample)) error {
-	for _, s := range h.samples {
-		each(s)
-	}
-	return h.err
-}
-
 // cpuSample returns a sample of container app.
 func cpuSample(pod string, at time.Time) usage.Sample {
 	return usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: pod}, Container: "app", At: at, CPU: 1, Has: cluster.Of(cluster.CPU)}
 }
 
-func TestHistoryReader_samplesOutsideTheSpan_areIgnored(t *testing.T) {
+func TestHistoryReader_sampleIsRepeated_isUsedOnce(t *testing.T) {
 	job, owners := historyJob(t)
-	job.missing = job.missing[:1]
-	from, to := job.missing[0].from, job.missing[0].to
-	var samples []usage.Sample
-	for _, at := range []time.Time{from.Add(-time.Second), from, from.Add(time.Hour), from.Add(time.Hour), to, to.Add(time.Second)} {
-		samples = append(samples, cpuSample("web-0", at))
-	}
+	at := job.missing[0].from.Add(time.Hour)
 	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
-	if err := r.read(t.Context(), &fixedHistory{samples: samples}); err != nil {
-		t.Fatal(err)
+	for range 3 {
+		r.observe(cpuSample("web-0", at))
 	}
-	if r.samples != 4 || r.accepted != 3 || len(job.missing) != 0 {
-		t.Errorf("%d samples are read, %d accepted, missing %v; want 4, 3 without the repeated one, and nothing missing", r.samples, r.accepted, job.missing)
-	}
-}
-
-func TestHistoryReader_queryFailsWithoutSamples_spanStaysMissing(t *testing.T) {
-	job, owners := historyJob(t)
-	spans := slices.Clone(job.missing)
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
-	if err := r.read(t.Context(), &fixedHistory{err: errors.New("bad gateway")}); err == nil {
-		t.Error("read returned no error")
-	}
-	if !slices.Equal(job.missing, spans) {
-		t.Errorf("missing %v, want %v", job.missing, spans)
+	if r.samples != 3 || r.accepted != 1 {
+		t.Errorf("%d samples are read and %d accepted, want 3 and 1", r.samples, r.accepted)
 	}
 }
 

@@ -69,64 +69,64 @@ func quantity(res cluster.Resource, amount int64) string {
 // is added to the recommended CPU request, or to the request of the container if none is recommended. The result is at most most
 // millicores, if most is above zero. The limit changes in proportion. If the policy keeps limits, the request stays 1m below the
 // limit, so that the QoS class of the pod does not change.
-func Boost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
+func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
 	var out []Fitted
 	var originals []Original
 	next := 0
-	for i := range pod.Containers {
-		container := &pod.Containers[i]
-		if container.Role != cluster.Regular {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Role != cluster.Regular {
 			continue
 		}
-		fit := Fitted{Container: container.Name, Index: int(container.Index), Inserted: true}
-		fitted := next < len(fits) && fits[next].Container == container.Name
+		f := Fitted{Container: c.Name, Index: int(c.Index), Inserted: true}
+		fitted := next < len(fits) && fits[next].Container == c.Name
 		if fitted {
-			fit = fits[next]
+			f = fits[next]
 			next++
 		}
-		if boosted, ok := boost(autoscaler, container, fit, most); ok {
-			originals = append(originals, Original{Container: container.Name, Requests: container.Requests, Limits: container.Limits})
+		if boosted, ok := boost(a, c, f, most); ok {
+			originals = append(originals, Original{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
 			out = append(out, boosted)
 		} else if fitted {
-			out = append(out, fit)
+			out = append(out, f)
 		}
 	}
 	return out, originals
 }
 
-// boost returns fit with more CPU, and false if the container has no boost.
-func boost(autoscaler *cluster.Autoscaler, container *cluster.Container, fit Fitted, most int64) (Fitted, bool) {
-	rule := BoostOf(autoscaler, container.Name)
-	if rule == nil {
-		return fit, false
+// boost returns f with more CPU, and false if the container has no boost.
+func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (Fitted, bool) {
+	b := BoostOf(a, c.Name)
+	if b == nil {
+		return f, false
 	}
-	base := fit.Requests.CPU
+	base := f.Requests.CPU
 	if base <= 0 {
-		base = container.Requests.CPU
+		base = c.Requests.CPU
 	}
-	cpu := sum(base, rule.Quantity)
-	if !rule.ByQuantity {
-		if rule.Factor < 1 || base <= 0 {
-			return fit, false
+	cpu := sum(base, b.Quantity)
+	if !b.ByQuantity {
+		if b.Factor < 1 || base <= 0 {
+			return f, false
 		}
-		cpu, _ = scaled(base, int64(rule.Factor), 1)
+		cpu, _ = scaled(base, int64(b.Factor), 1)
 	}
 	if most > 0 {
 		cpu = min(cpu, most)
 	}
-	if cp := autoscaler.Policy(container.Name); cp != nil && cp.RequestsOnly {
-		fit.LimitsKept = true
-		if limit, ok := container.Limits.Get(cluster.CPU); ok && cpu > limit {
+	if cp := a.Policy(c.Name); cp != nil && cp.RequestsOnly {
+		f.LimitsKept = true
+		if limit, ok := c.Limits.Get(cluster.CPU); ok && cpu > limit {
 			cpu = limit
 			if limit > 1 {
 				cpu--
 			}
 		}
-	} else if limit, _, ok := proportionalLimit(container.Limits.CPU, container.Requests.CPU, cpu, 0); ok {
-		fit.Limits = fit.Limits.Set(cluster.CPU, limit)
+	} else if limit, _, ok := proportionalLimit(c.Limits.CPU, c.Requests.CPU, cpu, 0); ok {
+		f.Limits = f.Limits.Set(cluster.CPU, limit)
 	}
-	fit.Requests = fit.Requests.Set(cluster.CPU, cpu)
-	return fit, true
+	f.Requests = f.Requests.Set(cluster.CPU, cpu)
+	return f, true
 }
 
 // BoostOf returns the startup boost of a container: the boost of its policy, else that of the autoscaler. It is nil if the policy of the

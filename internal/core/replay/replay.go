@@ -44,30 +44,30 @@ const (
 //
 // The recommender and the updater run at the end of every minute with samples and, for a day after such a minute, every
 // hour. Therefore a decision does not depend on whether samples follow.
-func Run(workload *Workload, profile recommend.Profile, rules Rules) []Change {
-	if len(workload.Samples) == 0 {
+func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
+	if len(w.Samples) == 0 {
 		return nil
 	}
-	state := newRun(workload, profile, rules)
-	for i := 0; i < len(workload.Samples); {
-		now := (workload.Samples[i].At/minute + 1) * minute
+	r := newRun(w, p, rules)
+	for i := 0; i < len(w.Samples); {
+		now := (w.Samples[i].At/minute + 1) * minute
 		from := i
-		for i < len(workload.Samples) && workload.Samples[i].At < now {
+		for i < len(w.Samples) && w.Samples[i].At < now {
 			i++
 		}
-		state.addContainers(workload.Samples[from:i])
-		for k := range workload.Samples[from:i] {
-			state.observe(&workload.Samples[from+k])
+		r.addContainers(w.Samples[from:i])
+		for k := range w.Samples[from:i] {
+			r.observe(&w.Samples[from+k])
 		}
 		next := now + silent
-		if i < len(workload.Samples) {
-			next = min(next, workload.Samples[i].At)
+		if i < len(w.Samples) {
+			next = min(next, w.Samples[i].At)
 		}
 		for ; now <= next; now = (now/3600 + 1) * 3600 {
-			state.decide(now)
+			r.decide(now)
 		}
 	}
-	return state.changes
+	return r.changes
 }
 
 // run is the state of a replay.
@@ -213,20 +213,20 @@ func (r *run) decide(at int64) {
 }
 
 // apply changes the requests of the pods.
-func (r *run) apply(decision plan.Decision, now time.Time) {
-	for _, fit := range decision.With {
-		container := r.pod.Container(fit.Container)
+func (r *run) apply(d plan.Decision, now time.Time) {
+	for _, f := range d.With {
+		c := r.pod.Container(f.Container)
 		for _, res := range cluster.All {
-			to, ok := fit.Requests.Get(res)
-			from, has := container.Requests.Get(res)
+			to, ok := f.Requests.Get(res)
+			from, has := c.Requests.Get(res)
 			if !ok || has && from == to {
 				continue
 			}
-			container.Requests = container.Requests.Set(res, to)
-			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(fit.Index), Resource: res, Request: to})
+			c.Requests = c.Requests.Set(res, to)
+			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(f.Index), Resource: res, Request: to})
 		}
 	}
-	if decision.Do == plan.Evict {
+	if d.Do == plan.Evict {
 		r.pod.Started = now
 		r.pod.Created = now
 	}

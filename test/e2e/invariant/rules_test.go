@@ -110,7 +110,7 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"an eviction for another's autoscaler":            {3, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.Target.Name = "db" })}, "advised: no VPA targets"},
 		"an eviction without a recommendation":            {3, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.Ranges = nil })}, "advised: the VPA has no recommendation"},
 		"an eviction before the recommendation":           {3, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.At = at(21) })}, "advised: no VPA targets"},
-		"a recommendation by another user":                {3, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.Writer = "mallory" })}, "advised: the recommendation was written by \"mallory\", not by a recommender"},
+		"a recommendation of somebody else's":             {3, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.Writer = "mallory" })}, "advised: the recommendation was written by \"mallory\", not by a recommender"},
 		"an eviction of a pod that fits":                  {3, []change{write(evict(20, 0)), pods(pod(10, 0, fits))}, "advised: the requests of the pod are within the recommended range"},
 		"an attempt on a pod that fits":                   {3, []change{write(updater(20, "eviction", 0, 429)), pods(pod(10, 0, fits))}, "advised: the requests of the pod are within the recommended range"},
 		"an eviction of a pod that has just got its size": {3, []change{write(evict(20, 0)), pods(pod(18, 0, fits))}, ""},
@@ -120,51 +120,51 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 			now.At, now.Ranges = at(10), []Range{{Container: "app", Lower: Amounts{"cpu": 50}, Target: Amounts{"cpu": 100}, Upper: Amounts{"cpu": 200}}}
 			l.Autoscalers = append(l.Autoscalers, now)
 		}}, "advised: the requests of the pod are within the recommended range"},
-		"a pod below the minimum of the policy": {3, []change{write(evict(20, 0)), pods(pod(10, 0, fits)), advice(func(a *Autoscaler) {
+		"a policy that the pod is below": {3, []change{write(evict(20, 0)), pods(pod(10, 0, fits)), advice(func(a *Autoscaler) {
 			a.Ranges[0].AllowedLeast = Amounts{"cpu": 400}
 		})}, ""},
-		"an OOM-killed pod within the range": {3, []change{write(evict(20, 0)), pods(pod(10, 0, func(p *Pod) { p.Requests = map[string]Amounts{"app": {"cpu": 320}}; p.OOM = true }))}, ""},
-		"a resize to another size": {3, []change{write(func() Write {
+		"a pod within range out of memory": {3, []change{write(evict(20, 0)), pods(pod(10, 0, func(p *Pod) { p.Requests = map[string]Amounts{"app": {"cpu": 320}}; p.OOM = true }))}, ""},
+		"a resize to something else": {3, []change{write(func() Write {
 			w := resize(20, 0)
 			w.Requests = map[string]Amounts{"app": {"cpu": 5000}}
 			return w
 		}())}, "advised: the resize requests map[app:map[cpu:5000]]"},
 		"the end of a startup boost": {3, []change{write(resize(20, 0)), pods(pod(10, 0, func(p *Pod) { fits(p); p.Boosted = true }))}, ""},
 
-		"as many evictions as the tolerance allows": {4, []change{write(evict(20, 0), evict(20.1, 1))}, ""},
-		"one eviction too many":                     {4, []change{write(evict(20, 0), evict(20.1, 1), evict(20.2, 2))}, "in-budget: 2 of 4 pods are ready before the eviction, and 2 may be unavailable"},
-		"an eviction while others are down":         {4, []change{pods(pod(5, 1, unready), pod(5, 2, unready)), write(evict(20, 0))}, "in-budget: 2 of 4 pods are ready"},
-		"an eviction just after others went down":   {4, []change{pods(pod(19, 1, unready), pod(19, 2, unready)), write(evict(20, 0))}, ""},
-		"an eviction of a pod that is down":         {4, []change{pods(pod(5, 0, unready), pod(5, 1, unready), pod(5, 2, unready)), write(evict(20, 0))}, ""},
-		"replacements that are ready":               {2, []change{write(evict(20, 0)), pods(pod(21, 0, gone), pod(30, 2, func(*Pod) {})), write(evict(40, 1))}, ""},
-		"a second eviction before the replacement":  {2, []change{write(evict(20, 0)), pods(pod(21, 0, gone), pod(22, 2, unready)), write(evict(40, 1))}, "in-budget: 1 of 2 pods are ready before the eviction, and 1 may be unavailable"},
-		"the only replica":                          {1, []change{write(evict(20, 0))}, "in-budget: the controller has 1 live pods, and the minimum for an eviction is 2"},
-		"the only replica, as the user allows":      {1, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.MinReplicas = 1 })}, ""},
-		"a pod without a node":                      {1, []change{pods(pod(5, 0, pending)), write(evict(20, 0))}, ""},
-		"a budget that is kept":                     {4, []change{func(l *Log) { l.Budgets = []Budget{budget(3, "app=web")} }, write(evict(20, 0))}, ""},
-		"a budget that is broken":                   {4, []change{func(l *Log) { l.Budgets = []Budget{budget(3, "app=web")} }, write(evict(20, 0), evict(20.1, 1))}, "in-budget: 3 pods of PodDisruptionBudget shop/web are healthy before the eviction, 3 must be"},
-		"a budget of other pods":                    {4, []change{func(l *Log) { l.Budgets = []Budget{budget(1, "role=primary")} }, write(evict(20, 1))}, ""},
-		"a budget of this pod":                      {4, []change{func(l *Log) { l.Budgets = []Budget{budget(1, "role=primary")} }, write(evict(20, 0))}, "in-budget: 1 pods of PodDisruptionBudget shop/web are healthy before the eviction, 1 must be"},
-		"a terminating pod counts as down":          {4, []change{pods(pod(5, 1, deleting), pod(5, 2, deleting)), write(evict(20, 0))}, "in-budget: 2 of 4"},
+		"as many evictions as may be missing":     {4, []change{write(evict(20, 0), evict(20.1, 1))}, ""},
+		"one eviction too many":                   {4, []change{write(evict(20, 0), evict(20.1, 1), evict(20.2, 2))}, "in-budget: 2 of 4 pods are ready before the eviction, and 2 may be unavailable"},
+		"an eviction while others are down":       {4, []change{pods(pod(5, 1, unready), pod(5, 2, unready)), write(evict(20, 0))}, "in-budget: 2 of 4 pods are ready"},
+		"an eviction just after others went down": {4, []change{pods(pod(19, 1, unready), pod(19, 2, unready)), write(evict(20, 0))}, ""},
+		"an eviction of one that is down":         {4, []change{pods(pod(5, 0, unready), pod(5, 1, unready), pod(5, 2, unready)), write(evict(20, 0))}, ""},
+		"replacements that serve":                 {2, []change{write(evict(20, 0)), pods(pod(21, 0, gone), pod(30, 2, func(*Pod) {})), write(evict(40, 1))}, ""},
+		"the second before the replacement":       {2, []change{write(evict(20, 0)), pods(pod(21, 0, gone), pod(22, 2, unready)), write(evict(40, 1))}, "in-budget: 1 of 2 pods are ready before the eviction, and 1 may be unavailable"},
+		"the only replica":                        {1, []change{write(evict(20, 0))}, "in-budget: the controller has 1 live pods, and the minimum for an eviction is 2"},
+		"the only replica, as the user allows":    {1, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.MinReplicas = 1 })}, ""},
+		"a pod without a node":                    {1, []change{pods(pod(5, 0, pending)), write(evict(20, 0))}, ""},
+		"a budget that is kept":                   {4, []change{func(l *Log) { l.Budgets = []Budget{budget(3, "app=web")} }, write(evict(20, 0))}, ""},
+		"a budget that is broken":                 {4, []change{func(l *Log) { l.Budgets = []Budget{budget(3, "app=web")} }, write(evict(20, 0), evict(20.1, 1))}, "in-budget: 3 pods of PodDisruptionBudget shop/web are healthy before the eviction, 3 must be"},
+		"a budget of other pods":                  {4, []change{func(l *Log) { l.Budgets = []Budget{budget(1, "role=primary")} }, write(evict(20, 1))}, ""},
+		"a budget of this pod":                    {4, []change{func(l *Log) { l.Budgets = []Budget{budget(1, "role=primary")} }, write(evict(20, 0))}, "in-budget: 1 pods of PodDisruptionBudget shop/web are healthy before the eviction, 1 must be"},
+		"a pod on its way out counts as down":     {4, []change{pods(pod(5, 1, deleting), pod(5, 2, deleting)), write(evict(20, 0))}, "in-budget: 2 of 4"},
 
-		"a leader":                                      {2, []change{write(lease(0, "one", "a"), status(5, "one"), lease(10, "one", "a"), status(24, "one"))}, ""},
-		"a former leader":                               {2, []change{write(lease(0, "one", "a"), lease(16, "two", "b"), status(17, "one"))}, "sole-leader: acts while two holds"},
-		"a leader after the lease has expired":          {2, []change{write(lease(0, "one", "a"), status(22, "one"))}, "sole-leader: acts 22s after its last renewal"},
-		"a leader that released the lease":              {2, []change{write(lease(0, "one", "a"), lease(3, "one", ""), status(4, "one"))}, "sole-leader: acts while no process holds"},
-		"a leader before it acquires the lease":         {2, []change{write(status(0, "one"), lease(1, "one", "a"))}, "sole-leader: acts before it acquires"},
-		"another process acquires the lease":            {2, []change{write(lease(0, "one", "a"), status(1, "one"), lease(16, "two", "b"), status(17, "two"), lease(40, "one", "c"), status(41, "one"))}, ""},
-		"processes after one another, without election": {2, []change{write(status(0, "one"), status(1, "one"), status(2, "two"), status(3, "two"))}, ""},
-		"two processes at a time, without election":     {2, []change{write(status(0, "one"), status(1, "two"), status(2, "one"))}, "sole-leader: two processes without leader election write it alternately"},
+		"a leader":                           {2, []change{write(lease(0, "one", "a"), status(5, "one"), lease(10, "one", "a"), status(24, "one"))}, ""},
+		"a former leader":                    {2, []change{write(lease(0, "one", "a"), lease(16, "two", "b"), status(17, "one"))}, "sole-leader: acts while two holds"},
+		"a leader whose lease expired":       {2, []change{write(lease(0, "one", "a"), status(22, "one"))}, "sole-leader: acts 22s after its last renewal"},
+		"a leader that released its lease":   {2, []change{write(lease(0, "one", "a"), lease(3, "one", ""), status(4, "one"))}, "sole-leader: acts while no process holds"},
+		"a leader without a lease yet":       {2, []change{write(status(0, "one"), lease(1, "one", "a"))}, "sole-leader: acts before it acquires"},
+		"a process that takes over":          {2, []change{write(lease(0, "one", "a"), status(1, "one"), lease(16, "two", "b"), status(17, "two"), lease(40, "one", "c"), status(41, "one"))}, ""},
+		"one after another without election": {2, []change{write(status(0, "one"), status(1, "one"), status(2, "two"), status(3, "two"))}, ""},
+		"two at a time without election":     {2, []change{write(status(0, "one"), status(1, "two"), status(2, "one"))}, "sole-leader: two processes without leader election write it alternately"},
 
-		"a pod that is refused":                    {2, []change{write(creation(5, 422, "[cpu]"))}, "admitted: the API server refuses a pod that the webhook has changed"},
-		"a quota that refuses":                     {2, []change{write(creation(5, 403, "[cpu]"), creation(6, 403, "[cpu]"))}, "admitted: the API server refuses a pod that the webhook has changed"},
-		"a refused pod that podfit did not change": {2, []change{write(creation(5, 422, ""))}, ""},
-		"a pod that is accepted":                   {2, []change{write(creation(5, 201, "[cpu]"))}, ""},
-		"a pod whose name exists already":          {2, []change{write(creation(5, 409, "[cpu]"))}, ""},
-		"an API server that fails":                 {2, []change{write(creation(5, 500, "[cpu]"))}, ""},
+		"a pod that is refused":           {2, []change{write(creation(5, 422, "[cpu]"))}, "admitted: the API server refuses a pod that the webhook has changed"},
+		"a quota that refuses":            {2, []change{write(creation(5, 403, "[cpu]"), creation(6, 403, "[cpu]"))}, "admitted: the API server refuses a pod that the webhook has changed"},
+		"a pod that is refused as it was": {2, []change{write(creation(5, 422, ""))}, ""},
+		"a pod that is accepted":          {2, []change{write(creation(5, 201, "[cpu]"))}, ""},
+		"a pod whose name is taken":       {2, []change{write(creation(5, 409, "[cpu]"))}, ""},
+		"an API server that fails":        {2, []change{write(creation(5, 500, "[cpu]"))}, ""},
 
-		"a repeated resize":    {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0))}, ""},
-		"a resize without end": {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0), resize(40, 0))}, "settles: the same resize is applied repeatedly: 4 times in 30s"},
+		"a resize for good measure": {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0))}, ""},
+		"a resize without end":      {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0), resize(40, 0))}, "settles: the same resize is applied repeatedly: 4 times in 30s"},
 		"evictions without end": {2, []change{func(l *Log) {
 			for i := range 6 {
 				from := float64(30 * i)
@@ -173,10 +173,10 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 			}
 		}}, "settles: pods are evicted repeatedly"},
 
-		"a few refusals":                   {2, []change{write(refusals(4, 10)...)}, ""},
-		"refusals with increasing delays":  {2, []change{write(refusals(20, 60)...)}, ""},
-		"refusals without end":             {2, []change{write(refusals(20, 5)...)}, "backs-off: the same request is refused repeatedly: 7 times in 30s"},
-		"refusals and successes alternate": {2, []change{write(refusals(6, 5)...), write(resize(28, 0)), write(later(30, refusals(6, 5))...)}, ""},
+		"a few refusals":                  {2, []change{write(refusals(4, 10)...)}, ""},
+		"refusals ever slower":            {2, []change{write(refusals(20, 60)...)}, ""},
+		"refusals without end":            {2, []change{write(refusals(20, 5)...)}, "backs-off: the same request is refused repeatedly: 7 times in 30s"},
+		"refusals and successes in turns": {2, []change{write(refusals(6, 5)...), write(resize(28, 0)), write(later(30, refusals(6, 5))...)}, ""},
 		"refusals of others": {2, []change{func(l *Log) {
 			for _, w := range refusals(20, 5) {
 				w.User = "system:kube-controller-manager"
