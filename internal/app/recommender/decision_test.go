@@ -207,7 +207,7 @@ func TestNeeded_workloads_dependOnTheVPAsThatReferenceThem(t *testing.T) {
 	for _, name := range []string{"served", "unreferenced", "foreign"} {
 		k.usageStore.Configure(named(name), nil)
 		k.usageStore.Extend(named(name), profile.Extend)
-		if err := k.usageStore.Restore(named(name), "app", checkpointOf(named(name), now, 10)); err != nil {
+		if err := k.usageStore.Restore(named(name), "app", checkpointOf(named(name), now, 20)); err != nil {
 			t.Fatal(err)
 		}
 	}
