@@ -51,8 +51,8 @@ func (p *place) mark(pod, label string) {
 	}
 }
 
-// sizedBut checks that the pods of an app have the wanted size, except for one pod.
-func (p *place) sizedBut(app, spared, want string) func(context.Context) error {
+// sizedExcept checks that the pods of an app have the wanted size, except for one pod.
+func (p *place) sizedExcept(app, spared, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		pods, err := p.pods(ctx, app)
 		if err != nil {
@@ -101,12 +101,12 @@ func primaryProtected(t *testing.T, name string) {
 	p.eventually("the budget counts the primary", 30*time.Second, func(ctx context.Context) error {
 		b, err := p.PolicyV1().PodDisruptionBudgets(p.ns).Get(ctx, "primary", metav1.GetOptions{})
 		if err == nil && (b.Status.CurrentHealthy != 1 || b.Status.DesiredHealthy != 1) {
-			err = fmt.Errorf("its status is %+v", b.Status)
+			err = fmt.Errorf("the PodDisruptionBudget has the status %+v", b.Status)
 		}
 		return err
 	})
 	p.apply(w.autoscaler("Recreate"))
-	p.eventually("the replicas are sized", measured+2*resized, p.sizedBut("db", "db-0", steadyTarget))
+	p.eventually("the replicas are sized", measured+2*resized, p.sizedExcept("db", "db-0", steadyTarget))
 	primary, err := p.CoreV1().Pods(p.ns).Get(t.Context(), "db-0", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func primaryProtected(t *testing.T, name string) {
 		t.Error("the primary was replaced")
 	}
 	if n := p.attempts("db-0", "eviction"); n > 8 {
-		t.Errorf("there were %d attempts on the primary", n)
+		t.Errorf("%d attempts to update the primary", n)
 	}
 }
 
@@ -160,7 +160,7 @@ func (p *place) denies(try func(ctx context.Context) error) {
 	p.Helper()
 	p.eventually("the request is denied", 30*time.Second, func(ctx context.Context) error {
 		if try(ctx) == nil {
-			return errors.New("it is not denied")
+			return errors.New("the request is not denied yet")
 		}
 		return nil
 	})
@@ -249,7 +249,7 @@ func resizeWebhookFails(t *testing.T, name string) {
 	p.applyGlobal(resizeWebhook(name, p.ns, fmt.Sprintf("https://127.0.0.1:%d", port), nil, `{guarded: "true"}`))
 	p.denies(p.tryResize("steady-0"))
 	p.apply(w.autoscaler("InPlaceOrRecreate"))
-	p.eventually("the others are resized", measured+resized, p.sizedBut("steady", "steady-0", steadyTarget))
+	p.eventually("the others are resized", measured+resized, p.sizedExcept("steady", "steady-0", steadyTarget))
 	now, err := p.pods(t.Context(), "steady")
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func evictionDenied(t *testing.T, name string) {
 		return p.CoreV1().Pods(p.ns).EvictV1(ctx, eviction(p.ns, "steady-0", metav1.DryRunAll))
 	})
 	p.apply(w.autoscaler("Recreate"))
-	p.eventually("the others are replaced", measured+2*resized, p.sizedBut("steady", "steady-0", steadyTarget))
+	p.eventually("the others are replaced", measured+2*resized, p.sizedExcept("steady", "steady-0", steadyTarget))
 	now, err := p.pods(t.Context(), "steady")
 	if err != nil {
 		t.Fatal(err)

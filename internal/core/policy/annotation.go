@@ -19,28 +19,28 @@ const (
 // Annotation returns the value of the annotation vpaUpdates: the resources that were set on each container, and the notes. It is empty
 // if nothing is set.
 func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
-	var b strings.Builder
-	for _, f := range fits {
-		if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
+	var text strings.Builder
+	for _, fit := range fits {
+		if fit.Requests.Has.Empty() && fit.Limits.Has.Empty() {
 			continue
 		}
-		if b.Len() == 0 {
-			b.WriteString("Pod resources updated by " + a.Name + ": ")
+		if text.Len() == 0 {
+			text.WriteString("Pod resources updated by " + a.Name + ": ")
 		} else {
-			b.WriteString("; ")
+			text.WriteString("; ")
 		}
-		b.WriteString("container " + strconv.Itoa(f.Index) + ": ")
+		text.WriteString("container " + strconv.Itoa(fit.Index) + ": ")
 		separator := ""
-		for _, n := range f.Notes {
-			b.WriteString(separator + n.String())
+		for _, n := range fit.Notes {
+			text.WriteString(separator + n.String())
 			separator = ", "
 		}
-		writeResources(&b, separator, f.Requests.Has, f.Limits.Has)
+		writeResources(&text, separator, fit.Requests.Has, fit.Limits.Has)
 	}
-	if b.Len() > 0 && fits[0].PodLevel != nil {
-		writeResources(&b, "; pod: ", fits[0].PodLevel.Requests.Has, fits[0].PodLevel.Limits.Has)
+	if text.Len() > 0 && fits[0].PodLevel != nil {
+		writeResources(&text, "; pod: ", fits[0].PodLevel.Requests.Has, fits[0].PodLevel.Limits.Has)
 	}
-	return b.String()
+	return text.String()
 }
 
 // writeResources writes the names of requests and limits, separated by commas. The separator precedes the first one.

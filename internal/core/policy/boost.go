@@ -25,24 +25,24 @@ func (o Original) Key() string { return BoostAnnotation + o.Container }
 
 // Value returns the value of the annotation: a JSON object of quantities.
 func (o Original) Value() string {
-	var b strings.Builder
+	var text strings.Builder
 	part := func(name string, r cluster.Resources) {
-		b.WriteString(`"` + name + `":{`)
+		text.WriteString(`"` + name + `":{`)
 		separator := ""
 		for _, res := range cluster.All {
 			if v, ok := r.Get(res); ok {
-				b.WriteString(separator + `"` + res.String() + `":"` + quantity(res, v) + `"`)
+				text.WriteString(separator + `"` + res.String() + `":"` + quantity(res, v) + `"`)
 				separator = ","
 			}
 		}
-		b.WriteString("}")
+		text.WriteString("}")
 	}
-	b.WriteString("{")
+	text.WriteString("{")
 	part("requests", o.Requests)
-	b.WriteString(",")
+	text.WriteString(",")
 	part("limits", o.Limits)
-	b.WriteString("}")
-	return b.String()
+	text.WriteString("}")
+	return text.String()
 }
 
 // quantity writes an amount exactly, as a Kubernetes quantity.
@@ -146,36 +146,36 @@ func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 // Unboost returns the sizes of the boosted containers whose boost is over: those in fits, and the originals of containers without
 // recommendation. A boost is over when the pod has been Ready for longer than the duration of the boost. Until is the time at which
 // the next boost of the pod ends, zero if it is not known.
-func Unboost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
-	if !p.Ready {
+func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
+	if !pod.Ready {
 		return nil, time.Time{}
 	}
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		if c.Boosted == nil {
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		if container.Boosted == nil {
 			continue
 		}
 		var d time.Duration
-		if b := BoostOf(a, c.Name); b != nil {
+		if b := BoostOf(autoscaler, container.Name); b != nil {
 			d = b.Duration
 		}
-		if end := p.ReadySince.Add(d); d > 0 && !now.After(end) {
+		if end := pod.ReadySince.Add(d); d > 0 && !now.After(end) {
 			if until.IsZero() || end.Before(until) {
 				until = end
 			}
 			continue
 		}
-		f := Fitted{
-			Container: c.Name, Index: int(c.Index), Inserted: true,
-			Requests: c.Boosted.Requests, Limits: c.Boosted.Limits,
+		unboosted := Fitted{
+			Container: container.Name, Index: int(container.Index), Inserted: true,
+			Requests: container.Boosted.Requests, Limits: container.Boosted.Limits,
 		}
 		for _, fit := range fits {
-			if fit.Container == c.Name {
-				f = fit
-				f.Requests, f.Limits = fit.Requests.Or(c.Boosted.Requests), fit.Limits.Or(c.Boosted.Limits)
+			if fit.Container == container.Name {
+				unboosted = fit
+				unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(container.Boosted.Limits)
 			}
 		}
-		over = append(over, f)
+		over = append(over, unboosted)
 	}
 	return over, until
 }

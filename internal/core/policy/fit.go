@@ -135,13 +135,13 @@ type bounds struct {
 
 // boundsOf converts the bounds of the requests and limits of a container into bounds of its requests. If the limit keeps its ratio to
 // the request, a bound of the limit bounds the request in the same ratio, rounded down.
-func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range) bounds {
-	var b bounds
+func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, limitRange cluster.Range) bounds {
+	var result bounds
 	requests, limits := c.Running()
 	for _, res := range cluster.All {
 		request, limit := requests.Amount(res), limits.Amount(res)
 		if limit <= 0 {
-			limit = r.Default.Amount(res)
+			limit = limitRange.Default.Amount(res)
 		}
 		inRequest := func(bound int64) int64 {
 			switch {
@@ -155,24 +155,24 @@ func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range
 		}
 		// Min bounds both the request and the limit, so the higher of the two bounds applies. Max needs to bound only the
 		// limit, because the request is never above it.
-		if v := r.Min.Amount(res); v > 0 {
-			b.rangeMin = b.rangeMin.Set(res, max(v, inRequest(v)))
+		if v := limitRange.Min.Amount(res); v > 0 {
+			result.rangeMin = result.rangeMin.Set(res, max(v, inRequest(v)))
 		}
-		if v := r.Max.Amount(res); v > 0 {
-			b.rangeMax = b.rangeMax.Set(res, inRequest(v))
+		if v := limitRange.Max.Amount(res); v > 0 {
+			result.rangeMax = result.rangeMax.Set(res, inRequest(v))
 		}
-		if cp != nil && cp.RequestsOnly && limits.Amount(res) > 0 {
-			b.limit = b.limit.Set(res, limits.Amount(res))
+		if containerPolicy != nil && containerPolicy.RequestsOnly && limits.Amount(res) > 0 {
+			result.limit = result.limit.Set(res, limits.Amount(res))
 		}
 	}
-	if cp != nil && !cp.Off {
-		b.low, b.high = cp.MinAllowed, cp.MaxAllowed
+	if containerPolicy != nil && !containerPolicy.Off {
+		result.low, result.high = containerPolicy.MinAllowed, containerPolicy.MaxAllowed
 	}
-	return b
+	return result
 }
 
 // apply applies the bounds to amounts, in their order. It appends its changes to notes, unless notes is nil.
-func (b bounds) apply(r cluster.Resources, notes *[]Note) cluster.Resources {
+func (b bounds) apply(amounts cluster.Resources, notes *[]Note) cluster.Resources {
 	for _, step := range [...]struct {
 		low, high       cluster.Resources
 		raised, lowered NoteKind
@@ -182,22 +182,22 @@ func (b bounds) apply(r cluster.Resources, notes *[]Note) cluster.Resources {
 		{high: b.limit, lowered: LoweredToLimit},
 	} {
 		for _, res := range cluster.All {
-			v, ok := r.Get(res)
+			amount, ok := amounts.Get(res)
 			if !ok {
 				continue
 			}
-			if low := step.low.Amount(res); low > 0 && v < low {
-				v = low
+			if low := step.low.Amount(res); low > 0 && amount < low {
+				amount = low
 				note(notes, res, step.raised)
 			}
-			if high := step.high.Amount(res); high > 0 && v > high {
-				v = high
+			if high := step.high.Amount(res); high > 0 && amount > high {
+				amount = high
 				note(notes, res, step.lowered)
 			}
-			r = r.Set(res, v)
+			amounts = amounts.Set(res, amount)
 		}
 	}
-	return r
+	return amounts
 }
 
 func note(notes *[]Note, res cluster.Resource, kind NoteKind) {
@@ -212,19 +212,19 @@ func proportionalLimits(c *cluster.Container, requests, def cluster.Resources, n
 	had, limits := c.Running()
 	var out cluster.Resources
 	var said [2]Note
-	n := 0
+	count := 0
 	for _, res := range cluster.All {
-		v, kind, ok := proportionalLimit(limits.Amount(res), had.Amount(res), requests.Amount(res), def.Amount(res))
+		amount, kind, ok := proportionalLimit(limits.Amount(res), had.Amount(res), requests.Amount(res), def.Amount(res))
 		if ok {
-			out = out.Set(res, v)
+			out = out.Set(res, amount)
 		}
 		if kind != keptProportion {
-			said[n] = Note{Resource: res, Kind: kind}
-			n++
+			said[count] = Note{Resource: res, Kind: kind}
+			count++
 		}
 	}
-	if !out.Has.Empty() && n > 0 {
-		*notes = append(*notes, said[:n]...)
+	if !out.Has.Empty() && count > 0 {
+		*notes = append(*notes, said[:count]...)
 	}
 	return out
 }
@@ -235,7 +235,7 @@ const keptProportion = NoteKind(255)
 // proportionalLimit returns the limit that has the same ratio to a recommended request as the current limit to the current request,
 // rounded down. An absent limit is the default limit; an absent request is the limit. It also returns the note, and false if
 // no limit is to be set.
-func proportionalLimit(limit, request, recommended, def int64) (v int64, n NoteKind, ok bool) {
+func proportionalLimit(limit, request, recommended, def int64) (amount int64, kind NoteKind, ok bool) {
 	if limit <= 0 {
 		limit = def
 	}
@@ -247,9 +247,9 @@ func proportionalLimit(limit, request, recommended, def int64) (v int64, n NoteK
 	case request <= 0 || request == limit:
 		return recommended, keptProportion, true
 	}
-	v, capped := scaled(limit, recommended, request)
+	amount, capped := scaled(limit, recommended, request)
 	if capped {
-		return v, LimitOverflow, true
+		return amount, LimitOverflow, true
 	}
-	return v, keptProportion, true
+	return amount, keptProportion, true
 }

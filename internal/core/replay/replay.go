@@ -86,28 +86,28 @@ type run struct {
 	changes []Change
 }
 
-func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
-	r := &run{
-		w: w, profile: p, rules: rules,
+func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
+	state := &run{
+		w: workload, profile: profile, rules: rules,
 		book:    usage.NewStore(rules.Usage),
-		seen:    make([]bool, len(w.Containers)),
-		tracked: make([]bool, len(w.Pods)),
+		seen:    make([]bool, len(workload.Containers)),
+		tracked: make([]bool, len(workload.Pods)),
 	}
-	key := cluster.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}
-	r.a = &cluster.Autoscaler{Key: key, Target: w.Key, Mode: rules.Mode, Recommender: p.Name}
-	for _, name := range w.Pods {
-		r.keys = append(r.keys, cluster.Key{Namespace: w.Key.Namespace, Name: name})
+	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
+	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: rules.Mode, Recommender: profile.Name}
+	for _, name := range workload.Pods {
+		state.keys = append(state.keys, cluster.Key{Namespace: workload.Key.Namespace, Name: name})
 	}
-	r.pod = r.podNamed(key, nil, time.Unix(w.Samples[0].At, 0).UTC())
-	r.book.Configure(w.Key, nil)
-	if p.Extend != nil {
-		r.book.Extend(w.Key, p.Extend)
+	state.pod = state.podNamed(key, nil, time.Unix(workload.Samples[0].At, 0).UTC())
+	state.book.Configure(workload.Key, nil)
+	if profile.Extend != nil {
+		state.book.Extend(workload.Key, profile.Extend)
 	}
-	r.world = plan.World{
-		Governed: []plan.Governed{{Autoscaler: r.a, Pods: []*cluster.Pod{r.pod}}},
-		Scales:   map[cluster.Workload]cluster.Scale{w.Key: {Replicas: 1, Known: true}},
+	state.world = plan.World{
+		Governed: []plan.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
+		Scales:   map[cluster.Workload]cluster.Scale{workload.Key: {Replicas: 1, Known: true}},
 	}
-	return r
+	return state
 }
 
 // podNamed returns a running pod of the workload.
@@ -144,20 +144,20 @@ func (r *run) addContainers(samples []Sample) {
 }
 
 // observe adds a sample. Memory above the request is also an OOM kill.
-func (r *run) observe(s *Sample) {
-	key := r.keys[s.Pod]
-	at := time.Unix(s.At, 0).UTC()
-	if !r.tracked[s.Pod] {
-		r.tracked[s.Pod] = true
+func (r *run) observe(sample *Sample) {
+	key := r.keys[sample.Pod]
+	at := time.Unix(sample.At, 0).UTC()
+	if !r.tracked[sample.Pod] {
+		r.tracked[sample.Pod] = true
 		r.track(key, at)
 	}
-	name := r.w.Containers[s.Container]
-	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(s.CPU), Memory: s.Memory, Has: s.Has})
-	if !s.Has.Has(cluster.Memory) {
+	name := r.w.Containers[sample.Container]
+	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
+	if !sample.Has.Has(cluster.Memory) {
 		return
 	}
 	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
-	if ok && s.Memory > float64(request) {
+	if ok && sample.Memory > float64(request) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request})
 	}
 }

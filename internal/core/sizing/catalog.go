@@ -59,7 +59,7 @@ var unusable = &Choice{}
 // NewCatalog returns a catalog of the built-in profiles. The default profile gets params; the others get their rounding. If onlyDefault
 // is true, all autoscalers get the default profile: --recommender-name is set, which selects autoscalers as upstream does.
 func NewCatalog(params recommend.Params, onlyDefault bool) *Catalog {
-	c := &Catalog{
+	catalog := &Catalog{
 		params: params, onlyDefault: onlyDefault,
 		builtin: map[string]*Choice{}, profiles: map[string]*definition{}, unusable: map[cluster.Key]string{},
 	}
@@ -68,9 +68,9 @@ func NewCatalog(params recommend.Params, onlyDefault bool) *Catalog {
 			p.Params = params
 			p.Estimator = recommend.Default(params)
 		}
-		c.builtin[p.Name] = c.choice(p, 0)
+		catalog.builtin[p.Name] = catalog.choice(p, 0)
 	}
-	return c
+	return catalog
 }
 
 // choice returns the Choice of a profile, which rounds as the default profile does.

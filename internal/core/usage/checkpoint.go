@@ -54,8 +54,8 @@ func (r Ref) Compare(o Ref) int {
 var ErrExtra = errors.New("invalid extra data of the checkpoint")
 
 // Checkpoint returns the checkpoint of a container. It is not ok if the container has no samples.
-func (b *Store) Checkpoint(w cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
-	series := b.Series(w, container)
+func (b *Store) Checkpoint(workload cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
+	series := b.Series(workload, container)
 	if series == nil || series.lastSeen() == 0 {
 		return Checkpoint{}, false
 	}
@@ -68,7 +68,7 @@ func (b *Store) Checkpoint(w cluster.Workload, container string, now time.Time) 
 		}
 	}
 	checkpoint = Checkpoint{
-		Workload:    w,
+		Workload:    workload,
 		Updated:     now,
 		Version:     CheckpointVersion,
 		CPU:         series.CPU.Checkpoint(),

@@ -282,7 +282,7 @@ func soleLeader(j *judgement) (out []Violation) {
 		case t.write == nil:
 			v.Text = "acts before it acquires " + lease
 		case t.process == "":
-			v.Text = "acts while nobody holds " + lease
+			v.Text = "acts while no process holds " + lease
 		case t.process != w.Process:
 			v.Text = "acts while " + t.process + " holds " + lease
 		case w.At.After(t.write.At.Add(t.write.Lease.For)):

@@ -148,11 +148,11 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"a pod on its way out counts as down":     {4, []change{pods(pod(5, 1, deleting), pod(5, 2, deleting)), write(evict(20, 0))}, "in-budget: 2 of 4"},
 
 		"a leader":                           {2, []change{write(lease(0, "one", "a"), status(5, "one"), lease(10, "one", "a"), status(24, "one"))}, ""},
-		"a leader of yesterday":              {2, []change{write(lease(0, "one", "a"), lease(16, "two", "b"), status(17, "one"))}, "sole-leader: acts while two holds"},
-		"a leader after its term":            {2, []change{write(lease(0, "one", "a"), status(22, "one"))}, "sole-leader: acts 22s after its last renewal"},
-		"a leader that gave up":              {2, []change{write(lease(0, "one", "a"), lease(3, "one", ""), status(4, "one"))}, "sole-leader: acts while nobody holds"},
-		"a leader before its term":           {2, []change{write(status(0, "one"), lease(1, "one", "a"))}, "sole-leader: acts before it acquires"},
-		"one that takes over":                {2, []change{write(lease(0, "one", "a"), status(1, "one"), lease(16, "two", "b"), status(17, "two"), lease(40, "one", "c"), status(41, "one"))}, ""},
+		"a former leader":                    {2, []change{write(lease(0, "one", "a"), lease(16, "two", "b"), status(17, "one"))}, "sole-leader: acts while two holds"},
+		"a leader whose lease expired":       {2, []change{write(lease(0, "one", "a"), status(22, "one"))}, "sole-leader: acts 22s after its last renewal"},
+		"a leader that released its lease":   {2, []change{write(lease(0, "one", "a"), lease(3, "one", ""), status(4, "one"))}, "sole-leader: acts while no process holds"},
+		"a leader without a lease yet":       {2, []change{write(status(0, "one"), lease(1, "one", "a"))}, "sole-leader: acts before it acquires"},
+		"a process that takes over":          {2, []change{write(lease(0, "one", "a"), status(1, "one"), lease(16, "two", "b"), status(17, "two"), lease(40, "one", "c"), status(41, "one"))}, ""},
 		"one after another without election": {2, []change{write(status(0, "one"), status(1, "one"), status(2, "two"), status(3, "two"))}, ""},
 		"two at a time without election":     {2, []change{write(status(0, "one"), status(1, "two"), status(2, "one"))}, "sole-leader: two processes without leader election write it alternately"},
 
