@@ -26,17 +26,17 @@ import (
 
 // checkpointStore stores the histograms of each VPA and container.
 type checkpointStore interface {
-	Load(ctx context.Context, each func(checkpoint.Key, usage.Checkpoint)) error
+	Load(ctx context.Context) (map[checkpoint.Key]usage.Checkpoint, error)
 	Write(ctx context.Context, key checkpoint.Key, c usage.Checkpoint) error
-	Collect(ctx context.Context, keep func(checkpoint.Key) bool) (int, error)
+	Collect(ctx context.Context, unused checkpoint.Unused) (int, error)
 }
 
 // modelStateStore stores the model state of each workload, in UsageHistory objects.
 type modelStateStore interface {
-	Load(ctx context.Context, each func(cluster.Workload, []usage.History)) error
+	Load(ctx context.Context) (map[cluster.Workload][]usage.History, error)
 	// Write reports whether it wrote. It does not write if the stored state is the same.
 	Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error)
-	Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error)
+	Collect(ctx context.Context, needed checkpoint.Needed) (int, error)
 }
 
 // storage stores the usage history and the model state.
@@ -92,13 +92,12 @@ func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *pro
 // them, because it would overwrite them.
 func (k *checkpointer) load(ctx context.Context) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		clear(k.loadedCheckpoints)
-		clear(k.loadedModelStates)
-		err := errors.Join(
-			k.store.checkpoints.Load(ctx, func(key checkpoint.Key, c usage.Checkpoint) { k.loadedCheckpoints[key] = c }),
-			k.store.modelStates.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.loadedModelStates[w] = hs }),
-		)
+		checkpoints, checkpointsErr := k.store.checkpoints.Load(ctx)
+		modelStates, modelStatesErr := k.store.modelStates.Load(ctx)
+		err := errors.Join(checkpointsErr, modelStatesErr)
 		if err == nil {
+			k.loadedCheckpoints = checkpoints
+			k.loadedModelStates = modelStates
 			k.noteStoredWorkloads()
 			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
@@ -451,26 +450,12 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 	k.collectedAt = now
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	vpas := make(map[cluster.Key]*cluster.Autoscaler, len(all))
-	for _, a := range all {
-		vpas[a.Key] = a
-	}
-	own := keySet(ours)
-	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.Key) bool {
-		k.health.Active(time.Now())
-		a := vpas[key.Autoscaler]
-		if a == nil || !own[a.Key] {
-			return a != nil
-		}
-		ref := usage.Ref{Workload: a.Target, Container: key.Container}
-		return !k.expired[ref] || k.usageStore.Series(a.Target, key.Container) != nil
-	})
+	unused := k.unused(all, ours)
+	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, unused)
 	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
-	deletedHistories, historiesErr := k.store.modelStates.Collect(ctx, func(w cluster.Workload) bool {
-		k.health.Active(time.Now())
-		return needed(w)
-	})
+	deletedHistories, historiesErr := k.store.modelStates.Collect(ctx, needed)
+	k.health.Active(time.Now())
 	k.unmarkUnreferenced(all)
 	err = errors.Join(err, historiesErr)
 	deleted := deletedCheckpoints+deletedHistories > 0
@@ -492,9 +477,27 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 			slog.Int("checkpoints", deletedCheckpoints), slog.Int("histories", deletedHistories))
 	}
 	clear(k.expired)
-	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.Key, _ usage.Checkpoint) bool { return vpas[key.Autoscaler] == nil })
-	maps.DeleteFunc(k.storedOf, func(key cluster.Key, _ cluster.Workload) bool { return vpas[key] == nil })
-	maps.DeleteFunc(k.loadedModelStates, func(w cluster.Workload, _ []usage.History) bool { return !needed(w) })
+	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.Key, _ usage.Checkpoint) bool { return !unused.Existing[key.Autoscaler] })
+	maps.DeleteFunc(k.storedOf, func(key cluster.Key, _ cluster.Workload) bool { return !unused.Existing[key] })
+	maps.DeleteFunc(k.loadedModelStates, func(w cluster.Workload, _ []usage.History) bool { return !needed.Has(w) })
+}
+
+// unused returns the checkpoints that are not used any more: those of VPAs that do not exist, and of containers of served VPAs whose
+// history expired.
+func (k *checkpointer) unused(all, ours []*cluster.Autoscaler) checkpoint.Unused {
+	expired := make(map[cluster.Workload][]string, len(k.expired))
+	for ref := range k.expired {
+		if k.usageStore.Series(ref.Workload, ref.Container) == nil {
+			expired[ref.Workload] = append(expired[ref.Workload], ref.Container)
+		}
+	}
+	unused := checkpoint.Unused{Existing: keySet(all), Expired: map[checkpoint.Key]bool{}}
+	for _, a := range ours {
+		for _, container := range expired[a.Target] {
+			unused.Expired[checkpoint.Key{Autoscaler: a.Key, Container: container}] = true
+		}
+	}
+	return unused
 }
 
 // unmarkUnreferenced removes the marks of expired containers whose workload no VPA references. collect deletes their checkpoints
@@ -510,30 +513,24 @@ func (k *checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 	maps.DeleteFunc(k.expired, func(r usage.Ref, _ bool) bool { return !referenced[r.Workload] })
 }
 
-// needed returns a function that reports whether the model state of a workload is needed. It is needed in these cases:
+// needed returns the workloads whose model state is needed. It is needed in these cases:
 //
 //   - A VPA of another recommender references the workload and may use it. With --recommender-name this is each VPA, because
 //     that recommender has no profiles and cannot decide.
 //   - The namespace has a VPA whose target cannot be read, and which may reference the workload.
 //   - Only served VPAs reference the workload, its profile has model state, and the usage store has one of its containers.
-func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
+func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed {
 	own := keySet(ours)
-	served := make(map[cluster.Workload]bool, len(all))
-	foreign := make(map[cluster.Workload]bool)
-	unreadable := make(map[string]bool) // namespaces
+	needed := checkpoint.Needed{Workloads: make(map[cluster.Workload]bool, len(all)), Namespaces: map[string]bool{}}
 	for _, a := range all {
 		switch {
 		case a.Target.IsZero():
-			unreadable[a.Namespace] = true
-		case !own[a.Key] || k.config.NameGiven():
-			foreign[a.Target] = true
-		default:
-			served[a.Target] = true
+			needed.Namespaces[a.Namespace] = true
+		case !own[a.Key] || k.config.NameGiven(), k.usageStore.Extended(a.Target) && len(k.usageStore.All(a.Target)) > 0:
+			needed.Workloads[a.Target] = true
 		}
 	}
-	return func(w cluster.Workload) bool {
-		return foreign[w] || unreadable[w.Namespace] || served[w] && k.usageStore.Extended(w) && len(k.usageStore.All(w)) > 0
-	}
+	return needed
 }
 
 // keySet returns the keys of the VPAs.

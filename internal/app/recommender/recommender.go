@@ -201,25 +201,21 @@ func (r *recommender) awaitBackfill(ctx context.Context) <-chan struct{} {
 
 // source returns how to create the sampler that the flags select: for the Metrics API or for external metrics.
 func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics, h *process.Health) (func(serves func(*cluster.Autoscaler) bool) sampler, error) {
-	hooks := metrics.Hooks{
-		Answered:   m.answered,
-		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
-	}
 	if !c.ExternalMetrics {
-		client, err := metrics.New(clients.Config, clients.HTTP, c.Namespace, hooks)
+		client, err := metrics.New(clients.Config, clients.HTTP, c.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		return func(func(*cluster.Autoscaler) bool) sampler { return client }, nil
+		return func(func(*cluster.Autoscaler) bool) sampler { return &meteredClient{client, m} }, nil
 	}
 	reader, err := metrics.NewExternal(clients.Config, clients.HTTP, metrics.ExternalNames{
 		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
-	}, hooks)
+	})
 	if err != nil {
 		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return func(serves func(*cluster.Autoscaler) bool) sampler {
-		return &externalUsage{reader: reader, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
+		return &externalUsage{reader: &meteredExternal{reader, m}, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
 	}, nil
 }
 

@@ -3,16 +3,14 @@
 
 package usage
 
-import "podfit.dev/podfit/internal/core/cluster"
-
-// Fork returns a Store for some of the workloads, with the same rules. Another goroutine may own it, because the two Stores share
+// Fork returns a Store for the workloads of a namespace, with the same rules. Another goroutine may own it, because the two Stores share
 // no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
-func (b *Store) Fork(of func(cluster.Workload) bool) *Store {
+func (b *Store) Fork(namespace string) *Store {
 	fork := NewStore(b.cfg)
 	fork.now = b.now
 	fork.latest = b.latest
 	for key, wl := range b.workloads {
-		if !of(key) {
+		if key.Namespace != namespace {
 			continue
 		}
 		forked := fork.workload(key)

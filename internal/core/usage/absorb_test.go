@@ -45,7 +45,7 @@ func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T
 			return b
 		}
 		one, two := begin(), begin()
-		fork := two.Fork(func(cluster.Workload) bool { return true })
+		fork := two.Fork(cart.Namespace)
 		for _, b := range []*Store{one, two, fork} {
 			for _, p := range pods {
 				b.Track(p)
@@ -94,7 +94,7 @@ func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 			for _, b := range []*Store{one, two} {
 				b.Tick(again)
 			}
-			fork := two.Fork(func(cluster.Workload) bool { return true })
+			fork := two.Fork(cart.Namespace)
 			fork.Track(p)
 			for at := noon; at.Before(again); at = at.Add(time.Hour) {
 				one.Observe(sample(p, "app", at, 0.5, 300*mib))
@@ -122,7 +122,7 @@ func TestAbsorb_extension_keepsThatOfTheFork(t *testing.T) {
 	b.Extend(cart, newDiary)
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
-	fork := b.Fork(func(w cluster.Workload) bool { return w == cart })
+	fork := b.Fork(cart.Namespace)
 	fork.Track(p)
 	for s := range 3 {
 		fork.Observe(sample(p, "app", noon.Add(time.Duration(10+s)*time.Second), 0.1, 200*mib))
@@ -136,7 +136,7 @@ func TestAbsorb_extension_keepsThatOfTheFork(t *testing.T) {
 	if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 5 {
 		t.Errorf("%d samples, want 5", got)
 	}
-	if other := b.Fork(func(cluster.Workload) bool { return false }); len(other.workloads) != 0 {
+	if other := b.Fork("another"); len(other.workloads) != 0 {
 		t.Error("workloads were forked that were not asked for")
 	}
 }
@@ -157,7 +157,7 @@ func TestAbsorb_extensionReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
 	b.Extend(cart, with(1))
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
-	fork := b.Fork(func(cluster.Workload) bool { return true })
+	fork := b.Fork(cart.Namespace)
 	fork.Track(p)
 	fork.Observe(sample(p, "app", noon.Add(10*time.Second), 0.1, 200*mib))
 	b.Replace(cart, with(2))
@@ -177,7 +177,7 @@ func TestAbsorb_memoryIntervalChangedMeanwhile_keepsEachPeakOnce(t *testing.T) {
 		b.Configure(cart, nil)
 		p := podOf(cart, "cart-1", "app")
 		b.Track(p)
-		fork := b.Fork(func(cluster.Workload) bool { return true })
+		fork := b.Fork(cart.Namespace)
 		fork.Track(p)
 		for h := range 48 {
 			fork.Observe(sample(p, "app", noon.Add(time.Duration(h-48)*time.Hour), 0.1, 200*mib))

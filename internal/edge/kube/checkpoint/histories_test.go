@@ -51,13 +51,7 @@ func newHistories(t testing.TB, f *kubetest.FakeAPI, o StorageOptions) *Historie
 
 func loadHistories(t testing.TB, h *Histories) map[cluster.Workload][]usage.History {
 	t.Helper()
-	all := map[cluster.Workload][]usage.History{}
-	err := h.Load(t.Context(), func(w cluster.Workload, hs []usage.History) {
-		if all[w] != nil {
-			t.Errorf("%v came twice", w)
-		}
-		all[w] = hs
-	})
+	all, err := h.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +174,7 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 	}
 	f.ForgetReply("GET " + historiesPath)
 	f.ForgetReply("POST " + historiesOfOne)
-	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if !mustWrite(t, h, web, remembered("app", 0, "a")) || !strings.Contains(log.String(), "can be stored again") {
@@ -294,7 +288,7 @@ func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 	f.Apply(historiesPath, stray)
 	f.Apply(historiesPath, strings.Replace(stray, "shop", "lab", 1))
 	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"nobodys"},"spec":7}`)
-	n, err := h.Collect(t.Context(), func(w cluster.Workload) bool { return w.Name == "web" })
+	n, err := h.Collect(t.Context(), Needed{Workloads: map[cluster.Workload]bool{deployment("web"): true}})
 	if n != 2 || err != nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
@@ -312,14 +306,14 @@ func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 	if mustWrite(t, h, deployment("web"), remembered("app", 2, "a")) {
 		t.Error("how could it know")
 	}
-	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if !mustWrite(t, h, deployment("web"), remembered("app", 3, "a")) {
 		t.Error("what was deleted by hand was not written again")
 	}
 	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // nor does it know that the CRD is gone
-	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{remembered("app", 4, "a")}); !errors.Is(err, kube.ErrUnsupported) {

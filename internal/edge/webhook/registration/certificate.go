@@ -47,8 +47,8 @@ type chain struct {
 }
 
 // renewed returns the chain that is needed at a time, and whether it differs from c. names are the DNS names and IP addresses of
-// the webhook; the API server calls the first one. The next CA signs only after trusted has returned true for it.
-func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certificate) bool) (chain, bool, error) {
+// the webhook; the API server calls the first one. The next CA signs only after it is registered.
+func (c chain) renewed(now time.Time, names []string, registered Registered) (chain, bool, error) {
 	before := c
 	c.retired = slices.DeleteFunc(slices.Clone(c.retired), func(r *x509.Certificate) bool { return now.After(r.NotAfter) })
 	if !c.signer.valid(now) {
@@ -72,7 +72,7 @@ func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certifi
 		}
 		c.next = a
 	}
-	if c.next.cert != nil && now.Sub(c.next.cert.NotBefore.Add(clockSlack)) >= caOverlap && trusted(c.next.cert) {
+	if c.next.cert != nil && now.Sub(c.next.cert.NotBefore.Add(clockSlack)) >= caOverlap && registered.trusts(c.next.cert) {
 		c.retired = append([]*x509.Certificate{c.signer.cert}, c.retired...)
 		c.signer, c.next = c.next, authority{}
 	}
@@ -92,6 +92,14 @@ func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certifi
 	changed := c.leaf != before.leaf || c.signer.cert != before.signer.cert || c.next.cert != before.next.cert || len(c.retired) != len(before.retired)
 	return c, changed, nil
 }
+
+// Registered is the CAs in the webhook configuration, which the API server trusts.
+type Registered struct {
+	Bundle  []byte // CAs in PEM; empty if the webhook is not registered yet
+	Unknown bool   // podfit does not register the webhook; the minimum time for which a CA is trusted has to suffice
+}
+
+func (r Registered) trusts(ca *x509.Certificate) bool { return r.Unknown || contains(r.Bundle, ca) }
 
 // valid reports whether the CA can sign.
 func (a authority) valid(now time.Time) bool {
@@ -324,8 +332,8 @@ func readCertificates(text []byte) ([]*x509.Certificate, error) {
 	}
 }
 
-// Trusts reports whether a bundle of CAs in PEM contains a CA.
-func Trusts(bundle []byte, ca *x509.Certificate) bool {
+// contains reports whether a bundle of CAs in PEM contains a CA.
+func contains(bundle []byte, ca *x509.Certificate) bool {
 	certs, _ := readCertificates(bundle)
 	return slices.ContainsFunc(certs, ca.Equal)
 }

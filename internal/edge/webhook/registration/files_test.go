@@ -18,7 +18,7 @@ var silent = slog.New(slog.DiscardHandler)
 // made returns the entries of a Secret with certificates for the service.
 func made(t *testing.T) map[string][]byte {
 	t.Helper()
-	c, _, err := chain{}.renewed(time.Now(), []string{service}, nil)
+	c, _, err := chain{}.renewed(time.Now(), []string{service}, Registered{})
 	if err != nil {
 		t.Fatal(err)
 	}

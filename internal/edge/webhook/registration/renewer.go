@@ -6,7 +6,6 @@ package registration
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"time"
@@ -42,7 +41,7 @@ type CertificateRenewer struct {
 }
 
 // Refresh returns the current identity. It writes the Secret if a certificate in it is due for renewal.
-func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, trusted func(*x509.Certificate) bool) (Identity, error) {
+func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, registered Registered) (Identity, error) {
 	if !r.persist {
 		return r.refreshReadOnly(ctx, now)
 	}
@@ -54,7 +53,7 @@ func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, trusted
 		if err != nil {
 			return Identity{}, fmt.Errorf("read secret %s with the certificates of the webhook: %w", r.secret, err)
 		}
-		next, changed, err := r.current(secret, now).renewed(now, r.names, trusted)
+		next, changed, err := r.current(secret, now).renewed(now, r.names, registered)
 		if err != nil {
 			return Identity{}, err
 		}
@@ -87,7 +86,7 @@ func (r *CertificateRenewer) refreshReadOnly(ctx context.Context, now time.Time)
 	if secret, err := r.client.Get(ctx, r.secret, metav1.GetOptions{}); err == nil {
 		c, _ = readChain(secret.Data)
 	}
-	next, _, err := c.renewed(now, r.names, func(*x509.Certificate) bool { return false })
+	next, _, err := c.renewed(now, r.names, Registered{})
 	if err != nil {
 		return Identity{}, err
 	}
