@@ -450,7 +450,9 @@ func (r *recommender) mergeHistory(now time.Time) {
 	f.mu.Unlock()
 	for _, result := range finished {
 		if result.store != nil {
-			r.usageStore.Absorb(result.store)
+			if err := r.usageStore.Absorb(result.store); err != nil {
+				f.log.Error("Cannot merge a part of the usage history of a namespace", slog.String("namespace", result.namespace), slog.Any("error", err))
+			}
 		}
 		f.missing[result.namespace] = result.missing
 		f.state[result.namespace] = backfillDone

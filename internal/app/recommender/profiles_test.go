@@ -656,6 +656,32 @@ func TestRecommender_nodeNotReadyOrNoPods_nodeBoundStays(t *testing.T) {
 	})
 }
 
+// Cordoned nodes do not count, so after a restart no node bounds the profile, although its pods run.
+func TestRecommender_restartWhileAllNodesAreCordoned_cpuStaysAtTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.nodes = []cluster.Node{{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: true}}
+		b.use["app"] = cluster.Amounts(3000, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "busy-hours"
+		check := func(when string) {
+			t.Helper()
+			if got := b.advice("web", "app"); got.Target.CPU != 1000 || got.Upper.CPU > 1000 || got.Uncapped.CPU > 1000 {
+				t.Errorf("%s: got %+v, want a quarter of the node at most", when, got)
+			}
+		}
+		b.run(2 * time.Hour)
+		check("before the restart")
+		b.nodes[0].Cordoned = true
+		b.run(time.Hour)
+		check("after a restart while the node is cordoned")
+		b.nodes[0] = cluster.Node{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true}
+		b.run(2 * time.Hour)
+		if got := b.advice("web", "app").Target.CPU; got < 3000 {
+			t.Errorf("target %dm, want the new bound of 4000m when a node can be used again", got)
+		}
+	})
+}
+
 func TestRecommender_memoryGrowsSteadily_leakIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
