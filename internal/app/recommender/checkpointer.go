@@ -19,6 +19,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -73,6 +74,7 @@ type checkpointer struct {
 	savedAt           map[usage.Ref]time.Time          // when the history of a container was last stored
 	expired           map[usage.Ref]bool               // containers whose history expired, so their checkpoints can be deleted
 	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
+	profileOf         map[cluster.Key]string           // by VPA: the SizingProfile in its newest loaded checkpoint that names one
 	collectedAt       time.Time                        // the last garbage collection
 
 	mu       sync.Mutex                // guards resumeAt
@@ -84,7 +86,8 @@ func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *pro
 		config: c, usageStore: u, store: store, metrics: m, health: h, log: log,
 		loadedCheckpoints: map[checkpoint.Key]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
 		savedAt: map[usage.Ref]time.Time{}, expired: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
-		resumeAt: map[usage.Ref]cluster.Key{},
+		profileOf: map[cluster.Key]string{},
+		resumeAt:  map[usage.Ref]cluster.Key{},
 	}
 }
 
@@ -99,6 +102,7 @@ func (k *checkpointer) load(ctx context.Context) error {
 			k.loadedCheckpoints = checkpoints
 			k.loadedModelStates = modelStates
 			k.noteStoredWorkloads()
+			k.noteStoredProfiles()
 			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
 		}
@@ -123,6 +127,26 @@ func (k *checkpointer) noteStoredWorkloads() {
 			k.storedOf[key.Autoscaler] = c.Workload
 		}
 	}
+}
+
+// noteStoredProfiles records the SizingProfile in the newest checkpoint of each VPA.
+func (k *checkpointer) noteStoredProfiles() {
+	clear(k.profileOf)
+	newest := map[cluster.Key]time.Time{}
+	for key, c := range k.loadedCheckpoints {
+		if at, ok := newest[key.Autoscaler]; c.Profile != "" && (!ok || c.Updated.After(at)) {
+			newest[key.Autoscaler] = c.Updated
+			k.profileOf[key.Autoscaler] = c.Profile
+		}
+	}
+}
+
+// sizingProfile returns the name of the SizingProfile of a VPA, or "" if a built-in profile sizes it.
+func (k *checkpointer) sizingProfile(a *cluster.Autoscaler) string {
+	if _, builtin := recommend.Builtin(a.Recommender); builtin || k.config.NameGiven() {
+		return ""
+	}
+	return a.Recommender
 }
 
 // restore adds the loaded history of served VPAs to the usage store.
@@ -386,6 +410,7 @@ func (k *checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usa
 		if p := a.Policy(ref.Container); p != nil && p.Off {
 			continue
 		}
+		c.Profile = k.sizingProfile(a)
 		err := k.store.checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:

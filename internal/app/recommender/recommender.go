@@ -171,11 +171,21 @@ func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.
 	if r.backfill != nil {
 		done := r.awaitBackfill(ctx)
 		defer func() { <-done }()
-	} else if err := r.checkpointer.load(ctx); err != nil {
+	} else if err := r.load(ctx); err != nil {
 		return err
 	}
 	process.Every(ctx, r.config.Interval, pass)
 	r.end(ctx)
+	return nil
+}
+
+// load reads the stored usage history, and which profile sized each autoscaler. It returns an error only if ctx ends before.
+func (r *recommender) load(ctx context.Context) error {
+	if err := r.checkpointer.load(ctx); err != nil {
+		return err
+	}
+	r.catalog.Stored(r.checkpointer.profileOf)
+	clear(r.checkpointer.profileOf)
 	return nil
 }
 

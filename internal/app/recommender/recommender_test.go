@@ -196,7 +196,7 @@ func (b *bench) during(d time.Duration, between func(time.Duration)) *recommende
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
 	r := newRecommender(b.config, b.dependencies())
-	if err := r.checkpointer.load(ctx); err != nil {
+	if err := r.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
 	began := time.Now()

@@ -24,6 +24,7 @@ const CheckpointVersion = "v3"
 // peaks of current windows. Extra has the counts of memory and these windows.
 type Checkpoint struct {
 	Workload    cluster.Workload // zero if unknown, as in checkpoints that upstream wrote
+	Profile     string           // SizingProfile that sized the VPA when podfit wrote the checkpoint; empty: a built-in one, or unknown
 	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint
