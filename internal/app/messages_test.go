@@ -324,6 +324,7 @@ func writeAnnotation(b *strings.Builder) {
 		{policy.RefusedAnnotation(a, refusal), "The pod kept its own resources. After the last colon is the refusal, see below."},
 		{policy.WithRefusedBoost(a, "", refusal), "The pod got no startup boost. After the last colon is the refusal, see below."},
 		{policy.WithRefusedBoost(a, applied, refusal), "The pod got the recommended resources, but no startup boost."},
+		{policy.WithoutBoost(a, applied, []string{"proxy"}), "The pod got the recommended resources, but a container got no startup boost, because there is no CPU for the factor to multiply. Set a CPU request, or a boost of type Quantity."},
 		{"(no annotation)", "No VPA governs the pod, the VPA has no recommendation, its mode is `Off`, or the webhook was not called."},
 	} {
 		fmt.Fprintf(b, "| `%s` | %s |\n", row[0], row[1])

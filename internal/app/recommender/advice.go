@@ -133,6 +133,9 @@ func (r *recommender) recommend(now time.Time, a *cluster.Autoscaler, choice *si
 	if r.workloads.Held(choice, a.Target, now) || r.backfill.holds(a, now) {
 		recommended = sizing.Hold(a, r.usageStore.Containers(a.Target), recommended)
 	}
+	if r.workloads.LimitsCPU(choice, a.Target) {
+		recommended = sizing.LimitCPU(a, recommended)
+	}
 	return policy.Cap(r.rounding(a), recommended, r.config.MaxAllowed())
 }
 

@@ -215,13 +215,13 @@ func TestNeeded_workloads_dependOnTheVPAsThatReferenceThem(t *testing.T) {
 	plain := b.autoscale("plain", named("plain"))
 	needed := k.needed([]*cluster.Autoscaler{served, foreign, plain}, []*cluster.Autoscaler{served, plain})
 	for name, want := range map[string]bool{"served": true, "foreign": true, "unreferenced": false, "plain": false} {
-		if got := needed(named(name)); got != want {
+		if got := needed.Has(named(name)); got != want {
 			t.Errorf("model state of %s: needed %t, want %t", name, got, want)
 		}
 	}
 	unreadable := b.autoscale("unreadable", cluster.Workload{})
 	needed = k.needed([]*cluster.Autoscaler{unreadable}, nil)
-	if !needed(named("unreferenced")) {
+	if !needed.Has(named("unreferenced")) {
 		t.Error("a VPA whose target cannot be read may reference any workload of its namespace, but the model state is not needed")
 	}
 }

@@ -20,12 +20,9 @@ import (
 // reasonsOf runs one pass and returns the number of decisions with each reason.
 func reasonsOf(ctx context.Context, u *updater) map[plan.ReasonCode]int {
 	reasons := map[plan.ReasonCode]int{}
-	u.decided = func(decisions []plan.Decision) {
-		for i := range decisions {
-			reasons[decisions[i].Reason.Code]++
-		}
+	for _, d := range u.update(ctx, time.Now()) {
+		reasons[d.Reason.Code]++
 	}
-	u.pass(ctx, time.Now())
 	return reasons
 }
 

@@ -119,7 +119,6 @@ type statusLease interface {
 // updater applies recommendations to running pods, one pass per tick. It is owned by one goroutine.
 type updater struct {
 	config  Config
-	decided func([]plan.Decision) // called with the decisions of each pass; nil in production
 	budget  plan.Budget
 	world   world
 	pods    podChanger
@@ -176,12 +175,11 @@ func New(c Config, w world, pods podChanger, events eventRecorder, lease statusL
 	return &Updater{newUpdater(c, w, pods, events, lease, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
 }
 
-// Decided sets a function that each pass calls with its decisions after they were carried out. The decisions are only valid
-// during the call.
-func (u *Updater) Decided(see func([]plan.Decision)) { u.u.decided = see }
-
-// Pass compares every governed pod with its recommendation at the time now, and carries out the decisions.
-func (u *Updater) Pass(ctx context.Context, now time.Time) { u.u.pass(ctx, now) }
+// Pass compares every governed pod with its recommendation at the time now, carries out the decisions and returns them. It returns
+// none if pods may not be changed now.
+func (u *Updater) Pass(ctx context.Context, now time.Time) []plan.Decision {
+	return u.u.update(ctx, now)
+}
 
 // budget returns the limits for disruptions.
 func (c *Config) budget() plan.Budget {
@@ -218,7 +216,6 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
 		Ledger:      u.ledger,
-		Failed:      u.decisionFailed,
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -260,8 +257,12 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 	u.unownedReported = current
 }
 
-// pass compares every governed pod with its recommendation and carries out the decisions.
-func (u *updater) pass(ctx context.Context, now time.Time) {
+// pass is one pass of the loop.
+func (u *updater) pass(ctx context.Context, now time.Time) { u.update(ctx, now) }
+
+// update compares every governed pod with its recommendation, carries out the decisions and returns them. It returns none if pods may
+// not be changed now.
+func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.health.Active(now)
 	// A request that hangs must not delay the next pass without limit. The next pass decides on the remaining pods again.
 	ctx, cancel := context.WithTimeout(ctx, max(u.config.Interval, time.Minute))
@@ -270,7 +271,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	watch.Health = u.health
 	defer watch.Total()
 	if !u.ready(ctx, now) {
-		return
+		return nil
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
@@ -280,6 +281,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	w := u.gather(s, served)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
+	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
 	watch.Step("FilterPods")
@@ -295,19 +297,19 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	e.execute(ctx)
 	e.publishOutcome(decisions)
-	if u.decided != nil {
-		u.decided(decisions)
-	}
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
 	}
+	return decisions
 }
 
-// decisionFailed counts and logs an internal error because of which the pods of an autoscaler get no decision.
-func (u *updater) decisionFailed(a *cluster.Autoscaler, cause any) {
-	process.Skipped(u.log, u.health, a.Key.String(), cause)
+// reportFailures counts and logs the internal errors because of which the pods of an autoscaler get no decision.
+func (u *updater) reportFailures(failures []plan.Failure) {
+	for _, f := range failures {
+		process.Skipped(u.log, u.health, f.Autoscaler.Key.String(), f.Cause, f.Stack)
+	}
 }
 
 // ready reports whether pods may be changed: only while all watches are up to date, and the status lease shows that new pods get

@@ -262,6 +262,11 @@ var leaveMessages = []Message{
 			"Check the network between the updater and the API server.",
 	},
 	{
+		Code: ServerNotReached, Example: Reason{Text: "dial tcp 10.96.0.1:443: connect: connection refused", Until: exampleTime},
+		Meaning: "The updater could not open a connection to the API server to evict or resize the pod. The API server got no request, so it refused nothing and the pod was not changed.",
+		Remedy:  "No action is required if the API server restarted. Otherwise check that it runs, and the network between the updater and the API server.",
+	},
+	{
 		Code: AwaitingReplacement, Example: Reason{Text: `admission webhook "guard.example.com" denied the request`},
 		Meaning: "The API server refused to resize the pod, and it is not known whether it would refuse a replacement, too. So podfit first evicts one other pod of the controller and waits for its replacement.",
 		Remedy:  "No action is required. If it lasts, the replacement is missing: look at `kubectl -n NAMESPACE get events` for the reason why the controller cannot create pods.",

@@ -51,6 +51,16 @@ func (p *Pass) Shortages() []Shortage {
 	return slices.SortedFunc(maps.Values(p.short), func(a, b Shortage) int { return a.Controller.Compare(b.Controller) })
 }
 
+// A Failure is a panic while the pass decided on the pods of an autoscaler, which is a defect of podfit. These pods have no decision.
+type Failure struct {
+	Autoscaler *cluster.Autoscaler
+	Cause      any    // the value of the panic
+	Stack      string // the stack at the panic
+}
+
+// Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
+func (p *Pass) Failures() []Failure { return p.failures }
+
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d Decision) {
 	p.w.Ledger.Done(p.now, d)

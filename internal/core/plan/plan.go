@@ -5,6 +5,7 @@ package plan
 
 import (
 	"cmp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -34,17 +35,15 @@ func (s *pass) decide() []Decision {
 	return ds
 }
 
-// decideOn appends the decisions on the pods of one autoscaler. If it panics and World.Failed is set, it calls Failed and appends
-// none, so that the other autoscalers are not affected.
+// decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
+// other autoscalers are not affected.
 func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
-	if s.w.Failed != nil {
-		defer func() {
-			if cause := recover(); cause != nil {
-				s.w.Failed(g.Autoscaler, cause)
-				ds = before
-			}
-		}()
-	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.failures = append(s.failures, Failure{Autoscaler: g.Autoscaler, Cause: cause, Stack: string(debug.Stack())})
+			ds = before
+		}
+	}()
 	ds = before
 	for _, p := range g.Pods {
 		if p.Live() {
@@ -96,6 +95,8 @@ type pass struct {
 	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
 
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
+
+	failures []Failure
 }
 
 // A scope is the state that the candidates of one autoscaler share.

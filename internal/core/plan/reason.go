@@ -61,6 +61,7 @@ const (
 	ResizeRefused                                // the API server refused the resize
 	ResizeOverQuota                              // a quota or LimitRange refused the resize and would refuse a replacement
 	Unanswered                                   // the outcome of an eviction or resize is unknown
+	ServerNotReached                             // no connection to the API server could be opened for an eviction or resize
 	AwaitingReplacement                          // the resize was refused, and it is unknown whether a replacement would be refused too
 	Probing                                      // earlier evictions had no effect; another pod is evicted first as a probe
 	ReplacementMissing                           // evicted pods have no replacement
@@ -88,7 +89,7 @@ var codeNames = map[ReasonCode]string{
 	ResizeFailed: "ResizeFailed", ResizeImpossible: "ResizeImpossible", ResizeUnclear: "ResizeUnclear",
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
 	EvictionRefused: "EvictionRefused", DisruptionBudget: "DisruptionBudget", ResizeRefused: "ResizeRefused",
-	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
+	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ServerNotReached: "ServerNotReached", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
 	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
 	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota", LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten",
@@ -254,6 +255,8 @@ func (r Reason) outcome() string {
 			return r.quote("The API server has confirmed no change of the pod for "+span(r.For)) + nextAttempt(r.Until)
 		}
 		return r.quote("The API server did not confirm the change, so the outcome is unknown") + nextAttempt(r.Until)
+	case ServerNotReached:
+		return r.quote("No connection to the API server could be opened, so the pod was not changed") + nextAttempt(r.Until)
 	case AwaitingReplacement:
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case ReplacementMissing:

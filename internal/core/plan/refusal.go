@@ -213,6 +213,8 @@ func (r refused) reason(b Budget, do Act) Reason {
 	switch {
 	case r.Kind == OutcomeIsUnknown:
 		out.Code = Unanswered
+	case r.Kind == NotReached:
+		out.Code = ServerNotReached
 	case r.Kind == DeniedByBudget:
 		out.Code = DisruptionBudget
 	case r.Kind == DeniedByQuota && do == Resize:

@@ -35,10 +35,6 @@ type World struct {
 
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
-
-	// Failed, if set, is called when Begin panics while it decides on the pods of an autoscaler, with the stack of the panic. The
-	// other autoscalers are not affected. If Failed is nil, Begin panics.
-	Failed func(a *cluster.Autoscaler, cause any)
 }
 
 // Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted

@@ -74,6 +74,16 @@ func WithRefusedBoost(a *cluster.Autoscaler, text string, r Refusal) string {
 	return text + "; startup boost NOT applied" + why
 }
 
+// WithoutBoost returns a value of the annotation vpaUpdates, which may be empty, with the containers whose boost factor multiplies
+// nothing.
+func WithoutBoost(a *cluster.Autoscaler, text string, containers []string) string {
+	why := " to container " + strings.Join(containers, ", ") + ": a factor needs a CPU request or a recommendation"
+	if text == "" {
+		return "Startup boost NOT applied by " + a.Name + why
+	}
+	return text + "; startup boost NOT applied" + why
+}
+
 const observedSeparator = ", "
 
 // ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers in the request to the webhook.

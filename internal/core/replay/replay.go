@@ -5,6 +5,7 @@ package replay
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -21,9 +22,6 @@ type Rules struct {
 	Usage  usage.Config
 	Budget plan.Budget
 	Mode   cluster.Mode // InPlaceOrRecreate or Recreate; Off changes no request
-
-	// Advised, if set, is called with the recommendation after each pass of the recommender.
-	Advised func(now time.Time, advice []cluster.Advice)
 }
 
 // RulesFor returns upstream's thresholds and the update mode of a profile. Traces do not have replica counts, so these never
@@ -49,25 +47,43 @@ func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 		return nil
 	}
 	r := newRun(w, p, rules)
-	for i := 0; i < len(w.Samples); {
-		now := (w.Samples[i].At/minute + 1) * minute
-		from := i
-		for i < len(w.Samples) && w.Samples[i].At < now {
-			i++
-		}
-		r.addContainers(w.Samples[from:i])
-		for k := range w.Samples[from:i] {
-			r.observe(&w.Samples[from+k])
-		}
-		next := now + silent
-		if i < len(w.Samples) {
-			next = min(next, w.Samples[i].At)
-		}
-		for ; now <= next; now = (now/3600 + 1) * 3600 {
-			r.decide(now)
-		}
+	for range r.passes() {
+		continue // a pass records its changes
 	}
 	return r.changes
+}
+
+// Advice replays a workload with a profile and yields the time and the recommendation of each pass of the recommender.
+func Advice(w *Workload, p recommend.Profile, rules Rules) iter.Seq2[time.Time, []cluster.Advice] {
+	return newRun(w, p, rules).passes()
+}
+
+// passes runs the passes of the recommender and the updater, and yields the time and the recommendation of each.
+func (r *run) passes() iter.Seq2[time.Time, []cluster.Advice] {
+	return func(yield func(time.Time, []cluster.Advice) bool) {
+		w := r.w
+		for i := 0; i < len(w.Samples); {
+			now := (w.Samples[i].At/minute + 1) * minute
+			from := i
+			for i < len(w.Samples) && w.Samples[i].At < now {
+				i++
+			}
+			r.addContainers(w.Samples[from:i])
+			for k := range w.Samples[from:i] {
+				r.observe(&w.Samples[from+k])
+			}
+			next := now + silent
+			if i < len(w.Samples) {
+				next = min(next, w.Samples[i].At)
+			}
+			for ; now <= next; now = (now/3600 + 1) * 3600 {
+				at := time.Unix(now, 0).UTC()
+				if !yield(at, r.decide(at)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // run is the state of a replay.
@@ -184,20 +200,16 @@ func (r *run) trackAll(at time.Time) {
 	r.idle = time.Time{}
 }
 
-// decide runs one pass of the recommender and one of the updater.
-func (r *run) decide(at int64) {
-	now := time.Unix(at, 0).UTC()
+// decide runs one pass of the recommender and one of the updater, and returns the recommendation.
+func (r *run) decide(now time.Time) []cluster.Advice {
 	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
 	advice = policy.Cap(r.a, advice, cluster.Resources{})
-	if r.rules.Advised != nil {
-		r.rules.Advised(now, advice)
-	}
 	if !slices.Equal(advice, r.a.Advice) {
 		r.a.Advice = advice
 		r.idle = time.Time{}
 	}
 	if now.Before(r.idle) {
-		return
+		return advice
 	}
 	// While the advice is unchanged, a pod that is left alone stays so until the end of the wait in the decision.
 	r.idle = now.Add(1000 * time.Hour)
@@ -210,6 +222,7 @@ func (r *run) decide(at int64) {
 		}
 		r.apply(d, now)
 	}
+	return advice
 }
 
 // apply changes the requests of the pods.

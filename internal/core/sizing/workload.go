@@ -34,6 +34,10 @@ type State struct {
 	// depend on it.
 	NodeMillicores int64
 
+	// NoUsableNode is true while NodeMillicores is unknown although pods live and nodes exist, for example because all nodes are cordoned
+	// since the process started.
+	NoUsableNode bool
+
 	// HoldUntil is when recommendations may decrease again; zero if they may.
 	HoldUntil time.Time
 
@@ -91,11 +95,13 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Nodes) {
 	if choice.MostOfNode == 0 {
 		s.NodeMillicores = 0
+		s.NoUsableNode = false
 		return
 	}
 	if smallest := nodes.Smallest(pods); smallest > 0 {
 		s.NodeMillicores = smallest
 	}
+	s.NoUsableNode = s.NodeMillicores == 0 && nodes.Known() && slices.ContainsFunc(pods, (*cluster.Pod).Live)
 }
 
 // assign changes the Edition of a referenced workload.
@@ -122,6 +128,7 @@ func (s *State) assign(store *usage.Store, now time.Time, workload cluster.Workl
 func (s *State) unreferenced(store *usage.Store, now time.Time, w cluster.Workload) (expired bool) {
 	s.HoldUntil = time.Time{}
 	s.NodeMillicores = 0
+	s.NoUsableNode = false
 	if s.UnreferencedSince.IsZero() {
 		s.UnreferencedSince = now
 	}
@@ -219,6 +226,12 @@ func (ws *Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) boo
 // on which nodes the workload may run.
 func (ws *Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
 	return choice.MostOfNode > 0 && ws.State(w).NodeMillicores == 0
+}
+
+// LimitsCPU reports whether a profile limits CPU to a share of the smallest node, and no node that exists can be used, for example
+// because all are cordoned since the process started. Then CPU must not exceed the last recommendation, which was within the limit.
+func (ws *Workloads) LimitsCPU(choice *Choice, w cluster.Workload) bool {
+	return choice.MostOfNode > 0 && ws.State(w).NoUsableNode
 }
 
 // Params returns the parameters of a profile for a workload, with the bound by the smallest node.

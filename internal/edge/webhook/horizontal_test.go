@@ -12,12 +12,12 @@ import (
 
 func TestHandler_resourceScaledByHPA_keepsTheRequestAndLimitOfTheTemplate(t *testing.T) {
 	pod := cart("", `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"100Mi"},"limits":{"cpu":"200m","memory":"200Mi"}}}]`)
-	a := sizing("vpa", map[string]cluster.Resources{"app": cluster.Amounts(250, mi(300))})
+	a := recommending("vpa", map[string]cluster.Resources{"app": cluster.Amounts(250, mi(300))})
 	for res, other := range map[cluster.Resource]cluster.Resource{cluster.CPU: cluster.Memory, cluster.Memory: cluster.CPU} {
 		scaled := a.WithHorizontal([]*cluster.HorizontalAutoscaler{{
 			Key: cluster.Key{Namespace: "shop", Name: "cart"}, Target: a.Target, Utilization: []cluster.UtilizationTarget{{Resource: res, Percent: 80}},
 		}})
-		patch := strings.Join(said(t, ask(t, handler(remember(scaled), Options{}), creation(pod)).Patch), "\n")
+		patch := strings.Join(patchLines(t, ask(t, handler(worldOf(scaled), Options{}), createRequest(pod)).Patch), "\n")
 		if strings.Contains(patch, "/requests/"+res.String()) || strings.Contains(patch, "/limits/"+res.String()) {
 			t.Errorf("%s is changed:\n%s", res, patch)
 		}

@@ -182,9 +182,9 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 
 // refusalEvents match the texts of events about an action that was refused or had no response.
 var refusalEvents = map[string]*regexp.Regexp{
-	"evict": eventsAbout("", plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered),
+	"evict": eventsAbout("", plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered, plan.ServerNotReached),
 	"resize": eventsAbout("^ResizeRefused: |",
-		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered),
+		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered, plan.ServerNotReached),
 }
 
 // eventsAbout returns an expression that matches the texts of some reasons, with any duration and reply, or another expression.
@@ -257,6 +257,7 @@ var conditions = map[string]func(observation) bool{
 		return !equal(o.p.pod.Spec.Containers[0].Resources, running(o.p.pod))
 	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
+	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
 	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
 	"ResizeRefused":         refused("resize", "", "exceeded quota"),
 	"ResizeOverQuota":       refused("resize", "exceeded", ""),
@@ -557,7 +558,7 @@ var differences = []difference{
 				return false
 			}
 			switch o.why().Code.String() {
-			case "ResizeRefused", "Unanswered", "BudgetSpent", "NotReady": // pods of a group are resized one after the other
+			case "ResizeRefused", "ServerNotReached", "Unanswered", "BudgetSpent", "NotReady": // pods of a group are resized one after the other
 				return isTemporary(o.p.replies["resize"])
 			}
 			return false
@@ -586,6 +587,12 @@ var differences = []difference{
 				"TooFewReplicas":  "resize", // until the next attempt to resize
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
 			}[o.why().Code.String()]
+			if o.why().Code == plan.ServerNotReached {
+				verb = "evict"
+				if o.p.replies["resize"] == notSent {
+					verb = "resize"
+				}
+			}
 			if o.why().Code.String() == "Unanswered" && o.w.Mode == "InPlace" {
 				verb = "resize"
 			}

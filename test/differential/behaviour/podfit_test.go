@@ -55,13 +55,12 @@ func newPodfit(s *simulation) *podfit {
 		events: map[string][]string{},
 	}
 	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	p.updater.Decided(p.decided)
 	return p
 }
 
 func (p *podfit) pass(ctx context.Context) {
 	clear(p.decisions)
-	p.updater.Pass(ctx, time.Now())
+	p.decided(p.updater.Pass(ctx, time.Now()))
 }
 
 // decided stores the decisions of a pass, by UID.
