@@ -93,7 +93,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		return nil
 	case errors.Is(err, kube.ErrNotSent):
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
-	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
+	case errors.Is(err, kube.ErrNotFound), d.Do != plan.Resize && errors.Is(err, kube.ErrConflict):
 		e.logger(&d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
 		return e.record(func() []plan.Decision {
 			e.pass.Gone(d)
@@ -147,6 +147,8 @@ func failureOf(d *plan.Decision, err error) string {
 	switch {
 	case d.Do == plan.Evict:
 		return "EvictionError"
+	case d.Do == plan.Delete:
+		return "DeletionError"
 	case len(d.Unboost) > 0:
 		return "UnboostError"
 	case errors.Is(err, kube.ErrNodeCapacity):
@@ -225,10 +227,14 @@ func (e *execution) exhaust(do plan.Act) bool {
 	return !known
 }
 
-// perform evicts or resizes a pod.
+// perform evicts, deletes or resizes a pod.
 func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
-	if d.Do == plan.Evict {
+	switch d.Do {
+	case plan.Evict:
 		return e.pods.Evict(ctx, d.Pod)
+	case plan.Delete:
+		return e.pods.Delete(ctx, d.Pod)
+	case plan.Resize, plan.Leave:
 	}
 	if err := e.pods.Resize(ctx, d.Pod, d.With); err != nil {
 		return err
@@ -268,6 +274,15 @@ func (e *execution) succeeded(d *plan.Decision) {
 
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]
+	if d.Rescue {
+		e.events.Autoscaler(a, eventOOMRescue, rescueText(d))
+	}
+	if d.Do == plan.Delete {
+		e.logger(d).Info("Deleted a pod")
+		e.events.Pod(d.Pod, eventOOMRescue, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
+		return
+	}
 	if d.Do == plan.Evict {
 		e.logger(d).Info("Evicted a pod")
 		e.events.Evicted(d.Pod, a)
@@ -277,6 +292,12 @@ func (e *execution) succeeded(d *plan.Decision) {
 	e.logger(d).Info("Resized a pod in place")
 	e.events.Resized(d.Pod)
 	e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
+}
+
+// rescueText returns the text of the event about a rescued pod.
+func rescueText(d *plan.Decision) string {
+	done := map[plan.Act]string{plan.Resize: "resized in place", plan.Evict: "evicted", plan.Delete: "deleted"}[d.Do]
+	return "Pod " + d.Pod.Name + " was " + done + " at once to give it more memory. " + d.Reason.String()
 }
 
 // countFailure counts an attempt that failed.

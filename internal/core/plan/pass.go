@@ -90,6 +90,10 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		p.probe(own)
 		return []Decision{*own}
 	}
+	if r.Kind == DeniedByBudget && d.Do == Evict && p.deleteInstead(own, last) {
+		return []Decision{*own}
+	}
+	p.endRescue(own, r.Kind)
 	if !r.Kind.keepsBudget() {
 		p.endProbe(own)
 	}
@@ -123,6 +127,7 @@ func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
+	p.endRescue(own, NotReached)
 	p.leave(own, Reason{Code: why})
 	return p.giveBack(own)
 }

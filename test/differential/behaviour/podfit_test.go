@@ -163,6 +163,9 @@ func (v *view) Limits(namespace string) cluster.LimitRange {
 // Quotas returns nil, as without the permission to watch ResourceQuotas, which upstream's roles do not include.
 func (v *view) Quotas(string) *cluster.Quotas { return nil }
 
+// DisruptionBudgets returns none, as without the permission to watch them, which upstream's roles do not include.
+func (v *view) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) { return nil, false }
+
 func (v *view) Selectors() [][]string { return nil }
 
 func (v *view) Tolerations() []cluster.Tolerations { return nil }
