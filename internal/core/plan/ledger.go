@@ -111,7 +111,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
-	maps.DeleteFunc(l.rescues, func(_ cluster.Workload, r rescue) bool { return now.Sub(r.at) > historyTTL })
+	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	if len(l.resizes)+len(l.refusals) == 0 {

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -61,6 +62,20 @@ func (l *Ledger) recordRescue(now time.Time, d Decision) {
 		next.again = l.rescues[workloadOf(d.Pod)].again + 1
 	}
 	l.rescues[workloadOf(d.Pod)] = next
+}
+
+// forgetRescues forgets deletions after historyTTL, but not while pods of the workload are not ready because of OOM kills.
+func (l *Ledger) forgetRescues(now time.Time, ds []Decision) {
+	if len(l.rescues) == 0 {
+		return
+	}
+	crashing := map[cluster.Workload]bool{}
+	for i := range ds {
+		if p := ds[i].Pod; p.Crash != nil {
+			crashing[workloadOf(p)] = true
+		}
+	}
+	maps.DeleteFunc(l.rescues, func(w cluster.Workload, r rescue) bool { return !crashing[w] && now.Sub(r.at) > historyTTL })
 }
 
 // A memoryKill is an OOM kill of a container that gets more memory by its recommendation.
