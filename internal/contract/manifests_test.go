@@ -100,6 +100,7 @@ var rights = map[string][]string{
 		"cluster apps/deployments: get list watch",
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
+		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",

@@ -363,6 +363,15 @@ func oomLoops(t *testing.T, name string) {
 		t.Error("the pod in mode InPlaceOrRecreate was replaced, want a resize")
 	}
 	p.eventually("an event is written", resized, p.eventOf("OOMRescue"))
+	for name, want := range map[string]string{"pair": "Deleted", "single": "Evicted", "in-place": "Resized", "data": "DataWouldBeLost"} {
+		p.eventually("the condition OOMRescue of "+name+" has the reason "+want, resized, func(ctx context.Context) error {
+			c, err := p.condition(ctx, name, oomRescue)
+			if err == nil && c.Reason != want {
+				err = fmt.Errorf("the condition is %+v", c)
+			}
+			return err
+		})
+	}
 	p.eventually("a condition says that the pods with data are killed", resized, func(ctx context.Context) error {
 		c, err := p.condition(ctx, "data", oomKillLoop)
 		if err == nil && (c.Status != corev1.ConditionTrue || c.Message == "") {
@@ -399,8 +408,11 @@ func (p *place) enoughMemory(w spec) func(context.Context) error {
 	}
 }
 
-// oomKillLoop is a condition type.
-const oomKillLoop vpav1.VerticalPodAutoscalerConditionType = "OOMKillLoop"
+// Two condition types.
+const (
+	oomKillLoop vpav1.VerticalPodAutoscalerConditionType = "OOMKillLoop"
+	oomRescue   vpav1.VerticalPodAutoscalerConditionType = "OOMRescue"
+)
 
 // replacementMayNotFit has an updater with --replacement-must-fit=false. As upstream's updater, it evicts pods whose
 // replacements fit no node, until pods are pending, also when a resize is infeasible.

@@ -294,12 +294,6 @@ func (e *execution) succeeded(d *plan.Decision) {
 	e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
 }
 
-// rescueText returns the text of the event about a rescued pod.
-func rescueText(d *plan.Decision) string {
-	done := map[plan.Act]string{plan.Resize: "resized in place", plan.Evict: "evicted", plan.Delete: "deleted"}[d.Do]
-	return "Pod " + d.Pod.Name + " was " + done + " at once to give it more memory. " + d.Reason.String()
-}
-
 // countFailure counts an attempt that failed.
 func (e *execution) countFailure(d *plan.Decision, reason string) {
 	a := d.Autoscaler

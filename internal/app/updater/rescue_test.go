@@ -13,10 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // A crashCluster is a Deployment whose containers are OOM-killed each minute until they have enough memory, with a PodDisruptionBudget.
@@ -32,9 +35,11 @@ type crashCluster struct {
 	data     bool
 	forgets  bool // replacements get the size of the template: the webhook is not called
 
-	removed map[string]int // successful actions by kind
-	tried   int            // deletions that were tried
-	late    []*cluster.Pod // deleted when the next step begins
+	conditions []watcher.Condition // of the autoscaler, as they were written
+	writeErr   error
+	removed    map[string]int // successful actions by kind
+	tried      int            // deletions that were tried
+	late       []*cluster.Pod // deleted when the next step begins
 }
 
 const (
@@ -176,12 +181,28 @@ func (y *crashCluster) during(d time.Duration) *updater {
 	ctx, cancel := context.WithTimeout(y.t.Context(), d-time.Second)
 	defer cancel()
 	u := updaterOf(y.fakeCluster, y)
-	u.world = y
+	u.world, u.conditions = y, y
 	process.Every(ctx, y.config.Interval, func(ctx context.Context, now time.Time) {
 		y.step(now)
 		u.pass(ctx, now)
 	})
 	return u
+}
+
+func (y *crashCluster) WriteConditions(_ context.Context, _ *cluster.Autoscaler, _ time.Time, say ...watcher.Condition) (bool, error) {
+	if y.writeErr != nil {
+		return false, y.writeErr
+	}
+	y.conditions = append(y.conditions, say...)
+	return true, nil
+}
+
+// last returns the condition that was written last.
+func (y *crashCluster) last() watcher.Condition {
+	if len(y.conditions) == 0 {
+		return watcher.Condition{}
+	}
+	return y.conditions[len(y.conditions)-1]
 }
 
 func (y *crashCluster) ready() int {
@@ -275,7 +296,7 @@ func TestUpdater_rescueDoesNotHelp_deletionsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				y := newCrashCluster(t, cluster.Recreate, 2)
 				c.world(y)
-				y.during(48 * time.Hour)
+				y.during(30 * time.Hour)
 				if y.removed["delete"] > c.most || y.tried > c.tried || y.removed["evict"] > c.evicts {
 					t.Errorf("%v, and %d attempts to delete; want at most %d deletions, %d attempts and %d evictions", y.removed, y.tried, c.most, c.tried, c.evicts)
 				}
@@ -285,12 +306,61 @@ func TestUpdater_rescueDoesNotHelp_deletionsAreBounded(t *testing.T) {
 					t.Errorf("no event UpdateHeld with %q: %q", c.held, y.recorded)
 				}
 				if n := y.eventCount("UpdateHeld "); n > 40 {
-					t.Errorf("%d events UpdateHeld in two days", n)
+					t.Errorf("%d events UpdateHeld in 30 hours", n)
+				}
+				if last := y.last(); c.held != "" && (last.Status != watcher.False && last.Status != watcher.True || len(y.conditions) > 60) {
+					t.Errorf("%d conditions were written, the last one is %+v", len(y.conditions), last)
 				}
 				t.Logf("%v, %d attempts, %d events", y.removed, y.tried, len(y.recorded))
 			})
 		})
 	}
+}
+
+func TestUpdater_oomKilledPodIsRescued_conditionSaysSoForAnHour(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode    cluster.Mode
+		desired int32
+		want    string
+	}{
+		"resized": {cluster.InPlaceOrRecreate, 0, v1alpha1.ReasonResized},
+		"evicted": {cluster.Recreate, 0, v1alpha1.ReasonEvicted},
+		"deleted": {cluster.Recreate, 1, v1alpha1.ReasonDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newCrashCluster(t, c.mode, 1)
+				y.desired = c.desired
+				u := y.during(30 * time.Minute)
+				if got := y.last(); got.Type != v1alpha1.ConditionOOMRescue || got.Status != watcher.True || got.Reason != c.want || !strings.Contains(got.Message, "OOM-killed") {
+					t.Errorf("condition %+v, want True with reason %s", got, c.want)
+				}
+				n := len(y.conditions)
+				for range 60 {
+					time.Sleep(time.Minute)
+					y.step(time.Now())
+					u.pass(t.Context(), time.Now())
+				}
+				if got := y.last(); got.Status != watcher.Removed || len(y.conditions) != n+1 {
+					t.Errorf("after an hour the condition is %+v after %d more writes, want none after one write", got, len(y.conditions)-n)
+				}
+			})
+		})
+	}
+}
+
+func TestUpdater_conditionCannotBeWritten_nextPassWritesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newCrashCluster(t, cluster.Recreate, 2)
+		y.need, y.data, y.writeErr = func(time.Time) int64 { return 1 << 50 }, true, kube.ErrConflict
+		u := y.during(10 * time.Minute)
+		y.writeErr = nil
+		y.step(time.Now())
+		u.pass(t.Context(), time.Now())
+		if got := y.last(); got.Status != watcher.False || got.Reason != plan.DataWouldBeLost.String() || len(y.conditions) != 1 {
+			t.Errorf("condition %+v after %d writes, want one write with the reason DataWouldBeLost", got, len(y.conditions))
+		}
+	})
 }
 
 func TestUpdater_oomRescueIsOff_upstreamsRulesApply(t *testing.T) {

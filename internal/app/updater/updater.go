@@ -63,6 +63,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
+		u.conditions = world
 		process.EveryOr(ctx, c.Interval, c.earlyPasses(world.Urgent()), minPause, p.Recovering("updater", u.pass))
 		return nil
 	}
@@ -152,8 +153,10 @@ type updater struct {
 	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
 	unownedReported  map[string]bool                          // pods without a controller, by UID
 
-	stale    func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	outdated bool                         // the last pass was skipped because a watch was not up to date
+	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter              // nil: no conditions are written
+	rescueStates map[cluster.Key]rescueState  // what was written last
+	outdated     bool                         // the last pass was skipped because a watch was not up to date
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -172,6 +175,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log,
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
+		rescueStates: map[cluster.Key]rescueState{},
 	}
 }
 
@@ -315,6 +319,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	e.reportShortages(pass.Shortages())
 	e.execute(ctx)
 	e.publishOutcome(decisions)
+	e.writeRescueConditions(ctx, now, served, decisions)
 	if u.decided != nil {
 		u.decided(decisions)
 	}

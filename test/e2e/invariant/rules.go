@@ -312,17 +312,17 @@ func soleLeader(j *judgement) (out []Violation) {
 // takesTurns: two processes without leader election do not write the same object alternately. A process may take over an
 // object from another one, which then does not write it again.
 func takesTurns(j *judgement) (out []Violation) {
-	writers := map[string][]*Write{} // by object: the last write of each process in order
+	writers := map[string][]*Write{} // by account and object: the last write of each process in order
 	for _, w := range j.writes {
 		if !w.isPodfits() || !w.isDuty() || !w.OK() {
 			continue
 		}
-		o := w.object()
+		o := w.User + " " + w.object() // the updater writes conditions of the objects that the recommender writes
 		all := writers[o]
 		i := slices.IndexFunc(all, func(x *Write) bool { return x.Process == w.Process })
 		if i >= 0 && i < len(all)-1 && !j.leads(w) {
 			out = append(out, Violation{
-				Rule: SoleLeader, At: w.At, Namespace: w.Namespace, Object: o, Text: "two processes without leader election write it alternately",
+				Rule: SoleLeader, At: w.At, Namespace: w.Namespace, Object: w.object(), Text: "two processes without leader election write it alternately",
 				Evidence: []string{all[i].String(), all[len(all)-1].String(), w.String()},
 			})
 		}
