@@ -291,7 +291,7 @@ func (r Reason) rescue() string {
 		if r.Want == 0 {
 			return refused + "because more than one PodDisruptionBudget selects it (" + strings.TrimRight(r.Text, ".") + "). Delete the pod, or all but one of them"
 		}
-		return fmt.Sprintf(refused+"because PodDisruptionBudget %s lacks other pods, too: it requires %s, and %d are healthy or OOM-killed. "+
+		return fmt.Sprintf(refused+"because PodDisruptionBudget %s lacks other pods, too: it requires %s (healthy or OOM-killed: %d). "+
 			"Find out why the others are not ready, or delete the pod", r.Text, count(r.Want, "healthy pod"), r.Have)
 	case RescueInProgress:
 		if r.Text != "" {
