@@ -43,6 +43,7 @@ type stored struct {
 
 var listKinds = map[string]string{
 	"pods": "v1 PodList", "nodes": "v1 NodeList", "events": "v1 EventList", "limitranges": "v1 LimitRangeList", "resourcequotas": "v1 ResourceQuotaList",
+	"poddisruptionbudgets":     "policy/v1 PodDisruptionBudgetList",
 	"horizontalpodautoscalers": "autoscaling/v2 HorizontalPodAutoscalerList",
 	"replicationcontrollers":   "v1 ReplicationControllerList", "replicasets": "apps/v1 ReplicaSetList", "statefulsets": "apps/v1 StatefulSetList",
 	"daemonsets": "apps/v1 DaemonSetList", "deployments": "meta.k8s.io/v1 PartialObjectMetadataList", "jobs": "meta.k8s.io/v1 PartialObjectMetadataList",

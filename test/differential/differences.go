@@ -186,6 +186,13 @@ var Differences = []Difference{
 		Test:     "TestOOMLoop_containerWithoutTheRecommendedMemory_conditionNamesCauseAndRemedy",
 	},
 	{
+		Name:     "OOM rescue",
+		Upstream: "updates an OOM-killed pod at once only if it was killed soon after its start, has enough replicas, and no disruption budget refuses",
+		Podfit:   "gives an OOM-killed pod that is not ready its memory at once, and deletes it if a disruption budget lacks only such pods",
+		Reason:   "a disruption budget must not keep a pod that is killed again and again from getting more memory",
+		Test:     "TestTranscripts/rescue",
+	},
+	{
 		Name:     "metrics of deleted autoscalers",
 		Upstream: "keeps the updater's counters of a VPA until the process exits",
 		Podfit:   "removes them 15 minutes after the VPA was deleted",

@@ -21,6 +21,10 @@ const (
 	// ConditionOOMKillLoop is True if a container is OOM-killed repeatedly and does not get the recommended memory
 	// (ReasonRequestBelowTarget, ReasonLimitFixed), or the recommendation is limited by maxAllowed (ReasonTargetAtMaximum).
 	ConditionOOMKillLoop = "OOMKillLoop"
+	// ConditionOOMRescue is True for an hour after the updater has resized, evicted or deleted an OOM-killed pod at once (ReasonResized,
+	// ReasonEvicted, ReasonDeleted). It is False while an OOM-killed pod does not get more memory; the reason is that of the decision.
+	// The updater sets it.
+	ConditionOOMRescue = "OOMRescue"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
@@ -45,6 +49,9 @@ const (
 	ReasonTargetAtMaximum    = "TargetAtMaximum"
 	ReasonLimitFixed         = "LimitFixed"
 
+	ReasonResized = "Resized"
+	ReasonEvicted = "Evicted"
+
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
 
@@ -53,7 +60,7 @@ const (
 	ReasonScalePointPreserved = "ScalePointPreserved"
 )
 
-// Conditions returns the types of all conditions that podfit sets in addition to upstream's.
+// Conditions returns the types of all conditions that the recommender of podfit sets in addition to upstream's.
 func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,

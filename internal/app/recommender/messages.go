@@ -131,6 +131,26 @@ var conditionMessages = []ConditionMessage{
 		Remedy:  "Raise the memory limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA.",
 	},
 	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonResized,
+		Meaning: "The updater resized an OOM-killed pod in place at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonEvicted,
+		Meaning: "The updater evicted an OOM-killed pod at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonDeleted,
+		Meaning: "The updater deleted an OOM-killed pod to give it more memory, because a PodDisruptionBudget did not allow its eviction and lacked only OOM-killed pods. The condition is removed after an hour.",
+		Remedy:  "No action is required. To prevent deletions, set `--oom-rescue=evict` for the updater, or `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget, so that an eviction is possible.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.False,
+		Meaning: "A pod is OOM-killed and does not get the recommended memory now. The reason and the message are those of the updater's decision. The condition is removed when no such pod exists.",
+		Remedy:  "Look up the reason in the section about decision reasons, which has a remedy for each.",
+	},
+	{
 		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonHeldToAdmitted,
 		Meaning: "The API server would reject pods with the recommended size, for example because of a LimitRange. Pods get the nearest size that the API server admits.",
 		Remedy:  "Compare `minAllowed` and `maxAllowed` of the VPA with the LimitRange of the namespace (`kubectl -n NAMESPACE get limitrange -o yaml`) and the limits in the pod template.",

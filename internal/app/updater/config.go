@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/plan"
 )
 
 // Config is the updater's configuration.
@@ -34,7 +35,19 @@ type Config struct {
 	Address              string
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
+	OOMRescue            string // off, evict or delete
 	DryRun               bool
+}
+
+// The values of --oom-rescue.
+const (
+	rescueOff    = "off"
+	rescueEvict  = "evict"
+	rescueDelete = "delete"
+)
+
+var rescueModes = map[string]plan.RescueMode{
+	rescueOff: plan.NoRescue, rescueEvict: plan.RescueByEviction, rescueDelete: plan.RescueByDeletion,
 }
 
 // Defaults returns upstream's defaults.
@@ -44,6 +57,7 @@ func Defaults() Config {
 		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
+		OOMRescue: rescueDelete,
 	}
 }
 
@@ -73,6 +87,9 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
 	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
 		"Set to false in clusters that add nodes on demand.")
+	fs.StringVar(&c.OOMRescue, "oom-rescue", c.OOMRescue, "How pods with an OOM-killed container get more memory at once, whatever their age and the number of replicas. "+
+		"off: only by the rules for all pods. evict: by a resize or an eviction. "+
+		"delete: also by deleting a pod that is not ready and was OOM-killed three times in a row, if a PodDisruptionBudget does not allow its eviction and lacks only such pods.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -107,6 +124,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
+	}
+	if _, known := rescueModes[c.OOMRescue]; !known {
+		errs = append(errs, fmt.Errorf("--oom-rescue must be off, evict or delete, got %q", c.OOMRescue))
 	}
 	return errors.Join(errs...)
 }

@@ -97,7 +97,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		return nil
 	case errors.Is(err, kube.ErrNotSent):
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
-	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
+	case errors.Is(err, kube.ErrNotFound), d.Do != plan.Resize && errors.Is(err, kube.ErrConflict):
 		e.logger(&d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
 		return e.record(func() []plan.Decision {
 			e.pass.Gone(d)
@@ -151,6 +151,8 @@ func failureOf(d *plan.Decision, err error) string {
 	switch {
 	case d.Do == plan.Evict:
 		return "EvictionError"
+	case d.Do == plan.Delete:
+		return "DeletionError"
 	case len(d.Unboost) > 0:
 		return "UnboostError"
 	case errors.Is(err, kube.ErrNodeCapacity):
@@ -229,10 +231,14 @@ func (e *execution) exhaust(do plan.Act) bool {
 	return !known
 }
 
-// perform evicts or resizes a pod.
+// perform evicts, deletes or resizes a pod.
 func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
-	if d.Do == plan.Evict {
+	switch d.Do {
+	case plan.Evict:
 		return e.pods.Evict(ctx, d.Pod)
+	case plan.Delete:
+		return e.pods.Delete(ctx, d.Pod)
+	case plan.Resize, plan.Leave:
 	}
 	if err := e.pods.Resize(ctx, d.Pod, d.With); err != nil {
 		return err
@@ -272,6 +278,15 @@ func (e *execution) succeeded(d *plan.Decision) {
 
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]
+	if d.Rescue {
+		e.events.Autoscaler(a, eventOOMRescue, rescueText(d))
+	}
+	if d.Do == plan.Delete {
+		e.logger(d).Info("Deleted a pod")
+		e.events.Pod(d.Pod, eventOOMRescue, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
+		return
+	}
 	if d.Do == plan.Evict {
 		e.logger(d).Info("Evicted a pod")
 		e.events.Evicted(d.Pod, a)

@@ -37,7 +37,7 @@ that it would make.`,
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
@@ -49,7 +49,7 @@ that it would make.`,
 	}.Command(s)
 }
 
-// Work returns the updater's work: one pass per interval.
+// Work returns the updater's work: one pass per interval, and an early pass when an OOM-killed pod may be rescued.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) func(context.Context) error {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("updater", c.Interval)
@@ -66,9 +66,21 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if !c.ReadOnly {
 			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
 		}
-		process.Every(ctx, c.Interval, p.Recovering("updater", u.pass))
+		u.conditions = world
+		process.EveryOr(ctx, c.Interval, c.earlyPasses(world.Urgent()), minPause, p.Recovering("updater", u.pass))
 		return nil
 	}
+}
+
+// minPause is the minimum time between the end of a pass and the start of an early one.
+const minPause = 3 * time.Second
+
+// earlyPasses returns the channel that triggers early passes; nil if there are none.
+func (c *Config) earlyPasses(urgent <-chan struct{}) <-chan struct{} {
+	if c.OOMRescue == rescueOff {
+		return nil
+	}
+	return urgent
 }
 
 // maxWorkers is the number of pods that are changed concurrently, so that the wait for one answer does not delay the next
@@ -81,6 +93,7 @@ type world interface {
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
 	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
+	DisruptionBudgets(namespace string) (all []cluster.DisruptionBudget, known bool)
 	Nodes() []cluster.Node
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
@@ -90,6 +103,7 @@ type world interface {
 type podChanger interface {
 	Resize(context.Context, *cluster.Pod, []policy.Fitted) error
 	Evict(context.Context, *cluster.Pod) error
+	Delete(context.Context, *cluster.Pod) error
 	Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error
 }
 
@@ -143,8 +157,10 @@ type updater struct {
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 
-	stale    func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	outdated bool                         // the last pass was skipped because a watch was not up to date
+	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter              // nil: no conditions are written
+	rescueStates map[cluster.Key]rescueState  // what was written last
+	outdated     bool                         // the last pass was skipped because a watch was not up to date
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -163,6 +179,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log,
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
+		rescueStates: map[cluster.Key]rescueState{},
 	}
 }
 
@@ -191,6 +208,7 @@ func (c *Config) budget() plan.Budget {
 	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
+	b.Rescue = rescueModes[c.OOMRescue]
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -212,6 +230,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Governed:    plan.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:      map[string]policy.Limits{},
 		Scales:      map[cluster.Workload]cluster.Scale{},
+		Budgets:     map[string][]cluster.DisruptionBudget{},
 		Nodes:       u.world.Nodes(),
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
@@ -229,12 +248,23 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		}
 		for _, p := range g.Pods {
 			addScale(p.Controller)
+			u.addBudgets(w.Budgets, p)
 		}
 	}
 	for _, controller := range u.ledger.MissingReplacements() {
 		addScale(controller)
 	}
 	return w
+}
+
+// addBudgets adds the disruption budgets of the namespace of an OOM-killed pod, if they are known.
+func (u *updater) addBudgets(budgets map[string][]cluster.DisruptionBudget, p *cluster.Pod) {
+	if _, added := budgets[p.Namespace]; added || p.Crash == nil {
+		return
+	}
+	if all, known := u.world.DisruptionBudgets(p.Namespace); known {
+		budgets[p.Namespace] = all
+	}
 }
 
 // reportUnowned writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
@@ -297,6 +327,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	e.execute(ctx)
 	e.publishOutcome(decisions)
+	e.writeRescueConditions(ctx, now, served, decisions)
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {

@@ -35,7 +35,8 @@ type fakeCluster struct {
 	resizeErr   error
 	evictErr    error
 	nodes       []cluster.Node // instead of one large node
-	admits      bool           // the webhook sizes replacements
+	budgets     []cluster.DisruptionBudget
+	admits      bool // the webhook sizes replacements
 	log         *slog.Logger
 
 	mu       sync.Mutex
@@ -56,8 +57,11 @@ func (y *fakeCluster) Scale(w cluster.Workload) cluster.Scale {
 	}
 	return cluster.Scale{Known: true, Replicas: n}
 }
-func (y *fakeCluster) Limits(string) cluster.LimitRange   { return cluster.LimitRange{} }
-func (y *fakeCluster) Quotas(string) *cluster.Quotas      { return nil }
+func (y *fakeCluster) Limits(string) cluster.LimitRange { return cluster.LimitRange{} }
+func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
+func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
+	return y.budgets, true
+}
 func (y *fakeCluster) Selectors() [][]string              { return nil }
 func (y *fakeCluster) Tolerations() []cluster.Tolerations { return nil }
 func (y *fakeCluster) Nodes() []cluster.Node {
@@ -95,6 +99,13 @@ func (y *fakeCluster) Evict(_ context.Context, p *cluster.Pod) error {
 			q.Containers[0].Requests = y.autoscalers[0].Advice[0].Target
 		}
 	})
+	return nil
+}
+
+func (y *fakeCluster) Delete(_ context.Context, p *cluster.Pod) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.done = append(y.done, "delete "+p.Name)
 	return nil
 }
 

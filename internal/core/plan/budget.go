@@ -31,6 +31,12 @@ type Budget struct {
 	// MustFit (--replacement-must-fit): a pod whose replacement fits on no node is left alone.
 	MustFit bool
 
+	// Rescue (--oom-rescue) selects what is done for OOM-killed pods that get more memory, beyond upstream's rules.
+	Rescue RescueMode
+
+	// RescueFor is how long after an OOM kill a pod is rescued.
+	RescueFor time.Duration
+
 	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
 	// evicted until the controller has all its pods.
 	ReplacementFor time.Duration
@@ -57,6 +63,7 @@ func DefaultBudget() Budget {
 		StuckFor:       10 * time.Minute,
 		PendingFor:     2 * time.Minute,
 		MustFit:        true,
+		RescueFor:      10 * time.Minute,
 		ReplacementFor: 5 * time.Minute,
 		RefusalBase:    time.Minute,
 		RefusalMax:     90 * time.Minute,

@@ -24,6 +24,7 @@ type Ledger struct {
 	pending   map[cluster.Workload]pendingReplacements // by direct controller
 	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
+	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 }
 
@@ -54,7 +55,7 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		served: map[string]time.Time{},
+		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{},
 	}
 }
 
@@ -63,7 +64,10 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	l.markServed(now, d)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
-	case Evict:
+	case Evict, Delete:
+		if d.Do == Delete {
+			l.recordRescue(now, d)
+		}
 		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
@@ -107,6 +111,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
+	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	if len(l.resizes)+len(l.refusals) == 0 {

@@ -67,6 +67,12 @@ var changeMessages = []Message{
 		Remedy: "No action is required: each OOM kill raises the recommendation. If the kills continue, look at the condition `OOMKillLoop` with `kubectl -n NAMESPACE describe vpa VPA`.",
 	},
 	{
+		Code: NodeOutOfMemory, Example: Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte, Text: "node-7"},
+		Meaning: "A container without a memory limit was OOM-killed. So not its limit was too low, but its node was short of memory. With a larger request the scheduler reserves more memory for the pod, and the kernel kills other containers first. " +
+			"The pod is resized or evicted immediately (`--oom-rescue`).",
+		Remedy: "No action is required. If it repeats, find out which pods on the node use more memory than they request: `kubectl top pods -A --sort-by=memory`.",
+	},
+	{
 		Code: Drifted, Example: Reason{Resource: cluster.CPU, Container: "app", From: 500, To: 400, Have: 20, For: 13 * time.Hour},
 		Meaning: "The requests are within the bounds, but the pod is older than `--in-recommendation-bounds-eviction-lifetime-threshold` (12 hours by default), and its requests differ from " +
 			"the target by at least `--pod-update-threshold` (10 % by default).",
@@ -322,5 +328,41 @@ var leaveMessages = []Message{
 		Meaning: "The VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and the API server refused this or did not answer. The pod gets its turn in a later pass.",
 		Remedy: "The log of the updater has the cause: `kubectl -n kube-system logs deploy/vpa-updater | grep HorizontalPodAutoscaler`. " +
 			"For missing permissions, run `kubectl auth can-i patch horizontalpodautoscalers -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`.",
+	},
+	{
+		Code: FewKills, Example: Reason{Have: 1, Want: 3},
+		Meaning: "The pod is OOM-killed, and a PodDisruptionBudget does not allow its eviction. It is deleted after three OOM kills in a row that podfit has observed, if the recommendation has more memory.",
+		Remedy:  "No action is required. To apply the recommendation now, delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code:    DataWouldBeLost,
+		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because it has an `emptyDir`, `hostPath` or ephemeral volume, whose content would be lost.",
+		Remedy:  "If the data may be lost, delete the pod: `kubectl -n NAMESPACE delete pod POD`. To let podfit evict it, set `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget.",
+	},
+	{
+		Code:    BudgetsUnknown,
+		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because the updater cannot read PodDisruptionBudgets and does not know which pods they lack.",
+		Remedy:  "Grant `list` and `watch` on `poddisruptionbudgets`, as `deploy/10-rbac.yaml` does, or delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code: BudgetOfOthers, Example: Reason{Text: "cart", Have: 1, Want: 2},
+		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because the PodDisruptionBudget also lacks pods that are not ready for other reasons, or more than one PodDisruptionBudget selects the pod.",
+		Remedy:  "Find out why the other pods are not ready: `kubectl -n NAMESPACE get pods` and `kubectl -n NAMESPACE describe pdb`. To let podfit evict pods that are not ready, set `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget.",
+	},
+	{
+		Code:    RescueInProgress,
+		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, or was OOM-killed with the new size, too.",
+		Remedy:  "No action is required. If the replacement does not become ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
+	},
+	{
+		Code: NotEnoughMemory, Example: Reason{From: 400 * mebibyte, To: 400 * mebibyte},
+		Meaning: "A pod of the workload was deleted to rescue it from OOM kills, and its replacement is OOM-killed with the new size, too. The next pod is deleted only if the recommendation has at least 10 % more memory.",
+		Remedy:  "Raise `maxAllowed` in the VPA, or find out why the container needs more memory.",
+	},
+	{
+		Code: DeletionRefused, Example: Reason{Text: `pods "cart-1" is forbidden`, Until: exampleTime},
+		Meaning: "The API server refused the deletion of a pod that is OOM-killed again and again. The text after the colon is from the API server. The delay doubles from 1 minute to 90 minutes.",
+		Remedy: "For missing permissions, run `kubectl auth can-i delete pods -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`. " +
+			"If deletions are not acceptable, set `--oom-rescue=evict` for the updater.",
 	},
 }

@@ -100,13 +100,21 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		p.probe(own)
 		return []Decision{*own}
 	}
+	why := last.reason(p.b, d.Do)
+	if r.Kind == DeniedByBudget && d.Do == Evict && d.Rescue {
+		if p.deleteInstead(own, last) {
+			return []Decision{*own}
+		}
+		why = own.Reason
+	}
+	p.endRescue(own, r.Kind)
 	if !r.Kind.keepsBudget() {
 		p.endProbe(own)
 	}
-	if own.Do == Evict && own.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
+	if d.Do == Evict && d.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
 		p.group(own).trial = false
 	}
-	p.leave(own, last.reason(p.b, d.Do))
+	p.leave(own, why)
 	if r.Kind == DeniedByNode {
 		own.Reason = Reason{Code: NotSmallerThanRefused}
 	}
@@ -133,6 +141,7 @@ func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
+	p.endRescue(own, NotReached)
 	p.leave(own, Reason{Code: why})
 	return p.giveBack(own)
 }

@@ -61,7 +61,7 @@ func (s *pass) decideCandidates(g Governed, ds []Decision) {
 	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Code != Fits }) {
 		return
 	}
-	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
+	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
 	for _, p := range g.Pods {
 		if p.Created.After(sc.newest) {
 			sc.newest = p.Created
@@ -94,6 +94,8 @@ type pass struct {
 
 	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
 
+	crashing map[string][]*cluster.Pod // pods that are down because of OOM kills, by namespace
+
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 
 	failures []Failure
@@ -101,12 +103,15 @@ type pass struct {
 
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
+	pods      []*cluster.Pod
 	groups    map[cluster.Workload]*group
 	effective map[cluster.Workload]bool
 	newest    time.Time          // when the newest of the pods was created
 	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
 
 	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
+
+	deleted map[cluster.Workload]*cluster.Pod // the pod that this pass deletes as a rescue
 }
 
 // byPriority orders decisions by priority. Pods with a refused action come last, the least recently refused first.
@@ -169,6 +174,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	default:
 		v := judge(s.now, s.b, a, p, d.With)
 		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
+		s.judgeRescue(&d)
 		if d.Wanted.Code == Fits {
 			d.Reason = s.leftToHPA(a, p, d.Reason)
 		}

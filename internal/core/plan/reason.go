@@ -17,14 +17,15 @@ type ReasonCode uint8
 
 // The reasons for a pod to change.
 const (
-	Fits           ReasonCode = iota // none: the pod has the recommended requests
-	BelowRange                       // a request is below the lower bound
-	AboveRange                       // a request is above the upper bound
-	MissingRequest                   // a recommended resource has no request
-	OutOfMemory                      // a container was OOM-killed soon after its start
-	Drifted                          // within bounds, but old enough and different enough from the target
-	BoostOver                        // the CPU startup boost has ended
-	TooBigToPlace                    // the pod cannot be scheduled and its recommendation is smaller
+	Fits            ReasonCode = iota // none: the pod has the recommended requests
+	BelowRange                        // a request is below the lower bound
+	AboveRange                        // a request is above the upper bound
+	MissingRequest                    // a recommended resource has no request
+	OutOfMemory                       // a container was OOM-killed soon after its start
+	Drifted                           // within bounds, but old enough and different enough from the target
+	BoostOver                         // the CPU startup boost has ended
+	TooBigToPlace                     // the pod cannot be scheduled and its recommendation is smaller
+	NodeOutOfMemory                   // a container without a memory limit was OOM-killed, and its request is raised
 )
 
 // The reasons to leave a pod alone.
@@ -74,7 +75,15 @@ const (
 	LeftToHPA                                    // a HorizontalPodAutoscaler scales the pods by the request that should change
 	HPANotWritten                                // the target of a HorizontalPodAutoscaler could not be changed before the request
 
-	lastCode = HPANotWritten
+	FewKills         // a pod to rescue was OOM-killed too few times in a row to be deleted
+	DataWouldBeLost  // a deletion to rescue the pod would lose data
+	BudgetsUnknown   // podfit cannot read PodDisruptionBudgets
+	BudgetOfOthers   // a disruption budget lacks other pods than OOM-killed ones
+	RescueInProgress // the replacement of another deleted pod is not ready yet
+	NotEnoughMemory  // the replacement of a deleted pod was OOM-killed with about as much memory
+	DeletionRefused  // the API server refused the deletion
+
+	lastCode = DeletionRefused
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -92,7 +101,10 @@ var codeNames = map[ReasonCode]string{
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ServerNotReached: "ServerNotReached", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
 	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
-	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota", LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten",
+	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
+	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
+	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
+	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused",
 }
 
 // String returns the name of the reason.
@@ -137,6 +149,7 @@ var fallbackSentences = map[ReasonCode]string{
 	ResizeImpossible:   "The pod is evicted because its node cannot provide the requests.",
 	ResizeUnclear:      "The pod is evicted because the state of its resize is unknown.",
 	ResizeRefused:      "The pod is evicted because the API server refused to resize it.",
+	DisruptionBudget:   "The pod is deleted because a PodDisruptionBudget does not allow its eviction, and lacks only pods that are OOM-killed.",
 }
 
 // fixedSentences are the sentences without values.
@@ -159,6 +172,10 @@ var fixedSentences = map[ReasonCode]string{
 	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
 	AlreadyGone:           "The pod was deleted or replaced before it was changed",
 	HPANotWritten:         "The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and it has not been changed yet",
+	DataWouldBeLost: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because it has a volume with data (emptyDir, hostPath or ephemeral). " +
+		"If the data may be lost, delete the pod",
+	BudgetsUnknown: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because podfit cannot read PodDisruptionBudgets. " +
+		"Grant list and watch on poddisruptionbudgets, or delete the pod",
 }
 
 // sentence returns the text of the reason without the final period.
@@ -178,7 +195,9 @@ func (r Reason) sentence() string {
 		if r.For >= time.Second {
 			after = span(r.For)
 		}
-		return fmt.Sprintf("%s was OOM-killed %s after its start; %s", r.container(), after, r.change())
+		return fmt.Sprintf("%s was OOM-killed %s after its start; %s", r.container(), after, r.change()) + r.pressure()
+	case NodeOutOfMemory:
+		return fmt.Sprintf("%s has no memory limit and was OOM-killed because its node was short of memory. A larger request protects it; %s", r.container(), r.change()) + r.pressure()
 	case Drifted:
 		return fmt.Sprintf("The requests differ from the targets by %d%% and the pod has run for %s; %s", r.Have, span(r.For), r.change())
 	case BoostOver:
@@ -262,9 +281,44 @@ func (r Reason) outcome() string {
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))
+	case DeletionRefused:
+		return r.quote("The API server refused the deletion") + nextAttempt(r.Until)
+	case FewKills, BudgetOfOthers, RescueInProgress, NotEnoughMemory:
+		return r.rescue()
 	default:
 		return r.Code.String()
 	}
+}
+
+// rescue returns the text for a pod to rescue whose eviction a disruption budget does not allow, and which is not deleted.
+func (r Reason) rescue() string {
+	const refused = "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted "
+	switch r.Code {
+	case FewKills:
+		return fmt.Sprintf(refused+"before %d OOM kills in a row; %d are known", r.Want, r.Have)
+	case BudgetOfOthers:
+		if r.Want == 0 {
+			return refused + "because more than one PodDisruptionBudget selects it (" + strings.TrimRight(r.Text, ".") + "). Delete the pod, or all but one of them"
+		}
+		return fmt.Sprintf(refused+"because PodDisruptionBudget %s lacks other pods, too: it requires %s (healthy or OOM-killed: %d). "+
+			"Find out why the others are not ready, or delete the pod", r.Text, count(r.Want, "healthy pod"), r.Have)
+	case RescueInProgress:
+		if r.Text != "" {
+			return refused + "in the same pass as pod " + r.Text + " of the same workload"
+		}
+		return refused + "before the replacement of another deleted pod is ready"
+	default:
+		return fmt.Sprintf(refused+"because a replacement with %s was OOM-killed too, and the recommendation of %s is not noticeably more. Raise maxAllowed, or find out why the container needs more memory",
+			quantity(cluster.Memory, r.From), quantity(cluster.Memory, r.To))
+	}
+}
+
+// pressure returns a clause about the node of an OOM-killed pod.
+func (r Reason) pressure() string {
+	if r.Text == "" {
+		return ""
+	}
+	return ". Node " + r.Text + " reports memory pressure"
 }
 
 // request returns the resource, the request and the container: "memory request 64Mi of container app".

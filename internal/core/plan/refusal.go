@@ -115,7 +115,10 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 		next.overQuota, next.overQuotaAt = d.With, now
 	}
 	l.refusals[key] = next
-	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
+	if d.Do == Delete && r.Kind == OutcomeIsUnknown {
+		l.recordRescue(now, d)
+	}
+	if d.Do != Resize && r.Kind == OutcomeIsUnknown {
 		l.addPending(now, d)
 		l.expectUncertain(now, d)
 	}
@@ -148,11 +151,13 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 	if l == nil || len(l.refusals) == 0 {
 		return time.Time{}
 	}
-	e, r := l.refusals[refusedKey{p.UID, Evict}].at, l.refusals[refusedKey{p.UID, Resize}].at
-	if e.After(r) {
-		return e
+	var latest time.Time
+	for _, do := range []Act{Evict, Resize, Delete} {
+		if at := l.refusals[refusedKey{p.UID, do}].at; at.After(latest) {
+			latest = at
+		}
 	}
-	return r
+	return latest
 }
 
 // isLasting reports whether a failed resize counts as permanently refused, so that the pod is evicted if the mode allows it. A
@@ -182,7 +187,7 @@ const unansweredAfter = 10 * time.Minute
 // to report. The pod may currently be left for another reason, such as the disruption budget.
 func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 	var longest refused
-	for _, do := range []Act{Evict, Resize} {
+	for _, do := range []Act{Evict, Resize, Delete} {
 		r, ok := p.w.Ledger.refusal(d.Pod, do)
 		if ok && !r.since.IsZero() && (longest.since.IsZero() || r.since.Before(longest.since)) {
 			longest = r
@@ -221,6 +226,8 @@ func (r refused) reason(b Budget, do Act) Reason {
 		out.Code = ResizeOverQuota
 	case do == Resize:
 		out.Code = ResizeRefused
+	case do == Delete:
+		out.Code = DeletionRefused
 	}
 	return out
 }

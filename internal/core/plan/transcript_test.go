@@ -25,6 +25,7 @@ import (
 //	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
 //	pod NS/POD OPTION...          changes one pod: age=D pending unready[=D] unscheduled deleting finished ownerless
 //	                              oom=LIVED/AGO[/now] resize=STATE/D[/message] observed=A,B restart=memory
+//	                              crash=KILLS[/data]: not ready because of KILLS OOM kills in a row, after oom=; with a data volume
 //	                              selector=KEY=VALUE affinity tolerates=KEY[=VALUE]:[EFFECT]
 //	                              asks=R runs=R boosted=R: the first container's spec, what runs, and what it had
 //	                              before its boost; R is RESOURCES and limits, with commas
@@ -34,12 +35,13 @@ import (
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
 //	node NAME RESOURCES [cordoned] [label=KEY=VALUE]... [taint=KEY=VALUE]...   taints have the effect NoSchedule
-//	budget OPTION...              skip-in-place in-place per-vpa boost any-size min-replicas=N tolerance=F
+//	pdb NS/NAME HEALTHY DESIRED [always] [outdated] [app=NAME]   a PodDisruptionBudget for the pods of a workload, by default NAME
+//	budget OPTION...              skip-in-place in-place per-vpa boost any-size min-replicas=N tolerance=F rescue=off|evict|delete
 //	after D                       time passes
 //	plan [NS/NAME]...             prints the decisions, of the given autoscalers if any are given
 //	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
 //	try [NS/NAME]...              is do, for the given autoscalers if any are given, and prints every attempt and its outcome
-//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict or resize, ANSWER is ok, denied,
+//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict, delete or resize, ANSWER is ok, denied,
 //	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out),
 //	                              late (no answer, carried out), unseen (carried out, but the watch does not show it),
 //	                              gone or limited (the rate limit allows no more); NS/* is all pods of NS
@@ -58,6 +60,7 @@ type scene struct {
 	answers     map[string]string // of the API server, by pod and act
 	selects     [][]string
 	tolerations []cluster.Tolerations
+	budgets     map[string][]cluster.DisruptionBudget
 	lazy        bool // evicted pods are not replaced
 	born        int
 }
@@ -71,6 +74,7 @@ func newScene() *scene {
 		scales:   map[cluster.Workload]cluster.Scale{},
 		limits:   map[string]policy.Limits{},
 		answers:  map[string]string{},
+		budgets:  map[string][]cluster.DisruptionBudget{},
 	}
 }
 
@@ -81,7 +85,7 @@ func TestPlan_transcripts_areUnchanged(t *testing.T) {
 func (s *scene) command(f []string, out *strings.Builder) error {
 	commands := map[string]func([]string) error{
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
-		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "node": s.addNode, "budget": s.setBudget,
+		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "budget": s.setBudget,
 		"after": s.after, "ready": s.ready,
 		"plan": func(f []string) error { s.print(s.plan(), f, out); return nil },
 		"do": func(f []string) error {
@@ -105,7 +109,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 func (s *scene) world() World {
 	return World{
 		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
-		Tolerations: s.tolerations, Ledger: s.ledger,
+		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger,
 	}
 }
 
@@ -222,9 +226,9 @@ func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []De
 
 func (s *scene) apply(d Decision, webhook bool) {
 	switch {
-	case d.Do == Evict && s.lazy:
+	case d.Do != Resize && s.lazy:
 		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
-	case d.Do == Evict:
+	case d.Do != Resize:
 		s.replace(d, webhook)
 	default:
 		set(d.Pod, d.With)
@@ -268,7 +272,7 @@ func (s *scene) after(f []string) error {
 func (s *scene) ready([]string) error {
 	for _, p := range s.pods {
 		if !p.Ready {
-			p.Phase, p.Ready, p.ReadySince = cluster.Running, true, s.now
+			p.Phase, p.Ready, p.ReadySince, p.Crash = cluster.Running, true, s.now, nil
 		}
 	}
 	return nil
@@ -355,6 +359,12 @@ func (s *scene) changePod(f []string) error {
 			err = errors.Join(err, perr)
 			e.Started = e.Finished.Add(-lived)
 			first.Exit = &e
+		case "crash":
+			kills, cerr := strconv.Atoi(parts[0])
+			err = errors.Join(err, cerr)
+			p.Phase, p.Ready, p.ReadySince = cluster.Running, false, s.now.Add(-time.Minute)
+			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}, Data: len(parts) > 1}
+			first.Exit.Kills = uint8(kills)
 		case "resize":
 			states := map[string]cluster.ResizeState{
 				"deferred": cluster.ResizeDeferred, "infeasible": cluster.ResizeInfeasible,
@@ -577,6 +587,30 @@ func (s *scene) addNode(f []string) error {
 	return err
 }
 
+func (s *scene) setPDB(f []string) error {
+	key := parseKey(f[0])
+	healthy, err := strconv.Atoi(f[1])
+	desired, err2 := strconv.Atoi(f[2])
+	b := cluster.DisruptionBudget{Name: key.Name, Healthy: int32(healthy), Desired: int32(desired), Current: true}
+	app := key.Name
+	for _, option := range f[3:] {
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "always":
+			b.AlwaysAllow = true
+		case "outdated":
+			b.Current = false
+		case "app":
+			app = value
+		default:
+			return fmt.Errorf("no option %q", option)
+		}
+	}
+	b.Selector.Requirements = []cluster.Requirement{{Key: "app", Values: []string{app}}}
+	s.budgets[key.Namespace] = append(slices.DeleteFunc(s.budgets[key.Namespace], func(o cluster.DisruptionBudget) bool { return o.Name == key.Name }), b)
+	return errors.Join(err, err2)
+}
+
 func (s *scene) setBudget(f []string) error {
 	for _, option := range f {
 		name, value, _ := strings.Cut(option, "=")
@@ -592,6 +626,8 @@ func (s *scene) setBudget(f []string) error {
 			s.budget.StartupBoost = true
 		case "any-size":
 			s.budget.MustFit = false
+		case "rescue":
+			s.budget.Rescue = map[string]RescueMode{"evict": RescueByEviction, "delete": RescueByDeletion}[value]
 		case "min-replicas":
 			s.budget.MinReplicas, err = strconv.Atoi(value)
 		case "tolerance":

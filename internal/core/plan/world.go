@@ -33,6 +33,10 @@ type World struct {
 	// among them counts as one that tolerates all taints.
 	Tolerations []cluster.Tolerations
 
+	// Budgets are the PodDisruptionBudgets of the namespaces with OOM-killed pods that are not ready. A namespace that is not in it has
+	// unknown ones.
+	Budgets map[string][]cluster.DisruptionBudget
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 }

@@ -404,6 +404,7 @@ var fakeKinds = map[string][2]string{
 	"/api/v1/events":                                               {"v1", "Event"},
 	"/api/v1/limitranges":                                          {"v1", "LimitRange"},
 	"/api/v1/resourcequotas":                                       {"v1", "ResourceQuota"},
+	"/apis/policy/v1/poddisruptionbudgets":                         {"policy/v1", "PodDisruptionBudget"},
 	"/api/v1/replicationcontrollers":                               {"v1", "ReplicationController"},
 	"/apis/apps/v1/replicasets":                                    {"apps/v1", "ReplicaSet"},
 	"/apis/apps/v1/statefulsets":                                   {"apps/v1", "StatefulSet"},

@@ -57,6 +57,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 			out.Unschedulable = c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		}
 	}
+	out.Crash = crash(p, out, in)
 	return out
 }
 

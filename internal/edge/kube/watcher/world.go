@@ -34,6 +34,7 @@ type Options struct {
 	Nodes     bool
 	Limits    bool // limit ranges
 	Quotas    bool // resource quotas
+	Budgets   bool // PodDisruptionBudgets
 	Profiles  bool // the names of SizingProfiles
 	HPAs      bool // HorizontalPodAutoscalers
 	Evictions bool // events of the kubelet about evicted pods
@@ -65,6 +66,10 @@ type World struct {
 	quotaSets   map[string]*cluster.Quotas
 	quotaFeed   *feed
 
+	budgets    store[cluster.DisruptionBudget]
+	budgetFeed *feed  // nil if they are not watched
+	urgent     urgent // pods that an early pass may help
+
 	profileNames store[struct{}]
 	profileFeed  *feed // nil if they are not watched
 
@@ -94,6 +99,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		in:         new(projection.Interner),
 		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
+		urgent:     newUrgent(),
 		quotaSets:  make(map[string]*cluster.Quotas),
 
 		horizontalOf:     make(map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler),
@@ -102,9 +108,10 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		waiting:     newWaitSlots(),
 		targetKinds: make(map[projection.GroupKind]int),
 	}
-	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
+	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: w.podChanged}
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
 	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
+	w.budgets = store[cluster.DisruptionBudget]{mu: &w.mu}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.profileNames = store[struct{}]{mu: &w.mu}
 	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
