@@ -254,3 +254,6 @@ func (s *State) LastAction() time.Time {
 	}
 	return last
 }
+
+// WorkloadOf returns the workload whose State has the records of a pod.
+func WorkloadOf(p *cluster.Pod) cluster.Workload { return workloadOf(p) }
