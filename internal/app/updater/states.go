@@ -64,7 +64,7 @@ type states struct {
 	written     map[cluster.Workload]stateWrite // the last write of each object in this term
 }
 
-// A stateWrite describes the last write of an object.
+// A stateWrite describes the last write of an object, or the last time when it had not changed.
 type stateWrite struct {
 	at     time.Time
 	action time.Time // State.LastAction of what was written
@@ -153,8 +153,8 @@ func (s *states) isDueToLoad() bool {
 	return s.unavailable && !time.Now().Before(s.loadAgainAt)
 }
 
-// begin prepares a pass. If states could not be stored until now, it tries again from time to time.
-func (s *states) begin(ctx context.Context, ledger *plan.Ledger, b plan.Budget, restore func([]plan.State)) {
+// begin prepares the actions of a pass. If states could not be stored until now, it tries again from time to time.
+func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger, b plan.Budget, restore func([]plan.State)) {
 	if s.store == nil {
 		return
 	}
@@ -168,7 +168,8 @@ func (s *states) begin(ctx context.Context, ledger *plan.Ledger, b plan.Budget, 
 	s.mu.Lock()
 	s.acting, s.failed = map[cluster.Workload]*sync.Once{}, 0
 	s.mu.Unlock()
-	if !s.isActive() {
+	acts := slices.ContainsFunc(pass.Decisions(), func(d plan.Decision) bool { return d.Do != plan.Leave })
+	if !acts || !s.isActive() {
 		return
 	}
 	for _, state := range ledger.Export(b) {
@@ -264,12 +265,12 @@ func (s *states) write(ctx context.Context, now time.Time, state *plan.State, ac
 		s.fail(ctx, state.Workload, err)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if wrote {
 		s.metrics.stateWrites.WithLabelValues(resultOK).Inc()
-		s.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
 }
 
 func (s *states) remove(ctx context.Context, w cluster.Workload) {

@@ -312,7 +312,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	}
 	e.publishPlan(w, decisions)
 	e.reportShortages(pass.Shortages())
-	u.states.begin(ctx, u.ledger, u.budget, u.restore)
+	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
 	e.execute(ctx)
 	u.states.save(leading, now, u.ledger, u.budget, false)
 	e.publishOutcome(decisions)

@@ -30,6 +30,8 @@ type State struct {
 	Replacements []PendingState // by controller
 	Pods         []PodState     // the most recent attempt first
 	Omitted      int            // records of pods that are left out because of maxPodStates
+
+	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
 
 // A PodState is the last attempt at an action on a pod.

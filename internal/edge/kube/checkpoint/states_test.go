@@ -367,6 +367,29 @@ func TestStates_nameIsTakenByOtherWorkload_alternateNameIsUsed(t *testing.T) {
 	}
 }
 
+// Two updaters never write at the same time: the fence of the one that does not lead is closed.
+func TestStates_fenceIsClosed_sendsNothing(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	s := newStates(t, f, StorageOptions{})
+	mustStore(t, s, fullState())
+	fence := kube.NewFence()
+	fence.Extend(time.Now().Add(time.Minute))
+	ctx, cancel := fence.Guard(t.Context())
+	defer cancel()
+	fence.Close()
+	sent := len(f.Requests())
+	changed := plan.State{Workload: deployment("web"), ActingSince: noon}
+	if _, err := s.Write(ctx, noon, &changed); err == nil {
+		t.Error("a write behind a closed fence has no error")
+	}
+	if err := s.Delete(ctx, deployment("web")); err == nil {
+		t.Error("a deletion behind a closed fence has no error")
+	}
+	if n := len(f.Requests()); n != sent {
+		t.Errorf("%d requests were sent", n-sent)
+	}
+}
+
 func FuzzUpdateState(f *testing.F) {
 	status := updateStateStatus(new(fullState()))
 	raw, err := json.Marshal(status)
