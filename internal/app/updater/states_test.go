@@ -278,6 +278,55 @@ func TestUpdater_newLeaderWithLateWatch_repeatsNothing(t *testing.T) {
 	}
 }
 
+// The updater is killed before the first action that it announced: the next one acts when the watch would show it.
+func TestUpdater_killedBeforeTheFirstAction_nextOneActsAfterTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		store := newMemoryStates()
+		web := fake.pods[0].Top
+		store.objects[web] = plan.State{Workload: web, ActingSince: time.Now()}
+		fake.term(t, store, 5*time.Minute, true)
+		if n := len(fake.done); n != 0 {
+			t.Errorf("%d actions within five minutes, want none: %v", n, fake.done)
+		}
+		fake.term(t, store, time.Hour, true)
+		if n := fake.count("evict "); n != 3 {
+			t.Errorf("%d evictions afterwards, want 3", n)
+		}
+		if len(store.objects) != 0 {
+			t.Errorf("objects %+v, want none", store.objects)
+		}
+	})
+}
+
+// A clean end in the middle of a pass records the outcomes, so the next updater need not wait.
+func TestUpdater_endsDuringAPass_recordsOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.InPlaceOrRecreate)
+		ctx, cancel := context.WithCancel(t.Context())
+		ending := &endsAfterFirst{fakeCluster: fake, end: cancel}
+		store := newMemoryStates()
+		u := newUpdater(fake.config, fake, ending, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
+		u.states.store = store
+		u.pass(ctx, time.Now())
+		state := store.objects[fake.pods[0].Top]
+		if !state.ActingSince.IsZero() || len(state.Pods) == 0 || len(state.Pods) != fake.count("resize ") {
+			t.Errorf("%d resizes, stored is %+v", fake.count("resize "), state)
+		}
+	})
+}
+
+// endsAfterFirst ends the process after the first resize.
+type endsAfterFirst struct {
+	*fakeCluster
+	end context.CancelFunc
+}
+
+func (e *endsAfterFirst) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	defer e.end()
+	return e.fakeCluster.Resize(ctx, p, with)
+}
+
 // killedAfterAnnouncing stores only what is written before the actions.
 type killedAfterAnnouncing struct {
 	*memoryStates

@@ -92,12 +92,12 @@ func (s *States) Load(ctx context.Context, each func(plan.State)) error {
 	})
 	for i := range strays {
 		o := &strays[i]
-		switch w, _ := o.workload(); {
-		case !taken[w]:
+		w, decodeErr := o.workload()
+		if decodeErr == nil && !taken[w] {
 			take(o, w)
-		default:
-			s.skip(o, errors.New("another UpdateState has the same target"))
+			continue
 		}
+		s.skip(o, errors.Join(decodeErr, errors.New("another UpdateState has the same target")))
 	}
 	return err
 }
