@@ -97,7 +97,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
-	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
+	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: max(0, ready), with: d.With}
 	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
