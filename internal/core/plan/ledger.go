@@ -26,6 +26,9 @@ type Ledger struct {
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
 	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
+
+	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
+	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
 }
 
 // An eviction is the last eviction of a pod of a workload.
@@ -47,7 +50,7 @@ type resize struct {
 	ineffective int // consecutive resizes that were undone before this one
 }
 
-// historyTTL is how long the ledger keeps a workload after its last eviction.
+// historyTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
 const historyTTL = 24 * time.Hour
 
 // NewLedger returns an empty ledger.
@@ -55,13 +58,14 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{},
+		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 	}
 }
 
 // Done records that a decision was carried out. A resize that fell back to an eviction has Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
 	l.markServed(now, d)
+	l.note(d.Pod)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict, Delete:
@@ -114,6 +118,9 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
+	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > watchDelay })
+	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > historyTTL })
+	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {
 		return
 	}

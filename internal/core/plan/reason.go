@@ -83,7 +83,9 @@ const (
 	NotEnoughMemory  // the replacement of a deleted pod was OOM-killed with about as much memory
 	DeletionRefused  // the API server refused the deletion
 
-	lastCode = DeletionRefused
+	Interrupted // the updater before this one ended while it changed pods of the workload
+
+	lastCode = Interrupted
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -104,7 +106,7 @@ var codeNames = map[ReasonCode]string{
 	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
 	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
-	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused",
+	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
 }
 
 // String returns the name of the reason.
@@ -278,6 +280,8 @@ func (r Reason) outcome() string {
 		return r.quote("No connection to the API server could be opened, so the pod was not changed") + nextAttempt(r.Until)
 	case AwaitingReplacement:
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
+	case Interrupted:
+		return "The previous updater ended while it changed pods of this workload, so it is unknown which pods it changed. No pod is changed until " + timestamp(r.Until)
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))

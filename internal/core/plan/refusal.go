@@ -82,15 +82,22 @@ const maxRefusalText = 300
 // a slowly falling recommendation restarts it.
 const noticeablyLess = 0.1
 
+// shortened cuts a text to maxRefusalText.
+func shortened(text string) string {
+	if len(text) > maxRefusalText {
+		return strings.ToValidUTF8(text[:maxRefusalText], "") + "…"
+	}
+	return text
+}
+
 // Refused records that an action was refused. ready is the number of ready pods of its group at that time.
 func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
-	if len(r.Text) > maxRefusalText {
-		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
-	}
+	r.Text = shortened(r.Text)
 	l.markServed(now, d)
+	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
-	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
+	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: max(0, ready), with: d.With}
 	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
@@ -126,8 +133,10 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 
 // attempts returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
 // workload, the state of the PodDisruptionBudget has changed, so the count restarts.
-func (l *Ledger) attempts(p *cluster.Pod, r refused) int {
-	if r.Kind == DeniedByBudget && r.n > 1 && !l.progress[workloadOf(p)].Before(r.at) {
+func (l *Ledger) attempts(p *cluster.Pod, r refused) int { return l.attemptsOf(workloadOf(p), r) }
+
+func (l *Ledger) attemptsOf(w cluster.Workload, r refused) int {
+	if r.Kind == DeniedByBudget && r.n > 1 && !l.progress[w].Before(r.at) {
 		return 1
 	}
 	return r.n
