@@ -68,6 +68,10 @@ type Autoscaler struct {
 	Advice        []Advice      // status.recommendation, sorted by container
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
 
+	// MakeRoom is the annotation podfit.dev/make-room as written: what may be done to make room for resizes of its pods. "" means that
+	// the flag --make-room applies.
+	MakeRoom string
+
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 
