@@ -6,11 +6,13 @@ package updater
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // Config is the updater's configuration.
@@ -34,7 +36,9 @@ type Config struct {
 	Address              string
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
+	MakeRoom             string // what is done to make room for resizes on full nodes
 	DryRun               bool
+	Tables               io.Writer // where a dry run writes tables; nil: nowhere
 }
 
 // Defaults returns upstream's defaults.
@@ -44,6 +48,7 @@ func Defaults() Config {
 		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
+		MakeRoom: room.Split.String(),
 	}
 }
 
@@ -73,6 +78,9 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
 	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
 		"Set to false in clusters that add nodes on demand.")
+	fs.StringVar(&c.MakeRoom, "make-room", c.MakeRoom, "What to do if a resize does not fit on its node: off (wait), shrink (first resize other pods on the node in place to their lower targets), "+
+		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
+		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -104,6 +112,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if c.BoostSyncs < 1 {
 		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))
+	}
+	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
+		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))

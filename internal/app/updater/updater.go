@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -39,6 +40,7 @@ that it would make.`,
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
+			c.Tables = s.Out
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
 				return process.WithWorld(ctx, world, func(ctx context.Context) error {
@@ -63,6 +65,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
+		u.reportUnknownRoom()
 		process.Every(ctx, c.Interval, p.Recovering("updater", u.pass))
 		return nil
 	}
@@ -138,6 +141,8 @@ type updater struct {
 	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
 	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
 	unownedReported  map[string]bool                          // pods without a controller, by UID
+	roomReported     map[string]string                        // the plan that was logged for a node, by node
+	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
 
 	stale    func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
 	outdated bool                         // the last pass was skipped because a watch was not up to date
@@ -188,6 +193,7 @@ func (c *Config) budget() plan.Budget {
 	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
+	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -214,6 +220,9 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Tolerations: u.world.Tolerations(),
 		Ledger:      u.ledger,
 		Failed:      u.decisionFailed,
+	}
+	if u.config.WatchesAllPods() {
+		w.Pods = s.Pods
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -286,6 +295,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
 	}
 	e.publishPlan(w, decisions)
+	u.reportRooms(served, pass.Rooms())
 	e.reportShortages(pass.Shortages())
 	e.execute(ctx)
 	e.publishOutcome(decisions)

@@ -145,6 +145,8 @@ func (t *candidate) inPlace() {
 		t.evictOr(ResizeImpossible, Reason{Code: NotSmallerThanRefused})
 	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
 		t.evictInstead(last)
+	case t.isShortOfRoom():
+		t.whileShortOfRoom()
 	default:
 		t.try(Resize, resizeChecks, Fits)
 	}
@@ -301,10 +303,10 @@ func (t *candidate) overBudgetInPlace() (Reason, bool) {
 	return t.overBudget()
 }
 
-// isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, and at
-// the end of a startup boost, which removes CPU that the pod had only for its start.
+// isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the
+// end of a startup boost, which removes CPU that the pod had only for its start, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver) && !restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver || t.givesBack()) && !restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }

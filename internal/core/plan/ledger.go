@@ -25,6 +25,7 @@ type Ledger struct {
 	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
 	served    map[string]time.Time                     // when an action was last tried, by namespace
+	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
 }
 
 // An eviction is the last eviction of a pod of a workload.
@@ -54,7 +55,7 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		served: map[string]time.Time{},
+		served: map[string]time.Time{}, lacking: map[string]shortOfRoom{},
 	}
 }
 
@@ -68,8 +69,10 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
+		l.noteMove(now, d)
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
+		l.notePart(now, d)
 	case Leave: // nothing was done
 	}
 }
@@ -88,6 +91,7 @@ func (l *Ledger) expect(now time.Time, d Decision) {
 // the world and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.refute(now, ds)
+	l.forgetShortages(ds)
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {

@@ -33,6 +33,10 @@ type World struct {
 	// among them counts as one that tolerates all taints.
 	Tolerations []cluster.Tolerations
 
+	// Pods are all pods on the nodes, those too that no autoscaler governs. If it is empty, some pods are not known, and no room is
+	// made for resizes.
+	Pods []*cluster.Pod
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 

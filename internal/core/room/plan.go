@@ -141,7 +141,7 @@ func (m *maker) serve(p *pod) {
 	case m.still:
 		m.wait(p, increase) // the room of the pod that leaves may be enough
 		return
-	case m.moveFor(p, room.lacking(increase), shrinks):
+	case m.moveFor(p, room.Lacking(increase), shrinks):
 		return
 	}
 	if part := partial(p, room); p.Allowed >= Split && p.Divisible && isWorth(p, part) {
@@ -153,7 +153,7 @@ func (m *maker) serve(p *pod) {
 }
 
 func (m *maker) wait(p *pod, increase Amount) {
-	m.steps = append(m.steps, Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.lacking(increase)})
+	m.steps = append(m.steps, Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)})
 }
 
 // partial returns the size that a pod can have with the given room: between its present size and its target.
@@ -177,7 +177,7 @@ func (m *maker) shrinksFor(p *pod, increase Amount) []*pod {
 	for _, of := range []func(Amount) int64{cpuOf, memoryOf} {
 		candidates := m.shrinkable(p, of)
 		for _, c := range candidates {
-			if of(room.lacking(increase)) == 0 {
+			if of(room.Lacking(increase)) == 0 {
 				break
 			}
 			if !taken[c] {
@@ -190,7 +190,7 @@ func (m *maker) shrinksFor(p *pod, increase Amount) []*pod {
 	// A pod that was chosen for CPU may have become unnecessary with the pods that were chosen for memory.
 	for i := len(chosen) - 1; i >= 0; i-- {
 		without := room.Sub(chosen[i].Holds.Sub(chosen[i].Target))
-		if room.lacking(increase) == without.lacking(increase) {
+		if room.Lacking(increase) == without.Lacking(increase) {
 			room = without
 			chosen = slices.Delete(chosen, i, i+1)
 		}

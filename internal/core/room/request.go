@@ -49,6 +49,17 @@ func Of(r cluster.Resources) Amount { return Amount{CPU: r.CPU, Memory: r.Memory
 // String returns a readable form, such as "cpu=100m memory=256Mi".
 func (a Amount) String() string { return cluster.Amounts(a.CPU, a.Memory).String() }
 
+// Shortage returns the parts of an amount that are more than zero, such as "memory=72Mi".
+func (a Amount) Shortage() string {
+	var r cluster.Resources
+	for _, res := range cluster.All {
+		if v := cluster.Amounts(a.CPU, a.Memory).Amount(res); v > 0 {
+			r = r.Set(res, v)
+		}
+	}
+	return r.String()
+}
+
 // Add returns the sum of two amounts.
 func (a Amount) Add(b Amount) Amount { return Amount{a.CPU + b.CPU, a.Memory + b.Memory} }
 
@@ -60,8 +71,8 @@ func (a Amount) Holds(increase Amount) bool {
 	return (increase.CPU <= 0 || increase.CPU <= a.CPU) && (increase.Memory <= 0 || increase.Memory <= a.Memory)
 }
 
-// lacking returns by how much an increase exceeds free room; zero where it fits.
-func (a Amount) lacking(increase Amount) Amount {
+// Lacking returns by how much an increase exceeds free room; zero where it fits.
+func (a Amount) Lacking(increase Amount) Amount {
 	return Amount{lack(a.CPU, increase.CPU), lack(a.Memory, increase.Memory)}
 }
 
