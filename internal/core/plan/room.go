@@ -168,7 +168,7 @@ func (s *pass) describeNeed(out *room.Pod, d *Decision) {
 	if isDeferred(d.Pod) {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
-	out.Divisible = short.parts < maxParts && d.Pod.PodLevel == nil && !restarts(d.Pod, d.With) && grows(d.Pod, d.With) &&
+	out.Divisible = short.parts < maxParts && (d.Do == Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !restarts(d.Pod, d.With) && grows(d.Pod, d.With) &&
 		(short.with == nil || !isDeferred(d.Pod) || !alreadyAsked(d.Pod, short.with)) // the kubelet has not seen the last part yet
 	if short.moves >= maxMoves {
 		out.Allowed = min(out.Allowed, room.Split)
@@ -342,6 +342,9 @@ func (l *Ledger) notePart(now time.Time, d Decision) {
 	short := l.lacking[d.Pod.UID]
 	if short.since.IsZero() {
 		short.since = now
+		if isDeferred(d.Pod) {
+			short.since = d.Pod.Resize.Since
+		}
 	}
 	short.parts++
 	short.with = d.With

@@ -386,6 +386,27 @@ func (s *transcript) replace(d Decision, webhook bool) {
 		set(p, policy.Fit(d.Autoscaler, s.limits[p.Namespace], p))
 	}
 	s.pods[slices.Index(s.pods, old)] = p
+	s.schedule(p)
+}
+
+// schedule places a replacement on the first node that has room, if its predecessor was on one of the nodes.
+func (s *transcript) schedule(p *cluster.Pod) {
+	if !slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == p.Node }) {
+		return
+	}
+	p.Node = ""
+	for _, n := range s.nodes {
+		free := room.Of(n.Allocatable)
+		for _, o := range s.pods {
+			if o.Node == n.Name {
+				free = free.Sub(counted(o))
+			}
+		}
+		if free.Holds(counted(p)) {
+			p.Node = n.Name
+			return
+		}
+	}
 }
 
 func (s *transcript) after(f []string) error {
