@@ -85,7 +85,6 @@ func (s *pass) applyPart(d *Decision, step room.Step) {
 // of a resource. No container shrinks. It returns false if the API server would refuse them, or they change nothing.
 func (s *pass) partOf(d *Decision, step room.Step) ([]policy.Fitted, bool) {
 	p := d.Pod
-	whole := room.Of(total(p, d.With))
 	out := slices.Clone(d.With)
 	for i := range out {
 		f := &out[i]
@@ -95,7 +94,7 @@ func (s *pass) partOf(d *Decision, step room.Step) ([]policy.Fitted, bool) {
 		}
 		requests, limits := c.Running()
 		for _, res := range cluster.All {
-			share := shareOf(res, step.From, step.To, whole)
+			share := shareOf(res, p, d.With, step)
 			unit := unitOf(d.Autoscaler, c.Name, res)
 			f.Requests = growBy(res, requests, f.Requests, share, unit)
 			f.Limits = growBy(res, limits, f.Limits, share, unit)
@@ -109,16 +108,22 @@ func (s *pass) partOf(d *Decision, step room.Step) ([]policy.Fitted, bool) {
 	return out, true
 }
 
-// shareOf returns the fraction of an increase that the pod gets now.
-func shareOf(res cluster.Resource, from, to, whole room.Amount) float64 {
-	have, now, all := from.Memory, to.Memory, whole.Memory
+// shareOf returns the fraction of the increases of the containers that the pod gets now.
+func shareOf(res cluster.Resource, p *cluster.Pod, with []policy.Fitted, step room.Step) float64 {
+	given := step.To.Memory - step.From.Memory
 	if res == cluster.CPU {
-		have, now, all = from.CPU, to.CPU, whole.CPU
+		given = step.To.CPU - step.From.CPU
 	}
-	if all <= have {
+	increase := int64(0)
+	pairs(p, with, false, func(x pair) {
+		if !x.limit && x.resource == res {
+			increase += max(0, x.to-x.from)
+		}
+	})
+	if increase == 0 {
 		return 0
 	}
-	return min(1, float64(now-have)/float64(all-have))
+	return min(1, float64(given)/float64(increase))
 }
 
 // unitOf returns the unit to which amounts of a container are rounded down: whole cores if its autoscaler wants that.
