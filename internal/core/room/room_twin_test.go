@@ -117,7 +117,7 @@ func TestMake_anyRequest_keepsTheRules(t *testing.T) {
 }
 
 // cheapest is the reference for the search: it tries all sets and all nodes.
-func cheapest(m *maker, candidates []move, lack Amount, spots []Spot) (int64, bool) {
+func cheapest(candidates []move, lack Amount, spots []Spot) (int64, bool) {
 	if lack.isZero() {
 		return 0, true
 	}
@@ -125,14 +125,14 @@ func cheapest(m *maker, candidates []move, lack Amount, spots []Spot) (int64, bo
 		return 0, false
 	}
 	c, rest := candidates[0], candidates[1:]
-	best, found := cheapest(m, rest, lack, spots)
+	best, found := cheapest(rest, lack, spots)
 	for _, at := range c.Move.Spots {
 		if !spots[at].Free.Holds(c.Move.Size) {
 			continue
 		}
 		next := slices.Clone(spots)
 		next[at].Free = next[at].Free.Sub(c.Move.Size)
-		if sum, ok := cheapest(m, rest, lack.Sub(c.Holds).positive(), next); ok && (!found || sum+c.cost < best) {
+		if sum, ok := cheapest(rest, lack.Sub(c.Holds).positive(), next); ok && (!found || sum+c.cost < best) {
 			best, found = sum+c.cost, true
 		}
 	}
@@ -146,7 +146,7 @@ func TestSearch_smallInputs_exactIsCheapestAndGreedyIsFeasible(t *testing.T) {
 		need := &pod{Pod: Pod{ID: "need", Priority: 1}}
 		candidates := m.movable(need, nil)
 		lack := Amount{rapid.Int64Range(0, 12).Draw(t, "lack cpu"), rapid.Int64Range(1, 12).Draw(t, "lack memory")}
-		want, possible := cheapest(m, candidates, lack, r.Others)
+		want, possible := cheapest(candidates, lack, r.Others)
 		exact := m.search(candidates, lack)
 		greedy := m.greedy(candidates, lack)
 		if (exact != nil) != possible || exact != nil && cost(exact) != want {
