@@ -93,6 +93,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 			if err != nil {
 				return nil, err
 			}
+			c.Updater.Tables = s.Out
 			update := updater.Work(&c.Updater, p, clients, world)
 			admit, err := admission.Work(&c.Admission, p, clients, world)
 			if err != nil {

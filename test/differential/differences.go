@@ -291,6 +291,20 @@ var Differences = []Difference{
 		Test:     "TestPlan_podsToUpdate_equalUpstream",
 	},
 	{
+		Name:     "full nodes",
+		Upstream: "asks for a resize that does not fit on the node, waits 5 minutes, then evicts the pod if the mode allows it",
+		Podfit:   "shrinks other pods on the node to their targets first, and grows by what fits, and by the rest later; --make-room=off disables it",
+		Reason:   "a full node usually has pods that request more than they need",
+		Test:     "TestTranscripts/room",
+	},
+	{
+		Name:     "budget of decreases",
+		Upstream: "a resize that only lowers requests takes from the disruption budget",
+		Podfit:   "it takes nothing if it restarts no container, unless --make-room=off",
+		Reason:   "nothing is out of service, and other pods may need the room",
+		Test:     "TestTranscripts/room",
+	},
+	{
 		Name:     "nodes for the replacement",
 		Upstream: "evicts a pod even if its replacement fits no node",
 		Podfit:   "does not evict it, judged by node sizes, taints and node selectors; --replacement-must-fit=false disables the check",

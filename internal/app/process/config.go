@@ -83,6 +83,11 @@ func (c *Common) Serves(namespace string) bool {
 	return !slices.Contains(c.IgnoredNamespaces, namespace)
 }
 
+// WatchesAllPods reports whether the pods of all namespaces are watched, so that the free room on nodes is known.
+func (c *Common) WatchesAllPods() bool {
+	return c.Namespace == "" && !slices.ContainsFunc(c.IgnoredNamespaces, func(ns string) bool { return strings.TrimSpace(ns) != "" })
+}
+
 // Election is the configuration of leader election.
 type Election struct {
 	Enabled           bool

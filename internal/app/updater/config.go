@@ -6,12 +6,14 @@ package updater
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // Config is the updater's configuration.
@@ -36,7 +38,9 @@ type Config struct {
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
 	OOMRescue            string // off, evict or delete
+	MakeRoom             string // what is done to make room for resizes on full nodes
 	DryRun               bool
+	Tables               io.Writer // where a dry run writes tables; nil: nowhere
 }
 
 // The values of --oom-rescue.
@@ -58,6 +62,7 @@ func Defaults() Config {
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 		OOMRescue: rescueDelete,
+		MakeRoom:  room.Split.String(),
 	}
 }
 
@@ -90,6 +95,9 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.OOMRescue, "oom-rescue", c.OOMRescue, "How pods with an OOM-killed container get more memory at once, whatever their age and the number of replicas. "+
 		"off: only by the rules for all pods. evict: by a resize or an eviction. "+
 		"delete: also by deleting a pod that is not ready and was OOM-killed three times in a row, if a PodDisruptionBudget does not allow its eviction and lacks only such pods.")
+	fs.StringVar(&c.MakeRoom, "make-room", c.MakeRoom, "What to do if a resize does not fit on its node: off (wait), shrink (first resize other pods on the node in place to their lower targets), "+
+		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
+		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -121,6 +129,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if c.BoostSyncs < 1 {
 		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))
+	}
+	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
+		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))

@@ -102,11 +102,12 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 		if !serves(h.Namespace) || len(h.Points) == 0 && (a == nil || !a.PreserveScalePoint) {
 			continue
 		}
-		wanted := func(u *cluster.UtilizationTarget) bool { return policy.PreservesScalePoint(a, u) }
-		average := func(u *cluster.UtilizationTarget) policy.AverageRequest {
-			return policy.AverageOf(u, snapshot.PodsOf(h.Target), changes)
+		requests := make([]policy.MetricRequest, len(h.Utilization))
+		for i := range h.Utilization {
+			u := &h.Utilization[i]
+			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
-		step, due := policy.NextScaleStep(now, h, wanted, average)
+		step, due := policy.NextScaleStep(now, h, requests)
 		writers.Go(func() error {
 			held := due
 			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })

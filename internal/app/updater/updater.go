@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -42,6 +43,7 @@ that it would make.`,
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
+			c.Tables = s.Out
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
 				return process.WithWorld(ctx, world, func(ctx context.Context) error {
@@ -70,6 +72,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
 		}
 		u.conditions = world
+		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
 			if err != nil {
@@ -178,6 +181,8 @@ type updater struct {
 	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
 	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
 	unownedReported  map[string]bool                          // pods without a controller, by UID
+	roomReported     map[string]string                        // the plan that was logged for a node, by node
+	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 
@@ -233,6 +238,7 @@ func (c *Config) budget() plan.Budget {
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
 	b.Rescue = rescueModes[c.OOMRescue]
+	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -259,6 +265,9 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
 		Ledger:      u.ledger,
+	}
+	if u.config.WatchesAllPods() {
+		w.Pods = s.Pods
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -348,6 +357,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
 	}
 	e.publishPlan(w, decisions)
+	u.reportRooms(served, pass.Rooms())
 	e.reportShortages(pass.Shortages())
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)

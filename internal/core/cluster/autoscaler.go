@@ -75,6 +75,10 @@ type Autoscaler struct {
 	// Horizontal are the HPAs of the target that depend on requests, sorted. They are not part of the object: see WithHorizontal.
 	Horizontal []*HorizontalAutoscaler
 
+	// MakeRoom is the annotation podfit.dev/make-room as written: what may be done to make room for resizes of its pods. "" means that
+	// the flag --make-room applies.
+	MakeRoom string
+
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 

@@ -37,6 +37,11 @@ type Pod struct {
 	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
 	Tolerance     Tolerance     // which taints it tolerates
 	Place         Place         // the nodes that it may run on
+	LocalData     bool          // it has volumes whose data stays on its node: emptyDir on disk, hostPath, or a local disk
+	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
+	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
+	Priority      int32         // of its PriorityClass
+	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress
 	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
 	Observed      string        // annotation vpaObservedContainers; "" if absent

@@ -151,6 +151,8 @@ func (t *candidate) inPlace() {
 		t.evictOr(ResizeImpossible, Reason{Code: NotSmallerThanRefused})
 	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
 		t.evictInstead(last)
+	case t.isShortOfRoom():
+		t.whileShortOfRoom()
 	default:
 		t.try(Resize, t.resizeChecks(), Fits)
 	}
@@ -308,9 +310,9 @@ func (t *candidate) overBudgetInPlace() (Reason, bool) {
 }
 
 // isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
-// of a startup boost, which removes CPU that the pod had only for its start, and for an OOM rescue.
+// of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver || t.d.Rescue) && !restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver || t.d.Rescue || t.givesBack()) && !restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }

@@ -88,6 +88,22 @@ var changeMessages = []Message{
 		Meaning: "The pod has waited for a node for more than two minutes, and its recommendation is now smaller than its requests. It is evicted, so that its replacement gets the smaller size.",
 		Remedy:  "No action is required. To prevent recommendations that fit no node, set `maxAllowed` in the VPA or `--container-recommendation-max-allowed-cpu` and `--container-recommendation-max-allowed-memory` of the recommender.",
 	},
+	{
+		Code: MakesRoom, Example: Reason{Resource: cluster.CPU, Container: "app", From: 3000, To: 2000, Text: "shop/cart-0"},
+		Meaning: "The resize of another pod does not fit on the node, and this pod requests more than its target. It is resized in place to its target, without a restart, whatever its age. The text names the other pod.",
+		Remedy:  "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off`. The flag `--make-room` of the updater applies to all VPAs without the annotation.",
+	},
+	{
+		Code: MovesForRoom, Example: Reason{Text: "shop/cart-0"},
+		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is evicted, because its replacement fits on another node and no other set of evictions costs less. " +
+			"It happens only with `--make-room=move`. The text names the other pod.",
+		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink`.",
+	},
+	{
+		Code: Incomplete, Example: Reason{Resource: cluster.CPU, Container: "app", From: 700, To: 1000},
+		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The node has room for the rest now, so the pod is resized again, whatever its age.",
+		Remedy:  "No action is required. To resize pods only in full, set `--make-room=shrink`.",
+	},
 }
 
 var leaveMessages = []Message{
@@ -370,5 +386,11 @@ var leaveMessages = []Message{
 		Meaning: "The updater that led before ended without recording the outcomes of its last pass, for example because it was killed. It may have changed pods of this workload, and the " +
 			"watch may not show that yet. The `UpdateState` object of the workload has the time of that pass in `status.actingSince`.",
 		Remedy: "No action is required: the updater continues after 5 minutes. If this occurs often, find out why the updater restarts: `kubectl -n kube-system describe pod -l app=vpa-updater`.",
+	},
+	{
+		Code: AwaitingRoom, Example: Reason{Text: "memory=72Mi"},
+		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The rest follows when the node has room. The text has what the node lacks. " +
+			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it.",
+		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
 	},
 }

@@ -36,7 +36,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = NewLedger()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w)}}
+	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.ds = p.decide()
 	return p
@@ -146,7 +146,9 @@ func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 	return p.giveBack(own)
 }
 
-func (p *Pass) leave(d *Decision, r Reason) { d.Do, d.Reason, d.Fallback = Leave, r, false }
+func (p *Pass) leave(d *Decision, r Reason) {
+	d.Do, d.Reason, d.Fallback, d.part, d.roomFor = Leave, r, false, false, ""
+}
 
 func (p *Pass) group(d *Decision) *group {
 	if d.scope == nil {

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // Plan returns a decision for every live governed pod in the order of execution: first the actions, by priority, with the
@@ -30,6 +31,7 @@ func (s *pass) decide() []Decision {
 	for _, g := range s.w.Governed {
 		ds = s.decideOn(g, ds)
 	}
+	s.makeRoom(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)
 	return ds
@@ -67,6 +69,7 @@ func (s *pass) decideCandidates(g Governed, ds []Decision) {
 			sc.newest = p.Created
 		}
 	}
+	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != Fits {
 			d.scope = sc
@@ -95,6 +98,9 @@ type pass struct {
 	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
 
 	crashing map[string][]*cluster.Pod // pods that are down because of OOM kills, by namespace
+	scopes   map[*cluster.Autoscaler]*scope
+	rooms    *rooms      // nil until it is needed
+	plans    []room.Plan // of nodes that are too full for the resizes of their pods
 
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 
@@ -174,6 +180,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	default:
 		v := judge(s.now, s.b, a, p, d.With)
 		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
+		s.judgeIncomplete(&d)
 		s.judgeRescue(&d)
 		if d.Wanted.Code == Fits {
 			d.Reason = s.leftToHPA(a, p, d.Reason)

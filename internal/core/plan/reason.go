@@ -26,6 +26,9 @@ const (
 	BoostOver                         // the CPU startup boost has ended
 	TooBigToPlace                     // the pod cannot be scheduled and its recommendation is smaller
 	NodeOutOfMemory                   // a container without a memory limit was OOM-killed, and its request is raised
+	MakesRoom                         // another pod on the node needs the room that this one does not need
+	MovesForRoom                      // another pod on the node needs the room, and this one fits on another node
+	Incomplete                        // the pod got a part of an increase because its node had no room for all of it
 )
 
 // The reasons to leave a pod alone.
@@ -85,7 +88,9 @@ const (
 
 	Interrupted // the updater before this one ended while it changed pods of the workload
 
-	lastCode = Interrupted
+	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
+
+	lastCode = AwaitingRoom
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -107,6 +112,7 @@ var codeNames = map[ReasonCode]string{
 	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
+	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom",
 }
 
 // String returns the name of the reason.
@@ -129,12 +135,16 @@ type Reason struct {
 	Want      int           // the value that Have is compared with
 	For       time.Duration // how long something took
 	Until     time.Time     // when the reason ends by itself
-	Text      string        // message of the kubelet or the API server, or an update mode
+	Text      string        // message of the kubelet or the API server, an update mode, or another pod
+	Part      bool          // the pod gets only a part of the increase for now
 }
 
 // String returns the reason as full sentences.
 func (r Reason) String() string {
 	s := r.sentence() + "."
+	if r.Part {
+		s += " The pod gets a part of the increase now, and the rest when its node has room."
+	}
 	if b := fallbackSentences[r.Fallback]; b != "" {
 		s += " " + b
 	}
@@ -208,6 +218,12 @@ func (r Reason) sentence() string {
 		return "The pod cannot be scheduled and its recommendation is smaller; " + r.change()
 	case LeftToHPA:
 		return fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload by %s utilization, so the %s request is not changed; %s", r.Text, label(r.Resource), label(r.Resource), r.change())
+	case MakesRoom:
+		return "Pod " + r.Text + " on the same node needs room; " + r.change()
+	case MovesForRoom:
+		return "Pod " + r.Text + " on the same node needs the room of the pod, and another node has room for a replacement"
+	case Incomplete:
+		return "The pod has only a part of an increase, because its node had no room for all of it; " + r.change()
 	case ModeOff:
 		return "Update mode " + r.Text + " does not change running pods"
 	case GateOff:
@@ -250,6 +266,8 @@ func (r Reason) outcome() string {
 	switch r.Code {
 	case ResizeWaiting:
 		return r.quote("The resize waits for room on the node")
+	case AwaitingRoom:
+		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:

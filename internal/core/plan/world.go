@@ -37,6 +37,10 @@ type World struct {
 	// unknown ones.
 	Budgets map[string][]cluster.DisruptionBudget
 
+	// Pods are all pods on the nodes, those too that no autoscaler governs. If it is empty, some pods are not known, and no room is
+	// made for resizes.
+	Pods []*cluster.Pod
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 }

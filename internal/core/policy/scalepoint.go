@@ -69,8 +69,13 @@ type AverageRequest struct {
 	Lowest int64 // the lowest value while the changes that are about to be made are carried out in any order
 }
 
-// NextScaleStep returns the next change of an HPA, and false if there is none. wanted reports whether podfit is to change the requests on
-// which a metric depends.
+// A MetricRequest is the average request on which a metric depends, and whether podfit is to change that request.
+type MetricRequest struct {
+	AverageRequest
+	Wanted bool
+}
+
+// NextScaleStep returns the next change of an HPA, and false if there is none. requests has an element for each metric of h.Utilization.
 //
 // An HPA wants ceil(replicas × usage / (target × request)) replicas, with the average usage and request of the pods. So it scales when
 // the average usage crosses target × request, the scale point. If the scale point is too low, the HPA scales up at once. If it is too high
@@ -87,18 +92,18 @@ type AverageRequest struct {
 // The step depends only on the HPA and the pods. So a restart at any point continues correctly: the target follows the average, back to
 // the recorded target if the pods were not changed. If podfit is not to change the request any more, the target follows the
 // pods until they have the recorded request again, and then the record is removed.
-func NextScaleStep(now time.Time, h *cluster.HorizontalAutoscaler, wanted func(*cluster.UtilizationTarget) bool, average func(*cluster.UtilizationTarget) AverageRequest) (ScaleStep, bool) {
+func NextScaleStep(now time.Time, h *cluster.HorizontalAutoscaler, requests []MetricRequest) (ScaleStep, bool) {
 	step := ScaleStep{Targets: map[int]int32{}}
 	for i := range h.Utilization {
 		u := &h.Utilization[i]
-		r := average(u)
+		r := requests[i]
 		point := h.Of(u)
 		switch {
-		case point == nil && (r.Now <= 0 || !wanted(u)):
+		case point == nil && (r.Now <= 0 || !r.Wanted):
 		case point == nil:
 			step.Points = append(step.Points, cluster.ScalePoint{Resource: u.Resource, Container: u.Container, Base: r.Now, Percent: u.Percent, Set: u.Percent})
 		default:
-			step.follow(now, u, *point, wanted(u), r)
+			step.follow(now, u, *point, r.Wanted, r.AverageRequest)
 		}
 	}
 	return step, len(step.Targets) > 0 || !slices.Equal(step.Points, h.Points)

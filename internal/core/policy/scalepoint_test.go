@@ -50,8 +50,7 @@ func TestNextScaleStep_recordsAndPods_determineTheTarget(t *testing.T) {
 		"opt-in removed, no pods":        {percent: 71, points: one(at(80, 71, 0, 0)), due: true, target: 80},
 	} {
 		h := &cluster.HorizontalAutoscaler{Utilization: []cluster.UtilizationTarget{{Index: 2, Resource: cluster.CPU, Percent: c.percent}}, Points: c.points}
-		step, due := NextScaleStep(now, h,
-			func(*cluster.UtilizationTarget) bool { return c.wanted }, func(*cluster.UtilizationTarget) AverageRequest { return c.average })
+		step, due := NextScaleStep(now, h, []MetricRequest{{AverageRequest: c.average, Wanted: c.wanted}})
 		if due != c.due || step.Targets[2] != c.target || step.Stopped != c.stopped {
 			t.Errorf("%s: due %t, targets %v, stopped %t; want %t, %d, %t", name, due, step.Targets, step.Stopped, c.due, c.target, c.stopped)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/plan"
 )
@@ -250,6 +251,7 @@ var conditions = map[string]func(observation) bool{
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
 	},
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
+	"AwaitingRoom":     func(o observation) bool { return !o.hasRoom() },
 	"ResizeImpossible": resizeIs(corev1.PodResizePending, corev1.PodReasonInfeasible),
 	"ResizeFailed":     resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
 	"MemoryInUse":      resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
@@ -273,6 +275,14 @@ var conditions = map[string]func(observation) bool{
 		}
 		return false
 	},
+}
+
+// hasRoom reports whether the node of the pod has room for the recommended target.
+func (o observation) hasRoom() bool {
+	t := o.w.wanted(o.minute)
+	return o.sim.fits(o.p.pod.Spec.NodeName, o.p, corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewMilliQuantity(t.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(t.Memory<<20, resource.BinarySI),
+	}})
 }
 
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
@@ -536,6 +546,9 @@ var differences = []difference{
 		name: "full nodes", circumstance: true, reason: "other pods use the free capacity of the node; upstream lost pods, or moved them to other nodes",
 		explains: func(o observation) bool {
 			homeless := o.w.scheduled() < o.w.count().pods
+			if o.p != nil && o.why().Code == plan.AwaitingRoom {
+				return !o.hasRoom()
+			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
