@@ -24,6 +24,9 @@ const (
 	retries      = 12 // evictions per day that may be ineffective
 )
 
+// never is a minute before the simulation.
+const never = -1000
+
 // A checker checks the actions of podfit in a simulation.
 type checker struct {
 	sim       *simulation
@@ -47,12 +50,14 @@ type state struct {
 	evictions  int
 	futile     bool // some evicted pod was replaced without the recommended size
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
+	missing    int  // last minute in which pods were missing
+	unready    int  // last minute in which pods were missing or not ready
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
 	for range s.workloads {
-		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1})
+		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1, missing: never, unready: never})
 	}
 	s.onEvict = c.evicting
 	return c
@@ -372,6 +377,7 @@ func (c *checker) compare(minute int) {
 	var satisfied, explained, wanted, pods, undone int
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
+		st.look(ours, w.Replicas, minute)
 		because := 0
 		if theirs.satisfied > ours.satisfied || theirs.ready > ours.ready {
 			because = c.explained(w, minute)
@@ -393,9 +399,22 @@ func (c *checker) compare(minute int) {
 	c.behind.note(wanted-satisfied, explained, undone)
 	// Each refused action may use up one token of the rate limit.
 	if rate := c.sim.world.Rate; rate > 0 && c.behind.exceeds(grace+int(float64(2+pods)/rate), undone) {
-		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d", satisfied, wanted)
+		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d: %s", satisfied, wanted, c.allReasons())
 	}
 }
+
+// look stores whether pods are missing or not ready in a minute.
+func (st *state) look(has count, wanted, minute int) {
+	if has.pods < wanted {
+		st.missing = minute
+	}
+	if has.ready < wanted {
+		st.unready = minute
+	}
+}
+
+// watchShows reports whether the watch still shows what was true in an earlier minute.
+func (o observation) watchShows(last int) bool { return o.minute-last <= o.sim.world.Lag }
 
 // A lag counts passes with fewer pods than upstream has that no difference explains. It restarts only when podfit has as many pods
 // as upstream: passes with an explanation do not count, and do not reset it, so that an explanation that comes and goes cannot hide
@@ -426,6 +445,15 @@ func (c *checker) reasons(w *simulated) string {
 		if d, ok := c.podfit.decisions[string(p.pod.UID)]; ok {
 			out = append(out, p.pod.Name+" "+d.Do.String()+": "+d.Reason.String())
 		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// allReasons formats podfit's decisions about all pods.
+func (c *checker) allReasons() string {
+	var out []string
+	for _, w := range c.sim.workloads {
+		out = append(out, c.reasons(w))
 	}
 	return strings.Join(out, "; ")
 }
@@ -511,7 +539,7 @@ var differences = []difference{
 		name: "W-14 pods that are not ready", reason: "podfit waits until evicted pods are ready again; upstream counts pods that are not ready",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.count().ready < o.w.Replicas
+			return (why == plan.NotReady || why == plan.BudgetSpent) && o.watchShows(o.state().unready)
 		},
 	},
 	{
@@ -576,7 +604,7 @@ var differences = []difference{
 	{
 		name: "missing replacements", reason: "podfit stops evictions for a controller that does not replace evicted pods",
 		explains: func(o observation) bool {
-			return o.why().Code.String() == "ReplacementMissing" && o.w.count().pods < o.w.Replicas
+			return o.why().Code.String() == "ReplacementMissing" && o.watchShows(o.state().missing)
 		},
 	},
 	{

@@ -77,6 +77,13 @@ var known = map[string]*world{
 	"the server is overloaded for resizes of the primary":        day(shrink("InPlaceOrRecreate", 2).with(refuses("resize", busy429, true))),
 	"resizes have no response":                                   day(shrink("InPlaceOrRecreate", 4).with(refuses("resize", noReply, false))),
 
+	// A pod whose resizes have no response waits for the other pods, whose evictions take more than an hour.
+	"resizes of the primary have no response, and the other pods start slowly": {Minutes: 120, Min: 2, Workloads: []workload{
+		grow("InPlaceOrRecreate", 6).with(refuses("resize", noReply, true)).with(refuses("resize", denied400, false)).with(func(w *workload) {
+			w.Start, w.Unsized = 15, &window{To: 1}
+		}),
+	}},
+
 	// An eviction without a response may have been carried out.
 	"replies to evictions are lost":                         day(grow("Recreate", 3).with(refuses("evict", lostReply, false))),
 	"replies to evictions are lost, and the watch is stale": stale(3, grow("Recreate", 3).with(refuses("evict", lostReply, false)).with(func(w *workload) { w.Delay = 5 })),
