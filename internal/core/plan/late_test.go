@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -277,5 +278,33 @@ func TestPlan_scaledDownAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
 	if ds := evictions(Begin(noon.Add(time.Minute), w, b)); len(ds) > 0 {
 		t.Errorf("%s is evicted, which may leave none of 2 pods ready", ds[0].Pod.Name)
+	}
+}
+
+// A StatefulSet has lost a pod, and a quota rejects its replacement. After a scale-down the watch still shows the pods with the
+// highest ordinals, which the controller has deleted, so that no pod seems to be missing.
+func TestPlan_scaledDownWithoutReplacementAndWatchLate_evictsNoPod(t *testing.T) {
+	w, a := shrinking(4)
+	b := DefaultBudget()
+	b.Tolerance = 0
+	pass := Begin(noon, w, b)
+	evicted := evictions(pass)[0]
+	pass.Done(evicted)
+	w.Governed[0].Pods = slices.DeleteFunc(w.Governed[0].Pods, func(p *cluster.Pod) bool { return p == evicted.Pod })
+	for minute := 1; minute <= 20; minute++ {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		if minute == 17 {
+			w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
+		}
+		pass = Begin(now, w, b)
+		if ds := evictions(pass); len(ds) > 0 {
+			t.Fatalf("minute %d: %s is evicted, which may leave none of 2 pods", minute, ds[0].Pod.Name)
+		}
+		w.Ledger.Learn(now, w, pass.Decisions())
+	}
+	w.Governed[0].Pods = w.Governed[0].Pods[:2] // the watch shows the scale-down, and the replacement
+	now := noon.Add(21 * time.Minute)
+	if ds := evictions(Begin(now, w, b)); len(ds) != 1 {
+		t.Errorf("%d evictions when the number of pods is right again, want 1", len(ds))
 	}
 }

@@ -41,6 +41,14 @@ func (l *Ledger) addPending(now time.Time, d Decision) {
 	l.pending[d.Pod.Controller] = o
 }
 
+// pendingOf returns the pending evictions of a controller, oldest first.
+func (l *Ledger) pendingOf(c cluster.Workload) []pendingEviction {
+	if l == nil {
+		return nil
+	}
+	return l.pending[c].evictions
+}
+
 // MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next World must have their
 // scales, even if they have no pods.
 func (l *Ledger) MissingReplacements() []cluster.Workload {
@@ -131,12 +139,28 @@ func (c *replacementState) isComplete(now time.Time) bool {
 		return true
 	}
 	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > historyTTL
-	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted
+	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && !c.scalesDown()
+}
+
+// scalesDown reports whether the watch still shows pods that a scale-down removes. Which pods remain, and so whether one of them is
+// the replacement of an evicted pod, is not known yet. The number of pods of other kinds may differ from their scale for ever.
+func (c *replacementState) scalesDown() bool {
+	return c.known && c.there > c.wanted && deletesSurplus(c.controller)
+}
+
+// deletesSurplus reports whether a controller of this kind deletes pods at once when it has more than it wants.
+func deletesSurplus(c cluster.Workload) bool {
+	type kind struct{ group, kind string }
+	switch (kind{c.Group, c.Kind}) {
+	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"", "ReplicationController"}:
+		return true
+	}
+	return false
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
 func (c *replacementState) remaining() pendingReplacements {
-	if !c.known {
+	if !c.known || c.scalesDown() {
 		return c.pendingReplacements
 	}
 	return pendingReplacements{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
