@@ -308,3 +308,39 @@ func TestPlan_scaledDownWithoutReplacementAndWatchLate_evictsNoPod(t *testing.T)
 		t.Errorf("%d evictions when the number of pods is right again, want 1", len(ds))
 	}
 }
+
+// The watch still shows a pod that a scale-down has removed, so that the number of pods is right although the evicted pod has no
+// replacement.
+func TestPass_scaleDownHidesMissingReplacement_reportsShortage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replaced bool
+		want     int
+	}{"without a replacement": {false, 1}, "with a replacement": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			w, a := shrinking(6)
+			pods := w.Governed[0].Pods
+			pass := Begin(noon, w, DefaultBudget())
+			evicted := evictions(pass)[0]
+			pass.Done(evicted)
+			w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 5}
+			pods = slices.DeleteFunc(pods, func(p *cluster.Pod) bool { return p == evicted.Pod })
+			w.Governed[0].Pods = pods
+			for minute := 1; minute <= 6; minute++ {
+				now := noon.Add(time.Duration(minute) * time.Minute)
+				if minute == 3 { // the watch shows the scale-down
+					w.Governed[0].Pods = pods[:4]
+					if tt.replaced {
+						next := *evicted.Pod
+						next.UID, next.Created = "again", noon.Add(time.Minute)
+						w.Governed[0].Pods = append(pods[:4:4], &next)
+					}
+				}
+				pass = Begin(now, w, DefaultBudget())
+				w.Ledger.Learn(now, w, pass.Decisions())
+			}
+			if n := len(pass.Shortages()); n != tt.want {
+				t.Errorf("%d shortages, want %d", n, tt.want)
+			}
+		})
+	}
+}

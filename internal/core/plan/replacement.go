@@ -14,12 +14,14 @@ import (
 type pendingReplacements struct {
 	autoscaler cluster.Key
 	evictions  []pendingEviction // oldest first
+	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
 }
 
 // A pendingEviction is an eviction whose replacement has not been observed yet.
 type pendingEviction struct {
-	at  time.Time
-	uid string // of the pod
+	at     time.Time
+	uid    string    // of the pod
+	newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
 }
 
 // maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
@@ -37,7 +39,7 @@ func (l *Ledger) addPending(now time.Time, d Decision) {
 	if !ok {
 		o.autoscaler = d.Autoscaler.Key
 	}
-	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID})
+	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID, d.newest(now)})
 	l.pending[d.Pod.Controller] = o
 }
 
@@ -90,6 +92,7 @@ type replacementState struct {
 	controller     cluster.Workload
 	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
+	created        int // pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
 	none           bool // the controller is known to want none
@@ -100,14 +103,15 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 	if l == nil || len(l.pending) == 0 {
 		return nil
 	}
-	type count struct{ there, leaving int }
+	type count struct{ there, leaving, created int }
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
 	for _, g := range w.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
-			if _, owes := l.pending[p.Controller]; !owes || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+			owed := l.pendingOf(p.Controller)
+			if len(owed) == 0 || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 				continue
 			}
 			c := counts[p.Controller]
@@ -117,6 +121,9 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 				c.there++
 				live[p.UID] = true
 			}
+			if p.Created.After(owed[0].newest) {
+				c.created++
+			}
 			counts[p.Controller] = c
 		}
 	}
@@ -125,7 +132,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 		o, n := l.pending[controller], counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
-		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving}
+		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, created: n.created}
 		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
 		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
@@ -139,7 +146,16 @@ func (c *replacementState) isComplete(now time.Time) bool {
 		return true
 	}
 	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > historyTTL
-	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && !c.scalesDown()
+	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && c.isSettled(now)
+}
+
+// isSettled reports whether the watch shows the replacements of the evicted pods. After a scale-down, the number of pods may be
+// right although there are none: the watch still shows the pods that the scale-down has removed.
+func (c *replacementState) isSettled(now time.Time) bool {
+	if c.scalesDown() {
+		return false
+	}
+	return c.created >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(watchDelay))
 }
 
 // scalesDown reports whether the watch still shows pods that a scale-down removes. Which pods remain, and so whether one of them is
@@ -159,11 +175,18 @@ func deletesSurplus(c cluster.Workload) bool {
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
-func (c *replacementState) remaining() pendingReplacements {
-	if !c.known || c.scalesDown() {
-		return c.pendingReplacements
+func (c *replacementState) remaining(now time.Time) pendingReplacements {
+	out := c.pendingReplacements
+	switch {
+	case !c.known || c.there < c.wanted || c.scalesDown():
+		out.allThere = time.Time{}
+	case out.allThere.IsZero():
+		out.allThere = now
 	}
-	return pendingReplacements{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
+	if c.known && c.there < c.wanted {
+		out.evictions = last(c.evictions, c.wanted-c.there)
+	}
+	return out
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions

@@ -257,6 +257,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 		return refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed: UID in precondition", p.pod.Name)
 	}
 	if p.pod.DeletionTimestamp != nil {
+		w.evictedLeaving = true
 		return nil
 	}
 	if p.pod.Status.Phase != corev1.PodPending {

@@ -53,7 +53,9 @@ type simulated struct {
 	vacant    []int      // minute since which a replica is missing; -1 if it exists
 	refused   int        // consecutive rejections of new pods by the quota
 	undone    int        // number of resizes that were undone
-	bounds    map[*corev1.Pod]*vpav1.RecommendedPodResources
+	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
+	evictedLeaving bool
+	bounds         map[*corev1.Pod]*vpav1.RecommendedPodResources
 }
 
 // A replica is a pod with the state that only the simulation has.
