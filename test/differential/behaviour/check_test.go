@@ -67,6 +67,7 @@ func (c *checker) before(minute int) {
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.live = w.scheduled()
+		st.futile = st.futile || w.unsized
 		switch {
 		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
 			st.unreplaced = -1 // only pods that a scale-up added can be missing
@@ -224,13 +225,13 @@ func (c *checker) isCorrect(w *simulated, p *replica, d plan.Decision, minute in
 // conditions are the conditions under which each reason not to change an unsatisfied pod is correct. A reason without a condition
 // is always incorrect: its cause does not occur in the simulation, or it is a reason for satisfied pods.
 var conditions = map[string]func(observation) bool{
-	"BudgetSpent":        isShort,
-	"NotReady":           isShort,
+	"BudgetSpent": isShort,
+	"NotReady":    isShort,
 	"ReplacementMissing": func(o observation) bool {
 		return o.w.count().pods < o.w.Replicas && (o.state().evicted >= 0 || o.w.evictedLeaving)
 	},
-	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
-	"SameSize":           func(o observation) bool { return o.w.sameSize(o.p.pod) },
+	"TooFewReplicas": func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
+	"SameSize":       func(o observation) bool { return o.w.sameSize(o.p.pod) },
 	"Probing": func(o observation) bool {
 		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
@@ -249,6 +250,7 @@ var conditions = map[string]func(observation) bool{
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
 		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
 	},
+	"OverQuota": func(o observation) bool { return o.w.exceedsQuotaBeside(o.minute) },
 	"Unplaceable": func(o observation) bool {
 		t, node := o.w.wanted(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
@@ -336,6 +338,11 @@ func (w *simulated) wanted(minute int) size {
 // exceedsQuota reports whether the recommended size of a pod exceeds the quota.
 func (w *simulated) exceedsQuota(p *replica, minute int) bool {
 	return w.hard > 0 && w.requested()-cpu(p.pod.Spec.Containers[0].Resources)+w.wanted(minute).CPU > w.hard
+}
+
+// exceedsQuotaBeside reports whether another pod of the recommended size exceeds the quota.
+func (w *simulated) exceedsQuotaBeside(minute int) bool {
+	return w.hard > 0 && w.requested()+w.wanted(minute).CPU > w.hard
 }
 
 // minimum returns the minimum number of pods for an eviction.
@@ -576,6 +583,10 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			return o.p != nil && o.w.exceedsQuota(o.p, o.minute)
 		},
+	},
+	{
+		name: "evictions under a quota", reason: "podfit does not evict or resize a pod if the replacement would not get the recommended size because of a quota",
+		explains: func(o observation) bool { return o.why().Code == plan.OverQuota && o.w.exceedsQuotaBeside(o.minute) },
 	},
 	{
 		name: "temporary resize failures", reason: "podfit repeats a resize for a while before it evicts the pod if the server is overloaded or unresponsive or a webhook fails",

@@ -36,6 +36,10 @@ type simulation struct {
 	shown     [][]*corev1.Pod // all pods in each of the last minutes, as a stale watch shows them
 	journal   []string        // requests, replies and events, oldest first
 
+	// keepsSizeOverQuota is whether the admission webhook does not size a new pod whose recommended size a quota would reject. It is
+	// podfit's webhook with the permission to read ResourceQuotas.
+	keepsSizeOverQuota bool
+
 	onScale func(w *simulated)                           // called when the number of replicas has changed
 	onEvict func(w *simulated, p *replica, reply string) // called for every eviction before it is carried out; reply is the refusal, or ""
 }
@@ -52,6 +56,7 @@ type simulated struct {
 	hard      int64      // millicores that the namespace may request; 0 means no limit
 	vacant    []int      // minute since which a replica is missing; -1 if it exists
 	refused   int        // consecutive rejections of new pods by the quota
+	unsized   bool       // a new pod was created without the recommended size because of the quota
 	undone    int        // number of resizes that were undone
 	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
 	evictedLeaving bool
@@ -403,10 +408,14 @@ func (s *simulation) replace(w *simulated, minute int) {
 			continue
 		}
 		p := s.make(w, number)
+		own := p.DeepCopy()
 		if !w.Unsized.open(minute) {
 			w.size(p)
 		}
-		if w.hard > 0 && w.requested()+cpu(p.Spec.Containers[0].Resources) > w.hard {
+		if s.keepsSizeOverQuota && w.rejects(p) && !w.rejects(own) {
+			p, w.unsized = own, true
+		}
+		if w.rejects(p) {
 			if w.refused == 0 {
 				s.note("create %s: exceeded quota", p.Name)
 			}
@@ -417,6 +426,11 @@ func (s *simulation) replace(w *simulated, minute int) {
 		s.note("created %s with %s", p.Name, show(p))
 		s.add(w, p, number, minute)
 	}
+}
+
+// rejects reports whether the quota of the namespace rejects a new pod.
+func (w *simulated) rejects(p *corev1.Pod) bool {
+	return w.hard > 0 && w.requested()+cpu(p.Spec.Containers[0].Resources) > w.hard
 }
 
 // requested returns the sum of the CPU requests of the namespace in millicores.

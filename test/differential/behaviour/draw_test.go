@@ -20,6 +20,7 @@ func draw(d cases.Dice) *world {
 	if d.OneIn(8) {
 		w.Nodes, w.Node = 1+d.IntN(4), size{CPU: cases.Pick[int64](d, 16000, 8000, 2000), Memory: cases.Pick[int64](d, 64<<10, 16<<10, 4<<10)}
 	}
+	w.Quotas = d.OneIn(2)
 	w.Workloads = cases.Several(d, 1, 6, drawWorkload)
 	return w
 }

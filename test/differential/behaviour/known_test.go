@@ -113,6 +113,11 @@ var known = map[string]*world{
 		w.PDBs = []pdb{{}}
 	}), shrink("InPlaceOrRecreate", 3)),
 
+	// podfit watches quotas: it neither evicts nor resizes beyond them.
+	"a watched quota rejects each resize":     watchesQuotas(grow("InPlaceOrRecreate", 4).with(quota(100))),
+	"a watched quota rejects the replacement": watchesQuotas(grow("Recreate", 4).with(quota(1000))),
+	"a watched quota admits the last pod":     watchesQuotas(grow("InPlace", 4).with(quota(3600))),
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
@@ -131,6 +136,13 @@ var known = map[string]*world{
 func stale(minutes int, ws ...workload) *world {
 	w := day(ws...)
 	w.Lag = minutes
+	return w
+}
+
+// watchesQuotas returns a world in which podfit may read ResourceQuotas.
+func watchesQuotas(ws ...workload) *world {
+	w := day(ws...)
+	w.Quotas = true
 	return w
 }
 
