@@ -252,7 +252,7 @@ var conditions = map[string]func(observation) bool{
 	},
 	"OverQuota": func(o observation) bool { return o.w.exceedsQuotaBeside(o.minute) },
 	"Unplaceable": func(o observation) bool {
-		t, node := o.w.wanted(o.minute), o.sim.world.Node
+		t, node := o.w.total(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
 	},
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
@@ -260,7 +260,7 @@ var conditions = map[string]func(observation) bool{
 	"ResizeFailed":     resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
 	"MemoryInUse":      resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
 	"ResizeRunning": func(o observation) bool {
-		return !equal(o.p.pod.Spec.Containers[0].Resources, running(o.p.pod))
+		return !isResized(o.p.pod)
 	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
 	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
@@ -337,12 +337,12 @@ func (w *simulated) wanted(minute int) size {
 
 // exceedsQuota reports whether the recommended size of a pod exceeds the quota.
 func (w *simulated) exceedsQuota(p *replica, minute int) bool {
-	return w.hard > 0 && w.requested()-cpu(p.pod.Spec.Containers[0].Resources)+w.wanted(minute).CPU > w.hard
+	return w.hard > 0 && w.requested()-cpu(p.pod)+w.total(minute).CPU > w.hard
 }
 
 // exceedsQuotaBeside reports whether another pod of the recommended size exceeds the quota.
 func (w *simulated) exceedsQuotaBeside(minute int) bool {
-	return w.hard > 0 && w.requested()+w.wanted(minute).CPU > w.hard
+	return w.hard > 0 && w.requested()+w.total(minute).CPU > w.hard
 }
 
 // minimum returns the minimum number of pods for an eviction.
@@ -369,13 +369,18 @@ func (w *simulated) sameSize(p *corev1.Pod) bool {
 	if err != nil {
 		panic(err)
 	}
-	has := running(p)
-	want := corev1.ResourceRequirements{Requests: r[0].Requests, Limits: r[0].Limits}
 	near := func(a, b int64, least int64) bool { return a-b <= least && b-a <= least }
-	return near(want.Requests.Cpu().MilliValue(), has.Requests.Cpu().MilliValue(), 1) &&
-		near(want.Requests.Memory().Value(), has.Requests.Memory().Value(), 4096) &&
-		near(want.Limits.Cpu().MilliValue(), has.Limits.Cpu().MilliValue(), 1) &&
-		near(want.Limits.Memory().Value(), has.Limits.Memory().Value(), 4096)
+	for i := range r {
+		has, want := running(p, i), corev1.ResourceRequirements{Requests: r[i].Requests, Limits: r[i].Limits}
+		same := near(want.Requests.Cpu().MilliValue(), has.Requests.Cpu().MilliValue(), 1) &&
+			near(want.Requests.Memory().Value(), has.Requests.Memory().Value(), 4096) &&
+			near(want.Limits.Cpu().MilliValue(), has.Limits.Cpu().MilliValue(), 1) &&
+			near(want.Limits.Memory().Value(), has.Limits.Memory().Value(), 4096)
+		if !same {
+			return false
+		}
+	}
+	return true
 }
 
 // compare compares the pods with those of upstream at the end of a minute (P1, P5).
@@ -572,21 +577,21 @@ var differences = []difference{
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
-				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod.Spec.Containers[0].Resources)
+				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod)
 				return full && (o.why().Code == plan.ResizeWaiting || o.why().Code == plan.TooFewReplicas)
 			}
 			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Code == plan.TooFewReplicas)
 		},
 	},
 	{
+		name: "evictions under a quota", reason: "podfit does not evict or resize a pod if the replacement would not get the recommended size because of a quota",
+		explains: func(o observation) bool { return o.why().Code == plan.OverQuota && o.w.exceedsQuotaBeside(o.minute) },
+	},
+	{
 		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
 		explains: func(o observation) bool {
 			return o.p != nil && o.w.exceedsQuota(o.p, o.minute)
 		},
-	},
-	{
-		name: "evictions under a quota", reason: "podfit does not evict or resize a pod if the replacement would not get the recommended size because of a quota",
-		explains: func(o observation) bool { return o.why().Code == plan.OverQuota && o.w.exceedsQuotaBeside(o.minute) },
 	},
 	{
 		name: "temporary resize failures", reason: "podfit repeats a resize for a while before it evicts the pod if the server is overloaded or unresponsive or a webhook fails",

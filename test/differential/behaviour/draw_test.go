@@ -52,6 +52,7 @@ func drawWorkload(d cases.Dice) workload {
 	}
 	w.StatefulSet = d.OneIn(3)
 	w.Limits = cases.Pick(d, "", "", "twice", "same")
+	w.Second = d.OneIn(4)
 	w.Restart = d.OneIn(5)
 	if d.OneIn(8) {
 		w.MinReplicas = int32(1 + d.IntN(3))

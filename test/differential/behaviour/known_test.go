@@ -37,6 +37,9 @@ func refuses(verb, what string, first bool) func(*workload) {
 
 func quota(millicores int64) func(*workload) { return func(w *workload) { w.Quota = &millicores } }
 
+// second adds a second container.
+func second(w *workload) { w.Second = true }
+
 // day returns a world of one day with upstream's defaults.
 func day(ws ...workload) *world {
 	return &world{Minutes: 24 * 60, Min: 2, Tolerance: 0.5, Workloads: ws}
@@ -117,6 +120,13 @@ var known = map[string]*world{
 	"a watched quota rejects each resize":     watchesQuotas(grow("InPlaceOrRecreate", 4).with(quota(100))),
 	"a watched quota rejects the replacement": watchesQuotas(grow("Recreate", 4).with(quota(1000))),
 	"a watched quota admits the last pod":     watchesQuotas(grow("InPlace", 4).with(quota(3600))),
+
+	// Pods with two containers.
+	"pods have two containers":                                       day(grow("InPlaceOrRecreate", 4).with(second), shrink("Recreate", 3).with(second), grow("InPlace", 3).with(second)),
+	"pods have two containers, and a quota rejects the last resizes": day(grow("InPlaceOrRecreate", 4).with(second).with(quota(4000))),
+	"pods with two containers fill their node": {Minutes: 240, Min: 2, Tolerance: 0.5, Nodes: 1, Node: size{4000, 16384}, Workloads: []workload{
+		grow("InPlaceOrRecreate", 4).with(second),
+	}},
 
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),

@@ -173,7 +173,7 @@ func (v *view) Quotas(namespace string) *cluster.Quotas {
 	left := w.hard
 	for _, p := range v.sim.watched() {
 		if p.Namespace == namespace {
-			left -= cpu(p.Spec.Containers[0].Resources)
+			left -= cpu(p)
 		}
 	}
 	known.List = []cluster.Quota{{Name: "compute", Left: cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, left)}}}

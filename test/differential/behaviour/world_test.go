@@ -35,6 +35,7 @@ type workload struct {
 	MinReplicas int32  `json:",omitempty"` // of the autoscaler
 	Template    size   // requests in the pod template
 	Limits      string `json:",omitempty"` // "": none; "same": equal to the requests; "twice"
+	Second      bool   `json:",omitempty"` // pods have a second container with the same template and recommendation
 	Restart     bool   `json:",omitempty"` // a resize of memory restarts the container
 	Advice      []advice
 	Scales      []scaling `json:",omitempty"` // changes of the number of replicas
