@@ -239,8 +239,11 @@ var conditions = map[string]func(observation) bool{
 			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
 		})
 	},
-	"AwaitingReplacement": func(o observation) bool { // an eviction without a response may have been carried out
-		return o.w.count().satisfied < o.w.Replicas && (o.state().evicted >= 0 || o.w.unclear(o.minute))
+	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
+	// out: until the watch must have shown the outcome, its replacement is awaited, too.
+	"AwaitingReplacement": func(o observation) bool {
+		evicted := o.state().evicted
+		return o.watchShows(o.state().missing) || evicted >= 0 && o.minute-evicted <= unclear+o.sim.world.Lag || o.w.unclear(o.minute)
 	},
 	"Starting":    func(o observation) bool { return o.p.pod.Status.Phase == corev1.PodPending },
 	"Unscheduled": func(o observation) bool { return o.p.pod.Spec.NodeName == "" },
@@ -608,7 +611,17 @@ var differences = []difference{
 	},
 	{
 		name: "temporary resize failures", reason: "podfit does not evict a pod because no connection could be opened for its resize; the API server has refused nothing",
-		explains: func(o observation) bool { return o.p != nil && o.p.replies["resize"] == notSent },
+		// Upstream evicts the pod: it cannot open a connection for the resize, but one for the eviction a moment later. When
+		// connections are possible again, podfit continues after the back-off, which is about as long as they were refused.
+		explains: func(o observation) bool {
+			if o.p == nil || o.p.replies["resize"] != notSent {
+				return false
+			}
+			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool {
+				return f.Verb == "resize" && f.What == notSent && f.When.open(o.minute)
+			})
+			return refused || o.minute-o.p.lastAt <= o.p.lastAt-o.p.since["resize"]+2
+		},
 	},
 	{
 		name: "refused resizes of several pods", reason: "podfit evicts the pods one by one, each after the previous one has been replaced",
