@@ -149,36 +149,17 @@ func (c *replacementState) isComplete(now time.Time) bool {
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && c.isSettled(now)
 }
 
-// isSettled reports whether the watch shows the replacements of the evicted pods. After a scale-down, the number of pods may be
-// right although there are none: the watch still shows the pods that the scale-down has removed.
+// isSettled reports whether the watch shows the replacements of the evicted pods. After a scale-down, there may be enough pods
+// although there are no replacements: the watch still shows the pods that the scale-down has removed.
 func (c *replacementState) isSettled(now time.Time) bool {
-	if c.scalesDown() {
-		return false
-	}
 	return c.created >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(watchDelay))
-}
-
-// scalesDown reports whether the watch still shows pods that a scale-down removes. Which pods remain, and so whether one of them is
-// the replacement of an evicted pod, is not known yet. The number of pods of other kinds may differ from their scale for ever.
-func (c *replacementState) scalesDown() bool {
-	return c.known && c.there > c.wanted && deletesSurplus(c.controller)
-}
-
-// deletesSurplus reports whether a controller of this kind deletes pods at once when it has more than it wants.
-func deletesSurplus(c cluster.Workload) bool {
-	type kind struct{ group, kind string }
-	switch (kind{c.Group, c.Kind}) {
-	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"", "ReplicationController"}:
-		return true
-	}
-	return false
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
 func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	out := c.pendingReplacements
 	switch {
-	case !c.known || c.there < c.wanted || c.scalesDown():
+	case !c.known || c.there < c.wanted:
 		out.allThere = time.Time{}
 	case out.allThere.IsZero():
 		out.allThere = now
