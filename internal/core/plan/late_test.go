@@ -332,7 +332,7 @@ func TestPass_scaleDownHidesMissingReplacement_reportsShortage(t *testing.T) {
 					if tt.replaced {
 						next := *evicted.Pod
 						next.UID, next.Created = "again", noon.Add(time.Minute)
-						w.Governed[0].Pods = append(pods[:4:4], &next)
+						w.Governed[0].Pods = slices.Concat(pods[:4], []*cluster.Pod{&next})
 					}
 				}
 				pass = Begin(now, w, DefaultBudget())
