@@ -110,6 +110,32 @@ var known = map[string]*world{
 		w.Scales = []scaling{{At: 1, Replicas: 3}}
 	})),
 
+	// The watch does not show yet that a scale-down has removed pods, so that no replacement of an evicted pod seems to be missing.
+	"scaled down after an eviction whose replacement the quota rejects, and the watch is stale": {Minutes: 60, Min: 2, Lag: 1, Workloads: []workload{
+		grow("Recreate", 6).with(quota(100)).with(func(w *workload) { w.Scales = []scaling{{At: 1, Replicas: 5}} }),
+		grow("Recreate", 4).with(quota(0)).with(func(w *workload) { w.Scales = []scaling{{At: 17, Replicas: 2}} }),
+		grow("Recreate", 6).with(quota(0)).with(func(w *workload) { w.Scales = []scaling{{At: 17, Replicas: 5}} }),
+	}},
+	"scaled down and up, and the watch is stale": {Minutes: 60, Min: 2, Tolerance: 0.5, Lag: 1, Workloads: []workload{
+		grow("Recreate", 6).with(quota(100)).with(func(w *workload) {
+			w.StatefulSet, w.PDBs, w.Fine = true, []pdb{{}}, []int{0}
+			w.Scales = []scaling{{At: 1, Replicas: 2}, {At: 3, Replicas: 3}}
+		}),
+	}},
+
+	// The watch shows minutes later that evicted pods are ready again.
+	"replacements are late, and the watch is stale, under a rate limit": {Minutes: 120, Min: 2, Tolerance: 0.5, Rate: 3.7133, Lag: 3, Workloads: []workload{
+		grow("InPlaceOrRecreate", 6).with(refuses("resize", nodeTooBig, false)).with(func(w *workload) {
+			w.Advice = append(w.Advice, advice{At: 47, Target: size{100, 128}})
+			w.Delay, w.Grace, w.Start, w.Limits, w.PDBs = 5, 1, 1, "twice", []pdb{{MaxUnavailable: 1}}
+		}),
+	}},
+
+	// Upstream resizes all pods at once in mode InPlace, before resizes begin to fail.
+	"resizes have no response after the first minute, in mode InPlace": {Minutes: 60, Min: 2, Workloads: []workload{
+		grow("InPlace", 6).with(func(w *workload) { w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 1}}} }),
+	}},
+
 	// Refused actions must not use up the rate limit of other pods.
 	"a disruption budget protects pods under a rate limit": limited(0.9731, grow("Recreate", 4).with(func(w *workload) { w.PDBs = []pdb{{}} }), shrink("Recreate", 4), shrink("InPlace", 3)),
 	"a disruption budget protects pods under a low rate limit": limited(0.1319, grow("Recreate", 4).with(func(w *workload) {
