@@ -253,7 +253,15 @@ var conditions = map[string]func(observation) bool{
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
 		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
 	},
-	"OverQuota": func(o observation) bool { return o.w.exceedsQuotaBeside(o.minute) },
+	"OverQuota": func(o observation) bool {
+		// A change of another pod in this pass, or one that the rate limit did not allow, needs the rest of the quota.
+		others := slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
+			return p != o.p && (p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
+		})
+		both := o.w.requested() + 2*o.w.total(o.minute).CPU
+		return o.w.exceedsQuotaBeside(o.minute) || others && o.w.hard > 0 && both > o.w.hard
+	},
 	"Unplaceable": func(o observation) bool {
 		t, node := o.w.total(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
