@@ -254,13 +254,15 @@ var conditions = map[string]func(observation) bool{
 		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
 	},
 	"OverQuota": func(o observation) bool {
-		// A change of another pod in this pass, or one that the rate limit did not allow, needs the rest of the quota.
-		others := slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+		// Changes of other pods in this pass, or that the rate limit did not allow, need the rest of the quota.
+		pods := int64(1)
+		for _, p := range o.w.pods {
 			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
-			return p != o.p && (p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
-		})
-		both := o.w.requested() + 2*o.w.total(o.minute).CPU
-		return o.w.exceedsQuotaBeside(o.minute) || others && o.w.hard > 0 && both > o.w.hard
+			if p != o.p && (p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime) {
+				pods++
+			}
+		}
+		return o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
 	},
 	"Unplaceable": func(o observation) bool {
 		t, node := o.w.total(o.minute), o.sim.world.Node
