@@ -122,6 +122,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 func (c *checker) after(minute int) {
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
+		st.look(w.count(), w.Replicas, minute)
 		for _, p := range w.pods {
 			if p.lastAt == minute && p.done {
 				st.acted = minute

@@ -154,6 +154,9 @@ var known = map[string]*world{
 		grow("InPlaceOrRecreate", 4).with(second),
 	}},
 
+	// The replacement of the first evicted pod is awaited for hours.
+	"a webhook denies each resize, and a quota rejects the replacement": day(grow("InPlaceOrRecreate", 6).with(refuses("resize", denied403, false)).with(quota(0))),
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
