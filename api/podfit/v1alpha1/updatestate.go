@@ -192,6 +192,10 @@ type PodUpdate struct {
 	// +optional
 	UnansweredSince *metav1.MicroTime `json:"unansweredSince,omitempty"`
 
+	// failingSince is the time of the first of the consecutive last attempts with a failure that may be temporary.
+	// +optional
+	FailingSince *metav1.MicroTime `json:"failingSince,omitempty"`
+
 	// readyPods is the number of ready pods of the controller at the last attempt.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -314,6 +318,10 @@ type MissingReplacement struct {
 	// +kubebuilder:validation:MaxItems=30
 	// +listType=atomic
 	Evicted []EvictedPod `json:"evicted,omitempty"`
+
+	// completeSince is the time since which the controller has had as many pods as it wants. It is not set if it has fewer.
+	// +optional
+	CompleteSince *metav1.MicroTime `json:"completeSince,omitempty"`
 }
 
 // EvictedPod is a pod that was evicted, or may have been.
@@ -324,4 +332,8 @@ type EvictedPod struct {
 
 	// time is the time of the eviction.
 	Time metav1.MicroTime `json:"time"`
+
+	// newestPod is the creation time of the newest pod of the workload at that time, by the clock of the API server.
+	// +optional
+	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
 }

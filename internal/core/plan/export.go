@@ -52,6 +52,7 @@ type FailedState struct {
 	Transient   int       // consecutive last attempts with a transient failure
 	Lost        time.Time // time of the last attempt without an answer
 	LostSince   time.Time // time of the first of the consecutive last attempts without an answer
+	Failing     time.Time // time of the first of the consecutive transient failures
 	Ready       int       // pods of the group that were ready
 	OverQuota   []policy.Fitted
 	OverQuotaAt time.Time
@@ -73,12 +74,14 @@ type PendingState struct {
 	Controller cluster.Workload
 	Autoscaler cluster.Key
 	Evicted    []EvictedPod // oldest first
+	Complete   time.Time    // since when there have been as many pods as the controller wants; zero if there are not
 }
 
 // An EvictedPod is a pod that was evicted, or may have been.
 type EvictedPod struct {
-	UID string
-	At  time.Time
+	UID    string
+	At     time.Time
+	Newest time.Time // creation of the newest pod at that time, by the API server's clock
 }
 
 // Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
@@ -191,7 +194,7 @@ func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
 		add(key.uid, PodState{
 			Do: key.do, At: r.at, Next: counted.until(b), Attempts: r.n, With: r.with,
 			Failed: &FailedState{
-				Refusal: r.Refusal, Transient: r.transient, Lost: r.lost, LostSince: r.since, Ready: r.ready,
+				Refusal: r.Refusal, Transient: r.transient, Lost: r.lost, LostSince: r.since, Failing: r.failing, Ready: r.ready,
 				OverQuota: bounded(r.overQuota), OverQuotaAt: r.overQuotaAt,
 			},
 		})
@@ -222,9 +225,9 @@ func (e *eviction) export() *EvictionState {
 }
 
 func (o *pendingReplacements) export(controller cluster.Workload) PendingState {
-	out := PendingState{Controller: controller, Autoscaler: o.autoscaler}
+	out := PendingState{Controller: controller, Autoscaler: o.autoscaler, Complete: o.allThere}
 	for _, e := range last(o.evictions, maxEvictedPods) {
-		out.Evicted = append(out.Evicted, EvictedPod{UID: e.uid, At: e.at})
+		out.Evicted = append(out.Evicted, EvictedPod{UID: e.uid, At: e.at, Newest: e.newest})
 	}
 	return out
 }

@@ -60,8 +60,10 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
 		if surplus := g.live + g.gone - g.wanted; g.known && surplus > 0 {
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
-			// the ready ones.
-			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus)
+			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
+			// replacement.
+			missing := len(s.w.Ledger.pendingOf(controller))
+			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus-missing)
 		}
 		g.below = g.live < required
 	}

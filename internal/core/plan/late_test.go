@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -277,5 +278,69 @@ func TestPlan_scaledDownAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
 	if ds := evictions(Begin(noon.Add(time.Minute), w, b)); len(ds) > 0 {
 		t.Errorf("%s is evicted, which may leave none of 2 pods ready", ds[0].Pod.Name)
+	}
+}
+
+// A StatefulSet has lost a pod, and a quota rejects its replacement. After a scale-down the watch still shows the pods with the
+// highest ordinals, which the controller has deleted, so that no pod seems to be missing.
+func TestPlan_scaledDownWithoutReplacementAndWatchLate_evictsNoPod(t *testing.T) {
+	w, a := shrinking(4)
+	b := DefaultBudget()
+	b.Tolerance = 0
+	pass := Begin(noon, w, b)
+	evicted := evictions(pass)[0]
+	pass.Done(evicted)
+	w.Governed[0].Pods = slices.DeleteFunc(w.Governed[0].Pods, func(p *cluster.Pod) bool { return p == evicted.Pod })
+	for minute := 1; minute <= 20; minute++ {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		if minute == 17 {
+			w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
+		}
+		pass = Begin(now, w, b)
+		if ds := evictions(pass); len(ds) > 0 {
+			t.Fatalf("minute %d: %s is evicted, which may leave none of 2 pods", minute, ds[0].Pod.Name)
+		}
+		w.Ledger.Learn(now, w, pass.Decisions())
+	}
+	w.Governed[0].Pods = w.Governed[0].Pods[:2] // the watch shows the scale-down, and the replacement
+	now := noon.Add(21 * time.Minute)
+	if ds := evictions(Begin(now, w, b)); len(ds) != 1 {
+		t.Errorf("%d evictions when the number of pods is right again, want 1", len(ds))
+	}
+}
+
+// The watch still shows a pod that a scale-down has removed, so that the number of pods is right although the evicted pod has no
+// replacement.
+func TestPass_scaleDownHidesMissingReplacement_reportsShortage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replaced bool
+		want     int
+	}{"without a replacement": {false, 1}, "with a replacement": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			w, a := shrinking(6)
+			pods := w.Governed[0].Pods
+			pass := Begin(noon, w, DefaultBudget())
+			evicted := evictions(pass)[0]
+			pass.Done(evicted)
+			w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 5}
+			pods = slices.DeleteFunc(pods, func(p *cluster.Pod) bool { return p == evicted.Pod })
+			w.Governed[0].Pods = pods
+			for minute := 1; minute <= 6; minute++ {
+				now := noon.Add(time.Duration(minute) * time.Minute)
+				if minute == 3 { // the watch shows the scale-down
+					w.Governed[0].Pods = pods[:4]
+					if tt.replaced {
+						next := *evicted.Pod
+						next.UID, next.Created = "again", noon.Add(time.Minute)
+						w.Governed[0].Pods = slices.Concat(pods[:4], []*cluster.Pod{&next})
+					}
+				}
+				pass = Begin(now, w, DefaultBudget())
+				w.Ledger.Learn(now, w, pass.Decisions())
+			}
+			if n := len(pass.Shortages()); n != tt.want {
+				t.Errorf("%d shortages, want %d", n, tt.want)
+			}
+		})
 	}
 }

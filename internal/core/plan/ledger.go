@@ -89,11 +89,15 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 // expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
 func (l *Ledger) expect(now time.Time, d Decision) {
 	e := l.evictions[workloadOf(d.Pod)]
-	next := eviction{at: now, newest: now.Truncate(time.Second).Add(-1), with: d.With, ineffective: e.ineffective}
-	if d.scope != nil {
-		next.newest = d.scope.newest
+	l.evictions[workloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
+}
+
+// newest returns when the newest pod of the workload was created, by the API server's clock.
+func (d Decision) newest(now time.Time) time.Time {
+	if d.scope == nil {
+		return now.Truncate(time.Second).Add(-1)
 	}
-	l.evictions[workloadOf(d.Pod)] = next
+	return d.scope.newest
 }
 
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
@@ -116,7 +120,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 			delete(l.pending, c.controller)
 			continue
 		}
-		l.pending[c.controller] = c.remaining()
+		l.pending[c.controller] = c.remaining(now)
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)

@@ -63,7 +63,7 @@ func (t *candidate) replacementOverQuota() (Reason, bool) {
 	if !r.Refused() || t.asTemplate() && v.fitsAfterwards() || !v.grows() && v.fitsAfterwards() {
 		return Reason{}, false
 	}
-	return Reason{Code: OverQuota, Text: r.String()}, true
+	return Reason{Code: OverQuota, Text: v.text(r, v.beside)}, true
 }
 
 // resizeOverQuota blocks a resize that a ResourceQuota would refuse.
@@ -77,7 +77,23 @@ func (t *candidate) resizeOverQuota() (Reason, bool) {
 	if !r.Refused() {
 		r = v.inPlace()
 	}
-	return Reason{Code: OverQuota, Text: r.String()}, r.Refused()
+	return Reason{Code: OverQuota, Text: v.text(r, v.inPlace)}, r.Refused()
+}
+
+// text returns a refusal as text, with a note if the quota has room for the pod, but not for it and the pods that were decided on
+// before. again returns the refusal by the view.
+func (v *quotaView) text(r policy.Refusal, again func() policy.Refusal) string {
+	if r.Kind == policy.TooManyQuotas {
+		return r.String()
+	}
+	reserved := v.reserved
+	v.reserved = make([]cluster.PodResources, len(v.quotas))
+	alone := again()
+	v.reserved = reserved
+	if r.Refused() && !alone.Refused() {
+		return r.String() + " after the other changes of this pass"
+	}
+	return r.String()
 }
 
 // whileResized returns the demand that quotas count until a resize has completed: for each container the higher of the current and

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,5 +235,32 @@ func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 				t.Errorf("hard %d: %d of %d pods are sized, and %d are left", hard, sized, replicas, left)
 			}
 		}
+	}
+}
+
+// A pass reserves the amounts of its changes. The reason of a pod for which they leave no room does not blame the quota alone.
+func TestPlan_quotaHasRoomForOnePod_reasonNamesOtherChanges(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hard    int64
+		changes int
+		note    bool
+	}{"room for one": {1400, 1, true}, "room for none": {500, 0, false}} {
+		t.Run(name, func(t *testing.T) {
+			y := &tenancy{template: 100, want: 700, hard: tt.hard, mode: cluster.InPlace}
+			for range 4 {
+				y.pods = append(y.pods, y.pod(noon.AddDate(0, 0, -2), 100))
+			}
+			changes := 0
+			for _, d := range Plan(noon, y.world(4, NewLedger()), y.budget()) {
+				if d.Do != Leave {
+					changes++
+				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != OverQuota || note != tt.note {
+					t.Errorf("%s is left because: %s", d.Pod.Name, d.Reason)
+				}
+			}
+			if changes != tt.changes {
+				t.Errorf("%d changes, want %d", changes, tt.changes)
+			}
+		})
 	}
 }

@@ -47,10 +47,13 @@ func (k RefusalKind) isTransient() bool {
 	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
 }
 
-// Number of consecutive failed resizes after which a transient failure counts as a refusal.
+// Number of consecutive failed resizes after which a transient failure counts as a refusal, and the time that they take if each is
+// made when its back-off ends. If a pod waits for other pods between two attempts, the time decides.
 const (
-	lastingAfter  = 5 // about 15 minutes
-	webhookIsDown = 3 // about 3 minutes
+	lastingAfter  = 5
+	lastingFor    = 15 * time.Minute
+	webhookIsDown = 3
+	webhookDown   = 3 * time.Minute
 )
 
 // A refused is the last attempt on a pod that did not succeed.
@@ -59,6 +62,7 @@ type refused struct {
 	at        time.Time
 	n         int             // consecutive failed attempts
 	transient int             // consecutive last attempts with a transient failure
+	failing   time.Time       // time of the first of these attempts since the API server was last not reached; zero if the last one failed otherwise
 	lost      time.Time       // time of the last attempt without an answer; the pod may have been evicted then
 	since     time.Time       // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
 	ready     int             // pods of the group that were ready, without those changed in that pass
@@ -104,7 +108,11 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	switch {
 	case r.Kind.isTransient():
 		next.transient = before.transient + 1
-	case r.Kind == NotReached:
+		next.failing = before.failing
+		if next.failing.IsZero() {
+			next.failing = now
+		}
+	case r.Kind == NotReached: // the time without a connection is not a time of failures
 		next.transient = before.transient
 	}
 	if r.Kind != DeniedByBudget { // only a disruption budget is checked for a pod that exists
@@ -180,9 +188,9 @@ func (r refused) isLasting() bool {
 	case Denied, DeniedByNode, Unsupported:
 		return true
 	case WebhookFailed:
-		return r.transient >= webhookIsDown
+		return r.transient >= webhookIsDown || r.at.Sub(r.failing) >= webhookDown
 	case ServerBusy, OutcomeIsUnknown:
-		return r.transient >= lastingAfter
+		return r.transient >= lastingAfter || r.at.Sub(r.failing) >= lastingFor
 	case DeniedByBudget, DeniedByQuota, NotReached:
 	}
 	return false

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
@@ -78,5 +79,40 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
 	if q := qosOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
 		t.Errorf("class %d", q)
+	}
+}
+
+// A pod whose resize failed waits for other pods of its workload, so that its attempts may be far apart. It is evicted when the
+// failures have lasted as long as they would have with attempts after each back-off.
+func TestLedger_resizeKeepsFailing_isLastingAfterItsTime(t *testing.T) {
+	type attempt struct {
+		minute int
+		kind   RefusalKind
+	}
+	tests := map[string]struct {
+		attempts []attempt
+		want     bool
+	}{
+		"one attempt":                               {[]attempt{{0, OutcomeIsUnknown}}, false},
+		"no answer for 14 minutes":                  {[]attempt{{0, OutcomeIsUnknown}, {14, OutcomeIsUnknown}}, false},
+		"no answer for 15 minutes":                  {[]attempt{{0, OutcomeIsUnknown}, {15, OutcomeIsUnknown}}, true},
+		"busy for 15 minutes":                       {[]attempt{{0, ServerBusy}, {15, ServerBusy}}, true},
+		"webhook fails for two minutes":             {[]attempt{{0, WebhookFailed}, {2, WebhookFailed}}, false},
+		"webhook fails for three minutes":           {[]attempt{{0, WebhookFailed}, {3, WebhookFailed}}, true},
+		"another refusal between":                   {[]attempt{{0, OutcomeIsUnknown}, {5, DeniedByQuota}, {20, OutcomeIsUnknown}}, false},
+		"API server not reached between":            {[]attempt{{0, OutcomeIsUnknown}, {5, NotReached}, {60, OutcomeIsUnknown}}, false},
+		"15 minutes after the API server was there": {[]attempt{{0, OutcomeIsUnknown}, {5, NotReached}, {60, ServerBusy}, {75, ServerBusy}}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, a := shrinking(1)
+			d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
+			for _, x := range tt.attempts {
+				w.Ledger.Refused(noon.Add(time.Duration(x.minute)*time.Minute), d, Refusal{Kind: x.kind}, 1)
+			}
+			if r, _ := w.Ledger.refusal(d.Pod, Resize); r.isLasting() != tt.want {
+				t.Errorf("lasting: %t, want %t", r.isLasting(), tt.want)
+			}
+		})
 	}
 }

@@ -15,12 +15,14 @@ type pendingReplacements struct {
 	autoscaler cluster.Key
 	workload   cluster.Workload  // of the pods, see workloadOf
 	evictions  []pendingEviction // oldest first
+	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
 }
 
 // A pendingEviction is an eviction whose replacement has not been observed yet.
 type pendingEviction struct {
-	at  time.Time
-	uid string // of the pod
+	at     time.Time
+	uid    string    // of the pod
+	newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
 }
 
 // maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
@@ -38,8 +40,16 @@ func (l *Ledger) addPending(now time.Time, d Decision) {
 	if !ok {
 		o.autoscaler, o.workload = d.Autoscaler.Key, workloadOf(d.Pod)
 	}
-	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID})
+	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID, d.newest(now)})
 	l.pending[d.Pod.Controller] = o
+}
+
+// pendingOf returns the pending evictions of a controller, oldest first.
+func (l *Ledger) pendingOf(c cluster.Workload) []pendingEviction {
+	if l == nil {
+		return nil
+	}
+	return l.pending[c].evictions
 }
 
 // MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next World must have their
@@ -84,6 +94,7 @@ type replacementState struct {
 	controller     cluster.Workload
 	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
+	created        int // pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
 	none           bool // the controller is known to want none
@@ -94,14 +105,15 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 	if l == nil || len(l.pending) == 0 {
 		return nil
 	}
-	type count struct{ there, leaving int }
+	type count struct{ there, leaving, created int }
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
 	for _, g := range w.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
-			if _, owes := l.pending[p.Controller]; !owes || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+			owed := l.pendingOf(p.Controller)
+			if len(owed) == 0 || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 				continue
 			}
 			c := counts[p.Controller]
@@ -111,6 +123,9 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 				c.there++
 				live[p.UID] = true
 			}
+			if p.Created.After(owed[0].newest) {
+				c.created++
+			}
 			counts[p.Controller] = c
 		}
 	}
@@ -119,7 +134,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 		o, n := l.pending[controller], counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
-		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving}
+		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, created: n.created}
 		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
 		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
@@ -133,15 +148,28 @@ func (c *replacementState) isComplete(now time.Time) bool {
 		return true
 	}
 	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > historyTTL
-	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted
+	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && c.isSettled(now)
+}
+
+// isSettled reports whether the watch shows the replacements of the evicted pods. After a scale-down, there may be enough pods
+// although there are no replacements: the watch still shows the pods that the scale-down has removed.
+func (c *replacementState) isSettled(now time.Time) bool {
+	return c.created >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(watchDelay))
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
-func (c *replacementState) remaining() pendingReplacements {
-	if !c.known {
-		return c.pendingReplacements
+func (c *replacementState) remaining(now time.Time) pendingReplacements {
+	out := c.pendingReplacements
+	switch {
+	case !c.known || c.there < c.wanted:
+		out.allThere = time.Time{}
+	case out.allThere.IsZero():
+		out.allThere = now
 	}
-	return pendingReplacements{autoscaler: c.autoscaler, workload: c.workload, evictions: last(c.evictions, c.wanted-c.there)}
+	if c.known && c.there < c.wanted {
+		out.evictions = last(c.evictions, c.wanted-c.there)
+	}
+	return out
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions

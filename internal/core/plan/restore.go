@@ -47,10 +47,10 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 	if p.Controller.Namespace != w.Namespace || p.Autoscaler.Namespace != w.Namespace {
 		return
 	}
-	o := pendingReplacements{autoscaler: p.Autoscaler, workload: w}
+	o := pendingReplacements{autoscaler: p.Autoscaler, workload: w, allThere: past(now, p.Complete)}
 	for _, e := range p.Evicted[max(0, len(p.Evicted)-maxPendingEvictions):] {
 		if !e.At.IsZero() {
-			o.evictions = append(o.evictions, pendingEviction{at: past(now, e.At), uid: e.UID})
+			o.evictions = append(o.evictions, pendingEviction{at: past(now, e.At), uid: e.UID, newest: e.Newest})
 		}
 	}
 	if len(o.evictions) > 0 {
@@ -73,7 +73,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		f := p.Failed
 		addNew(l.refusals, refusedKey{p.UID, p.Do}, refused{
 			Refusal: Refusal{Kind: f.Kind, Text: shortened(f.Text)}, at: at, n: max(1, boundedCount(p.Attempts)), transient: boundedCount(f.Transient),
-			lost: past(now, f.Lost), since: past(now, f.LostSince), ready: max(0, f.Ready), with: p.With,
+			lost: past(now, f.Lost), since: past(now, f.LostSince), failing: failingSince(f.Kind, at, past(now, f.Failing)), ready: max(0, f.Ready), with: p.With,
 			overQuota: f.OverQuota, overQuotaAt: past(now, f.OverQuotaAt),
 		})
 	case !p.Done:
@@ -97,6 +97,18 @@ func (e *EvictionState) restore(now time.Time) eviction {
 		out.before = &certain
 	}
 	return out
+}
+
+// failingSince returns the time of the first of consecutive failures: the stored one, or the last attempt if none is stored. It is zero if
+// the last attempt failed for a reason that is not temporary.
+func failingSince(last RefusalKind, at, stored time.Time) time.Time {
+	switch {
+	case !last.isTransient():
+		return time.Time{}
+	case stored.IsZero() || stored.After(at):
+		return at
+	}
+	return stored
 }
 
 // past returns a time, but at most now.

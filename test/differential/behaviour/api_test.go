@@ -216,8 +216,8 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 	if status := s.refuses(w, p, next); status != nil {
 		return nil, status
 	}
-	if !equal(next.Spec.Containers[0].Resources, p.pod.Spec.Containers[0].Resources) {
-		s.change(p, func(q *corev1.Pod) { q.Spec.Containers[0].Resources = next.Spec.Containers[0].Resources })
+	if !sameResources(next, p.pod) {
+		s.change(p, func(q *corev1.Pod) { setResources(q, next) })
 		p.resized = max(s.minute(), 1)
 		p.resizes++
 	}
@@ -226,25 +226,31 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 
 // refuses returns the status of a refused resize, or nil.
 func (s *simulation) refuses(w *simulated, p *replica, next *corev1.Pod) *metav1.Status {
-	has, want := p.pod.Spec.Containers[0].Resources, next.Spec.Containers[0].Resources
+	has, want := cpu(p.pod), cpu(next)
+	tooLarge := anyContainer(next, p.pod, func(want, _ corev1.ResourceRequirements) bool {
+		return w.MostMB > 0 && max(want.Requests.Memory().Value(), want.Limits.Memory().Value()) > w.MostMB<<20
+	})
 	switch {
 	case p.pod.Status.Phase == corev1.PodPending || p.pod.DeletionTimestamp != nil:
 		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "pod is not running", p.pod.Name)
-	case class(want) != p.pod.Status.QOSClass:
+	case class(next) != p.pod.Status.QOSClass:
 		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "Pod QOS Class may not change as a result of resizing", p.pod.Name)
-	case w.MostMB > 0 && max(want.Requests.Memory().Value(), want.Limits.Memory().Value()) > w.MostMB<<20:
+	case tooLarge:
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "maximum memory usage per Container exceeded", p.pod.Name)
-	case w.hard > 0 && cpu(want) > cpu(has) && w.requested()-cpu(has)+cpu(want) > w.hard:
+	case w.hard > 0 && want > has && w.requested()-has+want > w.hard:
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("pods %q is forbidden: exceeded quota: compute", p.pod.Name), p.pod.Name)
 	}
 	return nil
 }
 
-func class(r corev1.ResourceRequirements) corev1.PodQOSClass {
-	if r.Requests.Cpu().Cmp(*r.Limits.Cpu()) == 0 && r.Requests.Memory().Cmp(*r.Limits.Memory()) == 0 {
-		return corev1.PodQOSGuaranteed
+func class(p *corev1.Pod) corev1.PodQOSClass {
+	differs := func(r, _ corev1.ResourceRequirements) bool {
+		return r.Requests.Cpu().Cmp(*r.Limits.Cpu()) != 0 || r.Requests.Memory().Cmp(*r.Limits.Memory()) != 0
 	}
-	return corev1.PodQOSBurstable
+	if anyContainer(p, p, differs) {
+		return corev1.PodQOSBurstable
+	}
+	return corev1.PodQOSGuaranteed
 }
 
 // evict deletes a pod if the disruption budgets allow it.
@@ -257,6 +263,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 		return refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed: UID in precondition", p.pod.Name)
 	}
 	if p.pod.DeletionTimestamp != nil {
+		w.evictedLeaving = true
 		return nil
 	}
 	if p.pod.Status.Phase != corev1.PodPending {

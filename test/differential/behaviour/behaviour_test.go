@@ -28,6 +28,7 @@ const usual = 700
 func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
 	var worlds, pods, ours, theirs, minutes int
 	used := map[string]int{}
+	violated := false
 	began := time.Now()
 	cases.Check(t, usual, func(rt *rapid.T) {
 		w := draw(cases.Dice{T: rt})
@@ -43,7 +44,11 @@ func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
 			used[name] += n
 		}
 		if r.violation != "" {
+			violated = true // further worlds are simulated to shrink this one
 			rt.Fatalf("%s\n%s\n%s", r.violation, cases.Show(w), r.journal)
+		}
+		if worlds%500 == 0 && !violated { // a long run may be ended before it is complete
+			t.Logf("%d worlds without a violation in %s", worlds, time.Since(began).Round(time.Second))
 		}
 	})
 	seed := cases.Seed

@@ -25,6 +25,9 @@ const (
 	retries      = 12 // evictions per day that may be ineffective
 )
 
+// never is a minute before the simulation.
+const never = -1000
+
 // A checker checks the actions of podfit in a simulation.
 type checker struct {
 	sim       *simulation
@@ -48,12 +51,14 @@ type state struct {
 	evictions  int
 	futile     bool // some evicted pod was replaced without the recommended size
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
+	missing    int  // last minute in which pods were missing
+	unready    int  // last minute in which pods were missing or not ready
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
 	for range s.workloads {
-		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1})
+		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1, missing: never, unready: never})
 	}
 	s.onEvict = c.evicting
 	return c
@@ -63,6 +68,7 @@ func (c *checker) before(minute int) {
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.live = w.scheduled()
+		st.futile = st.futile || w.unsized
 		switch {
 		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
 			st.unreplaced = -1 // only pods that a scale-up added can be missing
@@ -97,7 +103,10 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case isReady(p.pod) && ready-1 < w.Replicas-tolerance:
 		c.fail(minute, "disruption limits are respected", "%s is evicted, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, ready-1, w.Replicas, tolerance)
 	}
-	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !c.hidesRemoval(w, st.evicted) {
+	// The stale watch does not show yet that a scale-down has removed pods. If the controller now wants as many pods as the watch
+	// shows, they may as well be the right ones: a ReplicaSet that lacks a pod removes none when it is scaled down by one.
+	unseen := c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute)
+	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !unseen {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
 	if p.over && w.exceedsQuota(p, minute) {
@@ -110,16 +119,11 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 }
 
-// hidesRemoval reports whether a scale-down followed an eviction while the watch was stale. The watch then shows as many pods as the
-// controller wants, because the removed pod is still there, so no updater can know that the evicted pod has no replacement.
-func (c *checker) hidesRemoval(w *simulated, evicted int) bool {
-	return c.sim.world.Lag > 0 && c.described(w).scaledDown(evicted, evicted+c.sim.world.Lag+1)
-}
-
 // after checks the results of a pass.
 func (c *checker) after(minute int) {
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
+		st.look(w.count(), w.Replicas, minute)
 		for _, p := range w.pods {
 			if p.lastAt == minute && p.done {
 				st.acted = minute
@@ -128,7 +132,7 @@ func (c *checker) after(minute int) {
 		for _, p := range w.pods {
 			c.pod(w, p, minute)
 		}
-		if st.unreplaced >= 0 && !c.hidesRemoval(w, st.evicted) && minute-st.unreplaced > reportWithin && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
+		if st.unreplaced >= 0 && minute-st.unreplaced > reportWithin && st.evictions > 0 && len(c.podfit.events[w.namespace]) == 0 {
 			c.fail(minute, "refusals are reported", "the quota of %s has rejected the replacement of an evicted pod for %d minutes", w.namespace, minute-st.unreplaced)
 		}
 		// Each recommendation may cause one eviction per pod, and another one if the recommendation changes in the meantime.
@@ -223,11 +227,13 @@ func (c *checker) isCorrect(w *simulated, p *replica, d plan.Decision, minute in
 // conditions are the conditions under which each reason not to change an unsatisfied pod is correct. A reason without a condition
 // is always incorrect: its cause does not occur in the simulation, or it is a reason for satisfied pods.
 var conditions = map[string]func(observation) bool{
-	"BudgetSpent":        isShort,
-	"NotReady":           isShort,
-	"ReplacementMissing": func(o observation) bool { return o.w.count().pods < o.w.Replicas && o.state().evicted >= 0 },
-	"TooFewReplicas":     func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
-	"SameSize":           func(o observation) bool { return o.w.sameSize(o.p.pod) },
+	"BudgetSpent": isShort,
+	"NotReady":    isShort,
+	"ReplacementMissing": func(o observation) bool {
+		return o.w.count().pods < o.w.Replicas && (o.state().evicted >= 0 || o.w.evictedLeaving)
+	},
+	"TooFewReplicas": func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
+	"SameSize":       func(o observation) bool { return o.w.sameSize(o.p.pod) },
 	"Probing": func(o observation) bool {
 		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
@@ -235,8 +241,11 @@ var conditions = map[string]func(observation) bool{
 			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
 		})
 	},
-	"AwaitingReplacement": func(o observation) bool { // an eviction without a response may have been carried out
-		return o.w.count().satisfied < o.w.Replicas && (o.state().evicted >= 0 || o.w.unclear(o.minute))
+	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
+	// out: until the watch must have shown the outcome, its replacement is awaited, too.
+	"AwaitingReplacement": func(o observation) bool {
+		evicted := o.state().evicted
+		return o.watchShows(o.state().missing) || evicted >= 0 && o.minute-evicted <= unclear+o.sim.world.Lag || o.w.unclear(o.minute)
 	},
 	"Starting":    func(o observation) bool { return o.p.pod.Status.Phase == corev1.PodPending },
 	"Unscheduled": func(o observation) bool { return o.p.pod.Spec.NodeName == "" },
@@ -246,8 +255,19 @@ var conditions = map[string]func(observation) bool{
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
 		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
 	},
+	"OverQuota": func(o observation) bool {
+		// Changes of other pods in this pass, or that the rate limit did not allow, need the rest of the quota.
+		pods := int64(1)
+		for _, p := range o.w.pods {
+			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
+			if p != o.p && (p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime) {
+				pods++
+			}
+		}
+		return o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
+	},
 	"Unplaceable": func(o observation) bool {
-		t, node := o.w.wanted(o.minute), o.sim.world.Node
+		t, node := o.w.total(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
 	},
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
@@ -256,7 +276,7 @@ var conditions = map[string]func(observation) bool{
 	"ResizeFailed":     resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
 	"MemoryInUse":      resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
 	"ResizeRunning": func(o observation) bool {
-		return !equal(o.p.pod.Spec.Containers[0].Resources, running(o.p.pod))
+		return !isResized(o.p.pod)
 	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
 	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
@@ -342,7 +362,12 @@ func (w *simulated) wanted(minute int) size {
 
 // exceedsQuota reports whether the recommended size of a pod exceeds the quota.
 func (w *simulated) exceedsQuota(p *replica, minute int) bool {
-	return w.hard > 0 && w.requested()-cpu(p.pod.Spec.Containers[0].Resources)+w.wanted(minute).CPU > w.hard
+	return w.hard > 0 && w.requested()-cpu(p.pod)+w.total(minute).CPU > w.hard
+}
+
+// exceedsQuotaBeside reports whether another pod of the recommended size exceeds the quota.
+func (w *simulated) exceedsQuotaBeside(minute int) bool {
+	return w.hard > 0 && w.requested()+w.total(minute).CPU > w.hard
 }
 
 // minimum returns the minimum number of pods for an eviction.
@@ -369,13 +394,18 @@ func (w *simulated) sameSize(p *corev1.Pod) bool {
 	if err != nil {
 		panic(err)
 	}
-	has := running(p)
-	want := corev1.ResourceRequirements{Requests: r[0].Requests, Limits: r[0].Limits}
 	near := func(a, b int64, least int64) bool { return a-b <= least && b-a <= least }
-	return near(want.Requests.Cpu().MilliValue(), has.Requests.Cpu().MilliValue(), 1) &&
-		near(want.Requests.Memory().Value(), has.Requests.Memory().Value(), 4096) &&
-		near(want.Limits.Cpu().MilliValue(), has.Limits.Cpu().MilliValue(), 1) &&
-		near(want.Limits.Memory().Value(), has.Limits.Memory().Value(), 4096)
+	for i := range r {
+		has, want := running(p, i), corev1.ResourceRequirements{Requests: r[i].Requests, Limits: r[i].Limits}
+		same := near(want.Requests.Cpu().MilliValue(), has.Requests.Cpu().MilliValue(), 1) &&
+			near(want.Requests.Memory().Value(), has.Requests.Memory().Value(), 4096) &&
+			near(want.Limits.Cpu().MilliValue(), has.Limits.Cpu().MilliValue(), 1) &&
+			near(want.Limits.Memory().Value(), has.Limits.Memory().Value(), 4096)
+		if !same {
+			return false
+		}
+	}
+	return true
 }
 
 // compare compares the pods with those of upstream at the end of a minute (P1, P5).
@@ -383,6 +413,7 @@ func (c *checker) compare(minute int) {
 	var satisfied, explained, wanted, pods, undone int
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
+		st.look(ours, w.Replicas, minute)
 		because := 0
 		if theirs.satisfied > ours.satisfied || theirs.ready > ours.ready {
 			because = c.explained(w, minute)
@@ -403,10 +434,23 @@ func (c *checker) compare(minute int) {
 	}
 	c.behind.note(wanted-satisfied, explained, undone)
 	// Each refused action may use up one token of the rate limit.
-	if rate := c.sim.world.Rate; rate > 0 && c.behind.exceeds(grace+int(float64(2+pods)/rate), undone) {
-		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d", satisfied, wanted)
+	if rate := c.sim.world.Rate; rate > 0 && c.behind.exceeds(grace*(1+c.sim.world.Lag)+int(float64(2+pods)/rate), undone) {
+		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d: %s", satisfied, wanted, c.allReasons())
 	}
 }
+
+// look stores whether pods are missing or not ready in a minute.
+func (st *state) look(has count, wanted, minute int) {
+	if has.pods < wanted {
+		st.missing = minute
+	}
+	if has.ready < wanted {
+		st.unready = minute
+	}
+}
+
+// watchShows reports whether the watch still shows what was true in an earlier minute.
+func (o observation) watchShows(last int) bool { return o.minute-last <= o.sim.world.Lag }
 
 // A lag counts passes with fewer pods than upstream has that no difference explains. It restarts only when podfit has as many pods
 // as upstream: passes with an explanation do not count, and do not reset it, so that an explanation that comes and goes cannot hide
@@ -437,6 +481,15 @@ func (c *checker) reasons(w *simulated) string {
 		if d, ok := c.podfit.decisions[string(p.pod.UID)]; ok {
 			out = append(out, p.pod.Name+" "+d.Do.String()+": "+d.Reason.String())
 		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// allReasons formats podfit's decisions about all pods.
+func (c *checker) allReasons() string {
+	var out []string
+	for _, w := range c.sim.workloads {
+		out = append(out, c.reasons(w))
 	}
 	return strings.Join(out, "; ")
 }
@@ -522,7 +575,7 @@ var differences = []difference{
 		name: "W-14 pods that are not ready", reason: "podfit waits until evicted pods are ready again; upstream counts pods that are not ready",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.count().ready < o.w.Replicas
+			return (why == plan.NotReady || why == plan.BudgetSpent) && o.watchShows(o.state().unready)
 		},
 	},
 	{
@@ -552,11 +605,15 @@ var differences = []difference{
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
-				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod.Spec.Containers[0].Resources)
+				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod)
 				return full && (o.why().Code == plan.ResizeWaiting || o.why().Code == plan.TooFewReplicas)
 			}
 			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Code == plan.TooFewReplicas)
 		},
+	},
+	{
+		name: "evictions under a quota", reason: "podfit does not evict or resize a pod if the replacement would not get the recommended size because of a quota",
+		explains: func(o observation) bool { return o.why().Code == plan.OverQuota && o.w.exceedsQuotaBeside(o.minute) },
 	},
 	{
 		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
@@ -579,7 +636,17 @@ var differences = []difference{
 	},
 	{
 		name: "temporary resize failures", reason: "podfit does not evict a pod because no connection could be opened for its resize; the API server has refused nothing",
-		explains: func(o observation) bool { return o.p != nil && o.p.replies["resize"] == notSent },
+		// Upstream evicts the pod: it cannot open a connection for the resize, but one for the eviction a moment later. When
+		// connections are possible again, podfit continues after the back-off, which is about as long as they were refused.
+		explains: func(o observation) bool {
+			if o.p == nil || o.p.replies["resize"] != notSent {
+				return false
+			}
+			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool {
+				return f.Verb == "resize" && f.What == notSent && f.When.open(o.minute)
+			})
+			return refused || o.minute-o.p.lastAt <= o.p.lastAt-o.p.since["resize"]+2
+		},
 	},
 	{
 		name: "refused resizes of several pods", reason: "podfit evicts the pods one by one, each after the previous one has been replaced",
@@ -590,7 +657,7 @@ var differences = []difference{
 	{
 		name: "missing replacements", reason: "podfit stops evictions for a controller that does not replace evicted pods",
 		explains: func(o observation) bool {
-			return o.why().Code.String() == "ReplacementMissing" && o.w.count().pods < o.w.Replicas
+			return o.why().Code.String() == "ReplacementMissing" && o.watchShows(o.state().missing)
 		},
 	},
 	{
@@ -681,6 +748,16 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return o.w.Mode == "InPlace" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
+		},
+	},
+	{
+		// Upstream has resized more pods when resizes begin to fail. podfit repeats a failed resize of one pod in each pass.
+		name: "W-19 deferred resizes", reason: "podfit resizes pods within the eviction tolerance; upstream resizes all pods at once",
+		explains: func(o observation) bool {
+			why := o.why().Code
+			return o.w.Mode == "InPlace" && (why == plan.BudgetSpent || why == plan.NotReady) && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+				return p.last["resize"] == o.minute && isTemporary(p.replies["resize"])
+			})
 		},
 	},
 	{

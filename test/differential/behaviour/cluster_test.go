@@ -36,6 +36,10 @@ type simulation struct {
 	shown     [][]*corev1.Pod // all pods in each of the last minutes, as a stale watch shows them
 	journal   []string        // requests, replies and events, oldest first
 
+	// keepsSizeOverQuota is whether the admission webhook does not size a new pod whose recommended size a quota would reject. It is
+	// podfit's webhook with the permission to read ResourceQuotas.
+	keepsSizeOverQuota bool
+
 	onScale func(w *simulated)                           // called when the number of replicas has changed
 	onEvict func(w *simulated, p *replica, reply string) // called for every eviction before it is carried out; reply is the refusal, or ""
 }
@@ -52,8 +56,11 @@ type simulated struct {
 	hard      int64      // millicores that the namespace may request; 0 means no limit
 	vacant    []int      // minute since which a replica is missing; -1 if it exists
 	refused   int        // consecutive rejections of new pods by the quota
+	unsized   bool       // a new pod was created without the recommended size because of the quota
 	undone    int        // number of resizes that were undone
-	bounds    map[*corev1.Pod]*vpav1.RecommendedPodResources
+	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
+	evictedLeaving bool
+	bounds         map[*corev1.Pod]*vpav1.RecommendedPodResources
 }
 
 // A replica is a pod with the state that only the simulation has.
@@ -154,9 +161,12 @@ func (w *simulated) advise(created metav1.Time, minute int) {
 		v.Spec.UpdatePolicy.MinReplicas = &w.MinReplicas
 	}
 	t := w.Advice[at].Target
-	v.Status.Recommendation = &vpav1.RecommendedPodResources{ContainerRecommendations: []vpav1.RecommendedContainerResources{{
-		ContainerName: "app", LowerBound: list(size{t.CPU / 2, t.Memory / 2}), Target: list(t), UpperBound: list(size{t.CPU * 2, t.Memory * 2}),
-	}}}
+	v.Status.Recommendation = &vpav1.RecommendedPodResources{}
+	for _, name := range w.names() {
+		v.Status.Recommendation.ContainerRecommendations = append(v.Status.Recommendation.ContainerRecommendations, vpav1.RecommendedContainerResources{
+			ContainerName: name, LowerBound: list(size{t.CPU / 2, t.Memory / 2}), Target: list(t), UpperBound: list(size{t.CPU * 2, t.Memory * 2}),
+		})
+	}
 	w.vpa = v
 	w.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
 }
@@ -191,7 +201,7 @@ func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 		name = fmt.Sprintf("%s-%d", w.name(), number)
 	}
 	yes := true
-	c := corev1.Container{Name: "app"}
+	var c corev1.Container
 	c.Resources.Requests = list(w.Template)
 	switch w.Limits {
 	case "same":
@@ -201,6 +211,12 @@ func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 	}
 	if w.Restart {
 		c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+	}
+	var containers []corev1.Container
+	for _, name := range w.names() {
+		one := *c.DeepCopy()
+		one.Name = name
+		containers = append(containers, one)
 	}
 	qos := corev1.PodQOSBurstable
 	if w.Limits == "same" {
@@ -214,7 +230,7 @@ func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 			Annotations:     map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, Controller: &yes}},
 		},
-		Spec:   corev1.PodSpec{Containers: []corev1.Container{c}},
+		Spec:   corev1.PodSpec{Containers: containers},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qos},
 	}
 }
@@ -225,17 +241,19 @@ func (w *simulated) size(p *corev1.Pod) {
 	if err != nil {
 		panic(err)
 	}
-	r := &p.Spec.Containers[0].Resources
-	for name, q := range got[0].Requests {
-		r.Requests[name] = q
-	}
-	for name, q := range got[0].Limits {
-		if r.Limits == nil {
-			r.Limits = corev1.ResourceList{}
+	for i := range got { // in the order of the pod's containers
+		r := &p.Spec.Containers[i].Resources
+		for name, q := range got[i].Requests {
+			r.Requests[name] = q
 		}
-		r.Limits[name] = q
+		for name, q := range got[i].Limits {
+			if r.Limits == nil {
+				r.Limits = corev1.ResourceList{}
+			}
+			r.Limits[name] = q
+		}
 	}
-	p.Annotations["vpaObservedContainers"] = "app"
+	p.Annotations["vpaObservedContainers"] = strings.Join(w.names(), ", ")
 }
 
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
@@ -401,10 +419,14 @@ func (s *simulation) replace(w *simulated, minute int) {
 			continue
 		}
 		p := s.make(w, number)
+		own := p.DeepCopy()
 		if !w.Unsized.open(minute) {
 			w.size(p)
 		}
-		if w.hard > 0 && w.requested()+cpu(p.Spec.Containers[0].Resources) > w.hard {
+		if s.keepsSizeOverQuota && w.rejects(p) && !w.rejects(own) {
+			p, w.unsized = own, true
+		}
+		if w.rejects(p) {
 			if w.refused == 0 {
 				s.note("create %s: exceeded quota", p.Name)
 			}
@@ -417,16 +439,17 @@ func (s *simulation) replace(w *simulated, minute int) {
 	}
 }
 
+// rejects reports whether the quota of the namespace rejects a new pod.
+func (w *simulated) rejects(p *corev1.Pod) bool {
+	return w.hard > 0 && w.requested()+cpu(p) > w.hard
+}
+
 // requested returns the sum of the CPU requests of the namespace in millicores.
 func (w *simulated) requested() (sum int64) {
 	for _, p := range w.pods {
-		sum += cpu(p.pod.Spec.Containers[0].Resources)
+		sum += cpu(p.pod)
 	}
 	return sum
-}
-
-func cpu(r corev1.ResourceRequirements) int64 {
-	return r.Requests.Cpu().MilliValue()
 }
 
 // schedule binds a pod to the first node with enough free capacity.
@@ -439,7 +462,7 @@ func (s *simulation) schedule(p *replica) {
 		node = ""
 		for n := range s.world.Nodes {
 			name := nodeName(n)
-			if s.fits(name, nil, p.pod.Spec.Containers[0].Resources) {
+			if s.fits(name, nil, p.pod) {
 				node = name
 				break
 			}
@@ -458,18 +481,17 @@ func (s *simulation) schedule(p *replica) {
 	})
 }
 
-// fits reports whether a node has enough capacity for r in addition to all its pods except one.
-func (s *simulation) fits(node string, except *replica, r corev1.ResourceRequirements) bool {
+// fits reports whether a node has enough capacity for a pod in addition to all its pods except one.
+func (s *simulation) fits(node string, except *replica, pod *corev1.Pod) bool {
 	if s.world.Nodes == 0 {
 		return true
 	}
-	used := size{cpu(r), r.Requests.Memory().Value()}
+	used := size{cpu(pod), memory(pod)}
 	for _, w := range s.workloads {
 		for _, p := range w.pods {
 			if p != except && p.pod.Spec.NodeName == node {
-				r := p.pod.Spec.Containers[0].Resources
-				used.CPU += cpu(r)
-				used.Memory += r.Requests.Memory().Value()
+				used.CPU += cpu(p.pod)
+				used.Memory += memory(p.pod)
 			}
 		}
 	}
@@ -496,18 +518,22 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 				began = q.CreationTimestamp
 			}
 			q.Status.StartTime = &began
-			runs := *q.Spec.Containers[0].Resources.DeepCopy()
-			q.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: "app", Resources: &runs, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
-			}}
+			q.Status.ContainerStatuses = nil
+			for i := range q.Spec.Containers {
+				c := &q.Spec.Containers[i]
+				q.Status.ContainerStatuses = append(q.Status.ContainerStatuses, corev1.ContainerStatus{
+					Name: c.Name, Resources: c.Resources.DeepCopy(),
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
+				})
+			}
 			set(q, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: began})
 		})
 	}
-	if c := p.pod.Spec.Containers[0].Resources; w.Undo > 0 && p.resized > 0 && minute >= p.resized+w.Undo && cpu(c) != w.Template.CPU {
+	if w.Undo > 0 && p.resized > 0 && minute >= p.resized+w.Undo && p.pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != w.Template.CPU {
 		s.note("undid the resize of %s", p.pod.Name)
 		w.undone++
 		p.resized = 0
-		s.change(p, func(q *corev1.Pod) { q.Spec.Containers[0].Resources = s.make(w, p.number).Spec.Containers[0].Resources })
+		s.change(p, func(q *corev1.Pod) { setResources(q, s.make(w, p.number)) })
 	}
 	s.resize(w, p, minute)
 	s.kill(w, p, minute)
@@ -528,7 +554,7 @@ func (s *simulation) kill(w *simulated, p *replica, minute int) {
 	if w.OOM.NeedMB == 0 {
 		return
 	}
-	has := running(p.pod)
+	has := running(p.pod, 0)
 	enough := has.Requests.Memory().Value() >= w.OOM.NeedMB<<20
 	switch {
 	case p.wakesAt > 0 && minute >= p.wakesAt:
@@ -552,8 +578,7 @@ func (s *simulation) kill(w *simulated, p *replica, minute int) {
 
 // resize continues a resize that the API server has accepted.
 func (s *simulation) resize(w *simulated, p *replica, minute int) {
-	want, has := p.pod.Spec.Containers[0].Resources, running(p.pod)
-	if equal(want, has) {
+	if isResized(p.pod) {
 		if condition(p.pod, corev1.PodResizePending) != nil || condition(p.pod, corev1.PodResizeInProgress) != nil {
 			s.change(p, func(q *corev1.Pod) { drop(q, corev1.PodResizePending, corev1.PodResizeInProgress) })
 		}
@@ -561,14 +586,20 @@ func (s *simulation) resize(w *simulated, p *replica, minute int) {
 	}
 	how := w.Resizing
 	over := how.For > 0 && minute >= p.resized+how.For
-	if how.How == "memory in use" && want.Limits.Memory().Cmp(*has.Limits.Memory()) >= 0 {
+	var lowersLimit, restarts bool
+	for i := range p.pod.Spec.Containers {
+		want, has := p.pod.Spec.Containers[i].Resources, running(p.pod, i)
+		lowersLimit = lowersLimit || want.Limits.Memory().Cmp(*has.Limits.Memory()) < 0
+		restarts = restarts || w.Restart && want.Requests.Memory().Cmp(*has.Requests.Memory()) != 0
+	}
+	if how.How == "memory in use" && !lowersLimit {
 		over = true
 	}
 	var c corev1.PodCondition
 	switch {
-	case !s.fits(p.pod.Spec.NodeName, p, want):
+	case !s.fits(p.pod.Spec.NodeName, p, p.pod):
 		c = corev1.PodCondition{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred, Message: "node is full"}
-		if s.world.Nodes > 0 && (cpu(want) > s.world.Node.CPU || want.Requests.Memory().Value() > s.world.Node.Memory<<20) {
+		if s.world.Nodes > 0 && (cpu(p.pod) > s.world.Node.CPU || memory(p.pod) > s.world.Node.Memory<<20) {
 			c.Reason = corev1.PodReasonInfeasible
 		}
 	case how.How == "" || over:
@@ -597,23 +628,15 @@ func (s *simulation) resize(w *simulated, p *replica, minute int) {
 		return
 	}
 	s.note("resized %s to %s", p.pod.Name, show(p.pod))
-	restarts := w.Restart && want.Requests.Memory().Cmp(*has.Requests.Memory()) != 0
 	s.change(p, func(q *corev1.Pod) {
 		drop(q, corev1.PodResizePending, corev1.PodResizeInProgress)
-		r := *q.Spec.Containers[0].Resources.DeepCopy()
-		q.Status.ContainerStatuses[0].Resources = &r
+		for i := range q.Spec.Containers {
+			q.Status.ContainerStatuses[i].Resources = q.Spec.Containers[i].Resources.DeepCopy()
+		}
 	})
 	if restarts {
 		p.readyAt = minute + w.Start
 	}
-}
-
-// running returns the actual requests and limits of the container of a pod.
-func running(p *corev1.Pod) corev1.ResourceRequirements {
-	if len(p.Status.ContainerStatuses) == 0 {
-		return p.Spec.Containers[0].Resources
-	}
-	return *p.Status.ContainerStatuses[0].Resources
 }
 
 func equal(a, b corev1.ResourceRequirements) bool {
@@ -667,8 +690,8 @@ func (w *simulated) satisfied(p *replica) bool {
 		}
 		w.bounds[p.pod] = r
 	}
-	has := running(p.pod).Requests
-	for i := range r.ContainerRecommendations {
+	for i := range r.ContainerRecommendations { // in the order of the pod's containers
+		has := running(p.pod, i).Requests
 		c := &r.ContainerRecommendations[i]
 		for name, lower := range c.LowerBound {
 			q, upper := has[name], c.UpperBound[name]

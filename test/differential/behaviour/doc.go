@@ -5,11 +5,11 @@
 // random worlds, and compares the resulting pods. The tests of package apply compare single decisions; the tests of this package
 // compare hours of passes.
 //
-// A world (world_test.go) is data: workloads with their pods, autoscalers, disruption budgets, quotas and LimitRanges, and the
-// faults that occur: webhooks that deny requests or fail, overloaded servers, lost replies, refused connections, conflicts, stale
-// watches, full nodes, kubelets that defer or fail a resize, changes of the number of replicas, pods that start slowly or are
-// OOM-killed, and controllers that undo resizes. A simulation (cluster_test.go, api_test.go) runs the world. Both updaters send
-// their requests through their own clients.
+// A world (world_test.go) is data: workloads with their pods of one or two containers, autoscalers, disruption budgets, LimitRanges and
+// quotas, which podfit may or may not read, and the faults that occur: webhooks that deny requests or fail, overloaded servers, lost
+// replies, refused connections, conflicts, stale watches, full nodes, kubelets that defer or fail a resize, changes of the number of
+// replicas, pods that start slowly or are OOM-killed, and controllers that undo resizes. A simulation (cluster_test.go, api_test.go)
+// runs the world. Both updaters send their requests through their own clients.
 //
 // The checker (check_test.go) requires these properties of podfit after every pass:
 //

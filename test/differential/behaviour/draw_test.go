@@ -20,6 +20,7 @@ func draw(d cases.Dice) *world {
 	if d.OneIn(8) {
 		w.Nodes, w.Node = 1+d.IntN(4), size{CPU: cases.Pick[int64](d, 16000, 8000, 2000), Memory: cases.Pick[int64](d, 64<<10, 16<<10, 4<<10)}
 	}
+	w.Quotas = d.OneIn(2)
 	w.Workloads = cases.Several(d, 1, 6, drawWorkload)
 	return w
 }
@@ -51,6 +52,7 @@ func drawWorkload(d cases.Dice) workload {
 	}
 	w.StatefulSet = d.OneIn(3)
 	w.Limits = cases.Pick(d, "", "", "twice", "same")
+	w.Second = d.OneIn(4)
 	w.Restart = d.OneIn(5)
 	if d.OneIn(8) {
 		w.MinReplicas = int32(1 + d.IntN(3))

@@ -37,6 +37,9 @@ func refuses(verb, what string, first bool) func(*workload) {
 
 func quota(millicores int64) func(*workload) { return func(w *workload) { w.Quota = &millicores } }
 
+// second adds a second container.
+func second(w *workload) { w.Second = true }
+
 // day returns a world of one day with upstream's defaults.
 func day(ws ...workload) *world {
 	return &world{Minutes: 24 * 60, Min: 2, Tolerance: 0.5, Workloads: ws}
@@ -77,6 +80,13 @@ var known = map[string]*world{
 	"the server is overloaded for resizes of the primary":        day(shrink("InPlaceOrRecreate", 2).with(refuses("resize", busy429, true))),
 	"resizes have no response":                                   day(shrink("InPlaceOrRecreate", 4).with(refuses("resize", noReply, false))),
 
+	// A pod whose resizes have no response waits for the other pods, whose evictions take more than an hour.
+	"resizes of the primary have no response, and the other pods start slowly": {Minutes: 120, Min: 2, Workloads: []workload{
+		grow("InPlaceOrRecreate", 6).with(refuses("resize", noReply, true)).with(refuses("resize", denied400, false)).with(func(w *workload) {
+			w.Start, w.Unsized = 15, &window{To: 1}
+		}),
+	}},
+
 	// An eviction without a response may have been carried out.
 	"replies to evictions are lost":                         day(grow("Recreate", 3).with(refuses("evict", lostReply, false))),
 	"replies to evictions are lost, and the watch is stale": stale(3, grow("Recreate", 3).with(refuses("evict", lostReply, false)).with(func(w *workload) { w.Delay = 5 })),
@@ -100,11 +110,52 @@ var known = map[string]*world{
 		w.Scales = []scaling{{At: 1, Replicas: 3}}
 	})),
 
+	// The watch does not show yet that a scale-down has removed pods, so that no replacement of an evicted pod seems to be missing.
+	"scaled down after an eviction whose replacement the quota rejects, and the watch is stale": {Minutes: 60, Min: 2, Lag: 1, Workloads: []workload{
+		grow("Recreate", 6).with(quota(100)).with(func(w *workload) { w.Scales = []scaling{{At: 1, Replicas: 5}} }),
+		grow("Recreate", 4).with(quota(0)).with(func(w *workload) { w.Scales = []scaling{{At: 17, Replicas: 2}} }),
+		grow("Recreate", 6).with(quota(0)).with(func(w *workload) { w.Scales = []scaling{{At: 17, Replicas: 5}} }),
+	}},
+	"scaled down and up, and the watch is stale": {Minutes: 60, Min: 2, Tolerance: 0.5, Lag: 1, Workloads: []workload{
+		grow("Recreate", 6).with(quota(100)).with(func(w *workload) {
+			w.StatefulSet, w.PDBs, w.Fine = true, []pdb{{}}, []int{0}
+			w.Scales = []scaling{{At: 1, Replicas: 2}, {At: 3, Replicas: 3}}
+		}),
+	}},
+
+	// The watch shows minutes later that evicted pods are ready again.
+	"replacements are late, and the watch is stale, under a rate limit": {Minutes: 120, Min: 2, Tolerance: 0.5, Rate: 3.7133, Lag: 3, Workloads: []workload{
+		grow("InPlaceOrRecreate", 6).with(refuses("resize", nodeTooBig, false)).with(func(w *workload) {
+			w.Advice = append(w.Advice, advice{At: 47, Target: size{100, 128}})
+			w.Delay, w.Grace, w.Start, w.Limits, w.PDBs = 5, 1, 1, "twice", []pdb{{MaxUnavailable: 1}}
+		}),
+	}},
+
+	// Upstream resizes all pods at once in mode InPlace, before resizes begin to fail.
+	"resizes have no response after the first minute, in mode InPlace": {Minutes: 60, Min: 2, Workloads: []workload{
+		grow("InPlace", 6).with(func(w *workload) { w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 1}}} }),
+	}},
+
 	// Refused actions must not use up the rate limit of other pods.
 	"a disruption budget protects pods under a rate limit": limited(0.9731, grow("Recreate", 4).with(func(w *workload) { w.PDBs = []pdb{{}} }), shrink("Recreate", 4), shrink("InPlace", 3)),
 	"a disruption budget protects pods under a low rate limit": limited(0.1319, grow("Recreate", 4).with(func(w *workload) {
 		w.PDBs = []pdb{{}}
 	}), shrink("InPlaceOrRecreate", 3)),
+
+	// podfit watches quotas: it neither evicts nor resizes beyond them.
+	"a watched quota rejects each resize":     watchesQuotas(grow("InPlaceOrRecreate", 4).with(quota(100))),
+	"a watched quota rejects the replacement": watchesQuotas(grow("Recreate", 4).with(quota(1000))),
+	"a watched quota admits the last pod":     watchesQuotas(grow("InPlace", 4).with(quota(3600))),
+
+	// Pods with two containers.
+	"pods have two containers":                                       day(grow("InPlaceOrRecreate", 4).with(second), shrink("Recreate", 3).with(second), grow("InPlace", 3).with(second)),
+	"pods have two containers, and a quota rejects the last resizes": day(grow("InPlaceOrRecreate", 4).with(second).with(quota(4000))),
+	"pods with two containers fill their node": {Minutes: 240, Min: 2, Tolerance: 0.5, Nodes: 1, Node: size{4000, 16384}, Workloads: []workload{
+		grow("InPlaceOrRecreate", 4).with(second),
+	}},
+
+	// The replacement of the first evicted pod is awaited for hours.
+	"a webhook denies each resize, and a quota rejects the replacement": day(grow("InPlaceOrRecreate", 6).with(refuses("resize", denied403, false)).with(quota(0))),
 
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
@@ -124,6 +175,13 @@ var known = map[string]*world{
 func stale(minutes int, ws ...workload) *world {
 	w := day(ws...)
 	w.Lag = minutes
+	return w
+}
+
+// watchesQuotas returns a world in which podfit may read ResourceQuotas.
+func watchesQuotas(ws ...workload) *world {
+	w := day(ws...)
+	w.Quotas = true
 	return w
 }
 

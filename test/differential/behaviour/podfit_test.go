@@ -42,6 +42,7 @@ var podfitClients = sync.OnceValue(func() *kube.Clients {
 
 func newPodfit(s *simulation) *podfit {
 	podfitTransport.to = s
+	s.keepsSizeOverQuota = s.world.Quotas
 	w := s.world
 	c := updater.Defaults()
 	c.MinReplicas, c.EvictionTolerance, c.SkipDisruptionBudget = w.Min, w.Tolerance, w.SkipBudget
@@ -160,8 +161,24 @@ func (v *view) Limits(namespace string) cluster.LimitRange {
 	return l
 }
 
-// Quotas returns nil, as without the permission to watch ResourceQuotas, which upstream's roles do not include.
-func (v *view) Quotas(string) *cluster.Quotas { return nil }
+// Quotas returns nil without the permission to watch ResourceQuotas, which upstream's roles do not include.
+func (v *view) Quotas(namespace string) *cluster.Quotas {
+	if !v.sim.world.Quotas {
+		return nil
+	}
+	w, known := v.sim.workload(namespace), new(cluster.Quotas)
+	if w.hard == 0 {
+		return known
+	}
+	left := w.hard
+	for _, p := range v.sim.watched() {
+		if p.Namespace == namespace {
+			left -= cpu(p)
+		}
+	}
+	known.List = []cluster.Quota{{Name: "compute", Left: cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, left)}}}
+	return known
+}
 
 // DisruptionBudgets returns none, as without the permission to watch them, which upstream's roles do not include.
 func (v *view) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) { return nil, false }

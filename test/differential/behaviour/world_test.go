@@ -15,6 +15,7 @@ type world struct {
 	Min        int     // --min-replicas
 	Tolerance  float64 // --eviction-tolerance
 	SkipBudget bool    `json:",omitempty"` // --in-place-skip-disruption-budget
+	Quotas     bool    `json:",omitempty"` // podfit may read ResourceQuotas, as with its own chart; upstream cannot
 	Lag        int     `json:",omitempty"` // minutes by which the watches of updaters are behind
 	Node       size    // allocatable resources of each node
 	Nodes      int     `json:",omitempty"` // number of nodes; 0 means one node of unlimited size
@@ -34,6 +35,7 @@ type workload struct {
 	MinReplicas int32  `json:",omitempty"` // of the autoscaler
 	Template    size   // requests in the pod template
 	Limits      string `json:",omitempty"` // "": none; "same": equal to the requests; "twice"
+	Second      bool   `json:",omitempty"` // pods have a second container with the same template and recommendation
 	Restart     bool   `json:",omitempty"` // a resize of memory restarts the container
 	Advice      []advice
 	Scales      []scaling `json:",omitempty"` // changes of the number of replicas

@@ -67,9 +67,9 @@ func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	}
 	for i := range s.Replacements {
 		r := &s.Replacements[i]
-		m := v1alpha1.MissingReplacement{Controller: reference(r.Controller), VerticalPodAutoscaler: r.Autoscaler.Name}
+		m := v1alpha1.MissingReplacement{Controller: reference(r.Controller), VerticalPodAutoscaler: r.Autoscaler.Name, CompleteSince: micro(r.Complete)}
 		for _, e := range r.Evicted {
-			m.Evicted = append(m.Evicted, v1alpha1.EvictedPod{UID: e.UID, Time: metav1.NewMicroTime(e.At)})
+			m.Evicted = append(m.Evicted, v1alpha1.EvictedPod{UID: e.UID, Time: metav1.NewMicroTime(e.At), NewestPod: micro(e.Newest)})
 		}
 		out.MissingReplacements = append(out.MissingReplacements, m)
 	}
@@ -121,7 +121,9 @@ func storePod(p *plan.PodState) v1alpha1.PodUpdate {
 	if f := p.Failed; f != nil {
 		out.Outcome, out.Message = outcomes[f.Kind], f.Text
 		out.TransientFailures, out.ReadyPods = int32(f.Transient), int32(f.Ready)
-		out.LastUnanswered, out.UnansweredSince = micro(f.Lost), micro(f.LostSince)
+		out.LastUnanswered = micro(f.Lost)
+		out.UnansweredSince = micro(f.LostSince)
+		out.FailingSince = micro(f.Failing)
 		out.OverQuota, out.OverQuotaTime = storeSizes(f.OverQuota), micro(f.OverQuotaAt)
 	}
 	return out
@@ -304,9 +306,10 @@ func (o *updateStateObject) loadReplacement(m *v1alpha1.MissingReplacement) plan
 	out := plan.PendingState{
 		Controller: o.inNamespace(&m.Controller),
 		Autoscaler: cluster.Key{Namespace: o.Metadata.Namespace, Name: m.VerticalPodAutoscaler},
+		Complete:   fromMicro(m.CompleteSince),
 	}
 	for _, e := range m.Evicted[:min(len(m.Evicted), v1alpha1.MaxEvictedPods)] {
-		out.Evicted = append(out.Evicted, plan.EvictedPod{UID: e.UID, At: fromMicro(&e.Time)})
+		out.Evicted = append(out.Evicted, plan.EvictedPod{UID: e.UID, At: fromMicro(&e.Time), Newest: fromMicro(e.NewestPod)})
 	}
 	return out
 }
@@ -365,7 +368,7 @@ func loadPod(raw json.RawMessage) (plan.PodState, error) {
 	}
 	out.Failed = &plan.FailedState{
 		Refusal: plan.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
-		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime),
+		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), Failing: fromMicro(u.FailingSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime),
 	}
 	return out, nil
 }
