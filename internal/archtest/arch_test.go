@@ -1,9 +1,9 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archtest holds the direction of imports: main → app → jobs → process → edge → core → standard library.
+// Package archtest tests that imports follow the layers: main → app → jobs → process → edge → core → standard library.
 //
-// A rule that has to be broken asks a question about the design; docs/architecture.md says what each layer is for.
+// If a rule prevents a change, discuss the design first. docs/architecture.md describes the layers.
 package archtest
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const module = "podfit.dev/podfit"
 
-// pkg is what go list says of a package.
+// pkg is a package in the output of go list.
 type pkg struct {
 	ImportPath   string
 	Dir          string
@@ -35,7 +35,7 @@ type pkg struct {
 	XTestImports []string
 }
 
-// layer is where a package belongs: "core", "edge/kube", "app", "job/updater", "process", "api", "main", ... ; "" is not ours.
+// layer returns the layer of a package: "core", "edge/kube", "app", "job/updater", "process", "api", "main" and others. It returns "" for packages of other modules.
 func layer(path string) string {
 	rest, ok := strings.CutPrefix(path, module)
 	if !ok || rest != "" && rest[0] != '/' {
@@ -57,7 +57,8 @@ func layer(path string) string {
 	}
 }
 
-// The layers a layer may import besides itself. "edge" is any edge, "job" any job; an edge may not import another, nor a job.
+// below lists the layers that a layer may import besides itself. "edge" means any edge, "job" any job. An edge must not import another
+// edge, and a job must not import another job.
 var below = map[string][]string{
 	"main":     {"app"},
 	"app":      {"job", "process", "edge", "deploy"},
@@ -70,13 +71,14 @@ var below = map[string][]string{
 	"contract": {},
 }
 
-// What the core must not import of the standard library: whatever waits, remembers the time, talks, or is different next time.
+// impure lists the packages of the standard library that the core must not import, because they wait, do I/O, depend on the clock or on
+// randomness.
 var impure = []string{"context", "log", "net", "os", "sync", "math/rand", "syscall", "runtime", "unsafe"}
 
-// What the core may import although it is below an impure package: the stack of a panic is part of the result of a pass.
+// pureEnough lists packages below impure ones that the core may import. The stack of a panic is part of the result of a pass.
 var pureEnough = []string{"runtime/debug"}
 
-// What nothing of ours may import, not even a test: the program we replace and what only test beds need.
+// never lists the packages that podfit and its tests must not import: upstream, and code that only the modules for tests need.
 var never = []string{
 	"k8s.io/autoscaler", "k8s.io/kubernetes", "k8s.io/component-base", "sigs.k8s.io/controller-runtime",
 	module + "/localcluster", module + "/test", module + "/tools",
@@ -87,7 +89,7 @@ func under(path string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(r string) bool { return path == r || strings.HasPrefix(path, r+"/") })
 }
 
-// violations names each import that goes the wrong way.
+// violations returns a message for each forbidden import.
 func violations(all []pkg) (out []string) {
 	standard := map[string]bool{}
 	for _, p := range all {
@@ -109,19 +111,19 @@ func violations(all []pkg) (out []string) {
 		for _, i := range slices.Concat(p.TestImports, p.XTestImports) {
 			switch to := layer(i); {
 			case under(i, never):
-				out = append(out, fmt.Sprintf("a test of %s imports %s: not in this module", p.ImportPath, i))
+				out = append(out, fmt.Sprintf("a test of %s imports %s, which is allowed only in other modules", p.ImportPath, i))
 			case to != from && from != "app" && (to == "app" || strings.HasPrefix(to, "job/")):
-				out = append(out, fmt.Sprintf("a test of %s imports %s: only tests of app, and those in modules of their own, may", p.ImportPath, i))
+				out = append(out, fmt.Sprintf("a test of %s imports %s, which only tests of app and of other modules may do", p.ImportPath, i))
 			}
 		}
 	}
 	return out
 }
 
-// forbidden says why a layer may not import something, "" when it may.
+// forbidden returns why a layer must not import a package, or "" if it may.
 func forbidden(from, path string, standard bool) string {
 	if under(path, never) {
-		return "the product must not need it"
+		return "podfit must not link it"
 	}
 	to := layer(path)
 	kind, _, _ := strings.Cut(from, "/")
@@ -129,15 +131,15 @@ func forbidden(from, path string, standard bool) string {
 	case to == "" && kind == "core" && standard && under(path, impure) && !slices.Contains(pureEnough, path):
 		return "the core is pure"
 	case to == "" && kind == "core" && !standard && !under(path, []string{"gonum.org/v1/gonum"}):
-		return "the core needs nothing but the standard library and gonum"
+		return "the core imports only the standard library and gonum"
 	case to == "" && kind == "api" && !standard && !under(path, []string{"k8s.io/api", "k8s.io/apimachinery"}):
-		return "the API's types need nothing but Kubernetes' own"
+		return "the API types import only those of Kubernetes"
 	case to == "" || to == from:
 		return ""
 	}
 	target, _, _ := strings.Cut(to, "/")
-	if target == kind { // of those that have several packages, each a layer
-		return kind + "s do not know each other"
+	if target == kind { // each edge and each job is a layer of its own
+		return kind + "s do not import each other"
 	}
 	if !slices.Contains(below[kind], target) {
 		return fmt.Sprintf("%s may import %v", kind, below[kind])
@@ -178,7 +180,7 @@ func TestImports_allPackages_followLayers(t *testing.T) {
 	}
 	for _, l := range []string{"main", "app", "job", "process", "edge", "core", "api"} {
 		if !seen[l] {
-			t.Errorf("go list found no package of layer %s, so the rule held nothing", l)
+			t.Errorf("go list found no package of layer %s, so no rule was tested", l)
 		}
 	}
 }
@@ -190,26 +192,26 @@ func TestImportRules_violation_isReported(t *testing.T) {
 		{"/internal/core/plan", "runtime", "the core is pure"},
 		{"/internal/core/plan", "math/rand/v2", "the core is pure"},
 		{"/internal/core/plan", "sync/atomic", "the core is pure"},
-		{"/internal/core/plan", "k8s.io/api/core/v1", "the core needs nothing but the standard library and gonum"},
+		{"/internal/core/plan", "k8s.io/api/core/v1", "the core imports only the standard library and gonum"},
 		{"/internal/core/plan", module + "/api/v1", "core may import []"},
 		{"/internal/core/plan", module + "/internal/edge/kube", "core may import []"},
-		{"/internal/edge/webhook", module + "/internal/edge/kube", "edges do not know each other"},
+		{"/internal/edge/webhook", module + "/internal/edge/kube", "edges do not import each other"},
 		{"/internal/edge/webhook", module + "/internal/app", "edge may import [core api]"},
 		{"/internal/edge/webhook", module + "/internal/app/updater", "edge may import [core api]"},
 		{"/internal/edge/webhook", module + "/internal/app/process", "edge may import [core api]"},
 		{"/internal/app", module + "/internal/contract", "app may import [job process edge deploy]"},
-		{"/internal/app/recommender", module + "/internal/app/updater", "jobs do not know each other"},
+		{"/internal/app/recommender", module + "/internal/app/updater", "jobs do not import each other"},
 		{"/internal/app/recommender", module + "/internal/app", "job may import [process edge core api]"},
 		{"/internal/app/process", module + "/internal/app", "process may import [edge]"},
 		{"/internal/app/process", module + "/internal/app/updater", "process may import [edge]"},
 		{"/internal/contract", module + "/internal/app/updater", "contract may import []"},
 		{"", module + "/internal/app/updater", "main may import [app]"},
 		{"", module + "/internal/app/process", "main may import [app]"},
-		{"/internal/app", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/target", "the product must not need it"},
-		{"/internal/app", module + "/localcluster/client", "the product must not need it"},
+		{"/internal/app", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/target", "podfit must not link it"},
+		{"/internal/app", module + "/localcluster/client", "podfit must not link it"},
 		{"", module + "/internal/core/plan", "main may import [app]"},
-		{"/api/v1", "k8s.io/client-go/rest", "the API's types need nothing but Kubernetes' own"},
-		{"/internal/newcomer", module + "/internal/core/plan", "newcomer may import []"},
+		{"/api/v1", "k8s.io/client-go/rest", "the API types import only those of Kubernetes"},
+		{"/internal/unlisted", module + "/internal/core/plan", "unlisted may import []"},
 
 		{"/internal/core/plan", "math", ""},
 		{"/internal/core/plan", "runtime/debug", ""},
@@ -237,23 +239,23 @@ func TestImportRules_violation_isReported(t *testing.T) {
 		}
 	}
 	if got := violations([]pkg{{ImportPath: module + "/internal/core/plan", XTestImports: []string{never[0] + "/x"}}}); len(got) != 1 {
-		t.Errorf("a test that imports upstream: %q", got)
+		t.Errorf("violations of a test that imports upstream: %q, want 1", got)
 	}
 	for from, want := range map[string]int{"/internal/app/recommender": 2, "/internal/edge/kube": 2, "/internal/app/updater": 1, "/internal/app": 0} {
 		p := pkg{ImportPath: module + from, TestImports: []string{module + "/internal/app"}, XTestImports: []string{module + "/internal/app/updater"}}
 		if got := violations([]pkg{p}); len(got) != want {
-			t.Errorf("a test of %s that imports app and a job: %q", from, got)
+			t.Errorf("violations of a test of %s that imports app and a job: %q, want %d", from, got, want)
 		}
 	}
 	if got := violations([]pkg{{ImportPath: "k8s.io/kubernetes/pkg/apis"}}); len(got) != 1 {
-		t.Errorf("a dependency that links Kubernetes: %q", got)
+		t.Errorf("violations of a dependency that links Kubernetes: %q, want 1", got)
 	}
 }
 
-// The ways to ask the time or to wait; the core is told the time.
+// clock lists the functions of package time that read the clock or wait. The core gets the time as a parameter.
 var clock = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
 
-// impurities names what a core file does that it must not.
+// impurities returns the uses of the clock and the goroutines in a file of the core.
 func impurities(set *token.FileSet, f *ast.File) (out []string) {
 	timeName := ""
 	for _, i := range f.Imports {
@@ -302,6 +304,6 @@ func TestCore_source_usesNoClockAndNoGoroutine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := impurities(set, f); len(got) != 2 {
-		t.Errorf("a goroutine and a look at the clock: %q", got)
+		t.Errorf("impurities of a file with a goroutine and a use of the clock: %q, want 2", got)
 	}
 }
