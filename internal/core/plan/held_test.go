@@ -61,3 +61,39 @@ func TestPass_refusedResizeAndOtherPodsNotReady_reasonIsWhatBlocksTheEviction(t 
 		})
 	}
 }
+
+// With a rate limit of one action per pass, a resize that needs room is tried although resizes on its node that would give room are
+// refused in each pass.
+func TestPlan_shrinksAreRefusedAndRateIsLimited_growthIsTried(t *testing.T) {
+	w, down := shrinking(5)
+	down.Mode = cluster.InPlaceOrRecreate
+	grown, up := shrinking(2)
+	up.Mode, up.Namespace = cluster.InPlaceOrRecreate, "bank"
+	up.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(4000, 4<<30), Target: cluster.Amounts(5000, 5<<30), Upper: cluster.Amounts(6000, 6<<30)}
+	g := grown.Governed[0]
+	for _, p := range g.Pods {
+		p.Namespace, p.UID = "bank", "bank-"+p.UID
+		p.Controller.Namespace, p.Top.Namespace = "bank", "bank"
+	}
+	w.Governed = append(w.Governed, g)
+	w.Scales[g.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 2}
+	w.Nodes = []cluster.Node{{Name: "a", Allocatable: cluster.Amounts(100_000, 100<<30), Ready: true}}
+	for _, governed := range w.Governed {
+		w.Pods = append(w.Pods, governed.Pods...)
+	}
+	tried := 0
+	for i := range 15 {
+		now := noon.Add(time.Duration(i) * 2 * time.Minute)
+		pass := Begin(now, w, DefaultBudget())
+		w.Ledger.Learn(now, w, pass.Decisions())
+		if acts := actions(pass); len(acts) > 0 {
+			if acts[0].Autoscaler == up {
+				tried++
+			}
+			pass.Refused(acts[0], Refusal{Kind: NotReached})
+		}
+	}
+	if tried < 4 {
+		t.Errorf("a resize that needs room is tried in %d of 15 passes, want at least 4", tried)
+	}
+}
