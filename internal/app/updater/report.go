@@ -83,12 +83,13 @@ func (e *execution) publishOutcome(decisions []plan.Decision) {
 // A notice is what users are told about a pod that is left. It is reported again only when it changes.
 type notice struct {
 	code       plan.ReasonCode
-	persists   bool // the reason usually ends within one pass and did not
-	unanswered bool // actions on the pod have been without an answer for long, whatever the current reason is
+	persists   bool            // the reason usually ends within one pass and did not
+	refused    plan.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
+	unanswered bool            // actions on the pod have been without an answer for long, whatever the current reason is
 }
 
 func (e *execution) noticeOf(d *plan.Decision) notice {
-	n := notice{code: d.Reason.Code}
+	n := notice{code: d.Reason.Code, refused: d.Refused.Code}
 	if d.Reason.Code == plan.ReplicasUnknown {
 		n.persists = e.lastNotices[d.Pod.UID].code == plan.ReplicasUnknown
 	}
@@ -109,6 +110,9 @@ func (e *execution) reportLeft(d *plan.Decision, n notice) {
 		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
 	if needsAttention[n.code] || n.persists {
 		e.reportHeld(d, d.Reason)
+	}
+	if needsAttention[n.refused] {
+		e.reportHeld(d, d.Refused)
 	}
 	if n.unanswered {
 		reason, _ := e.pass.Unanswered(*d)

@@ -123,15 +123,26 @@ func (t *candidate) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *candidate) mayFallBack() bool {
-	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Code == BoostOver {
+	if !t.evictsInstead() {
 		return false
 	}
+	_, blocked := t.evictionBlocked()
+	return !blocked
+}
+
+// evictsInstead reports whether the update mode allows an eviction of the pod if its resize is refused.
+func (t *candidate) evictsInstead() bool {
+	return t.d.Autoscaler.Mode == cluster.InPlaceOrRecreate && t.d.Wanted.Code != BoostOver
+}
+
+// evictionBlocked returns why the pod may not be evicted now, and false if it may.
+func (t *candidate) evictionBlocked() (Reason, bool) {
 	for _, o := range t.evictionChecks() {
-		if _, blocked := o(t); blocked {
-			return false
+		if r, blocked := o(t); blocked {
+			return r, true
 		}
 	}
-	return true
+	return Reason{}, false
 }
 
 // inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.

@@ -48,6 +48,10 @@ type Decision struct {
 	// Wanted is why the pod should change, whether or not it does now. Its Code is Fits if the pod should not change.
 	Wanted Reason
 
+	// Refused is why the API server refused the resize in this pass, if Reason is why the pod is not evicted instead. Its Code is
+	// Fits otherwise.
+	Refused Reason
+
 	// Fallback allows an eviction of the pod if the API server refuses the resize. Only set on Resize.
 	Fallback bool
 

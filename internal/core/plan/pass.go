@@ -124,7 +124,26 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		}
 		return nil
 	}
-	return p.giveBack(own)
+	next := p.giveBack(own)
+	if d.Do == Resize && last.isLasting() && own.Reason.Code == ResizeRefused {
+		p.explainHeldEviction(own)
+	}
+	return next
+}
+
+// explainHeldEviction makes the check that blocks the eviction of a pod the reason to leave it, if its resize was refused and the mode
+// would allow the eviction.
+func (p *Pass) explainHeldEviction(d *Decision) {
+	if d.scope == nil {
+		return
+	}
+	t := p.candidate(d)
+	if !t.evictsInstead() {
+		return
+	}
+	if r, blocked := t.evictionBlocked(); blocked {
+		d.Reason, d.Refused = r, d.Reason
+	}
 }
 
 // Gone reports that a pod was deleted or replaced before the decision was carried out. Its budget stays spent, because the pod is

@@ -307,7 +307,8 @@ func (t *candidate) whileShortOfRoom() {
 	t.leave(r)
 }
 
-// shrinkFirst puts the resizes on a node that only lower requests in front of those that need room there.
+// shrinkFirst puts the resizes on a node that only lower requests in front of those that need room there. A resize that was refused
+// gives no room, so it keeps its place: otherwise, with a rate limit, it would be tried in each pass instead of the others.
 func (s *pass) shrinkFirst(acts []*Decision) {
 	first := map[string]slot{} // of the resizes that need room, by node
 	for _, d := range acts {
@@ -327,7 +328,7 @@ func (s *pass) shrinkFirst(acts []*Decision) {
 		case !ok || d.Do != Resize:
 		case s.needsRoom(d):
 			d.slot.late = true
-		case at.compare(d.slot) < 0:
+		case d.refused.IsZero() && at.compare(d.slot) < 0:
 			d.slot = at
 		}
 	}

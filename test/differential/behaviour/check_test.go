@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/plan"
 )
@@ -299,10 +298,8 @@ var conditions = map[string]func(observation) bool{
 
 // hasRoom reports whether the node of the pod has room for the recommended target.
 func (o observation) hasRoom() bool {
-	t := o.w.wanted(o.minute)
-	return o.sim.fits(o.p.pod.Spec.NodeName, o.p, corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: *resource.NewMilliQuantity(t.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(t.Memory<<20, resource.BinarySI),
-	}})
+	t := o.w.total(o.minute)
+	return o.sim.fits(o.p.pod.Spec.NodeName, o.p, t.CPU, t.Memory<<20)
 }
 
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
@@ -605,7 +602,7 @@ var differences = []difference{
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
-				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, o.p.pod)
+				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, cpu(o.p.pod), memory(o.p.pod))
 				return full && (o.why().Code == plan.ResizeWaiting || o.why().Code == plan.TooFewReplicas)
 			}
 			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Code == plan.TooFewReplicas)

@@ -462,7 +462,7 @@ func (s *simulation) schedule(p *replica) {
 		node = ""
 		for n := range s.world.Nodes {
 			name := nodeName(n)
-			if s.fits(name, nil, p.pod) {
+			if s.fits(name, nil, cpu(p.pod), memory(p.pod)) {
 				node = name
 				break
 			}
@@ -481,12 +481,13 @@ func (s *simulation) schedule(p *replica) {
 	})
 }
 
-// fits reports whether a node has enough capacity for a pod in addition to all its pods except one.
-func (s *simulation) fits(node string, except *replica, pod *corev1.Pod) bool {
+// fits reports whether a node has enough capacity for a pod in addition to all its pods except one. The requests of the pod are in
+// millicores and bytes.
+func (s *simulation) fits(node string, except *replica, millicores, bytes int64) bool {
 	if s.world.Nodes == 0 {
 		return true
 	}
-	used := size{cpu(pod), memory(pod)}
+	used := size{millicores, bytes}
 	for _, w := range s.workloads {
 		for _, p := range w.pods {
 			if p != except && p.pod.Spec.NodeName == node {
@@ -597,7 +598,7 @@ func (s *simulation) resize(w *simulated, p *replica, minute int) {
 	}
 	var c corev1.PodCondition
 	switch {
-	case !s.fits(p.pod.Spec.NodeName, p, p.pod):
+	case !s.fits(p.pod.Spec.NodeName, p, cpu(p.pod), memory(p.pod)):
 		c = corev1.PodCondition{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred, Message: "node is full"}
 		if s.world.Nodes > 0 && (cpu(p.pod) > s.world.Node.CPU || memory(p.pod) > s.world.Node.Memory<<20) {
 			c.Reason = corev1.PodReasonInfeasible

@@ -1,0 +1,38 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+func TestUpdater_resizeIsRefusedAndEvictionIsHeld_writesBothEventsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.InPlaceOrRecreate)
+		fake.config.MinReplicas, fake.config.SkipDisruptionBudget = 5, true
+		fake.resizeErr = kube.ErrForbidden
+		fake.run(t, 24*time.Hour)
+		var texts []string
+		for _, text := range []string{"The API server refused the resize", "less than the minimum of 5"} {
+			n := 0
+			for _, event := range fake.recorded {
+				if strings.HasPrefix(event, "UpdateHeld web") && strings.Contains(event, text) {
+					n++
+				}
+			}
+			if n != 1 {
+				texts = append(texts, text)
+			}
+		}
+		if len(texts) > 0 || len(fake.recorded) != 2 {
+			t.Errorf("events %q, want one of each kind; not written once: %q", fake.recorded, texts)
+		}
+	})
+}
