@@ -453,7 +453,8 @@ func (s *scene) changePod(f []string) error {
 			kills, cerr := strconv.Atoi(parts[0])
 			err = errors.Join(err, cerr)
 			p.Phase, p.Ready, p.ReadySince = cluster.Running, false, s.now.Add(-time.Minute)
-			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}, Data: len(parts) > 1}
+			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}}
+			p.LocalData = p.LocalData || len(parts) > 1
 			first.Exit.Kills = uint8(kills)
 		case "resize":
 			states := map[string]cluster.ResizeState{
