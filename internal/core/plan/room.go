@@ -352,15 +352,16 @@ func (l *Ledger) notePart(now time.Time, d Decision) {
 
 // noteMove records that a pod was evicted to make room for another one.
 func (l *Ledger) noteMove(now time.Time, d Decision) {
-	if d.roomFor == "" {
+	if d.roomFor == nil {
 		return
 	}
-	short := l.lacking[d.roomFor]
+	l.note(d.roomFor)
+	short := l.lacking[d.roomFor.UID]
 	if short.since.IsZero() {
 		short.since = now
 	}
 	short.moves++
-	l.lacking[d.roomFor] = short
+	l.lacking[d.roomFor.UID] = short
 }
 
 // forgetShortages forgets pods that are gone or have all of their increase.

@@ -33,7 +33,7 @@ var outcomes = map[plan.RefusalKind]string{
 }
 
 // actions are the names of the actions. They are stored, so they are never changed.
-var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize"}
+var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete"}
 
 // named returns the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
@@ -60,7 +60,14 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
 		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
-		Evictions: storeEviction(s.Eviction),
+		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion),
+	}
+	for i := range s.Shortages {
+		x := &s.Shortages[i]
+		out.RoomShortages = append(out.RoomShortages, v1alpha1.RoomShortage{
+			Name: x.Name, UID: x.UID, Since: metav1.NewMicroTime(x.Since), PartialResizes: int32(x.Parts), MovedPods: int32(x.Moves),
+			Requested: storeSizes(x.With),
+		})
 	}
 	for i := range s.Pods {
 		out.Pods = append(out.Pods, storePod(&s.Pods[i]))
@@ -84,7 +91,7 @@ func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 const writeOverhead = 512
 
 func isTooLarge(spec *v1alpha1.UpdateStateSpec, s *v1alpha1.UpdateStateStatus) bool {
-	if len(s.Pods)+len(s.MissingReplacements) == 0 && s.Evictions == nil {
+	if len(s.Pods)+len(s.MissingReplacements)+len(s.RoomShortages) == 0 && s.Evictions == nil {
 		return false
 	}
 	raw, err := json.Marshal(struct {
@@ -102,6 +109,8 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 		s.OmittedPods++
 	case s.Evictions != nil && s.Evictions.Before != nil:
 		s.Evictions.Before = nil
+	case len(s.RoomShortages) > 0:
+		s.RoomShortages = s.RoomShortages[:len(s.RoomShortages)-1]
 	case len(s.MissingReplacements) > 0:
 		s.MissingReplacements = s.MissingReplacements[:len(s.MissingReplacements)-1]
 	default:
@@ -142,6 +151,16 @@ func storeEviction(e *plan.EvictionState) *v1alpha1.EvictionRecord {
 		}
 	}
 	return out
+}
+
+func storeDeletion(d *plan.DeletionState) *v1alpha1.DeletionRecord {
+	if d == nil {
+		return nil
+	}
+	return &v1alpha1.DeletionRecord{
+		LastTime: metav1.NewMicroTime(d.At), NewestPod: micro(d.Newest), UID: d.UID,
+		Memory: resource.NewQuantity(d.Memory, resource.BinarySI), Ineffective: int32(d.Again),
+	}
 }
 
 func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
@@ -235,7 +254,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -252,6 +271,18 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		loaded, err := loadEviction(&eviction)
 		out.Eviction = loaded
 		errs = appendError(errs, "evictions", err)
+	}
+	var deletion v1alpha1.DeletionRecord
+	if errs = decodePart(errs, "lastDeletion", parts.LastDeletion, &deletion); !deletion.LastTime.IsZero() {
+		out.Deletion = loadDeletion(&deletion)
+	}
+	for i, raw := range decodeList(&errs, "roomShortages", parts.RoomShortages, v1alpha1.MaxRoomShortages) {
+		x, err := loadShortage(raw)
+		if err != nil {
+			errs = appendError(errs, fmt.Sprintf("roomShortages[%d]", i), err)
+			continue
+		}
+		out.Shortages = append(out.Shortages, x)
 	}
 	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
 		var m v1alpha1.MissingReplacement
@@ -328,6 +359,35 @@ func loadEviction(e *v1alpha1.EvictionRecord) (*plan.EvictionState, error) {
 		out.Before = &plan.EvictionState{
 			At: fromMicro(&b.LastTime), Newest: fromMicro(b.NewestPod), With: with, Ineffective: int(b.Ineffective), Judged: b.Judged,
 		}
+	}
+	return out, nil
+}
+
+func loadDeletion(d *v1alpha1.DeletionRecord) *plan.DeletionState {
+	out := &plan.DeletionState{At: fromMicro(&d.LastTime), Newest: fromMicro(d.NewestPod), UID: d.UID, Again: int(d.Ineffective)}
+	if d.Memory != nil {
+		out.Memory = d.Memory.Value()
+	}
+	return out
+}
+
+func loadShortage(raw json.RawMessage) (plan.ShortageState, error) {
+	var x v1alpha1.RoomShortage
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return plan.ShortageState{}, err
+	}
+	with, err := loadSizes(x.Requested)
+	if err != nil {
+		return plan.ShortageState{}, err
+	}
+	out := plan.ShortageState{
+		UID: x.UID, Name: x.Name, Since: fromMicro(&x.Since), With: with, Parts: int(x.PartialResizes), Moves: int(x.MovedPods),
+	}
+	switch {
+	case out.UID == "":
+		return out, errors.New("no uid")
+	case out.Since.IsZero():
+		return out, errors.New("no since")
 	}
 	return out, nil
 }
