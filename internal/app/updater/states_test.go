@@ -72,6 +72,10 @@ func printable(s plan.State) []any {
 	if s.Eviction != nil {
 		out = append(out, *s.Eviction)
 	}
+	if s.Deletion != nil {
+		out = append(out, *s.Deletion)
+	}
+	out = append(out, s.Shortages)
 	for _, p := range s.Pods {
 		f := p.Failed
 		p.Failed = nil

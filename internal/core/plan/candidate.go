@@ -76,8 +76,8 @@ var unboostChecks = []check{
 // take decides on the candidate.
 func (t *candidate) take() {
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
-	if until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(p)); interrupted {
-		t.leave(Reason{Code: Interrupted, Until: until})
+	if r, blocked := t.interrupted(); blocked {
+		t.leave(r)
 		return
 	}
 	switch {
@@ -233,6 +233,12 @@ func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State 
 
 func (t *candidate) starting() (Reason, bool) {
 	return Reason{Code: Starting}, t.d.Pod.Phase == cluster.Pending
+}
+
+// interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
+func (t *candidate) interrupted() (Reason, bool) {
+	until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(t.d.Pod))
+	return Reason{Code: Interrupted, Until: until}, interrupted
 }
 
 func (t *candidate) sameSize() (Reason, bool) {
