@@ -279,9 +279,16 @@ var Differences = []Difference{
 	{
 		Name: "ineffective evictions", Weakness: "W-13",
 		Upstream: "evicts a pod every minute whose replacement has the same size",
-		Podfit:   "backs off per workload, from 5 minutes to 6 hours, with an event",
+		Podfit:   "backs off per workload, from 30 minutes to 6 hours, with an event",
 		Reason:   "the next eviction will not help either (kubernetes/autoscaler#9362, #2633)",
 		Test:     "TestUpdater_evictionsHaveNoEffect_backsOff",
+	},
+	{
+		Name:     "recommendations that keep changing",
+		Upstream: "evicts each pod again as soon as its requests are outside the bounds",
+		Podfit:   "after the pods of a workload were replaced twice, evicts the replacements only after a back-off from 30 minutes to 6 hours; an OOM rescue does not wait",
+		Reason:   "a recommendation that moves up and down would restart the pods all the time",
+		Test:     "TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain",
 	},
 	{
 		Name: "unchanged size", Weakness: "W-13",

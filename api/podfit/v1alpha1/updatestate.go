@@ -133,6 +133,11 @@ type UpdateStateStatus struct {
 	// +listType=atomic
 	MissingReplacements []MissingReplacement `json:"missingReplacements,omitempty"`
 
+	// evictionRounds is set if the pods of the workload were evicted again after they had been replaced, because the recommendation
+	// changed again. The next replacement is evicted after a back-off.
+	// +optional
+	EvictionRounds *EvictionRounds `json:"evictionRounds,omitempty"`
+
 	// lastDeletion describes the last pod that was deleted by an OOM rescue, because a PodDisruptionBudget did not allow its eviction.
 	// The next pod of the workload is deleted when the replacement is ready, or after a back-off if it is OOM-killed too.
 	// +optional
@@ -221,6 +226,22 @@ type PodUpdate struct {
 	// overQuotaTime is the time of that refusal.
 	// +optional
 	OverQuotaTime *metav1.MicroTime `json:"overQuotaTime,omitempty"`
+}
+
+// EvictionRounds describes the rounds of evictions of a workload. A round ends when a pod is evicted that was created after the round
+// began.
+type EvictionRounds struct {
+	// lastTime is the time of the last eviction.
+	LastTime metav1.MicroTime `json:"lastTime"`
+
+	// newestPod is the creation time of the newest pod when the last round began, by the clock of the API server.
+	// +optional
+	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
+
+	// count is the number of rounds, with less than 12 hours between two evictions.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Count int32 `json:"count,omitempty"`
 }
 
 // DeletionRecord describes the last deletion of a pod of the workload by an OOM rescue.

@@ -72,6 +72,9 @@ func printable(s plan.State) []any {
 	if s.Eviction != nil {
 		out = append(out, *s.Eviction)
 	}
+	if s.Rounds != nil {
+		out = append(out, *s.Rounds)
+	}
 	if s.Deletion != nil {
 		out = append(out, *s.Deletion)
 	}

@@ -32,6 +32,7 @@ var evictionChecks = []check{
 	(*candidate).replacementMissing,
 	(*candidate).backingOff,
 	(*candidate).probing,
+	(*candidate).changesTooOften,
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
@@ -263,19 +264,19 @@ func (t *candidate) requirementsUnmet() (Reason, bool) {
 
 func (t *candidate) backingOff() (Reason, bool) {
 	n, last := t.w.Ledger.ineffectiveEvictions(workloadOf(t.d.Pod), t.effective)
-	return t.back(n, last, "eviction")
+	return t.back(n, last, t.b.EvictionBackoff, "eviction")
 }
 
 func (t *candidate) undone() (Reason, bool) {
 	last, _ := t.w.Ledger.lastResize(t.d.Pod)
-	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, "resize")
+	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, t.b.BackoffBase, "resize")
 }
 
-func (t *candidate) back(n int, last time.Time, what string) (Reason, bool) {
+func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (Reason, bool) {
 	if n == 0 {
 		return Reason{}, false
 	}
-	until := last.Add(backoff(t.b, n))
+	until := last.Add(doubled(base, t.b.BackoffMax, n))
 	return Reason{Code: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 

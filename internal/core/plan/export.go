@@ -31,6 +31,7 @@ type State struct {
 	Pods         []PodState     // the most recent attempt first
 	Omitted      int            // records of pods that are left out because of maxPodStates
 	Deletion     *DeletionState
+	Rounds       *RoundsState
 	Shortages    []ShortageState // the most recent first
 
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
@@ -81,6 +82,13 @@ type PendingState struct {
 type EvictedPod struct {
 	UID string
 	At  time.Time
+}
+
+// A RoundsState describes the rounds of evictions of a workload whose recommendation keeps changing.
+type RoundsState struct {
+	At     time.Time // of the last eviction
+	Newest time.Time // creation of the newest pod when the last round began, by the API server's clock
+	Count  int
 }
 
 // A DeletionState is the last deletion of a pod by an OOM rescue.
@@ -171,6 +179,11 @@ func (l *Ledger) Export(b Budget) []State {
 	}
 	for w, r := range l.rescues {
 		state(w).Deletion = &DeletionState{At: r.at, Newest: r.newest, UID: r.uid, Memory: r.memory, Again: r.again}
+	}
+	for w, r := range l.rounds {
+		if r.isStored() {
+			state(w).Rounds = &RoundsState{At: r.at, Newest: r.newest, Count: r.n}
+		}
 	}
 	l.exportShortages(state)
 	l.exportPods(b, state)
@@ -289,6 +302,9 @@ func (s *State) LastAction() time.Time {
 	}
 	if s.Deletion != nil {
 		later(s.Deletion.At)
+	}
+	if s.Rounds != nil {
+		later(s.Rounds.At)
 	}
 	for i := range s.Replacements {
 		for _, e := range s.Replacements[i].Evicted {

@@ -305,6 +305,8 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		"controller elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: cluster.Workload{Namespace: "bank", Name: "x"}, Autoscaler: cluster.Key{Namespace: "shop"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"autoscaler elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: web, Autoscaler: cluster.Key{Namespace: "bank"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"eviction without time": {Workload: web, Eviction: &EvictionState{Ineffective: 5}},
+		"rounds without time":   {Workload: web, Rounds: &RoundsState{Count: 5}},
+		"single round":          {Workload: web, Rounds: &RoundsState{At: noon, Count: -1}},
 		"deletion without time": {Workload: web, Deletion: &DeletionState{Again: 5}},
 		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: Delete, Done: true, At: noon}}},
 		"shortage without time": {Workload: web, Shortages: []ShortageState{{UID: "0", Parts: 5}}},
@@ -318,7 +320,7 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	}
 	l := NewLedger()
 	l.Restore(noon, []State{{
-		Workload: web, ActingSince: far, LastEviction: far, Deletion: &DeletionState{At: far, Memory: -1, Again: 1 << 60},
+		Workload: web, ActingSince: far, LastEviction: far, Deletion: &DeletionState{At: far, Memory: -1, Again: 1 << 60}, Rounds: &RoundsState{At: far, Count: 1 << 60},
 		Shortages: []ShortageState{{UID: "2", Since: far, Parts: -1, Moves: 1 << 60}},
 		Eviction:  &EvictionState{At: far, Newest: far, Ineffective: 1 << 60, Before: &EvictionState{At: far, Ineffective: -5, Before: &EvictionState{At: far}}},
 		Pods: []PodState{
@@ -332,6 +334,9 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	}
 	if d := l.rescues[web]; !d.at.Equal(noon) || d.memory != 0 || d.again != maxRestoredCount {
 		t.Errorf("deletion %+v", d)
+	}
+	if r := l.rounds[web]; !r.at.Equal(noon) || r.n != maxRestoredCount {
+		t.Errorf("rounds %+v", r)
 	}
 	if s := l.lacking["2"]; !s.since.Equal(noon) || s.parts != 0 || s.moves != maxRestoredCount {
 		t.Errorf("shortage %+v", s)

@@ -40,6 +40,9 @@ func (l *Ledger) restore(now time.Time, s *State) {
 			at: past(now, d.At), newest: d.Newest, uid: d.UID, memory: max(0, d.Memory), again: boundedCount(d.Again),
 		})
 	}
+	if r := s.Rounds; r != nil && !r.At.IsZero() && r.Count > 1 {
+		addNew(l.rounds, s.Workload, rounds{at: past(now, r.At), newest: r.Newest, n: boundedCount(r.Count)})
+	}
 	for i := range s.Shortages {
 		l.restoreShortage(now, s.Workload, &s.Shortages[i])
 	}

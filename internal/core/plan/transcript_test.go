@@ -71,9 +71,11 @@ type scene struct {
 }
 
 func newScene() *scene {
+	b := DefaultBudget()
+	b.EvictionBackoff = 5 * time.Minute // so that the transcripts are short
 	return &scene{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
-		budget:   DefaultBudget(),
+		budget:   b,
 		ledger:   NewLedger(),
 		template: map[cluster.Workload][]cluster.Container{},
 		scales:   map[cluster.Workload]cluster.Scale{},

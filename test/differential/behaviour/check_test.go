@@ -246,6 +246,9 @@ var conditions = map[string]func(observation) bool{
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
 		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
 	},
+	"ChangesTooOften": func(o observation) bool {
+		return o.why().Until.Sub(o.sim.at(o.minute).Time) <= 6*time.Hour+time.Minute && o.state().evicted >= 0
+	},
 	"Unplaceable": func(o observation) bool {
 		t, node := o.w.wanted(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
@@ -537,6 +540,10 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			return o.why().Code == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
 		},
+	},
+	{
+		name: "recommendations that keep changing", reason: "podfit backs off from a workload whose replacements are outside the bounds again",
+		explains: func(o observation) bool { return o.why().Code == plan.ChangesTooOften },
 	},
 	{
 		name: "nodes for the replacement", reason: "podfit does not evict a pod whose replacement fits on no node",

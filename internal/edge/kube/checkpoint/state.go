@@ -35,7 +35,7 @@ var outcomes = map[plan.RefusalKind]string{
 // actions are the names of the actions. They are stored, so they are never changed.
 var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete"}
 
-// named returns the key of a name.
+// named reevictionRounds the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
 	for k, n := range names {
 		if n == name {
@@ -46,7 +46,7 @@ func named[K comparable](names map[K]string, name string) (K, bool) {
 	return none, false
 }
 
-// updateStateSpec returns the spec of an object.
+// updateStateSpec reevictionRounds the spec of an object.
 func updateStateSpec(w cluster.Workload) v1alpha1.UpdateStateSpec {
 	return v1alpha1.UpdateStateSpec{Target: reference(w)}
 }
@@ -55,12 +55,15 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{Group: w.Group, Kind: w.Kind, Name: w.Name}
 }
 
-// updateStateStatus returns the status of an object, without the time and the writer. It leaves out records until the object is within
+// updateStateStatus reevictionRounds the status of an object, without the time and the writer. It leaves out records until the object is within
 // its limits.
 func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
 		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
 		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion),
+	}
+	if r := s.Rounds; r != nil {
+		out.EvictionRounds = &v1alpha1.EvictionRounds{LastTime: metav1.NewMicroTime(r.At), NewestPod: micro(r.Newest), Count: int32(r.Count)}
 	}
 	for i := range s.Shortages {
 		x := &s.Shortages[i]
@@ -188,7 +191,7 @@ func storeAmounts(r cluster.Resources) *v1alpha1.RequestedAmounts {
 	return &out
 }
 
-// micro returns a time of the API, or nil if the time is zero. The API has microseconds.
+// micro reevictionRounds a time of the API, or nil if the time is zero. The API has microseconds.
 func micro(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
@@ -224,10 +227,10 @@ func decodeUpdateState(raw []byte, o *updateStateObject) error {
 	return nil
 }
 
-// name returns the namespace and name of the object, for messages.
+// name reevictionRounds the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// workload returns the workload of the object.
+// workload reevictionRounds the workload of the object.
 func (o *updateStateObject) workload() (cluster.Workload, error) {
 	var s v1alpha1.UpdateStateSpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
@@ -244,7 +247,7 @@ func (o *updateStateObject) inNamespace(r *v1alpha1.WorkloadReference) cluster.W
 	return cluster.Workload{Group: r.Group, Kind: r.Kind, Namespace: o.Metadata.Namespace, Name: r.Name}
 }
 
-// state returns the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
+// state reevictionRounds the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
 func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 	out := plan.State{Workload: w}
 	if o.size > 0 {
@@ -254,7 +257,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -275,6 +278,10 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 	var deletion v1alpha1.DeletionRecord
 	if errs = decodePart(errs, "lastDeletion", parts.LastDeletion, &deletion); !deletion.LastTime.IsZero() {
 		out.Deletion = loadDeletion(&deletion)
+	}
+	var evictionRounds v1alpha1.EvictionRounds
+	if errs = decodePart(errs, "evictionRounds", parts.EvictionRounds, &evictionRounds); !evictionRounds.LastTime.IsZero() {
+		out.Rounds = &plan.RoundsState{At: fromMicro(&evictionRounds.LastTime), Newest: fromMicro(evictionRounds.NewestPod), Count: int(evictionRounds.Count)}
 	}
 	for i, raw := range decodeList(&errs, "roomShortages", parts.RoomShortages, v1alpha1.MaxRoomShortages) {
 		x, err := loadShortage(raw)
@@ -320,7 +327,7 @@ func appendError(errs []error, name string, err error) []error {
 	return append(errs, fmt.Errorf("decode %s: %w", name, err))
 }
 
-// decodeList returns the items of a list, at most a maximum number.
+// decodeList reevictionRounds the items of a list, at most a maximum number.
 func decodeList(errs *[]error, name string, raw json.RawMessage, most int) []json.RawMessage {
 	var items []json.RawMessage
 	*errs = decodePart(*errs, name, raw, &items)
@@ -461,7 +468,7 @@ func loadAmounts(a *v1alpha1.RequestedAmounts) (cluster.Resources, error) {
 	return out, nil
 }
 
-// updateStateSum returns a checksum of a status, without the time and the writer.
+// updateStateSum reevictionRounds a checksum of a status, without the time and the writer.
 func updateStateSum(s v1alpha1.UpdateStateStatus) uint64 {
 	s.Updated, s.Writer = nil, ""
 	raw, err := json.Marshal(s)

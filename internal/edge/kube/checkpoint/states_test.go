@@ -80,6 +80,7 @@ func fullState() plan.State {
 			Controller: rs, Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Evicted: []plan.EvictedPod{{UID: "uid-1", At: noon}},
 		}},
 		Deletion: &plan.DeletionState{At: noon, Newest: noon.Add(-time.Hour), UID: "uid-1", Memory: 512 << 20, Again: 2},
+		Rounds:   &plan.RoundsState{At: noon, Newest: noon.Add(-time.Hour), Count: 3},
 		Shortages: []plan.ShortageState{
 			{UID: "uid-2", Name: "web-1-b", Since: noon, With: with, Parts: 2, Moves: 1},
 			{UID: "uid-3", Name: "web-1-c", Since: noon.Add(-time.Hour), Moves: 1},
