@@ -86,7 +86,7 @@ func (y *hostileCluster) Evict(ctx context.Context, p *cluster.Pod) error {
 	if y.admits && err == nil {
 		y.change(func(q *cluster.Pod) {
 			if q.UID == fmt.Sprint("replacement-", before+1) {
-				q.Containers[0].Requests, q.Containers[0].Limits = small, cluster.Amounts(1000, 1<<30)
+				q.Resize, q.Containers[0] = nil, cluster.Container{Name: "app", Requests: small, Limits: cluster.Amounts(1000, 1<<30)}
 				y.size(q, policy.Fit(y.autoscalers[0], policy.Limits{Range: y.limits}, q))
 			}
 		})
