@@ -19,10 +19,10 @@ import (
 
 // A kubelet answers the resizes of a hostileCluster: it sets the condition of the pod, and later applies the resize or does not.
 type kubelet struct {
-	state  cluster.Resize
-	ends   time.Duration // after which the resize is applied; 0: never
-	asked  map[string]int
-	began  map[string]time.Time
+	state cluster.Resize
+	ends  time.Duration // after which the resize is applied; 0: never
+	asked map[string]int
+	began map[string]time.Time
 	*hostileCluster
 }
 

@@ -346,8 +346,8 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 				full := fullNode()
 				y.pods, y.autoscalers, y.nodes = full.pods, full.autoscalers, full.nodes
 				y.config.MakeRoom = "move"
-				y.step = func(minute int) {
-					if minute == 1 {
+				y.resize = func(p *cluster.Pod, with []policy.Fitted) (error, bool) {
+					if len(y.nodes) == 2 && p.Node == "n" { // with the first step of the plan
 						y.nodes = y.nodes[1:]
 						y.change(func(p *cluster.Pod) {
 							if p.Node == "n" {
@@ -355,6 +355,11 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 							}
 						})
 					}
+					if p.Node == "n" {
+						y.resizeLater(p, with, cluster.Resize{}) // and no kubelet carries it out
+						return nil, true
+					}
+					return nil, false
 				}
 			},
 			short: bounds{0, 3, 3}, day: bounds{0, 3, 3}, cause: plan.NotReady,
