@@ -190,7 +190,7 @@ var Differences = []Difference{
 		Upstream: "updates an OOM-killed pod at once only if it was killed soon after its start, has enough replicas, and no disruption budget refuses",
 		Podfit:   "gives an OOM-killed pod that is not ready its memory at once, and deletes it if a disruption budget lacks only such pods",
 		Reason:   "a disruption budget must not keep a pod that is killed again and again from getting more memory",
-		Test:     "TestTranscripts/rescue",
+		Test:     "TestPlan_transcripts_areUnchanged/rescue",
 	},
 	{
 		Name:     "metrics of deleted autoscalers",
@@ -279,9 +279,16 @@ var Differences = []Difference{
 	{
 		Name: "ineffective evictions", Weakness: "W-13",
 		Upstream: "evicts a pod every minute whose replacement has the same size",
-		Podfit:   "backs off per workload, from 5 minutes to 6 hours, with an event",
+		Podfit:   "backs off per workload, from 30 minutes to 6 hours, with an event",
 		Reason:   "the next eviction will not help either (kubernetes/autoscaler#9362, #2633)",
 		Test:     "TestUpdater_evictionsHaveNoEffect_backsOff",
+	},
+	{
+		Name:     "recommendations that keep changing",
+		Upstream: "evicts each pod again as soon as its requests are outside the bounds",
+		Podfit:   "after the pods of a workload were replaced twice, evicts the replacements only after a back-off from 30 minutes to 6 hours; an OOM rescue does not wait",
+		Reason:   "a recommendation that moves up and down would restart the pods all the time",
+		Test:     "TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain",
 	},
 	{
 		Name: "unchanged size", Weakness: "W-13",
@@ -295,14 +302,14 @@ var Differences = []Difference{
 		Upstream: "asks for a resize that does not fit on the node, waits 5 minutes, then evicts the pod if the mode allows it",
 		Podfit:   "shrinks other pods on the node to their targets first, and grows by what fits, and by the rest later; --make-room=off disables it",
 		Reason:   "a full node usually has pods that request more than they need",
-		Test:     "TestTranscripts/room",
+		Test:     "TestPlan_transcripts_areUnchanged/room",
 	},
 	{
 		Name:     "budget of decreases",
 		Upstream: "a resize that only lowers requests takes from the disruption budget",
 		Podfit:   "it takes nothing if it restarts no container, unless --make-room=off",
 		Reason:   "nothing is out of service, and other pods may need the room",
-		Test:     "TestTranscripts/room",
+		Test:     "TestPlan_transcripts_areUnchanged/room",
 	},
 	{
 		Name:     "nodes for the replacement",

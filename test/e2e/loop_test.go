@@ -55,6 +55,8 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"quota-in-place":                    quotaInPlace,
 		"quota-recreate":                    quotaRecreate,
 		"oom-kill-loops":                    oomLoops,
+		"resize-restarts-containers":        resizeRestarts,
+		"memory-decrease-refused":           memoryDecreaseRefused,
 		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {

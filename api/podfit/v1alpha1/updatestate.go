@@ -9,7 +9,8 @@ import (
 )
 
 // UpdateState stores what the updater has recorded about its actions on the pods of a workload: attempts with their outcomes, when
-// they may be repeated, and evicted pods without a replacement. The updater writes it, and reads it when it becomes the leader.
+// they may be repeated, evicted pods without a replacement, pods that were deleted by an OOM rescue, and pods whose node is too full
+// for their resize. The updater writes it, and reads it when it becomes the leader.
 // Deleting the object discards the records.
 //
 // An object exists only while there are such records. The updater deletes it afterwards.
@@ -86,9 +87,11 @@ const (
 	MaxEvictedPods = 30
 	// MaxRequestedSizes is the maximum number of entries of requested.
 	MaxRequestedSizes = 32
+	// MaxRoomShortages is the maximum number of entries of status.roomShortages.
+	MaxRoomShortages = 10
 )
 
-// UpdateStateStatus contains the records of a workload. All times except evictions.newestPod are by the clock of the updater.
+// UpdateStateStatus contains the records of a workload. All times except those named newestPod are by the clock of the updater.
 type UpdateStateStatus struct {
 	// updated is the time at which the updater wrote the object.
 	// +optional
@@ -130,6 +133,23 @@ type UpdateStateStatus struct {
 	// +listType=atomic
 	MissingReplacements []MissingReplacement `json:"missingReplacements,omitempty"`
 
+	// evictionRounds is set if the pods of the workload were evicted again after they had been replaced, because the recommendation
+	// changed again. The next replacement is evicted after a back-off.
+	// +optional
+	EvictionRounds *EvictionRounds `json:"evictionRounds,omitempty"`
+
+	// lastDeletion describes the last pod that was deleted by an OOM rescue, because a PodDisruptionBudget did not allow its eviction.
+	// The next pod of the workload is deleted when the replacement is ready, or after a back-off if it is OOM-killed too.
+	// +optional
+	LastDeletion *DeletionRecord `json:"lastDeletion,omitempty"`
+
+	// roomShortages lists pods whose node was too full for their resize, the most recent first. At most 10: after a restart of the
+	// updater, the other pods count as if nothing was done for them.
+	// +optional
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	RoomShortages []RoomShortage `json:"roomShortages,omitempty"`
+
 	// Records of further features are added here, one typed field per feature.
 }
 
@@ -145,7 +165,7 @@ type PodUpdate struct {
 	// +kubebuilder:validation:MaxLength=128
 	UID string `json:"uid"`
 
-	// action is Evict or Resize. Entries with an unknown action are ignored.
+	// action is Evict, Resize or Delete. Entries with an unknown action are ignored.
 	// +kubebuilder:validation:MaxLength=32
 	Action string `json:"action"`
 
@@ -210,6 +230,79 @@ type PodUpdate struct {
 	// overQuotaTime is the time of that refusal.
 	// +optional
 	OverQuotaTime *metav1.MicroTime `json:"overQuotaTime,omitempty"`
+}
+
+// EvictionRounds describes the rounds of evictions of a workload. A round ends when a pod is evicted that was created after the round
+// began.
+type EvictionRounds struct {
+	// lastTime is the time of the last eviction.
+	LastTime metav1.MicroTime `json:"lastTime"`
+
+	// newestPod is the creation time of the newest pod when the last round began, by the clock of the API server.
+	// +optional
+	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
+
+	// count is the number of rounds, with less than 12 hours between two evictions.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Count int32 `json:"count,omitempty"`
+}
+
+// DeletionRecord describes the last deletion of a pod of the workload by an OOM rescue.
+type DeletionRecord struct {
+	// lastTime is the time of the deletion.
+	LastTime metav1.MicroTime `json:"lastTime"`
+
+	// newestPod is the creation time of the newest pod of the workload at that time, by the clock of the API server. Pods that were
+	// created later are replacements.
+	// +optional
+	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
+
+	// uid is the UID of the deleted pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	UID string `json:"uid,omitempty"`
+
+	// memory is the amount of memory that the replacement should get: its limit, or its request if it has no limit.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// ineffective is the number of consecutive earlier deletions whose replacement was OOM-killed too.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Ineffective int32 `json:"ineffective,omitempty"`
+}
+
+// RoomShortage is a pod whose node was too full for its resize, and what was done to make room.
+type RoomShortage struct {
+	// name is the name of the pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// uid is the UID of the pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	UID string `json:"uid"`
+
+	// since is the time since which the pod waits for all of its increase.
+	Since metav1.MicroTime `json:"since"`
+
+	// partialResizes is the number of resizes by a part of the increase. At most 3 are made.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PartialResizes int32 `json:"partialResizes,omitempty"`
+
+	// movedPods is the number of pods that were evicted from the node to make room for this pod. At most 3 are.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MovedPods int32 `json:"movedPods,omitempty"`
+
+	// requested contains the requests and limits of the last resize by a part. At most 32 containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	Requested []RequestedSize `json:"requested,omitempty"`
 }
 
 // RequestedSize is the requested size of one container.

@@ -136,7 +136,7 @@ func (e *execution) reportHeld(d *plan.Decision, reason plan.Reason) {
 
 // needsAttention are the reasons to leave a pod that do not end by themselves, or that indicate a problem.
 var needsAttention = map[plan.ReasonCode]bool{
-	plan.BackingOff: true, plan.NoNodeFits: true, plan.QoSChange: true, plan.NoController: true, plan.TooFewReplicas: true,
+	plan.BackingOff: true, plan.ChangesTooOften: true, plan.NoNodeFits: true, plan.QoSChange: true, plan.NoController: true, plan.TooFewReplicas: true,
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,

@@ -97,7 +97,8 @@ func (y *crashCluster) step(now time.Time) {
 				kills = min(c.Exit.Kills+1, 200)
 			}
 			c.Exit = &cluster.Exit{OOM: true, Kills: kills, Code: 137, Started: now.Add(-6 * time.Second), Finished: now.Add(-time.Second)}
-			p.Crash = &cluster.Crash{Version: fmt.Sprint(now.Unix()), Labels: []string{"app=web"}, Data: y.data}
+			p.Crash = &cluster.Crash{Version: fmt.Sprint(now.Unix()), Labels: []string{"app=web"}}
+			p.LocalData = y.data
 			most = max(most, c.Requests.Memory)
 		}
 		y.pods[i] = &p

@@ -72,6 +72,13 @@ func printable(s plan.State) []any {
 	if s.Eviction != nil {
 		out = append(out, *s.Eviction)
 	}
+	if s.Rounds != nil {
+		out = append(out, *s.Rounds)
+	}
+	if s.Deletion != nil {
+		out = append(out, *s.Deletion)
+	}
+	out = append(out, s.Shortages)
 	for _, p := range s.Pods {
 		f := p.Failed
 		p.Failed = nil

@@ -37,7 +37,7 @@ type Pod struct {
 	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
 	Tolerance     Tolerance     // which taints it tolerates
 	Place         Place         // the nodes that it may run on
-	LocalData     bool          // it has volumes whose data stays on its node: emptyDir on disk, hostPath, or a local disk
+	LocalData     bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
 	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
 	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
 	Priority      int32         // of its PriorityClass
@@ -138,7 +138,6 @@ type Exit struct {
 type Crash struct {
 	Version string   // metadata.resourceVersion
 	Labels  []string // "key=value", sorted
-	Data    bool     // has a volume whose content is lost when the pod is deleted, or stays behind on its node
 }
 
 // A ResizeState is the state of an in-place resize.

@@ -52,30 +52,32 @@ type Budget struct {
 	// RefusalMax.
 	RefusalBase, RefusalMax time.Duration
 
-	// BackoffBase is the back-off of a workload after an eviction without effect. It doubles with each further one, up to
-	// BackoffMax.
+	// EvictionBackoff is the back-off of a workload after an eviction without effect. BackoffBase is the one after a resize that was
+	// undone, and after a deletion that did not help. Both double with each further one, up to BackoffMax.
+	EvictionBackoff         time.Duration
 	BackoffBase, BackoffMax time.Duration
 }
 
 // DefaultBudget returns upstream's defaults.
 func DefaultBudget() Budget {
 	return Budget{
-		MinReplicas:    2,
-		Tolerance:      0.5,
-		Threshold:      0.1,
-		Lifetime:       12 * time.Hour,
-		QuickOOM:       10 * time.Minute,
-		DeferredFor:    5 * time.Minute,
-		InProgressFor:  time.Hour,
-		StuckFor:       10 * time.Minute,
-		PendingFor:     2 * time.Minute,
-		MustFit:        true,
-		RescueFor:      10 * time.Minute,
-		MakeRoom:       room.Split,
-		ReplacementFor: 5 * time.Minute,
-		RefusalBase:    time.Minute,
-		RefusalMax:     90 * time.Minute,
-		BackoffBase:    5 * time.Minute,
-		BackoffMax:     6 * time.Hour,
+		MinReplicas:     2,
+		Tolerance:       0.5,
+		Threshold:       0.1,
+		Lifetime:        12 * time.Hour,
+		QuickOOM:        10 * time.Minute,
+		DeferredFor:     5 * time.Minute,
+		InProgressFor:   time.Hour,
+		StuckFor:        10 * time.Minute,
+		PendingFor:      2 * time.Minute,
+		MustFit:         true,
+		RescueFor:       10 * time.Minute,
+		MakeRoom:        room.Split,
+		ReplacementFor:  5 * time.Minute,
+		RefusalBase:     time.Minute,
+		RefusalMax:      90 * time.Minute,
+		EvictionBackoff: 30 * time.Minute,
+		BackoffBase:     5 * time.Minute,
+		BackoffMax:      6 * time.Hour,
 	}
 }

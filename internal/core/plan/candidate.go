@@ -32,6 +32,7 @@ var evictionChecks = []check{
 	(*candidate).replacementMissing,
 	(*candidate).backingOff,
 	(*candidate).probing,
+	(*candidate).changesTooOften,
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
@@ -76,8 +77,8 @@ var unboostChecks = []check{
 // take decides on the candidate.
 func (t *candidate) take() {
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
-	if until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(p)); interrupted {
-		t.leave(Reason{Code: Interrupted, Until: until})
+	if r, blocked := t.interrupted(); blocked {
+		t.leave(r)
 		return
 	}
 	switch {
@@ -246,6 +247,12 @@ func (t *candidate) starting() (Reason, bool) {
 	return Reason{Code: Starting}, t.d.Pod.Phase == cluster.Pending
 }
 
+// interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
+func (t *candidate) interrupted() (Reason, bool) {
+	until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(t.d.Pod))
+	return Reason{Code: Interrupted, Until: until}, interrupted
+}
+
 func (t *candidate) sameSize() (Reason, bool) {
 	return Reason{Code: SameSize}, sameSize(t.d.Pod, t.d.With)
 }
@@ -268,19 +275,19 @@ func (t *candidate) requirementsUnmet() (Reason, bool) {
 
 func (t *candidate) backingOff() (Reason, bool) {
 	n, last := t.w.Ledger.ineffectiveEvictions(workloadOf(t.d.Pod), t.effective)
-	return t.back(n, last, "eviction")
+	return t.back(n, last, t.b.EvictionBackoff, "eviction")
 }
 
 func (t *candidate) undone() (Reason, bool) {
 	last, _ := t.w.Ledger.lastResize(t.d.Pod)
-	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, "resize")
+	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, t.b.BackoffBase, "resize")
 }
 
-func (t *candidate) back(n int, last time.Time, what string) (Reason, bool) {
+func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (Reason, bool) {
 	if n == 0 {
 		return Reason{}, false
 	}
-	until := last.Add(backoff(t.b, n))
+	until := last.Add(doubled(base, t.b.BackoffMax, n))
 	return Reason{Code: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 

@@ -65,8 +65,8 @@ type Decision struct {
 
 	Priority Priority
 
-	part    bool   // With is a part of the increase; the rest follows when the node has room
-	roomFor string // the UID of the pod that gets the room of this one; only set on Evict
+	part    bool         // With is a part of the increase; the rest follows when the node has room
+	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict
 
 	rank    int       // position in the order in which the pods of the autoscaler are decided on
 	slot    slot      // position in the order of execution

@@ -30,6 +30,9 @@ type State struct {
 	Replacements []PendingState // by controller
 	Pods         []PodState     // the most recent attempt first
 	Omitted      int            // records of pods that are left out because of maxPodStates
+	Deletion     *DeletionState
+	Rounds       *RoundsState
+	Shortages    []ShortageState // the most recent first
 
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
@@ -84,12 +87,38 @@ type EvictedPod struct {
 	Newest time.Time // creation of the newest pod at that time, by the API server's clock
 }
 
+// A RoundsState describes the rounds of evictions of a workload whose recommendation keeps changing.
+type RoundsState struct {
+	At     time.Time // of the last eviction
+	Newest time.Time // creation of the newest pod when the last round began, by the API server's clock
+	Count  int
+}
+
+// A DeletionState is the last deletion of a pod by an OOM rescue.
+type DeletionState struct {
+	At     time.Time
+	Newest time.Time // creation of the newest pod at that time, by the API server's clock
+	UID    string    // of the deleted pod
+	Memory int64     // bytes that the replacement gets
+	Again  int       // consecutive deletions before it whose replacement was OOM-killed too
+}
+
+// A ShortageState is a pod whose node was too full for its resize, and what was done to make room.
+type ShortageState struct {
+	UID, Name string
+	Since     time.Time
+	With      []policy.Fitted // what the last resize by a part asked for
+	Parts     int             // resizes by a part
+	Moves     int             // pods that were evicted to make room
+}
+
 // Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
 const (
 	maxPodStates       = 50 // per workload
 	maxPendingStates   = 4  // controllers per workload
 	maxEvictedPods     = 30 // per controller
 	maxContainerStates = 32 // per attempt
+	maxShortageStates  = 10 // per workload
 )
 
 // A podRef identifies a pod of a record. The maps of the ledger have only its UID.
@@ -109,8 +138,10 @@ func (l *Ledger) forgetPods(ds []Decision) {
 		if ref, ok := l.pods[uid]; ok && ref.workload.Namespace != ds[i].Pod.Namespace {
 			delete(l.resizes, uid)
 			delete(l.evicted, uid)
-			delete(l.refusals, refusedKey{uid, Evict})
-			delete(l.refusals, refusedKey{uid, Resize})
+			delete(l.lacking, uid)
+			for _, do := range []Act{Evict, Resize, Delete} {
+				delete(l.refusals, refusedKey{uid, do})
+			}
 		}
 	}
 	recorded := make(map[string]bool, len(l.refusals))
@@ -120,7 +151,8 @@ func (l *Ledger) forgetPods(ds []Decision) {
 	maps.DeleteFunc(l.pods, func(uid string, _ podRef) bool {
 		_, resized := l.resizes[uid]
 		_, evicted := l.evicted[uid]
-		return !resized && !evicted && !recorded[uid]
+		_, lacking := l.lacking[uid]
+		return !resized && !evicted && !lacking && !recorded[uid]
 	})
 }
 
@@ -148,6 +180,15 @@ func (l *Ledger) Export(b Budget) []State {
 			s.Replacements = append(s.Replacements, o.export(controller))
 		}
 	}
+	for w, r := range l.rescues {
+		state(w).Deletion = &DeletionState{At: r.at, Newest: r.newest, UID: r.uid, Memory: r.memory, Again: r.again}
+	}
+	for w, r := range l.rounds {
+		if r.isStored() {
+			state(w).Rounds = &RoundsState{At: r.at, Newest: r.newest, Count: r.n}
+		}
+	}
+	l.exportShortages(state)
 	l.exportPods(b, state)
 	delete(states, cluster.Workload{})
 	out := make([]State, 0, len(states))
@@ -162,6 +203,25 @@ func (l *Ledger) Export(b Budget) []State {
 	}
 	slices.SortFunc(out, func(a, b State) int { return a.Workload.Compare(b.Workload) })
 	return out
+}
+
+// exportShortages adds the records of pods whose nodes are too full to the states of their workloads.
+func (l *Ledger) exportShortages(state func(cluster.Workload) *State) {
+	changed := map[*State]bool{}
+	for uid, short := range l.lacking {
+		ref := l.pods[uid]
+		s := state(ref.workload)
+		s.Shortages = append(s.Shortages, ShortageState{
+			UID: uid, Name: ref.name, Since: short.since, With: bounded(short.with), Parts: short.parts, Moves: short.moves,
+		})
+		changed[s] = true
+	}
+	for s := range changed {
+		slices.SortFunc(s.Shortages, func(a, b ShortageState) int {
+			return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+		})
+		s.Shortages = s.Shortages[:min(len(s.Shortages), maxShortageStates)]
+	}
 }
 
 func compareDone(a, b PodState) int {
@@ -242,6 +302,12 @@ func (s *State) LastAction() time.Time {
 	}
 	if s.Eviction != nil {
 		later(s.Eviction.At)
+	}
+	if s.Deletion != nil {
+		later(s.Deletion.At)
+	}
+	if s.Rounds != nil {
+		later(s.Rounds.At)
 	}
 	for i := range s.Replacements {
 		for _, e := range s.Replacements[i].Evicted {

@@ -58,7 +58,7 @@ func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]De
 					}
 				}
 			}
-			if d.Do == Evict {
+			if d.Do == Evict || d.Do == Delete {
 				q.UID, q.Created = fmt.Sprint(p.UID, "+"), now.Add(time.Second)
 			}
 			g.Pods[i] = &q
@@ -66,13 +66,68 @@ func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]De
 	}
 }
 
+// drawCrashes draws workloads whose pods are OOM-killed again and again behind PodDisruptionBudgets.
+func drawCrashes(t *rapid.T) (World, Budget) {
+	w, b := drawBusyWorld(t)
+	b.Rescue = rapid.SampledFrom([]RescueMode{RescueByDeletion, RescueByDeletion, RescueByEviction}).Draw(t, "rescue")
+	w.Budgets = map[string][]cluster.DisruptionBudget{}
+	for _, g := range w.Governed {
+		for i, p := range g.Pods {
+			q := *p
+			q.Containers = slices.Clone(p.Containers)
+			g.Pods[i] = &q
+			if rapid.IntRange(0, 4).Draw(t, "crashing") == 0 {
+				continue
+			}
+			q.Ready, q.Phase = false, cluster.Running
+			q.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=web"}}
+			q.LocalData = rapid.IntRange(0, 5).Draw(t, "local data") == 0
+			q.Containers[0].Exit = &cluster.Exit{
+				OOM: true, Now: true, Kills: uint8(rapid.IntRange(1, 6).Draw(t, "kills")), Started: noon.Add(-2 * time.Minute), Finished: noon.Add(-time.Minute),
+			}
+		}
+		w.Budgets[g.Autoscaler.Namespace] = []cluster.DisruptionBudget{{
+			Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}}},
+			Healthy: 0, Desired: int32(rapid.IntRange(1, 3).Draw(t, "desired")), Current: true,
+		}}
+	}
+	return w, b
+}
+
+// The drawn histories contain the records of all features, so that the test below covers them.
+func TestDrawCrashesAndFullNodes_histories_haveDeletionsAndShortages(t *testing.T) {
+	var deletions, refusedDeletions, parts int
+	rapid.Check(t, func(t *rapid.T) {
+		draw := rapid.SampledFrom([]func(*rapid.T) (World, Budget){drawFullNodes, drawCrashes}).Draw(t, "kind of world")
+		w, b := draw(t)
+		for range 3 {
+			p := Begin(noon, w, b)
+			outcomes(t, p)
+		}
+		for _, s := range w.Ledger.Export(b) {
+			if s.Deletion != nil {
+				deletions++
+			}
+			for _, p := range s.Pods {
+				if p.Do == Delete {
+					refusedDeletions++
+				}
+			}
+			for _, x := range s.Shortages {
+				parts += x.Parts
+			}
+		}
+	})
+	if min(deletions, refusedDeletions, parts) == 0 {
+		t.Errorf("%d deletions, %d refused ones and %d resizes by a part are drawn, want some of each", deletions, refusedDeletions, parts)
+	}
+}
+
 // For all histories of outcomes: the decisions after a restart are those without one.
 func TestLedger_anyHistoryAndRestart_decisionsAreTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w, b := drawWorld(t)
-		if rapid.Bool().Draw(t, "busy") {
-			w, b = drawBusyWorld(t)
-		}
+		draw := rapid.SampledFrom([]func(*rapid.T) (World, Budget){drawWorld, drawBusyWorld, drawFullNodes, drawCrashes}).Draw(t, "kind of world")
+		w, b := draw(t)
 		now := noon
 		for range rapid.IntRange(1, 6).Draw(t, "passes") {
 			p := Begin(now, w, b)
@@ -101,7 +156,8 @@ func TestLedger_anyHistoryAndRestart_decisionsAreTheSame(t *testing.T) {
 // back-off.
 func TestLedger_clockJumpsDuringRestart_nothingIsBlockedForEver(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w, b := drawBusyWorld(t)
+		draw := rapid.SampledFrom([]func(*rapid.T) (World, Budget){drawBusyWorld, drawFullNodes, drawCrashes}).Draw(t, "kind of world")
+		w, b := draw(t)
 		now := noon
 		for range rapid.IntRange(1, 6).Draw(t, "passes") {
 			p := Begin(now, w, b)
@@ -197,6 +253,44 @@ func TestLedger_manyPodsAndContainers_stateIsBounded(t *testing.T) {
 	}
 }
 
+// Deletions, and steps that make room, are stored as they are.
+func TestLedger_deletionsAndSteps_areRestored(t *testing.T) {
+	w, a := shrinking(3)
+	pods := w.Governed[0].Pods
+	web := pods[0].Top
+	kept := NewLedger()
+	part := Decision{Pod: pods[0], Autoscaler: a, Do: Resize, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(150, 1<<30)}}, part: true}
+	kept.Done(noon, part)
+	kept.Done(noon.Add(time.Minute), Decision{Pod: pods[1], Autoscaler: a, Do: Evict, roomFor: pods[0]})
+	kept.Done(noon.Add(2*time.Minute), Decision{Pod: pods[2], Autoscaler: a, Do: Delete})
+	kept.Done(noon.Add(3*time.Minute), Decision{Pod: pods[2], Autoscaler: a, Do: Delete, again: true})
+	kept.Refused(noon.Add(4*time.Minute), Decision{Pod: pods[1], Autoscaler: a, Do: Delete}, Refusal{Kind: ServerBusy}, 0)
+	after := restored(noon.Add(5*time.Minute), kept, DefaultBudget())
+	if got := after.lacking["0"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) || len(got.with) != 1 {
+		t.Errorf("shortage %+v", got)
+	}
+	if got := after.rescues[web]; got.again != 1 || got.uid != "2" || !got.at.Equal(noon.Add(3*time.Minute)) {
+		t.Errorf("deletion %+v", got)
+	}
+	if r, ok := after.refusal(pods[1], Delete); !ok || r.Kind != ServerBusy || r.n != 1 {
+		t.Errorf("refusal %+v (%t)", r, ok)
+	}
+	if diff := gocmp.Diff(kept.Export(DefaultBudget()), after.Export(DefaultBudget())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLedger_manyShortages_mostRecentAreStored(t *testing.T) {
+	w, a := shrinking(3 * maxShortageStates)
+	for i, p := range w.Governed[0].Pods {
+		w.Ledger.Done(noon.Add(time.Duration(i)*time.Second), Decision{Pod: p, Autoscaler: a, Do: Resize, part: true})
+	}
+	s := w.Ledger.Export(DefaultBudget())[0]
+	if n := len(s.Shortages); n != maxShortageStates || s.Shortages[0].UID != w.Governed[0].Pods[3*maxShortageStates-1].UID {
+		t.Errorf("%d shortages, the first is of pod %s", n, s.Shortages[0].UID)
+	}
+}
+
 func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	web := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
 	far := noon.Add(1e6 * time.Hour)
@@ -211,6 +305,12 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		"controller elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: cluster.Workload{Namespace: "bank", Name: "x"}, Autoscaler: cluster.Key{Namespace: "shop"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"autoscaler elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: web, Autoscaler: cluster.Key{Namespace: "bank"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"eviction without time": {Workload: web, Eviction: &EvictionState{Ineffective: 5}},
+		"rounds without time":   {Workload: web, Rounds: &RoundsState{Count: 5}},
+		"single round":          {Workload: web, Rounds: &RoundsState{At: noon, Count: -1}},
+		"deletion without time": {Workload: web, Deletion: &DeletionState{Again: 5}},
+		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: Delete, Done: true, At: noon}}},
+		"shortage without time": {Workload: web, Shortages: []ShortageState{{UID: "0", Parts: 5}}},
+		"shortage without UID":  {Workload: web, Shortages: []ShortageState{{Since: noon, Parts: 5}}},
 	} {
 		l := NewLedger()
 		l.Restore(noon, []State{s})
@@ -220,8 +320,9 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	}
 	l := NewLedger()
 	l.Restore(noon, []State{{
-		Workload: web, ActingSince: far, LastEviction: far,
-		Eviction: &EvictionState{At: far, Newest: far, Ineffective: 1 << 60, Before: &EvictionState{At: far, Ineffective: -5, Before: &EvictionState{At: far}}},
+		Workload: web, ActingSince: far, LastEviction: far, Deletion: &DeletionState{At: far, Memory: -1, Again: 1 << 60}, Rounds: &RoundsState{At: far, Count: 1 << 60},
+		Shortages: []ShortageState{{UID: "2", Since: far, Parts: -1, Moves: 1 << 60}},
+		Eviction:  &EvictionState{At: far, Newest: far, Ineffective: 1 << 60, Before: &EvictionState{At: far, Ineffective: -5, Before: &EvictionState{At: far}}},
 		Pods: []PodState{
 			{UID: "0", Do: Evict, At: far, Attempts: 1 << 60, Failed: &FailedState{Refusal: Refusal{Kind: DeniedByBudget, Text: strings.Repeat("x", 1<<20)}, Transient: -1, Lost: far, Ready: -7}},
 			{UID: "1", Do: Resize, Done: true, At: far, Attempts: -1},
@@ -230,6 +331,15 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	e := l.evictions[web]
 	if !e.at.Equal(noon) || e.ineffective != maxRestoredCount || e.before.ineffective != 0 || e.before.before != nil {
 		t.Errorf("eviction %+v", e)
+	}
+	if d := l.rescues[web]; !d.at.Equal(noon) || d.memory != 0 || d.again != maxRestoredCount {
+		t.Errorf("deletion %+v", d)
+	}
+	if r := l.rounds[web]; !r.at.Equal(noon) || r.n != maxRestoredCount {
+		t.Errorf("rounds %+v", r)
+	}
+	if s := l.lacking["2"]; !s.since.Equal(noon) || s.parts != 0 || s.moves != maxRestoredCount {
+		t.Errorf("shortage %+v", s)
 	}
 	r := l.refusals[refusedKey{"0", Evict}]
 	if !r.at.Equal(noon) || r.n != maxRestoredCount || r.transient != 0 || r.ready != 0 || !r.lost.Equal(noon) || len(r.Text) > 400 {
@@ -244,7 +354,9 @@ func TestLedger_stateNamesPodOfOtherNamespace_isForgotten(t *testing.T) {
 	s := State{Workload: foreign}
 	for _, p := range w.Governed[0].Pods {
 		s.Pods = append(s.Pods, PodState{UID: p.UID, Do: Evict, Done: true, At: noon},
-			PodState{UID: p.UID, Do: Evict, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}})
+			PodState{UID: p.UID, Do: Evict, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}},
+			PodState{UID: p.UID, Do: Delete, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}})
+		s.Shortages = append(s.Shortages, ShortageState{UID: p.UID, Since: noon, Parts: 1})
 	}
 	w.Ledger.Restore(noon, []State{s})
 	first := Begin(noon, w, DefaultBudget())

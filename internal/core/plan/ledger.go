@@ -26,7 +26,8 @@ type Ledger struct {
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
 	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
-	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
+	rounds    map[cluster.Workload]rounds
+	lacking   map[string]shortOfRoom // pods whose node was too full for their resize, by UID
 
 	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
@@ -60,7 +61,7 @@ func NewLedger() *Ledger {
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
-		lacking: map[string]shortOfRoom{},
+		lacking: map[string]shortOfRoom{}, rounds: map[cluster.Workload]rounds{},
 	}
 }
 
@@ -74,6 +75,7 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		if d.Do == Delete {
 			l.recordRescue(now, d)
 		}
+		l.noteRound(now, d)
 		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
@@ -126,6 +128,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.forgetServed(now)
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
+	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r rounds) bool { return now.Sub(r.at) > roundsTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > watchDelay })
 	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > historyTTL })

@@ -166,7 +166,7 @@ func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 }
 
 func (p *Pass) leave(d *Decision, r Reason) {
-	d.Do, d.Reason, d.Fallback, d.part, d.roomFor = Leave, r, false, false, ""
+	d.Do, d.Reason, d.Fallback, d.part, d.roomFor = Leave, r, false, false, nil
 }
 
 func (p *Pass) group(d *Decision) *group {

@@ -29,7 +29,11 @@ func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]
 		d := todo[i]
 		todo = append(todo[:i:i], todo[i+1:]...)
 		tried[fmt.Sprint(d.Do, " ", d.Pod.Key)]++
-		switch kind := rapid.IntRange(-3, int(OutcomeIsUnknown)).Draw(t, "outcome"); kind {
+		kind := rapid.IntRange(-3, int(OutcomeIsUnknown)).Draw(t, "outcome")
+		if d.Rescue && d.Do == Evict && rapid.Bool().Draw(t, "budget") {
+			kind = int(DeniedByBudget)
+		}
+		switch kind {
 		case -3, -2:
 			down[d.Pod] = d
 			p.Done(d)

@@ -90,7 +90,9 @@ const (
 
 	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
 
-	lastCode = AwaitingRoom
+	ChangesTooOften // pods were evicted again soon after they were replaced, because the recommendation keeps changing
+
+	lastCode = ChangesTooOften
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -112,7 +114,7 @@ var codeNames = map[ReasonCode]string{
 	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
-	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom",
+	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
 }
 
 // String returns the name of the reason.
@@ -254,6 +256,8 @@ func (r Reason) sentence() string {
 			last = "The last " + count(r.Have, r.Text)
 		}
 		return last + " had no lasting effect. Check that the admission controller runs and that nothing else sets the requests" + nextAttempt(r.Until)
+	case ChangesTooOften:
+		return fmt.Sprintf("The pods of the workload were replaced %d times in a short time, because the recommendation keeps changing", r.Have) + nextAttempt(r.Until)
 	case NoNodeFits:
 		return "No node can hold a pod with the requests " + r.Text + ". Add a larger node, or set maxAllowed in the VPA"
 	default:

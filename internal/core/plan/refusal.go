@@ -134,6 +134,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 		l.recordRescue(now, d)
 	}
 	if d.Do != Resize && r.Kind == OutcomeIsUnknown {
+		l.noteRound(now, d)
 		l.addPending(now, d)
 		l.expectUncertain(now, d)
 	}

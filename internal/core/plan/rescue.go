@@ -310,7 +310,7 @@ func (t *candidate) fewKills() (Reason, bool) {
 }
 
 func (t *candidate) dataWouldBeLost() (Reason, bool) {
-	return Reason{Code: DataWouldBeLost}, t.d.Pod.Crash.Data
+	return Reason{Code: DataWouldBeLost}, t.d.Pod.LocalData
 }
 
 // budgetOfOthers blocks a deletion unless exactly one disruption budget selects the pod, and it would allow the eviction if the

@@ -35,6 +35,17 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	if s.Eviction != nil && !s.Eviction.At.IsZero() {
 		addNew(l.evictions, s.Workload, s.Eviction.restore(now))
 	}
+	if d := s.Deletion; d != nil && !d.At.IsZero() {
+		addNew(l.rescues, s.Workload, rescue{
+			at: past(now, d.At), newest: d.Newest, uid: d.UID, memory: max(0, d.Memory), again: boundedCount(d.Again),
+		})
+	}
+	if r := s.Rounds; r != nil && !r.At.IsZero() && r.Count > 1 {
+		addNew(l.rounds, s.Workload, rounds{at: past(now, r.At), newest: r.Newest, n: boundedCount(r.Count)})
+	}
+	for i := range s.Shortages {
+		l.restoreShortage(now, s.Workload, &s.Shortages[i])
+	}
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
 	}
@@ -60,10 +71,7 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 
 func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	at := past(now, p.At)
-	if p.UID == "" || at.IsZero() || p.Do != Evict && p.Do != Resize {
-		return
-	}
-	if ref, ok := l.pods[p.UID]; ok && ref.workload != w {
+	if p.UID == "" || at.IsZero() || p.Do != Evict && p.Do != Resize && p.Do != Delete || l.isOfOther(p.UID, w) {
 		return
 	}
 	switch {
@@ -76,7 +84,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 			lost: past(now, f.Lost), since: past(now, f.LostSince), failing: failingSince(f.Kind, at, past(now, f.Failing)), ready: max(0, f.Ready), with: p.With,
 			overQuota: f.OverQuota, overQuotaAt: past(now, f.OverQuotaAt),
 		})
-	case !p.Done:
+	case !p.Done, p.Do == Delete: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
 	case p.Do == Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})
@@ -84,6 +92,21 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		addNew(l.evicted, p.UID, at)
 	}
 	l.pods[p.UID] = podRef{w, p.Name}
+}
+
+// isOfOther reports whether the ledger has records of a pod for another workload.
+func (l *Ledger) isOfOther(uid string, w cluster.Workload) bool {
+	ref, ok := l.pods[uid]
+	return ok && ref.workload != w
+}
+
+func (l *Ledger) restoreShortage(now time.Time, w cluster.Workload, s *ShortageState) {
+	since := past(now, s.Since)
+	if s.UID == "" || since.IsZero() || l.isOfOther(s.UID, w) {
+		return
+	}
+	addNew(l.lacking, s.UID, shortOfRoom{since: since, with: s.With, parts: boundedCount(s.Parts), moves: boundedCount(s.Moves)})
+	l.pods[s.UID] = podRef{w, s.Name}
 }
 
 func (e *EvictionState) restore(now time.Time) eviction {

@@ -92,7 +92,7 @@ func (s *pass) needsRoom(d *Decision) bool {
 		return !(room.Amount{}).Holds(increaseOf(d))
 	case Leave:
 		return d.Reason.Code == AwaitingRoom || d.Reason.Code == ResizeWaiting && isDeferred(d.Pod)
-	case Evict:
+	case Evict, Delete:
 	}
 	return false
 }
@@ -180,6 +180,7 @@ var shrinkReasons = map[ReasonCode]bool{Fits: true, PodTooYoung: true, SmallChan
 
 // shrinkChecks are the checks for a resize that makes room for another pod.
 var shrinkChecks = []check{
+	(*candidate).interrupted,
 	(*candidate).undone,
 	(*candidate).resizeRefused,
 	(*candidate).replacementRefused,
@@ -191,7 +192,7 @@ var shrinkChecks = []check{
 // has no other resize of the pod to do.
 func (s *pass) mayShrink(d *Decision) bool {
 	p, mode := d.Pod, d.Autoscaler.Mode
-	if d.Do != Leave || !shrinkReasons[d.Reason.Code] || s.allowedFor(d.Autoscaler) == room.Off || len(d.With) == 0 ||
+	if d.Do != Leave || isKilled(d) || !shrinkReasons[d.Reason.Code] || s.allowedFor(d.Autoscaler) == room.Off || len(d.With) == 0 ||
 		!mode.Resizes() || mode == cluster.InPlace && !s.b.InPlace || isBoosted(p) {
 		return false
 	}
@@ -207,7 +208,11 @@ var moveReasons = map[ReasonCode]bool{Fits: true, PodTooYoung: true, AutoscalerT
 
 // moveChecks are the checks for the eviction of a pod to make room for another one: those for an eviction, but the size of the pod
 // need not change.
-var moveChecks = evictionChecks[1:]
+var moveChecks = append([]check{(*candidate).interrupted}, evictionChecks[1:]...)
+
+// isKilled reports whether a pod has been OOM-killed and is not ready, or gets more memory because of an OOM kill. Such a pod makes no
+// room for others.
+func isKilled(d *Decision) bool { return d.Rescue || d.Pod.Crash != nil }
 
 // mayMove reports whether a pod may be evicted so that its replacement runs on another node: for another pod, or because its own
 // resize waits for room.
@@ -224,7 +229,7 @@ func (s *pass) mayMove(d *Decision) bool {
 	if itself {
 		return isDeferred(p) && !s.isBlocked(d, evictionChecks)
 	}
-	return !isResizing(p) && !s.isBlocked(d, moveChecks)
+	return !isKilled(d) && !isResizing(p) && !s.isBlocked(d, moveChecks)
 }
 
 func (s *pass) isBlocked(d *Decision, against []check) bool {
@@ -353,15 +358,16 @@ func (l *Ledger) notePart(now time.Time, d Decision) {
 
 // noteMove records that a pod was evicted to make room for another one.
 func (l *Ledger) noteMove(now time.Time, d Decision) {
-	if d.roomFor == "" {
+	if d.roomFor == nil {
 		return
 	}
-	short := l.lacking[d.roomFor]
+	l.note(d.roomFor)
+	short := l.lacking[d.roomFor.UID]
 	if short.since.IsZero() {
 		short.since = now
 	}
 	short.moves++
-	l.lacking[d.roomFor] = short
+	l.lacking[d.roomFor.UID] = short
 }
 
 // forgetShortages forgets pods that are gone or have all of their increase.

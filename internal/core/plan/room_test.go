@@ -64,7 +64,7 @@ func checkStep(t *rapid.T, w World, d Decision) {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
 	case MovesForRoom:
-		if d.Do != Evict || d.Pod.LocalData || d.Pod.Tied || d.roomFor == "" {
+		if d.Do != Evict || d.Pod.LocalData || d.Pod.Tied || d.roomFor == nil {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
 	default:
@@ -213,7 +213,7 @@ func TestLedger_shortageEnds_isForgotten(t *testing.T) {
 	a := &cluster.Autoscaler{}
 	l := NewLedger()
 	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize, With: fits(150), part: true})
-	l.Done(noon.Add(time.Minute), Decision{Pod: other, Autoscaler: a, Do: Evict, roomFor: "1"})
+	l.Done(noon.Add(time.Minute), Decision{Pod: other, Autoscaler: a, Do: Evict, roomFor: p})
 	if got := l.lacking["1"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) {
 		t.Errorf("recorded %+v", got)
 	}

@@ -159,9 +159,9 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 	for _, step := range moves {
 		d := byUID[step.ID]
 		reason := d.Reason
-		if !s.applyMove(d, step) {
+		if !s.applyMove(d, step, byUID) {
 			for i, undo := range done {
-				undo.Do, undo.Reason, undo.roomFor = Leave, before[i], ""
+				undo.Do, undo.Reason, undo.roomFor = Leave, before[i], nil
 				s.endProbe(undo)
 				if undo.taken {
 					undo.taken = false
@@ -179,7 +179,7 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 }
 
 // applyMove evicts a pod, if no check blocks that.
-func (s *pass) applyMove(d *Decision, step room.Step) bool {
+func (s *pass) applyMove(d *Decision, step room.Step, byUID map[string]*Decision) bool {
 	before := d.Reason
 	t := s.roomCandidate(d)
 	if step.ForID == "" { // its own resize waits for room
@@ -194,7 +194,7 @@ func (s *pass) applyMove(d *Decision, step room.Step) bool {
 		return false
 	}
 	if step.ForID != "" {
-		d.Reason, d.roomFor = Reason{Code: MovesForRoom, Text: step.For}, step.ForID
+		d.Reason, d.roomFor = Reason{Code: MovesForRoom, Text: step.For}, byUID[step.ForID].Pod
 	}
 	return true
 }

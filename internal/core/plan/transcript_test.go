@@ -71,9 +71,11 @@ type scene struct {
 }
 
 func newScene() *scene {
+	b := DefaultBudget()
+	b.EvictionBackoff = 5 * time.Minute // so that the transcripts are short
 	return &scene{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
-		budget:   DefaultBudget(),
+		budget:   b,
 		ledger:   NewLedger(),
 		template: map[cluster.Workload][]cluster.Container{},
 		scales:   map[cluster.Workload]cluster.Scale{},
@@ -453,7 +455,8 @@ func (s *scene) changePod(f []string) error {
 			kills, cerr := strconv.Atoi(parts[0])
 			err = errors.Join(err, cerr)
 			p.Phase, p.Ready, p.ReadySince = cluster.Running, false, s.now.Add(-time.Minute)
-			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}, Data: len(parts) > 1}
+			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}}
+			p.LocalData = p.LocalData || len(parts) > 1
 			first.Exit.Kills = uint8(kills)
 		case "resize":
 			states := map[string]cluster.ResizeState{

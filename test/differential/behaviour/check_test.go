@@ -265,6 +265,9 @@ var conditions = map[string]func(observation) bool{
 		}
 		return o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
 	},
+	"ChangesTooOften": func(o observation) bool {
+		return o.why().Until.Sub(o.sim.at(o.minute).Time) <= 6*time.Hour+time.Minute && o.state().evicted >= 0
+	},
 	"Unplaceable": func(o observation) bool {
 		t, node := o.w.total(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
@@ -587,6 +590,10 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			return o.why().Code == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
 		},
+	},
+	{
+		name: "recommendations that keep changing", reason: "podfit backs off from a workload whose replacements are outside the bounds again",
+		explains: func(o observation) bool { return o.why().Code == plan.ChangesTooOften },
 	},
 	{
 		name: "nodes for the replacement", reason: "podfit does not evict a pod whose replacement fits on no node",

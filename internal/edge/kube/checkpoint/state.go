@@ -33,9 +33,9 @@ var outcomes = map[plan.RefusalKind]string{
 }
 
 // actions are the names of the actions. They are stored, so they are never changed.
-var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize"}
+var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete"}
 
-// named returns the key of a name.
+// named reevictionRounds the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
 	for k, n := range names {
 		if n == name {
@@ -46,7 +46,7 @@ func named[K comparable](names map[K]string, name string) (K, bool) {
 	return none, false
 }
 
-// updateStateSpec returns the spec of an object.
+// updateStateSpec reevictionRounds the spec of an object.
 func updateStateSpec(w cluster.Workload) v1alpha1.UpdateStateSpec {
 	return v1alpha1.UpdateStateSpec{Target: reference(w)}
 }
@@ -55,12 +55,22 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{Group: w.Group, Kind: w.Kind, Name: w.Name}
 }
 
-// updateStateStatus returns the status of an object, without the time and the writer. It leaves out records until the object is within
+// updateStateStatus reevictionRounds the status of an object, without the time and the writer. It leaves out records until the object is within
 // its limits.
 func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
 		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
-		Evictions: storeEviction(s.Eviction),
+		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion),
+	}
+	if r := s.Rounds; r != nil {
+		out.EvictionRounds = &v1alpha1.EvictionRounds{LastTime: metav1.NewMicroTime(r.At), NewestPod: micro(r.Newest), Count: int32(r.Count)}
+	}
+	for i := range s.Shortages {
+		x := &s.Shortages[i]
+		out.RoomShortages = append(out.RoomShortages, v1alpha1.RoomShortage{
+			Name: x.Name, UID: x.UID, Since: metav1.NewMicroTime(x.Since), PartialResizes: int32(x.Parts), MovedPods: int32(x.Moves),
+			Requested: storeSizes(x.With),
+		})
 	}
 	for i := range s.Pods {
 		out.Pods = append(out.Pods, storePod(&s.Pods[i]))
@@ -84,7 +94,7 @@ func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 const writeOverhead = 512
 
 func isTooLarge(spec *v1alpha1.UpdateStateSpec, s *v1alpha1.UpdateStateStatus) bool {
-	if len(s.Pods)+len(s.MissingReplacements) == 0 && s.Evictions == nil {
+	if len(s.Pods)+len(s.MissingReplacements)+len(s.RoomShortages) == 0 && s.Evictions == nil {
 		return false
 	}
 	raw, err := json.Marshal(struct {
@@ -102,6 +112,8 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 		s.OmittedPods++
 	case s.Evictions != nil && s.Evictions.Before != nil:
 		s.Evictions.Before = nil
+	case len(s.RoomShortages) > 0:
+		s.RoomShortages = s.RoomShortages[:len(s.RoomShortages)-1]
 	case len(s.MissingReplacements) > 0:
 		s.MissingReplacements = s.MissingReplacements[:len(s.MissingReplacements)-1]
 	default:
@@ -146,6 +158,16 @@ func storeEviction(e *plan.EvictionState) *v1alpha1.EvictionRecord {
 	return out
 }
 
+func storeDeletion(d *plan.DeletionState) *v1alpha1.DeletionRecord {
+	if d == nil {
+		return nil
+	}
+	return &v1alpha1.DeletionRecord{
+		LastTime: metav1.NewMicroTime(d.At), NewestPod: micro(d.Newest), UID: d.UID,
+		Memory: resource.NewQuantity(d.Memory, resource.BinarySI), Ineffective: int32(d.Again),
+	}
+}
+
 func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
 	var out []v1alpha1.RequestedSize
 	for i := range with {
@@ -171,7 +193,7 @@ func storeAmounts(r cluster.Resources) *v1alpha1.RequestedAmounts {
 	return &out
 }
 
-// micro returns a time of the API, or nil if the time is zero. The API has microseconds.
+// micro reevictionRounds a time of the API, or nil if the time is zero. The API has microseconds.
 func micro(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
@@ -207,10 +229,10 @@ func decodeUpdateState(raw []byte, o *updateStateObject) error {
 	return nil
 }
 
-// name returns the namespace and name of the object, for messages.
+// name reevictionRounds the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// workload returns the workload of the object.
+// workload reevictionRounds the workload of the object.
 func (o *updateStateObject) workload() (cluster.Workload, error) {
 	var s v1alpha1.UpdateStateSpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
@@ -227,7 +249,7 @@ func (o *updateStateObject) inNamespace(r *v1alpha1.WorkloadReference) cluster.W
 	return cluster.Workload{Group: r.Group, Kind: r.Kind, Namespace: o.Metadata.Namespace, Name: r.Name}
 }
 
-// state returns the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
+// state reevictionRounds the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
 func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 	out := plan.State{Workload: w}
 	if o.size > 0 {
@@ -237,7 +259,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -254,6 +276,22 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		loaded, err := loadEviction(&eviction)
 		out.Eviction = loaded
 		errs = appendError(errs, "evictions", err)
+	}
+	var deletion v1alpha1.DeletionRecord
+	if errs = decodePart(errs, "lastDeletion", parts.LastDeletion, &deletion); !deletion.LastTime.IsZero() {
+		out.Deletion = loadDeletion(&deletion)
+	}
+	var evictionRounds v1alpha1.EvictionRounds
+	if errs = decodePart(errs, "evictionRounds", parts.EvictionRounds, &evictionRounds); !evictionRounds.LastTime.IsZero() {
+		out.Rounds = &plan.RoundsState{At: fromMicro(&evictionRounds.LastTime), Newest: fromMicro(evictionRounds.NewestPod), Count: int(evictionRounds.Count)}
+	}
+	for i, raw := range decodeList(&errs, "roomShortages", parts.RoomShortages, v1alpha1.MaxRoomShortages) {
+		x, err := loadShortage(raw)
+		if err != nil {
+			errs = appendError(errs, fmt.Sprintf("roomShortages[%d]", i), err)
+			continue
+		}
+		out.Shortages = append(out.Shortages, x)
 	}
 	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
 		var m v1alpha1.MissingReplacement
@@ -291,7 +329,7 @@ func appendError(errs []error, name string, err error) []error {
 	return append(errs, fmt.Errorf("decode %s: %w", name, err))
 }
 
-// decodeList returns the items of a list, at most a maximum number.
+// decodeList reevictionRounds the items of a list, at most a maximum number.
 func decodeList(errs *[]error, name string, raw json.RawMessage, most int) []json.RawMessage {
 	var items []json.RawMessage
 	*errs = decodePart(*errs, name, raw, &items)
@@ -331,6 +369,35 @@ func loadEviction(e *v1alpha1.EvictionRecord) (*plan.EvictionState, error) {
 		out.Before = &plan.EvictionState{
 			At: fromMicro(&b.LastTime), Newest: fromMicro(b.NewestPod), With: with, Ineffective: int(b.Ineffective), Judged: b.Judged,
 		}
+	}
+	return out, nil
+}
+
+func loadDeletion(d *v1alpha1.DeletionRecord) *plan.DeletionState {
+	out := &plan.DeletionState{At: fromMicro(&d.LastTime), Newest: fromMicro(d.NewestPod), UID: d.UID, Again: int(d.Ineffective)}
+	if d.Memory != nil {
+		out.Memory = d.Memory.Value()
+	}
+	return out
+}
+
+func loadShortage(raw json.RawMessage) (plan.ShortageState, error) {
+	var x v1alpha1.RoomShortage
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return plan.ShortageState{}, err
+	}
+	with, err := loadSizes(x.Requested)
+	if err != nil {
+		return plan.ShortageState{}, err
+	}
+	out := plan.ShortageState{
+		UID: x.UID, Name: x.Name, Since: fromMicro(&x.Since), With: with, Parts: int(x.PartialResizes), Moves: int(x.MovedPods),
+	}
+	switch {
+	case out.UID == "":
+		return out, errors.New("no uid")
+	case out.Since.IsZero():
+		return out, errors.New("no since")
 	}
 	return out, nil
 }
@@ -404,7 +471,7 @@ func loadAmounts(a *v1alpha1.RequestedAmounts) (cluster.Resources, error) {
 	return out, nil
 }
 
-// updateStateSum returns a checksum of a status, without the time and the writer.
+// updateStateSum reevictionRounds a checksum of a status, without the time and the writer.
 func updateStateSum(s v1alpha1.UpdateStateStatus) uint64 {
 	s.Updated, s.Writer = nil, ""
 	raw, err := json.Marshal(s)

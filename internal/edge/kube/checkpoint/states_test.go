@@ -79,7 +79,14 @@ func fullState() plan.State {
 		Replacements: []plan.PendingState{{
 			Controller: rs, Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Evicted: []plan.EvictedPod{{UID: "uid-1", At: noon}},
 		}},
+		Deletion: &plan.DeletionState{At: noon, Newest: noon.Add(-time.Hour), UID: "uid-1", Memory: 512 << 20, Again: 2},
+		Rounds:   &plan.RoundsState{At: noon, Newest: noon.Add(-time.Hour), Count: 3},
+		Shortages: []plan.ShortageState{
+			{UID: "uid-2", Name: "web-1-b", Since: noon, With: with, Parts: 2, Moves: 1},
+			{UID: "uid-3", Name: "web-1-c", Since: noon.Add(-time.Hour), Moves: 1},
+		},
 		Pods: []plan.PodState{
+			{UID: "uid-4", Name: "web-1-d", Do: plan.Delete, At: noon, Attempts: 1, Failed: &plan.FailedState{Refusal: plan.Refusal{Kind: plan.Denied}}},
 			{UID: "uid-1", Name: "web-1-a", Do: plan.Evict, Done: true, At: noon},
 			{UID: "uid-2", Name: "web-1-b", Do: plan.Resize, Done: true, At: noon, Attempts: 4, With: with},
 			{UID: "uid-3", Name: "web-1-c", Do: plan.Evict, At: noon.Add(123456 * time.Microsecond), Next: noon.Add(time.Hour), Attempts: 7, With: with,
@@ -112,7 +119,7 @@ func TestStates_written_areLoadedEqual(t *testing.T) {
 			t.Errorf("status.%s is %v, want %v", path, got, want)
 		}
 	}
-	pod, err := json.Marshal(o["status"].(map[string]any)["pods"].([]any)[2])
+	pod, err := json.Marshal(o["status"].(map[string]any)["pods"].([]any)[3])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +221,9 @@ func TestStates_hostileObjects_areIgnoredAndLogged(t *testing.T) {
 		"uid":       `{"pods":[` + strings.Replace(good, `"u"`, `""`, 1) + `,` + good + `]}`,
 		"acting":    `{"actingSince":{"now":true},"pods":[` + good + `]}`,
 		"evictions": `{"evictions":[1],"missingReplacements":["x"],"pods":[` + good + `]}`,
+		"deletion":  `{"lastDeletion":{"lastTime":"never"},"pods":[` + good + `]}`,
+		"shortages": `{"roomShortages":[{"uid":"x"},{"since":"2026-03-01T12:00:00.000000Z"},7],"pods":[` + good + `]}`,
+		"memory":    `{"lastDeletion":{"lastTime":"2026-03-01T12:00:00.000000Z","memory":"NaN"},"pods":[` + good + `]}`,
 		"many":      `{"pods":[` + strings.Repeat(good+",", 60) + good + `]}`,
 	}
 	for name, status := range bad {
@@ -283,7 +293,10 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 		state.Replacements = append(state.Replacements, r)
 	}
 	state.Eviction.With, state.Eviction.Before.With = with, with
-	state.Pods = nil
+	state.Pods, state.Shortages = nil, nil
+	for i := range v1alpha1.MaxRoomShortages {
+		state.Shortages = append(state.Shortages, plan.ShortageState{UID: fmt.Sprint("uid-", i), Name: long, Since: noon, With: with})
+	}
 	for i := range v1alpha1.MaxPodUpdates {
 		state.Pods = append(state.Pods, plan.PodState{
 			UID: fmt.Sprint("uid-", i), Name: long, Do: plan.Evict, At: noon, With: with,
@@ -293,7 +306,8 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 	for name, change := range map[string]func(*plan.State){
 		"all":          func(*plan.State) {},
 		"small pods":   func(s *plan.State) { s.Pods = smaller(s.Pods) },
-		"no evictions": func(s *plan.State) { s.Eviction = nil },
+		"no evictions": func(s *plan.State) { s.Eviction, s.Shortages = nil, nil },
+		"shortages":    func(s *plan.State) { s.Eviction, s.Pods, s.Replacements = nil, nil, nil },
 	} {
 		state := state
 		change(&state)

@@ -18,27 +18,12 @@ func crash(p *corev1.Pod, projected *cluster.Pod, in *Interner) *cluster.Crash {
 	if projected.Ready || !oomKilled(projected) {
 		return nil
 	}
-	return &cluster.Crash{Version: strings.Clone(p.ResourceVersion), Labels: pairs(p.Labels, in), Data: hasData(p.Spec.Volumes)}
+	return &cluster.Crash{Version: strings.Clone(p.ResourceVersion), Labels: pairs(p.Labels, in)}
 }
 
 func oomKilled(p *cluster.Pod) bool {
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.Role == cluster.Regular && c.Exit != nil && c.Exit.OOM {
-			return true
-		}
-	}
-	return false
-}
-
-// hasData reports whether one of the volumes has content that is lost when the pod is deleted, or that stays on the node where the
-// replacement may not run. The content of a PersistentVolumeClaim that the pod does not own is kept.
-func hasData(volumes []corev1.Volume) bool {
-	for i := range volumes {
-		v := &volumes[i]
-		switch {
-		case v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory:
-			return true
-		case v.HostPath != nil, v.Ephemeral != nil, v.CSI != nil && (v.CSI.ReadOnly == nil || !*v.CSI.ReadOnly):
 			return true
 		}
 	}

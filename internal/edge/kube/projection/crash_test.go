@@ -45,23 +45,6 @@ func TestPod_notReadyAfterAnOOMKill_hasACrash(t *testing.T) {
 	}
 }
 
-func TestPod_volumes_countAsDataIfTheyAreLostWithThePod(t *testing.T) {
-	for volume, want := range map[string]bool{
-		`{"name":"v","emptyDir":{}}`:                                   true,
-		`{"name":"v","emptyDir":{"medium":"Memory"}}`:                  false,
-		`{"name":"v","hostPath":{"path":"/data"}}`:                     true,
-		`{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{}}}}`: true,
-		`{"name":"v","csi":{"driver":"scratch"}}`:                      true,
-		`{"name":"v","csi":{"driver":"secrets","readOnly":true}}`:      false,
-		`{"name":"v","persistentVolumeClaim":{"claimName":"c"}}`:       false,
-		`{"name":"v","configMap":{"name":"c"}}`:                        false,
-	} {
-		if got := killed(t, "False", "OOMKilled", volume).Crash.Data; got != want {
-			t.Errorf("%s: data %t, want %t", volume, got, want)
-		}
-	}
-}
-
 func TestCountKills_terminations_countsConsecutiveOOMKills(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pod := func(oom bool, minute int) *cluster.Pod {

@@ -7,13 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hasLocalData reports whether a pod has volumes whose data stays on the node when the pod is evicted. An emptyDir in memory does not
-// count, because its data is as short-lived as that of a process. A claim may be on a local disk, which only its PersistentVolume
-// shows: such a pod is tied to its node (isTied).
+// hasLocalData reports whether a pod has volumes with data that its replacement does not have: the data is deleted together with the
+// pod, or stays on the node, where the replacement may not run. An emptyDir in memory does not count, because its data is as
+// short-lived as that of a process. Neither does a PersistentVolumeClaim that the pod does not own: the replacement mounts it again.
 func hasLocalData(volumes []corev1.Volume) bool {
 	for i := range volumes {
 		v := &volumes[i]
-		if v.HostPath != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory {
+		switch {
+		case v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory:
+			return true
+		case v.HostPath != nil, v.Ephemeral != nil, v.CSI != nil && (v.CSI.ReadOnly == nil || !*v.CSI.ReadOnly):
 			return true
 		}
 	}
