@@ -110,7 +110,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
 	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
 	next := e.record(func() []plan.Decision { return e.pass.Refused(d, refusal) })
-	if len(next) > 0 && next[0].Pod == d.Pod {
+	if d.Do == plan.Resize && len(next) > 0 && next[0].Pod == d.Pod {
 		e.reportFallback(&d, refusal.Text)
 	}
 	return next

@@ -36,3 +36,14 @@ func TestUpdater_resizeIsRefusedAndEvictionIsHeld_writesBothEventsOnce(t *testin
 		}
 	})
 }
+
+// A pod that is deleted in the pass in which its eviction is refused is not reported as a pod whose resize was refused.
+func TestUpdater_evictionIsRefusedAndPodIsDeleted_writesNoEventAboutAResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newCrashCluster(t, cluster.Recreate, 3)
+		y.during(20 * time.Minute)
+		if n := y.eventCount("ResizeRefused"); n != 0 || y.removed["delete"] == 0 {
+			t.Errorf("%d events about a refused resize and actions %v: %q", n, y.removed, y.recorded)
+		}
+	})
+}

@@ -51,7 +51,10 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the simulation does not support %s %s", q.Method, q.URL)
 	}
 	verb := "annotate"
-	if len(parts) == 7 {
+	switch {
+	case q.Method == http.MethodDelete:
+		verb = "delete"
+	case len(parts) == 7:
 		verb = map[string]string{"resize": "resize", "eviction": "evict"}[parts[6]]
 	}
 	// Concurrent requests are handled one by one, in the same order in each run.
@@ -200,6 +203,9 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 		}
 		return p.pod, status
 	}
+	if verb == "delete" {
+		return p.pod, s.delete(w, p, body)
+	}
 	next, err := p.patched(format, body)
 	if err != nil {
 		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error(), p.pod.Name)
@@ -294,24 +300,53 @@ func (w *simulated) guarded(p *replica) *metav1.Status {
 		return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 			"Internal error occurred: This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", p.pod.Name)
 	}
-	healthy, expected := 0, w.Replicas
-	if of[0].FirstOnly {
-		expected = 1
-	}
-	for _, o := range w.pods {
-		if (!of[0].FirstOnly || o.number == 0) && o.pod.DeletionTimestamp == nil && isReady(o.pod) {
-			healthy++
-		}
-	}
-	desired := of[0].MinAvailable
-	if desired == 0 {
-		desired = max(0, expected-of[0].MaxUnavailable)
-	}
+	healthy, desired := w.health(of[0])
 	if !isReady(p.pod) && healthy >= desired && desired > 0 || healthy > desired {
 		return nil
 	}
 	return refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "Cannot evict pod as it would violate the pod's disruption budget.", p.pod.Name,
 		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget guard does not allow it"})
+}
+
+// health returns how many pods of a disruption budget are ready, and how many must be.
+func (w *simulated) health(b pdb) (healthy, desired int) {
+	expected := w.Replicas
+	if b.FirstOnly {
+		expected = 1
+	}
+	for _, o := range w.pods {
+		if (!b.FirstOnly || o.number == 0) && o.pod.DeletionTimestamp == nil && isReady(o.pod) {
+			healthy++
+		}
+	}
+	desired = b.MinAvailable
+	if desired == 0 {
+		desired = max(0, expected-b.MaxUnavailable)
+	}
+	return healthy, desired
+}
+
+// delete deletes a pod, whatever its disruption budgets are.
+func (s *simulation) delete(w *simulated, p *replica, body []byte) *metav1.Status {
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), p.pod.Name)
+	}
+	o := obj.(*metav1.DeleteOptions)
+	if o.Preconditions == nil || o.Preconditions.UID == nil || o.Preconditions.ResourceVersion == nil {
+		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the simulation requires preconditions", p.pod.Name)
+	}
+	if *o.Preconditions.UID != p.pod.UID || *o.Preconditions.ResourceVersion != p.pod.ResourceVersion {
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed", p.pod.Name)
+	}
+	if p.pod.DeletionTimestamp != nil {
+		return nil
+	}
+	if s.onDelete != nil {
+		s.onDelete(w, p)
+	}
+	s.remove(w, p)
+	return nil
 }
 
 // patched returns the pod with a patch applied. It caches results, because upstream repeats the same patch.

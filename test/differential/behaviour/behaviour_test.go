@@ -25,12 +25,21 @@ import (
 // usual is the number of simulated worlds; it is multiplied by PODFIT_DIFFERENTIAL.
 const usual = 700
 
-func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) {
+func TestUpdater_randomWorlds_noWorseThanUpstream(t *testing.T) { compareMany(t, usual, draw) }
+
+// With podfit's defaults, it rescues OOM-killed pods and makes room on full nodes.
+func TestUpdater_OOMKilledPodsOnFullNodes_noWorseThanUpstream(t *testing.T) {
+	compareMany(t, usual/7, drawFullNodes)
+}
+
+// compareMany compares the updaters in random worlds.
+func compareMany(t *testing.T, number int, draw func(cases.Dice) *world) {
+	t.Helper()
 	var worlds, pods, ours, theirs, minutes int
 	used := map[string]int{}
 	violated := false
 	began := time.Now()
-	cases.Check(t, usual, func(rt *rapid.T) {
+	cases.Check(t, number, func(rt *rapid.T) {
 		w := draw(cases.Dice{T: rt})
 		r := compare(t, w)
 		worlds++

@@ -48,6 +48,8 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
+	rescued    bool // pods were deleted to rescue them
+	deleted    int  // the replica that was deleted last
 	futile     bool // some evicted pod was replaced without the recommended size
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
 	missing    int  // last minute in which pods were missing
@@ -60,6 +62,7 @@ func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1, missing: never, unready: never})
 	}
 	s.onEvict = c.evicting
+	s.onDelete = c.deleting
 	return c
 }
 
@@ -95,7 +98,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case p.pod.Spec.NodeName == "":
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
-	case st.live < least:
+	case st.live < least && !c.isRescue(p):
 		c.fail(minute, "disruption limits are respected", "%s is evicted with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
 	case c.sim.world.Lag > 0 && (w.OOM.NeedMB > 0 || w.Restart):
 		// The watch is stale: an updater cannot know which pods are not ready.
@@ -116,6 +119,32 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if w.Unsized.open(minute) {
 		st.futile = true
 	}
+}
+
+// deleting checks the deletion of a pod: it is not ready because of OOM kills, and the last pod that was deleted has been replaced.
+func (c *checker) deleting(w *simulated, p *replica) {
+	minute, st := c.sim.minute(), &c.states[w.index]
+	switch {
+	case !c.sim.world.Rescue:
+		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted without --oom-rescue", p.pod.Name)
+	case p.pod.Status.ContainerStatuses[0].RestartCount < 3, isReady(p.pod), w.sameSize(p.pod):
+		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted with %d OOM kills", p.pod.Name, p.pod.Status.ContainerStatuses[0].RestartCount)
+	case c.sim.world.Lag == 0 && st.rescued && st.deleted < w.Replicas && !w.exists(st.deleted):
+		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement", p.pod.Name)
+	}
+	st.acted, st.evicted, st.rescued, st.deleted = minute, minute, true, p.number
+	st.evictions++
+	st.futile = st.futile || w.Unsized.open(minute)
+}
+
+// exists reports whether a replica has a pod that is not being deleted.
+func (w *simulated) exists(number int) bool {
+	return slices.ContainsFunc(w.pods, func(p *replica) bool { return p.number == number && p.pod.DeletionTimestamp == nil })
+}
+
+// isRescue reports whether podfit may change a pod although its workload has too few replicas.
+func (c *checker) isRescue(p *replica) bool {
+	return c.sim.world.Rescue && !isReady(p.pod) && p.wakesAt > 0
 }
 
 // after checks the results of a pass.
@@ -178,7 +207,13 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		since := c.since(w, p, minute, verb)
 		// An action that stays refused for minutes must be reported, however often it was tried: a pod with a refused action waits
 		// for the other pods of its workload, which may take hours. Upstream does not report it; it logs each attempt.
-		if isRefusal(p.replies[verb]) && minute-since > reportWithin && !c.isReported(w, verb) {
+		// The VPA has the condition OOMKillLoop, and the next OOM kill leads to a deletion or an event.
+		if c.podfit.decisions[string(p.pod.UID)].Reason.Code == plan.FewKills {
+			continue
+		}
+		// A refusal for an earlier recommendation is obsolete. So is one before the kubelet completed a resize: after a resize by a part,
+		// the pod waits for room, and not for an eviction.
+		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
 			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.replies[verb])
 		}
 	}
@@ -186,7 +221,8 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 
 // refusalEvents match the texts of events about an action that was refused or had no response.
 var refusalEvents = map[string]*regexp.Regexp{
-	"evict": eventsAbout("", plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered, plan.ServerNotReached),
+	"evict": eventsAbout("A PodDisruptionBudget does not allow the eviction of the OOM-killed pod|",
+		plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered, plan.ServerNotReached, plan.DeletionRefused),
 	"resize": eventsAbout("^ResizeRefused: |",
 		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered, plan.ServerNotReached),
 }
@@ -227,7 +263,13 @@ func (c *checker) isCorrect(w *simulated, p *replica, d plan.Decision, minute in
 // is always incorrect: its cause does not occur in the simulation, or it is a reason for satisfied pods.
 var conditions = map[string]func(observation) bool{
 	"BudgetSpent": isShort,
-	"NotReady":    isShort,
+	"FewKills": func(o observation) bool {
+		return o.p.pod.Status.ContainerStatuses[0].RestartCount < 3 && refused("evict", "disruption budget", "")(o)
+	},
+	"RescueInProgress": isShort,
+	"BudgetOfOthers":   refused("evict", "disruption budget", ""),
+	"NotEnoughMemory":  func(o observation) bool { return o.w.OOM.NeedMB > 0 && o.state().evicted >= 0 },
+	"NotReady":         isShort,
 	"ReplacementMissing": func(o observation) bool {
 		return o.w.count().pods < o.w.Replicas && (o.state().evicted >= 0 || o.w.evictedLeaving)
 	},
@@ -769,6 +811,13 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return o.w.Mode == "InPlaceOrRecreate" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
+		},
+	},
+	{
+		// The disruption budget does not allow evictions of the rescued pods, which are ready. Upstream's pods never got the larger size.
+		name: "OOM rescue", reason: "rescued pods keep a size that was recommended when they were OOM-killed; upstream left them too small, as is recommended now",
+		explains: func(o observation) bool {
+			return o.state().rescued && len(o.w.Advice) > 1 && o.why().Code == plan.DisruptionBudget
 		},
 	},
 	{

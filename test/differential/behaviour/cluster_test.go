@@ -6,6 +6,7 @@ package behaviour
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +41,9 @@ type simulation struct {
 	// podfit's webhook with the permission to read ResourceQuotas.
 	keepsSizeOverQuota bool
 
-	onScale func(w *simulated)                           // called when the number of replicas has changed
-	onEvict func(w *simulated, p *replica, reply string) // called for every eviction before it is carried out; reply is the refusal, or ""
+	onScale  func(w *simulated)                           // called when the number of replicas has changed
+	onDelete func(w *simulated, p *replica)               // called for every deletion by an updater before it is carried out
+	onEvict  func(w *simulated, p *replica, reply string) // called for every eviction before it is carried out; reply is the refusal, or ""
 }
 
 // simulated is a workload of a simulation.
@@ -71,6 +73,7 @@ type replica struct {
 	startsAt int // minute; -1 without a node
 	readyAt  int
 	resized  int                    // minute of the last accepted resize
+	applied  int                    // minute in which the kubelet completed the last resize
 	diesAt   int                    // minute of the next OOM kill, if memory is too small
 	wakesAt  int                    // minute of the restart after it
 	answered *corev1.Pod            // the pod that the cached answers belong to
@@ -226,7 +229,7 @@ func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.namespace, Name: name, UID: types.UID(fmt.Sprintf("%s-%d", w.name(), s.serial)),
-			Labels:          map[string]string{"app": w.name()},
+			Labels:          map[string]string{"app": w.name(), "replica": strconv.Itoa(number)},
 			Annotations:     map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, Controller: &yes}},
 		},
@@ -258,6 +261,7 @@ func (w *simulated) size(p *corev1.Pod) {
 
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
+	p.ResourceVersion = "0"
 	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
@@ -268,9 +272,10 @@ func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 func (s *simulation) change(p *replica, how func(*corev1.Pod)) {
 	q := p.pod.DeepCopy()
 	how(q)
+	s.revision++
+	q.ResourceVersion = strconv.Itoa(s.revision)
 	p.pod = q
 	p.tried = nil
-	s.revision++
 }
 
 // step runs the controllers, the scheduler and the kubelets for one minute.
@@ -629,6 +634,7 @@ func (s *simulation) resize(w *simulated, p *replica, minute int) {
 		return
 	}
 	s.note("resized %s to %s", p.pod.Name, show(p.pod))
+	p.applied = minute
 	s.change(p, func(q *corev1.Pod) {
 		drop(q, corev1.PodResizePending, corev1.PodResizeInProgress)
 		for i := range q.Spec.Containers {

@@ -22,6 +22,29 @@ func draw(d cases.Dice) *world {
 	}
 	w.Quotas = d.OneIn(2)
 	w.Workloads = cases.Several(d, 1, 6, drawWorkload)
+	w.Rescue = d.OneIn(2)
+	return w
+}
+
+// drawFullNodes returns a random world with containers that are OOM-killed, and with nodes that have little room for larger pods.
+func drawFullNodes(d cases.Dice) *world {
+	w := draw(d)
+	w.Rescue = true
+	var all, largest size
+	for i := range w.Workloads {
+		x := &w.Workloads[i]
+		if x.OOM.NeedMB == 0 {
+			x.OOM = outOfMemory{NeedMB: cases.Pick[int64](d, 256, 600), Every: 1 + d.IntN(6)}
+		}
+		containers := int64(len(x.names()))
+		pod := size{containers * x.Template.CPU, containers * x.Template.Memory}
+		all.CPU += int64(x.Replicas) * pod.CPU
+		all.Memory += int64(x.Replicas) * pod.Memory
+		largest = size{max(largest.CPU, pod.CPU), max(largest.Memory, pod.Memory)}
+	}
+	w.Nodes = 1 + d.IntN(3)
+	percent := cases.Pick[int64](d, 100, 120, 200)
+	w.Node = size{(all.CPU/int64(w.Nodes) + largest.CPU) * percent / 100, (all.Memory/int64(w.Nodes) + largest.Memory) * percent / 100}
 	return w
 }
 

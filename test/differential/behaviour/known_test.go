@@ -51,6 +51,10 @@ var known = map[string]*world{
 	"a disruption budget protects the primary": day(grow("Recreate", 3).with(func(w *workload) {
 		w.PDBs = []pdb{{FirstOnly: true}}
 	})),
+	// A resize that gives room comes first on its node, but not if it is refused in each pass.
+	"resizes to smaller sizes cannot be sent": {Minutes: 60, Min: 2, Tolerance: 0.5, Rate: 0.4717, Workloads: []workload{
+		grow("InPlaceOrRecreate", 2), shrink("InPlaceOrRecreate", 5).with(refuses("resize", notSent, false)),
+	}},
 	"a webhook denies evictions of the primary":             day(grow("Recreate", 3).with(refuses("evict", denied403, true))),
 	"the primary has two disruption budgets":                day(grow("Recreate", 3).with(func(w *workload) { w.PDBs = []pdb{{FirstOnly: true}, {FirstOnly: true, MaxUnavailable: 1}} })),
 	"evictions of the primary have no response":             day(grow("Recreate", 3).with(refuses("evict", noReply, true))),

@@ -6,12 +6,15 @@ package behaviour
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
@@ -50,7 +53,9 @@ func newPodfit(s *simulation) *podfit {
 		c.RateLimit = w.Rate / 60
 	}
 	c.UseStatus = false
-	c.OOMRescue = "off" // upstream's rules for OOM kills; TestUpdater_rescueDoesNotHelp_deletionsAreBounded has hostile worlds for the others
+	if !w.Rescue {
+		c.OOMRescue = "off" // upstream's rules for OOM kills
+	}
 	c.Gates = process.Gates{process.InPlaceGate: true}
 	p := &podfit{
 		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
@@ -97,10 +102,11 @@ func (p *podfit) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 
 // A view is the state of a simulation as podfit's watches show it.
 type view struct {
-	sim  *simulation
-	in   *projection.Interner
-	pods map[*corev1.Pod]*cluster.Pod
-	vpas map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler
+	sim    *simulation
+	in     *projection.Interner
+	pods   map[*corev1.Pod]*cluster.Pod
+	latest map[string]*cluster.Pod // by UID
+	vpas   map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler
 }
 
 func (v *view) Snapshot() *cluster.Snapshot {
@@ -108,17 +114,20 @@ func (v *view) Snapshot() *cluster.Snapshot {
 	var vpas []*cluster.Autoscaler
 	watched := v.sim.watched()
 	seen := make(map[*corev1.Pod]*cluster.Pod, len(watched))
+	latest := make(map[string]*cluster.Pod, len(watched))
 	for _, p := range watched {
 		o := v.pods[p]
 		if o == nil {
 			o = projection.Pod(p, v.in)
 			kind, name := v.sim.workload(p.Namespace).target()
+			projection.CountKills(v.latest[o.UID], o)
 			o.Top = cluster.Workload{Group: "apps", Kind: kind, Namespace: p.Namespace, Name: name}
 		}
 		seen[p] = o
+		latest[o.UID] = o
 		pods = append(pods, o)
 	}
-	v.pods = seen
+	v.pods, v.latest = seen, latest
 	for _, w := range v.sim.workloads {
 		a := v.vpas[w.vpa]
 		if a == nil {
@@ -180,8 +189,27 @@ func (v *view) Quotas(namespace string) *cluster.Quotas {
 	return known
 }
 
-// DisruptionBudgets returns none, as without the permission to watch them, which upstream's roles do not include.
-func (v *view) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) { return nil, false }
+// DisruptionBudgets returns none without the permission to watch them, which upstream's roles do not include.
+func (v *view) DisruptionBudgets(namespace string) ([]cluster.DisruptionBudget, bool) {
+	if !v.sim.world.Rescue {
+		return nil, false
+	}
+	var out []cluster.DisruptionBudget
+	w := v.sim.workload(namespace)
+	for i, b := range w.PDBs {
+		healthy, desired := w.health(b)
+		o := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("pdb-%d", i), Generation: 1},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.name()}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: int32(healthy), DesiredHealthy: int32(desired)},
+		}
+		if b.FirstOnly {
+			o.Spec.Selector.MatchLabels["replica"] = "0"
+		}
+		out = append(out, projection.DisruptionBudget(o, v.in))
+	}
+	return out, true
+}
 
 func (v *view) Selectors() [][]string { return nil }
 

@@ -16,6 +16,7 @@ type world struct {
 	Tolerance  float64 // --eviction-tolerance
 	SkipBudget bool    `json:",omitempty"` // --in-place-skip-disruption-budget
 	Quotas     bool    `json:",omitempty"` // podfit may read ResourceQuotas, as with its own chart; upstream cannot
+	Rescue     bool    `json:",omitempty"` // podfit has its default --oom-rescue=delete, and may read PodDisruptionBudgets; otherwise --oom-rescue=off
 	Lag        int     `json:",omitempty"` // minutes by which the watches of updaters are behind
 	Node       size    // allocatable resources of each node
 	Nodes      int     `json:",omitempty"` // number of nodes; 0 means one node of unlimited size
