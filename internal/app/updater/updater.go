@@ -54,7 +54,7 @@ that it would make.`,
 	}.Command(s)
 }
 
-// Work returns the updater's work: one pass per interval, and an early pass when an OOM-killed pod may be rescued.
+// Work returns the updater's work: one pass per interval, and an early pass when the cluster has changed so that a pod may be updated.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) func(context.Context) error {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("updater", c.Interval)
@@ -83,21 +83,15 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
 		}
-		process.EveryOr(ctx, c.Interval, c.earlyPasses(world.Urgent()), minPause, p.Recovering("updater", u.pass))
+		u.waits = world
+		pass := p.Recovering("updater", u.pass)
+		process.EveryOr(ctx, c.Interval, world.Urgent(), earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
+			pass(ctx, now)
+			return u.cost
+		})
 		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
 	}
-}
-
-// minPause is the minimum time between the end of a pass and the start of an early one.
-const minPause = 3 * time.Second
-
-// earlyPasses returns the channel that triggers early passes; nil if there are none.
-func (c *Config) earlyPasses(urgent <-chan struct{}) <-chan struct{} {
-	if c.OOMRescue == rescueOff {
-		return nil
-	}
-	return urgent
 }
 
 // newStateStore returns the store of UpdateState objects.
@@ -186,6 +180,9 @@ type updater struct {
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 
+	waits changeAwaiter // nil: no early passes
+	cost  time.Duration // of the last pass, see passClock
+
 	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
 	conditions   conditionWriter              // nil: no conditions are written
 	rescueStates map[cluster.Key]rescueState  // what was written last
@@ -237,6 +234,7 @@ func (c *Config) budget() plan.Budget {
 	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
+	b.Window = c.Interval - c.Interval/10
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
@@ -334,7 +332,11 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	watch := process.NewStopwatch(u.metrics.execution)
 	watch.Health = u.health
 	defer watch.Total()
-	if !u.ready(ctx, now) {
+	clock := passClock{began: time.Now()}
+	defer func() { u.cost = clock.cost() }()
+	ready := false
+	clock.waiting(func() { ready = u.ready(ctx, now) })
+	if !ready {
 		return nil
 	}
 	watch.Step("AdmissionInit")
@@ -359,12 +361,14 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	e.publishPlan(w, decisions)
 	u.reportRooms(served, pass.Rooms())
 	e.reportShortages(pass.Shortages())
+	u.awaitChanges(decisions)
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
-	e.execute(ctx)
-	u.states.save(leading, now, u.ledger, u.budget, false)
+	clock.waiting(func() { e.execute(ctx) })
+	u.awaitChanges(decisions)
+	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)
-	e.writeRescueConditions(ctx, now, served, decisions)
+	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {
