@@ -97,3 +97,7 @@ func (s slowPods) Evict(ctx context.Context, p *cluster.Pod) error {
 	time.Sleep(5 * time.Second)
 	return s.fakeCluster.Evict(ctx, p)
 }
+
+func newTestUpdater(fake *fakeCluster) *updater {
+	return newUpdater(fake.config, fake, fake, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,6 +85,12 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.waits = world
+		u.summaries = newSummaryWriter(world, p.Log)
+		writing, stop := context.WithCancel(ctx)
+		var writer sync.WaitGroup
+		writer.Go(func() { u.summaries.run(writing) })
+		defer writer.Wait()
+		defer stop()
 		pass := p.Recovering("updater", u.pass)
 		process.EveryOr(ctx, c.Interval, world.Urgent(), earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
 			pass(ctx, now)
@@ -170,6 +177,7 @@ type updater struct {
 	paused       bool              // the last pass was skipped because the status lease was not valid
 
 	// What was reported, so that it is not reported again in each pass.
+	unknownSince     map[string]time.Time                     // pods whose controller has an unknown number of replicas, by UID
 	lastNotices      map[string]notice                        // pods that were left in the last pass, by UID
 	heldReported     map[cluster.Key]map[plan.ReasonCode]bool // reasons for which pods are left, since one was changed
 	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
@@ -186,6 +194,7 @@ type updater struct {
 	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
 	conditions   conditionWriter              // nil: no conditions are written
 	rescueStates map[cluster.Key]rescueState  // what was written last
+	summaries    *summaryWriter               // nil: no condition Updating is written
 	outdated     bool                         // the last pass was skipped because a watch was not up to date
 }
 
@@ -205,7 +214,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]rescueState{},
+		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{},
 	}
 }
 
@@ -369,6 +378,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
+	e.summarizeUpdates(now, s.Autoscalers, decisions)
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {
