@@ -190,7 +190,7 @@ var Differences = []Difference{
 		Upstream: "updates an OOM-killed pod at once only if it was killed soon after its start, has enough replicas, and no disruption budget refuses",
 		Podfit:   "gives an OOM-killed pod that is not ready its memory at once, and deletes it if a disruption budget lacks only such pods",
 		Reason:   "a disruption budget must not keep a pod that is killed again and again from getting more memory",
-		Test:     "TestTranscripts/rescue",
+		Test:     "TestPlan_transcripts_areUnchanged/rescue",
 	},
 	{
 		Name:     "metrics of deleted autoscalers",
