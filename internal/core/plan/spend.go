@@ -5,14 +5,17 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 )
 
 // A spend is the disruption budget that the change of a pod took. It stays spent for Budget.Window, because a pod that was resized is
 // still ready until the kubelet restarts its container, and a pod that replaces a stuck one needs time to become ready. So the number
-// of pods that are changed at once does not depend on how often passes run.
+// of pods that are changed at once does not depend on how often passes run. A resize without a restart ends earlier, when the kubelet has
+// applied it.
 //
 // Evicted pods that were in service need no record: they count as gone until the watch shows them as deleted, and their
 // replacements count when they are ready.
@@ -20,13 +23,19 @@ type spend struct {
 	controller cluster.Workload
 	health     health
 	until      time.Time
+	with       []policy.Fitted // of a resize that restarts no container; nil: another change
 }
 
 // spendOn records that a change of the pod has taken from the budget, or may have.
 func (l *Ledger) spendOn(now time.Time, d *Decision, b Budget) {
-	if b.Window > 0 && d.health != down {
-		l.spends[d.Pod.UID] = spend{d.Pod.Controller, d.health, now.Add(b.Window)}
+	if b.Window == 0 || d.health == down {
+		return
 	}
+	s := spend{controller: d.Pod.Controller, health: d.health, until: now.Add(b.Window)}
+	if d.Do == Resize && !restarts(d.Pod, d.With) {
+		s.with = d.With
+	}
+	l.spends[d.Pod.UID] = s
 }
 
 // hasSpent reports whether an earlier pass has taken the budget for a change of the pod within Budget.Window.
@@ -35,7 +44,12 @@ func (l *Ledger) hasSpent(now time.Time, b Budget, p *cluster.Pod, h health) boo
 		return false
 	}
 	s, ok := l.spends[p.UID]
-	return ok && s.health == h && now.Before(s.until)
+	return ok && s.health == h && now.Before(s.until) && !(s.with != nil && isApplied(p, s.with))
+}
+
+// isApplied reports whether the kubelet has given the pod the requests and limits.
+func isApplied(p *cluster.Pod, with []policy.Fitted) bool {
+	return alreadyAsked(p, with) && !isResizing(p) && !slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil })
 }
 
 // addSpends adds what earlier passes have spent to the groups.
