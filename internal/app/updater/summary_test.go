@@ -91,6 +91,18 @@ func (c *conditionLog) WriteConditions(_ context.Context, a *cluster.Autoscaler,
 	return c.err == nil, c.err
 }
 
+func (c *conditionLog) get(uid string) watcher.Condition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last[uid]
+}
+
+func (c *conditionLog) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
 func (c *conditionLog) written() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +139,8 @@ func TestSummaryWriter_sameSubstance_isNotWrittenAgain(t *testing.T) {
 		}
 		update(summary{})
 		update(summary{})
-		if n := to.written(); n != 2 || to.last["1"].Status != watcher.Removed {
-			t.Errorf("%d writes, last %+v; want 2, and the condition is removed", n, to.last["1"])
+		if n := to.written(); n != 2 || to.get("1").Status != watcher.Removed {
+			t.Errorf("%d writes, last %+v; want 2, and the condition is removed", n, to.get("1"))
 		}
 	})
 }
@@ -165,15 +177,15 @@ func TestSummaryWriter_conflict_isWrittenByALaterPass(t *testing.T) {
 		_, update := startSummaries(t, to)
 		s := summary{reason: "BackingOff", done: 1, total: 2}
 		update(s)
-		to.err = nil
+		to.fail(nil)
 		update(s)
 		if n := to.written(); n != 1 {
 			t.Errorf("%d attempts at once, want 1", n)
 		}
 		time.Sleep(summaryPause)
 		update(s)
-		if to.last["1"].Reason != "BackingOff" {
-			t.Errorf("the condition is %+v", to.last["1"])
+		if to.get("1").Reason != "BackingOff" {
+			t.Errorf("the condition is %+v", to.get("1"))
 		}
 	})
 }
@@ -189,7 +201,7 @@ func TestSummaryWriter_rightIsMissing_isNotTriedForMinutes(t *testing.T) {
 		if n := to.written(); n != 1 {
 			t.Errorf("%d attempts in 10m, want 1", n)
 		}
-		to.err = nil
+		to.fail(nil)
 		update(summary{reason: "BackingOff", done: 60, total: 200})
 		if n := to.written(); n != 2 {
 			t.Errorf("%d attempts after 10m, want 2", n)
@@ -206,8 +218,8 @@ func TestSummaryWriter_autoscalerIsRecreated_conditionIsWritten(t *testing.T) {
 		again := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "2"}
 		w.update(time.Now(), []*cluster.Autoscaler{again}, map[cluster.Key]summary{again.Key: s})
 		synctest.Wait()
-		if to.last["2"].Reason != "UpToDate" {
-			t.Errorf("the condition is %+v", to.last["2"])
+		if to.get("2").Reason != "UpToDate" {
+			t.Errorf("the condition is %+v", to.get("2"))
 		}
 		w.update(time.Now(), nil, nil)
 		if len(w.shown) != 0 {
@@ -260,7 +272,7 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 		for range 4 {
 			u.pass(ctx, time.Now())
 			time.Sleep(time.Minute)
-			c := to.last[""]
+			c := to.get("")
 			got = append(got, c.Status+" "+c.Reason)
 		}
 		if want := "[True BudgetSpent True BudgetSpent True InProgress False UpToDate]"; fmt.Sprint(got) != want {
