@@ -312,6 +312,20 @@ var Differences = []Difference{
 		Test:     "TestPlan_transcripts_areUnchanged/room",
 	},
 	{
+		Name:     "early passes",
+		Upstream: "acts once per --updater-interval",
+		Podfit:   "also acts within a second after a change that pods wait for, at most once per second",
+		Reason:   "a minute is long for a pod without enough memory",
+		Test:     "TestPlan_passesEachSecond_disruptNoMorePodsAtOnceThanTheBudget",
+	},
+	{
+		Name:     "progress of updates",
+		Upstream: "does not report it on the VPA",
+		Podfit:   "sets the condition Updating",
+		Reason:   "users must not have to search logs for the reason",
+		Test:     "TestUpdater_podsWait_conditionUpdatingNamesTheReason",
+	},
+	{
 		Name:     "nodes for the replacement",
 		Upstream: "evicts a pod even if its replacement fits no node",
 		Podfit:   "does not evict it, judged by node sizes, taints and node selectors; --replacement-must-fit=false disables the check",

@@ -25,6 +25,10 @@ const (
 	// ReasonEvicted, ReasonDeleted). It is False while an OOM-killed pod does not get more memory; the reason is that of the decision.
 	// The updater sets it.
 	ConditionOOMRescue = "OOMRescue"
+	// ConditionUpdating is True while pods of the autoscaler do not have the recommended size; the reason is the most frequent one for
+	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it. It is absent if the update mode changes
+	// no running pods, or there are none. The updater sets it.
+	ConditionUpdating = "Updating"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
@@ -51,6 +55,9 @@ const (
 
 	ReasonResized = "Resized"
 	ReasonEvicted = "Evicted"
+
+	ReasonUpToDate   = "UpToDate"
+	ReasonInProgress = "InProgress"
 
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"

@@ -8,23 +8,31 @@ import (
 	"time"
 )
 
-// maxEarlyShare is the part of the time that early calls of EveryOr may take: one tenth.
+// maxEarlyShare bounds the cost of early calls of EveryOr to one tenth of the time.
 const maxEarlyShare = 10
 
-// EveryOr is Every with early calls: it also calls do when early receives a value, but not sooner after the last call than pause, and
-// than maxEarlyShare times its duration. Values that early receives in the meantime cause one call. A nil channel never receives one.
-func EveryOr(ctx context.Context, interval time.Duration, early <-chan struct{}, pause time.Duration, do func(context.Context, time.Time)) {
+// EveryOr is Every with early calls: it also calls do when early receives a value. Values that early receives before an early call is
+// allowed cause one call. do returns its cost, which is the time for which it computed, without the time for which it waited.
+//
+// An early call starts at least period after the start of the last call, and not before the last call and the pause after it have
+// taken maxEarlyShare times the cost of the last call. So any number of values causes at most a tenth of one processor. Early calls do
+// not change the times of the other calls.
+func EveryOr(ctx context.Context, interval time.Duration, early <-chan struct{}, period time.Duration, do func(context.Context, time.Time) time.Duration) {
 	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
 		began := time.Now()
-		do(ctx, began)
+		cost := do(ctx, began)
 		ended := time.Now()
 		select {
 		case <-t.C: // a tick during the call
 		default:
 		}
-		if !waitForCall(ctx, t.C, early, ended.Add(max(pause, maxEarlyShare*ended.Sub(began)))) {
+		earliest := began.Add(period)
+		if paused := ended.Add((maxEarlyShare - 1) * cost); paused.After(earliest) {
+			earliest = paused
+		}
+		if !waitForCall(ctx, t.C, early, earliest) {
 			return
 		}
 	}

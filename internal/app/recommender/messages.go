@@ -151,6 +151,22 @@ var conditionMessages = []ConditionMessage{
 		Remedy:  "Look up the reason in the section about decision reasons, which has a remedy for each.",
 	},
 	{
+		Type: v1alpha1.ConditionUpdating, Status: watcher.False, Reason: v1alpha1.ReasonUpToDate,
+		Meaning: "All pods of the VPA have requests within the bounds of the recommendation, so the updater changes none. The updater writes this condition at most every 10 seconds.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionUpdating, Status: watcher.True, Reason: v1alpha1.ReasonInProgress,
+		Meaning: "The updater has resized or evicted the pods without the recommended size, and none waits.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionUpdating, Status: watcher.True,
+		Meaning: "Pods of the VPA do not have the recommended size yet. The reason is the most frequent reason of the updater's decisions to leave them as they are, and the message has an example. " +
+			"The condition is removed if the update mode changes no running pods, or the VPA has no pods.",
+		Remedy: "Look up the reason in the section about decision reasons, which has a remedy for each.",
+	},
+	{
 		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonHeldToAdmitted,
 		Meaning: "The API server would reject pods with the recommended size, for example because of a LimitRange. Pods get the nearest size that the API server admits.",
 		Remedy:  "Compare `minAllowed` and `maxAllowed` of the VPA with the LimitRange of the namespace (`kubectl -n NAMESPACE get limitrange -o yaml`) and the limits in the pod template.",

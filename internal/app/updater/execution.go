@@ -107,7 +107,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		})
 	}
 	e.countFailure(&d, failureOf(&d, err))
-	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)}
+	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err)}
 	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
 	next := e.record(func() []plan.Decision { return e.pass.Refused(d, refusal) })
 	if d.Do == plan.Resize && len(next) > 0 && next[0].Pod == d.Pod {

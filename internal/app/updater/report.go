@@ -6,6 +6,7 @@ package updater
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -78,12 +79,13 @@ func (e *execution) publishOutcome(decisions []plan.Decision) {
 		}
 	}
 	e.lastNotices = current
+	maps.DeleteFunc(e.unknownSince, func(uid string, _ time.Time) bool { return current[uid].code != plan.ReplicasUnknown })
 }
 
 // A notice is what users are told about a pod that is left. It is reported again only when it changes.
 type notice struct {
 	code       plan.ReasonCode
-	persists   bool            // the reason usually ends within one pass and did not
+	persists   bool            // the reason usually ends within one interval and did not
 	refused    plan.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
 	unanswered bool            // actions on the pod have been without an answer for long, whatever the current reason is
 }
@@ -91,10 +93,20 @@ type notice struct {
 func (e *execution) noticeOf(d *plan.Decision) notice {
 	n := notice{code: d.Reason.Code, refused: d.Refused.Code}
 	if d.Reason.Code == plan.ReplicasUnknown {
-		n.persists = e.lastNotices[d.Pod.UID].code == plan.ReplicasUnknown
+		n.persists = e.hasBeenUnknown(d.Pod.UID)
 	}
 	_, n.unanswered = e.pass.Unanswered(*d)
 	return n
+}
+
+// hasBeenUnknown reports whether the number of replicas of a pod's controller has been unknown for about an interval.
+func (e *execution) hasBeenUnknown(uid string) bool {
+	last := e.lastNotices[uid]
+	if last.code != plan.ReplicasUnknown {
+		e.unknownSince[uid] = e.now
+		return false
+	}
+	return last.persists || e.now.Sub(e.unknownSince[uid]) >= e.config.Interval*9/10
 }
 
 // reportLeft logs why a pod that should change is left, when the reason is new. It writes an event for the autoscaler if

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,7 +55,7 @@ that it would make.`,
 	}.Command(s)
 }
 
-// Work returns the updater's work: one pass per interval, and an early pass when an OOM-killed pod may be rescued.
+// Work returns the updater's work: one pass per interval, and an early pass when the cluster has changed so that a pod may be updated.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) func(context.Context) error {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("updater", c.Interval)
@@ -83,21 +84,21 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
 		}
-		process.EveryOr(ctx, c.Interval, c.earlyPasses(world.Urgent()), minPause, p.Recovering("updater", u.pass))
+		u.waits = world
+		u.summaries = newSummaryWriter(world, p.Log)
+		writing, stop := context.WithCancel(ctx)
+		var writer sync.WaitGroup
+		writer.Go(func() { u.summaries.run(writing) })
+		defer writer.Wait()
+		defer stop()
+		pass := p.Recovering("updater", u.pass)
+		process.EveryOr(ctx, c.Interval, world.Urgent(), earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
+			pass(ctx, now)
+			return u.cost
+		})
 		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
 	}
-}
-
-// minPause is the minimum time between the end of a pass and the start of an early one.
-const minPause = 3 * time.Second
-
-// earlyPasses returns the channel that triggers early passes; nil if there are none.
-func (c *Config) earlyPasses(urgent <-chan struct{}) <-chan struct{} {
-	if c.OOMRescue == rescueOff {
-		return nil
-	}
-	return urgent
 }
 
 // newStateStore returns the store of UpdateState objects.
@@ -176,6 +177,7 @@ type updater struct {
 	paused       bool              // the last pass was skipped because the status lease was not valid
 
 	// What was reported, so that it is not reported again in each pass.
+	unknownSince     map[string]time.Time                     // pods whose controller has an unknown number of replicas, by UID
 	lastNotices      map[string]notice                        // pods that were left in the last pass, by UID
 	heldReported     map[cluster.Key]map[plan.ReasonCode]bool // reasons for which pods are left, since one was changed
 	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
@@ -186,9 +188,13 @@ type updater struct {
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 
+	waits changeAwaiter // nil: no early passes
+	cost  time.Duration // of the last pass, see passClock
+
 	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
 	conditions   conditionWriter              // nil: no conditions are written
 	rescueStates map[cluster.Key]rescueState  // what was written last
+	summaries    *summaryWriter               // nil: no condition Updating is written
 	outdated     bool                         // the last pass was skipped because a watch was not up to date
 }
 
@@ -208,7 +214,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]rescueState{},
+		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{},
 	}
 }
 
@@ -237,6 +243,7 @@ func (c *Config) budget() plan.Budget {
 	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
+	b.Window = c.Interval - c.Interval/10
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
@@ -334,7 +341,11 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	watch := process.NewStopwatch(u.metrics.execution)
 	watch.Health = u.health
 	defer watch.Total()
-	if !u.ready(ctx, now) {
+	clock := passClock{began: time.Now()}
+	defer func() { u.cost = clock.cost() }()
+	ready := false
+	clock.waiting(func() { ready = u.ready(ctx, now) })
+	if !ready {
 		return nil
 	}
 	watch.Step("AdmissionInit")
@@ -359,12 +370,15 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	e.publishPlan(w, decisions)
 	u.reportRooms(served, pass.Rooms())
 	e.reportShortages(pass.Shortages())
+	u.awaitChanges(decisions)
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
-	e.execute(ctx)
-	u.states.save(leading, now, u.ledger, u.budget, false)
+	clock.waiting(func() { e.execute(ctx) })
+	u.awaitChanges(decisions)
+	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)
-	e.writeRescueConditions(ctx, now, served, decisions)
+	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
+	e.summarizeUpdates(now, s.Autoscalers, decisions)
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {

@@ -44,6 +44,10 @@ type Budget struct {
 	// RescueFor is how long after an OOM kill a pod is rescued.
 	RescueFor time.Duration
 
+	// Window is how long the change of a pod takes from the disruption budget, if that does not follow from the state of the pods. It is
+	// a little less than the interval of passes, so that passes in between do not change more pods. 0: only for the same pass.
+	Window time.Duration
+
 	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
 	// evicted until the controller has all its pods.
 	ReplacementFor time.Duration
@@ -74,6 +78,7 @@ func DefaultBudget() Budget {
 		RescueFor:       10 * time.Minute,
 		MakeRoom:        room.Split,
 		ReplacementFor:  5 * time.Minute,
+		Window:          54 * time.Second,
 		RefusalBase:     time.Minute,
 		RefusalMax:      90 * time.Minute,
 		EvictionBackoff: 30 * time.Minute,

@@ -114,8 +114,9 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	if do == Evict {
 		t.probe(t.d)
 	}
-	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
-		t.d.taken, t.d.health = true, t.health()
+	t.d.health = t.health()
+	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived && !t.hasSpent() {
+		t.d.taken = true
 		t.g.take(t.d.health)
 	}
 }
@@ -314,11 +315,14 @@ func (t *candidate) tooFew() Reason {
 
 func (t *candidate) overBudget() (Reason, bool) {
 	h := t.health()
-	if t.g.mayChange(h) {
+	if t.hasSpent() || t.g.mayChange(h) {
 		return Reason{}, false
 	}
 	return t.g.budgetReason(h), true
 }
+
+// hasSpent reports whether an earlier change of the pod counts in the budget of its group. Both changes together disrupt one pod.
+func (t *candidate) hasSpent() bool { return t.w.Ledger.hasSpent(t.now, t.b, t.d.Pod, t.health()) }
 
 func (t *candidate) overBudgetInPlace() (Reason, bool) {
 	if t.isWaived() {

@@ -17,8 +17,8 @@ type group struct {
 	live      int  // scheduled pods that are not terminating or finished
 	ready     int  // live pods that are in service
 	gone      int  // evicted pods that the watch still shows
-	spent     int  // pods that this pass takes out of service
-	revived   int  // stuck pods that this pass changes
+	spent     int  // pods that this pass takes out of service, or that an earlier one did within Budget.Window
+	revived   int  // stuck pods that this pass changes, or that an earlier one did within Budget.Window
 	below     bool // fewer live pods than the minimum
 	changed   int  // pods that were changed in this pass, or may have been, and took from the budget
 	trial     bool // this pass evicts a pod to test whether its replacement is refused too
@@ -55,6 +55,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	if a.MinReplicas > 0 {
 		required = int(a.MinReplicas)
 	}
+	s.addSpends(groups, pods)
 	for controller, g := range groups {
 		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)

@@ -26,8 +26,9 @@ type Ledger struct {
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
 	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
-	rounds    map[cluster.Workload]rounds
-	lacking   map[string]shortOfRoom // pods whose node was too full for their resize, by UID
+	rounds    map[cluster.Workload]rounds              // evictions of all pods of a workload
+	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
+	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
 
 	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
@@ -61,7 +62,7 @@ func NewLedger() *Ledger {
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
-		lacking: map[string]shortOfRoom{}, rounds: map[cluster.Workload]rounds{},
+		lacking: map[string]shortOfRoom{}, spends: map[string]spend{}, rounds: map[cluster.Workload]rounds{},
 	}
 }
 
@@ -126,6 +127,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
+	l.forgetSpends(now)
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r rounds) bool { return now.Sub(r.at) > roundsTTL })

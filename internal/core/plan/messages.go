@@ -186,7 +186,7 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: BudgetSpent, Example: Reason{Have: 1, Want: 3},
-		Meaning: "This pass changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default). The pod gets its turn in a later pass.",
+		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default). The pod gets its turn in a later pass.",
 		Remedy:  "No action is required. To update more pods at the same time, raise `--eviction-tolerance` of the updater.",
 	},
 	{

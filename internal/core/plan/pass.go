@@ -64,8 +64,17 @@ func (p *Pass) Failures() []Failure { return p.failures }
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d Decision) {
 	p.w.Ledger.Done(p.now, d)
-	if at := p.at(d); p.ds[at].taken {
-		p.group(&p.ds[at]).changed++
+	own := &p.ds[p.at(d)]
+	if own.taken {
+		p.group(own).changed++
+	}
+	p.spend(own)
+}
+
+// spend records that the budget of a decision stays spent after this pass.
+func (p *Pass) spend(d *Decision) {
+	if d.taken || p.w.Ledger.hasSpent(p.now, p.b, d.Pod, d.health) {
+		p.w.Ledger.spendOn(p.now, d, p.b)
 	}
 }
 
@@ -122,6 +131,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		if own.taken {
 			p.group(own).changed++
 		}
+		p.spend(own)
 		return nil
 	}
 	next := p.giveBack(own)

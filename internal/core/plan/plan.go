@@ -102,6 +102,8 @@ type pass struct {
 	rooms    *rooms      // nil until it is needed
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
 
+	revivals map[cluster.Workload]int // see revived
+
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 
 	failures []Failure

@@ -47,7 +47,7 @@ const (
 	Unscheduled                                  // the pod has no node yet
 	TooFewReplicas                               // the group has fewer live pods than the minimum
 	ReplicasUnknown                              // the controller's number of replicas is 0 or unknown
-	BudgetSpent                                  // this pass already disrupts as many pods of the group as it may
+	BudgetSpent                                  // as many pods of the group as may be disrupted are changed in this pass, or were within Budget.Window
 	NotReady                                     // as many pods as may be unavailable are not ready
 	RequirementsUnmet                            // the VPA's eviction requirements do not hold
 	QoSChange                                    // a resize must not change the QoS class

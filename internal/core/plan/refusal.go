@@ -15,6 +15,9 @@ import (
 type Refusal struct {
 	Kind RefusalKind
 	Text string // what the API server said
+
+	// RetryAfter is the delay before the next attempt that the API server asks for; 0 if it asks for none.
+	RetryAfter time.Duration
 }
 
 // A RefusalKind is the cause for which an action was not carried out.
@@ -227,7 +230,7 @@ func (k RefusalKind) leavesReplacementOpen() bool { return k != DeniedByNode && 
 
 // until returns when the next attempt may be made.
 func (r refused) until(b Budget) time.Time {
-	return r.at.Add(doubled(b.RefusalBase, b.RefusalMax, r.n))
+	return r.at.Add(max(doubled(b.RefusalBase, b.RefusalMax, r.n), r.RetryAfter))
 }
 
 // reason returns the refusal as the reason to leave a pod.
@@ -257,7 +260,7 @@ func (t *candidate) evictionRefused() (Reason, bool) {
 	if !ok || !t.now.Before(r.until(t.b)) {
 		return Reason{}, false
 	}
-	if r.Kind == DeniedByBudget && t.g != nil && t.g.ready > r.ready {
+	if r.Kind == DeniedByBudget && t.g != nil && t.g.ready > r.ready && !t.now.Before(r.at.Add(r.RetryAfter)) {
 		return Reason{}, false
 	}
 	return r.reason(t.b, Evict), true

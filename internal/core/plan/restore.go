@@ -88,6 +88,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		return
 	case p.Do == Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})
+		l.restoreSpend(now, p.UID, at)
 	default:
 		addNew(l.evicted, p.UID, at)
 	}

@@ -50,8 +50,9 @@ type Plan struct {
 }
 
 // Make returns the steps that give the pods of a node room. The pods are served by priority, then in the order in which they began
-// to wait. For each pod, shrinks come first: they cost nothing. Then comes the cheapest set of moves, if moves are allowed, or
-// else growth by a part.
+// to wait. For each pod, shrinks come first: they cost nothing. Then comes the cheapest set of moves, if moves are allowed. Pods that
+// cannot get all of their increase grow by a part when all pods of the same priority are served: a part must not take the room with
+// which another pod would be complete.
 func Make(r Request) Plan {
 	m := newMaker(r)
 	for i := range m.pods {
@@ -59,8 +60,8 @@ func Make(r Request) Plan {
 			m.shrink(p, nil)
 		}
 	}
-	for _, p := range m.needing() {
-		m.serve(p)
+	for _, level := range m.levels() {
+		m.serveAll(level)
 	}
 	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
@@ -116,35 +117,74 @@ func (m *maker) needing() []*pod {
 	return out
 }
 
-// serve decides how one pod gets its room.
-func (m *maker) serve(p *pod) {
+// levels returns the pods with needs by priority, the highest first.
+func (m *maker) levels() [][]*pod {
+	var out [][]*pod
+	for _, p := range m.needing() {
+		if n := len(out); n == 0 || out[n-1][0].Priority != p.Priority {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], p)
+	}
+	return out
+}
+
+// serveAll decides how the pods of one priority get their room.
+func (m *maker) serveAll(pods []*pod) {
+	var rest []*pod
+	for _, p := range pods {
+		if !m.serve(p) {
+			rest = append(rest, p)
+		}
+	}
+	for _, p := range rest {
+		m.servePart(p)
+	}
+}
+
+// serve decides how one pod gets all of its increase now or by moves. It returns false if the pod gets at most a part.
+func (m *maker) serve(p *pod) bool {
 	if p.used {
-		return // it moves
+		return true // it moves
 	}
 	increase := p.Target.Sub(p.Holds)
 	if m.free.Holds(increase) {
 		m.grow(p, p.Target)
-		return
+		return true
 	}
-	var shrinks []*pod
-	if p.Allowed >= Shrink {
-		shrinks = m.shrinksFor(p, increase)
-	}
+	shrinks := m.shrinksOf(p, increase)
 	room := m.free.Add(surplusOf(shrinks))
 	if room.Holds(increase) {
 		m.shrinkAll(shrinks, p)
 		m.grow(p, p.Target)
-		return
+		return true
 	}
 	switch {
 	case p.Allowed < Move:
+		return false
 	case m.still:
 		m.wait(p, increase) // the room of the pod that leaves may be enough
-		return
-	case m.moveFor(p, room.Lacking(increase), shrinks):
-		return
+		return true
 	}
-	if part := partial(p, room); p.Allowed >= Split && p.Divisible && isWorth(p, part) {
+	return m.moveFor(p, room.Lacking(increase), shrinks)
+}
+
+func (m *maker) shrinksOf(p *pod, increase Amount) []*pod {
+	if p.Allowed < Shrink {
+		return nil
+	}
+	return m.shrinksFor(p, increase)
+}
+
+// servePart makes a pod grow by a part, or leaves it waiting.
+func (m *maker) servePart(p *pod) {
+	if p.used {
+		return // it moves for another pod
+	}
+	increase := p.Target.Sub(p.Holds)
+	shrinks := m.shrinksOf(p, increase)
+	part := partial(p, m.free.Add(surplusOf(shrinks)))
+	if p.Allowed >= Split && p.Divisible && isWorth(p, part) {
 		m.shrinkAll(shrinks, p)
 		m.grow(p, part)
 		return

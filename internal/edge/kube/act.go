@@ -21,10 +21,18 @@ import (
 
 // An Actor changes pods. Each change has the UID of the pod as a precondition, so that it cannot affect another pod with the same
 // name. An error wraps one of the refusals, or is transient. The Actor does not retry; the caller does.
-type Actor struct{ core rest.Interface }
+//
+// After a response with status 429 or 503 and Retry-After, the Actor sends no request before that time. A request whose context ends
+// before is not sent (ErrNotSent).
+type Actor struct {
+	core  rest.Interface
+	pause *pause
+}
 
 // NewActor returns an Actor.
-func NewActor(c *Clients) *Actor { return &Actor{core: c.Core.CoreV1().RESTClient()} }
+func NewActor(c *Clients) *Actor {
+	return &Actor{core: c.Core.CoreV1().RESTClient(), pause: new(pause)}
+}
 
 // A podPatch is a strategic merge patch: containers are found by name.
 type podPatch struct {
@@ -95,7 +103,7 @@ func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subre
 	if err != nil {
 		return err
 	}
-	ctx, sent := recordSending(ctx)
+	ctx, sent := recordSending(ctx, a.pause)
 	return sent.classify(Refused(a.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
 		SubResource(subresource...).MaxRetries(0).Body(data).Do(ctx).Error()))
 }
@@ -103,7 +111,7 @@ func (a *Actor) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subre
 // Evict evicts a pod. The API server enforces disruption budgets: ErrBudget means that one does not allow the eviction now.
 func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 	uid := types.UID(p.UID)
-	ctx, sent := recordSending(ctx)
+	ctx, sent := recordSending(ctx, a.pause)
 	err := sent.classify(a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		MaxRetries(0).
 		Body(&policyv1.Eviction{
@@ -124,7 +132,7 @@ func (a *Actor) Delete(ctx context.Context, p *cluster.Pod) error {
 		return fmt.Errorf("delete pod %s: its resource version is not known", p.Key)
 	}
 	uid := types.UID(p.UID)
-	ctx, sent := recordSending(ctx)
+	ctx, sent := recordSending(ctx, a.pause)
 	err := sent.classify(a.core.Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).
 		MaxRetries(0).
 		Body(&metav1.DeleteOptions{

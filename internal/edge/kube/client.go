@@ -103,8 +103,8 @@ func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrReadOnly)
 }
 
-// Clients are the clients of the API server. They share one connection pool and one rate limit, except leases and events, which
-// have their own limits: renewals must not wait for a burst of writes, and changes of pods must not wait for events.
+// Clients are the clients of the API server. They share one connection pool and one rate limit, except leases, events and autoscalers,
+// which have their own limits: renewals must not wait for a burst of writes, and changes of pods must not wait for events and statuses.
 type Clients struct {
 	Core        kubernetes.Interface // built-in kinds, protobuf
 	Leases      kubernetes.Interface // leases only
@@ -166,7 +166,11 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	if cs.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of metadata: %w", err)
 	}
-	if cs.Autoscalers, err = newAutoscalerClient(cfg, httpClient); err != nil {
+	autoscalers := rest.CopyConfig(cfg)
+	if cfg.QPS > 0 {
+		autoscalers.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
+	}
+	if cs.Autoscalers, err = newAutoscalerClient(autoscalers, httpClient); err != nil {
 		return nil, fmt.Errorf("make client of autoscalers: %w", err)
 	}
 	return cs, nil

@@ -102,21 +102,35 @@ func FenceOf(ctx context.Context) *Fence {
 	return f
 }
 
-// fenced is a round tripper that rejects requests whose context has a closed fence.
+// fenced is a round tripper that rejects requests whose context has a closed fence, and holds requests back while the API server asks
+// for that.
 type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
-	if f := FenceOf(q.Context()); f == nil || f.isOpen() {
-		if s := sendRecordOf(q.Context()); s != nil {
-			s.sent.Store(true)
+	s := sendRecordOf(q.Context())
+	if s != nil {
+		if err := s.pause.wait(q.Context()); err != nil {
+			return t.reject(q, err)
 		}
+	}
+	if f := FenceOf(q.Context()); f != nil && !f.isOpen() {
+		return t.reject(q, ErrFenced)
+	}
+	if s == nil {
 		return t.next.RoundTrip(q)
 	}
+	s.sent.Store(true)
+	response, err := t.next.RoundTrip(q)
+	s.retryAfter.Store(int64(retryAfterOf(response)))
+	return response, err
+}
+
+func (t fenced) reject(q *http.Request, err error) (*http.Response, error) {
 	if q.Body != nil {
 		_ = q.Body.Close()
 	}
-	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrFenced)
+	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, err)
 }
 
 // WrappedRoundTripper lets client-go find the connections behind this round tripper.

@@ -69,12 +69,16 @@ func scalePointsJSON(points []cluster.ScalePoint) (string, error) {
 	return string(text), err
 }
 
-// A HorizontalWriter changes HorizontalPodAutoscalers. It does not retry; the caller does.
-type HorizontalWriter struct{ client rest.Interface }
+// A HorizontalWriter changes HorizontalPodAutoscalers. It does not retry; the caller does. It obeys Retry-After as the Actor
+// does.
+type HorizontalWriter struct {
+	client rest.Interface
+	pause  *pause
+}
 
 // NewHorizontalWriter returns a HorizontalWriter.
 func NewHorizontalWriter(c *Clients) *HorizontalWriter {
-	return &HorizontalWriter{client: c.Core.AutoscalingV2().RESTClient()}
+	return &HorizontalWriter{client: c.Core.AutoscalingV2().RESTClient(), pause: new(pause)}
 }
 
 // Record stores the records of scale points on an HPA. It changes no target.
@@ -132,7 +136,7 @@ func (w *HorizontalWriter) patch(ctx context.Context, h *cluster.HorizontalAutos
 	if err != nil {
 		return err
 	}
-	ctx, sent := recordSending(ctx)
+	ctx, sent := recordSending(ctx, w.pause)
 	return sent.classify(Refused(w.client.Patch(kind).Namespace(h.Namespace).Resource("horizontalpodautoscalers").Name(h.Name).
 		MaxRetries(0).Body(data).Do(ctx).Error()))
 }

@@ -7,7 +7,8 @@
 // the increase that is missing: a pod with half of its increase lacks half a second per second, and one that is not ready a whole one.
 //
 // The simulation has the real planner, and a model of the kubelet, the scheduler and the controllers (sim.go). A pass runs each minute,
-// and the needs arise at a random time before the first pass. Upstream's rules are those of the planner without steps to make room
+// and the needs arise at a random time before the first pass. With podfit's rules, early passes run, at most one per second, as in the
+// updater. Upstream's rules are those of the planner without steps to make room
 // (--make-room=off) and without the check whether a replacement fits on a node: a resize that does not fit waits for five minutes, and
 // then the pod is evicted.
 package main
@@ -36,14 +37,15 @@ func main() {
 // A rule set is how an updater treats resizes that do not fit.
 type ruleSet struct {
 	name   string
+	early  bool // passes before the end of the interval, when a pod gets a new recommendation, or a change that it waits for occurs
 	change func(*plan.Budget)
 }
 
 var ruleSets = []ruleSet{
-	{"upstream's rules", func(b *plan.Budget) { b.MakeRoom, b.MustFit = room.Off, false }},
-	{"podfit, shrink", func(b *plan.Budget) { b.MakeRoom = room.Shrink }},
-	{"podfit, split (default)", func(b *plan.Budget) { b.MakeRoom = room.Split }},
-	{"podfit, move", func(b *plan.Budget) { b.MakeRoom = room.Move }},
+	{"upstream's rules", false, func(b *plan.Budget) { b.MakeRoom, b.MustFit = room.Off, false }},
+	{"podfit, shrink", true, func(b *plan.Budget) { b.MakeRoom = room.Shrink }},
+	{"podfit, split (default)", true, func(b *plan.Budget) { b.MakeRoom = room.Split }},
+	{"podfit, move", true, func(b *plan.Budget) { b.MakeRoom = room.Move }},
 }
 
 func (r ruleSet) budget() plan.Budget {
@@ -93,6 +95,7 @@ func simulate(rules ruleSet, seeds int) result {
 	var out result
 	for seed := range seeds {
 		s := random(rules.budget(), uint64(seed))
+		s.early, s.signaled = rules.early, true // the needs are new recommendations
 		s.run(simulated)
 		out.disruptions += s.disruptions
 		for _, r := range s.replicas {

@@ -33,6 +33,9 @@ type simulation struct {
 	firstPass  time.Duration // after the start
 	patches    map[string]int
 
+	early    bool // the updater runs early passes
+	signaled bool // a change that starts one has occurred
+
 	disruptions int
 	serial      int
 }
@@ -97,7 +100,8 @@ func (s *simulation) newPod(w *workload, created time.Time) *cluster.Pod {
 // run simulates for a time.
 func (s *simulation) run(d time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(time.Second) {
-		if since := s.now.Sub(s.start) - s.firstPass; since >= 0 && since%interval == 0 {
+		if since := s.now.Sub(s.start) - s.firstPass; since >= 0 && since%interval == 0 || s.early && s.signaled {
+			s.signaled = false
 			s.pass()
 		}
 		s.replace()
@@ -163,6 +167,7 @@ func (s *simulation) replace() {
 		if r.ends.IsZero() || s.now.Before(r.ends) {
 			continue
 		}
+		s.signaled = true // a pod has left its node
 		r.pod = s.newPod(r.workload, s.now)
 		fits := policy.Fit(r.autoscaler, policy.Limits{}, r.pod)
 		r.pod.Containers[0].Requests = fits[0].Requests
@@ -184,6 +189,7 @@ func (s *simulation) schedule() {
 			}
 		case !r.readyAt.IsZero() && !s.now.Before(r.readyAt) && !r.pod.Deleting:
 			r.pod.Phase, r.pod.Ready, r.pod.ReadySince, r.readyAt = cluster.Running, true, s.now, time.Time{}
+			s.signaled = true
 		}
 	}
 }
@@ -226,10 +232,12 @@ func (s *simulation) kubelet(n *cluster.Node) {
 		if cpu > max(free.CPU, 0) || memory > max(free.Memory, 0) {
 			if r.pod.Resize == nil {
 				r.pod.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: s.now}
+				s.signaled = true
 			}
 			continue
 		}
 		free = cluster.Amounts(free.CPU-cpu, free.Memory-memory)
+		s.signaled = s.signaled || cpu < 0 || memory < 0
 		c.Applied, r.pod.Resize = nil, nil
 	}
 }

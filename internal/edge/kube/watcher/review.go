@@ -85,7 +85,7 @@ func (w *World) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry
 		if before != nil {
 			old = (*before).Autoscaler
 		}
-		w.urgent.adviceChanged(old, kept.Autoscaler)
+		w.urgent.autoscalerChanged(old, kept.Autoscaler)
 	}
 	return kept
 }

@@ -10,20 +10,35 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// urgent signals that a pass of the updater before the end of the interval may help a pod that is not ready because of an OOM kill.
-// The mutex of the World guards it.
+// urgent signals that a pass of the updater before the end of the interval may change a pod. The mutex of the World guards it.
 type urgent struct {
 	crashing map[string]int // number of pods with a Crash, by namespace
-	signal   chan struct{}  // buffer of one
+	waits    Waits
+	signal   chan struct{} // buffer of one
+}
+
+// Waits are the changes in the cluster that pods wait for since the last pass.
+type Waits struct {
+	Nodes       map[string]bool           // on which pods wait for room
+	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
 }
 
 func newUrgent() urgent {
 	return urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)}
 }
 
-// Urgent returns a channel that receives a value when a container was OOM-killed and its pod is not ready, when such a pod changes,
-// and when an autoscaler in the namespace of such a pod gets another memory recommendation. Several signals may be combined in one value.
+// Urgent returns a channel that receives a value when pods may be changed because of a change in the cluster: a container was
+// OOM-killed and its pod is not ready, or such a pod changes; a kubelet has deferred a resize; an autoscaler has another recommendation
+// or another spec; or what AwaitChanges names has happened. Several signals may be combined in one value.
 func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
+
+// AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, and pods of the controllers that
+// become ready. The maps must not be changed afterwards.
+func (w *World) AwaitChanges(waits Waits) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.urgent.waits = waits
+}
 
 func (u *urgent) notify() {
 	select {
@@ -66,18 +81,50 @@ func (u *urgent) podChanged(namespace string, before, now *cluster.Pod) {
 	}
 	// The replacement of a rescued pod ends the wait of the next one, so a pod that becomes ready beside crashing ones counts too.
 	isReady := now != nil && now.Ready && (before == nil || !before.Ready)
-	if is && now.Live() || isReady && u.crashing[namespace] > 0 {
+	if is && now.Live() || isReady && (u.crashing[namespace] > 0 || u.waits.Controllers[now.Controller]) ||
+		isDeferred(now) && !isDeferred(before) || u.freesRoom(before, now) {
 		u.notify()
 	}
 }
 
-// adviceChanged signals if an autoscaler recommends another amount of memory than before, and pods of its namespace are not ready
-// because of OOM kills.
-func (u *urgent) adviceChanged(before, now *cluster.Autoscaler) {
-	if u.crashing[now.Namespace] == 0 || before != nil && slices.EqualFunc(before.Advice, now.Advice, func(a, b cluster.Advice) bool {
-		return a.Container == b.Container && a.Target.Memory == b.Target.Memory
-	}) {
+func isDeferred(p *cluster.Pod) bool {
+	return p != nil && p.Resize != nil && p.Resize.State == cluster.ResizeDeferred
+}
+
+// freesRoom reports whether a pod leaves a node on which other pods wait for room, or becomes smaller there.
+func (u *urgent) freesRoom(before, now *cluster.Pod) bool {
+	if before == nil || before.Node == "" || !u.waits.Nodes[before.Node] || hasFinished(before) {
+		return false
+	}
+	if now == nil || now.UID != before.UID || hasFinished(now) {
+		return true
+	}
+	had, has := presentRequests(before), presentRequests(now)
+	return has.CPU < had.CPU || has.Memory < had.Memory
+}
+
+func hasFinished(p *cluster.Pod) bool {
+	return p.Phase == cluster.Succeeded || p.Phase == cluster.Failed
+}
+
+// presentRequests returns the sum of the requests that the kubelet has applied.
+func presentRequests(p *cluster.Pod) cluster.Resources {
+	var sum cluster.Resources
+	for i := range p.Containers {
+		requests, _ := p.Containers[i].Running()
+		sum = sum.Add(requests)
+	}
+	return sum
+}
+
+// autoscalerChanged signals if an autoscaler that changes pods has another recommendation or another spec than before.
+func (u *urgent) autoscalerChanged(before, now *cluster.Autoscaler) {
+	if now.Mode == cluster.Off || len(now.Advice) == 0 {
 		return
 	}
-	u.notify()
+	if before == nil || before.Generation != now.Generation || before.MakeRoom != now.MakeRoom || !slices.EqualFunc(before.Advice, now.Advice, func(a, b cluster.Advice) bool {
+		return a.Container == b.Container && a.Estimate == b.Estimate
+	}) {
+		u.notify()
+	}
 }

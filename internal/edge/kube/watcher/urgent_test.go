@@ -55,15 +55,23 @@ func TestWorld_disruptionBudgetsForbidden_areUnknown(t *testing.T) {
 	}
 }
 
-func TestWorld_oomKilledPods_signalAnEarlyPass(t *testing.T) {
+func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
 	key := cluster.Key{Namespace: "shop", Name: "web-1"}
 	put := func(name string, crash *cluster.Crash) {
 		k := cluster.Key{Namespace: key.Namespace, Name: name}
 		w.pods.put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: crash == nil, Crash: crash})
 	}
+	change := func(name string, to func(p *cluster.Pod)) {
+		k := cluster.Key{Namespace: key.Namespace, Name: name}
+		p := &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: true, Node: "n1", Controller: cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "db"},
+			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30)}}}
+		to(p)
+		w.pods.put(k, p)
+	}
+	mode := cluster.Recreate
 	advise := func(name string, memory int64) {
-		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: name}
+		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: name, Mode: mode}
 		a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, memory)}}}
 		w.autoscalers.put(a.Key, &autoscalerEntry{Autoscaler: a, version: "1"})
 	}
@@ -81,16 +89,53 @@ func TestWorld_oomKilledPods_signalAnEarlyPass(t *testing.T) {
 		want bool
 	}{
 		{"a ready pod", func() { put("web-1", nil) }, false},
-		{"a recommendation without killed pods", func() { advise("web", 1<<20) }, false},
+		{"a new recommendation", func() { advise("web", 1<<20) }, true},
 		{"a killed pod", func() { put("web-1", &cluster.Crash{Version: "1"}) }, true},
 		{"a change of it", func() { put("web-1", &cluster.Crash{Version: "2"}) }, true},
 		{"the same recommendation", func() { advise("web", 1<<20) }, false},
 		{"another recommendation", func() { advise("web", 2<<20) }, true},
 		{"a pod that becomes ready beside it", func() { put("web-2", nil) }, true},
 		{"the pod is ready again", func() { put("web-1", nil) }, false},
-		{"a recommendation afterwards", func() { advise("web", 3<<20) }, false},
+		{"a recommendation in mode Off", func() { mode = cluster.Off; advise("web", 3<<20) }, false},
 		{"another killed pod", func() { put("web-2", &cluster.Crash{}) }, true},
 		{"its deletion", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "web-2"}) }, false},
+		{"a pod on a node", func() { change("db-1", func(*cluster.Pod) {}) }, false},
+		{"a pod of another node", func() { change("db-2", func(p *cluster.Pod) { p.Node = "n2" }) }, false},
+		{"a deferred resize", func() {
+			change("db-1", func(p *cluster.Pod) { p.Resize = &cluster.Resize{State: cluster.ResizeDeferred} })
+		}, true},
+		{"a change of its text", func() {
+			change("db-1", func(p *cluster.Pod) { p.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Message: "m"} })
+		}, false},
+		{"a pod becomes smaller, and no pod waits", func() {
+			change("db-1", func(p *cluster.Pod) { p.Containers[0].Requests = cluster.Amounts(400, 1<<30) })
+		}, false},
+		{"a pod becomes ready, and no pod waits", func() {
+			change("db-1", func(p *cluster.Pod) { p.Ready = false })
+			change("db-1", func(*cluster.Pod) {})
+		}, false},
+		{"pods wait", func() {
+			w.AwaitChanges(Waits{Nodes: map[string]bool{"n1": true}, Controllers: map[cluster.Workload]bool{{Kind: "ReplicaSet", Namespace: "shop", Name: "db"}: true}})
+		}, false},
+		{"a pod becomes unready", func() { change("db-1", func(p *cluster.Pod) { p.Ready = false }) }, false},
+		{"a pod becomes ready", func() { change("db-1", func(*cluster.Pod) {}) }, true},
+		{"a pod becomes smaller in the spec", func() {
+			change("db-1", func(p *cluster.Pod) {
+				p.Containers[0].Applied = &cluster.Applied{Requests: p.Containers[0].Requests}
+				p.Containers[0].Requests = cluster.Amounts(300, 1<<30)
+			})
+		}, false},
+		{"the kubelet has applied it", func() {
+			change("db-1", func(p *cluster.Pod) { p.Containers[0].Requests = cluster.Amounts(300, 1<<30) })
+		}, true},
+		{"a pod terminates", func() {
+			change("db-1", func(p *cluster.Pod) {
+				p.Deleting = true
+				p.Containers[0].Requests = cluster.Amounts(300, 1<<30)
+			})
+		}, false},
+		{"a pod is gone", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "db-1"}) }, true},
+		{"a pod of another node is gone", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "db-2"}) }, false},
 	} {
 		step.do()
 		if got := signalled(); got != step.want {

@@ -1,0 +1,65 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// earlyPeriod is the minimum time from the start of a pass to the start of an early one.
+const earlyPeriod = time.Second
+
+// changeAwaiter starts an early pass when a change in the cluster occurs that pods wait for.
+type changeAwaiter interface {
+	AwaitChanges(watcher.Waits)
+}
+
+// awaitChanges registers what the pods that are left wait for.
+func (u *updater) awaitChanges(decisions []plan.Decision) {
+	if u.waits != nil {
+		u.waits.AwaitChanges(waitsOf(decisions))
+	}
+}
+
+func waitsOf(decisions []plan.Decision) watcher.Waits {
+	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}}
+	for i := range decisions {
+		d := &decisions[i]
+		switch {
+		case d.Do != plan.Leave:
+		case waitsForRoom[d.Reason.Code]:
+			waits.Nodes[d.Pod.Node] = true
+		case waitsForPods[d.Reason.Code]:
+			waits.Controllers[d.Pod.Controller] = true
+		}
+	}
+	return waits
+}
+
+// waitsForRoom are the reasons to leave a pod that end when its node has room.
+var waitsForRoom = map[plan.ReasonCode]bool{plan.ResizeWaiting: true, plan.AwaitingRoom: true}
+
+// waitsForPods are the reasons to leave a pod that may end when another pod of its controller is ready.
+var waitsForPods = map[plan.ReasonCode]bool{
+	plan.BudgetSpent: true, plan.NotReady: true, plan.TooFewReplicas: true, plan.DisruptionBudget: true, plan.Probing: true,
+	plan.AwaitingReplacement: true, plan.ReplacementMissing: true, plan.RescueInProgress: true,
+}
+
+// A passClock measures the cost of a pass: its duration without the time for which it waits for the API server and the rate limits.
+type passClock struct {
+	began  time.Time
+	waited time.Duration
+}
+
+func (c *passClock) waiting(do func()) {
+	began := time.Now()
+	defer func() { c.waited += time.Since(began) }()
+	do()
+}
+
+func (c *passClock) cost() time.Duration { return time.Since(c.began) - c.waited }

@@ -1,0 +1,285 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+func TestSummarize_decisions_giveStatusReasonAndExample(t *testing.T) {
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}
+	decide := func(name string, do plan.Act, wanted plan.ReasonCode, r plan.Reason) plan.Decision {
+		return plan.Decision{Pod: &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: name}}, Autoscaler: a, Do: do, Wanted: plan.Reason{Code: wanted}, Reason: r}
+	}
+	fits := func(name string) plan.Decision {
+		return decide(name, plan.Leave, plan.Fits, plan.Reason{Code: plan.Fits})
+	}
+	for name, c := range map[string]struct {
+		decisions []plan.Decision
+		want      watcher.Condition
+	}{
+		"no pods":      {want: watcher.Condition{Status: watcher.Removed}},
+		"mode Off":     {[]plan.Decision{decide("w-1", plan.Leave, plan.Fits, plan.Reason{Code: plan.ModeOff})}, watcher.Condition{Status: watcher.Removed}},
+		"no advice":    {[]plan.Decision{decide("w-1", plan.Leave, plan.Fits, plan.Reason{Code: plan.NoAdvice})}, watcher.Condition{Status: watcher.Removed}},
+		"all pods fit": {[]plan.Decision{fits("w-1"), decide("w-2", plan.Leave, plan.Fits, plan.Reason{Code: plan.SmallChange})}, watcher.Condition{Status: watcher.False, Reason: "UpToDate", Message: "2 of 2 pods have the recommended size."}},
+		"a pod is resized": {
+			[]plan.Decision{fits("w-1"), decide("w-2", plan.Resize, plan.BelowRange, plan.Reason{Code: plan.BelowRange})},
+			watcher.Condition{Status: watcher.True, Reason: "InProgress", Message: "1 of 2 pods have the recommended size. The last pass changed 1."},
+		},
+		"an evicted pod is still shown": {
+			[]plan.Decision{decide("w-1", plan.Leave, plan.Fits, plan.Reason{Code: plan.AlreadyEvicted})},
+			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods have the recommended size. 1 waits; pod w-1: The pod was evicted, and the watch still shows it as running."},
+		},
+		"the most frequent reason": {
+			[]plan.Decision{
+				fits("w-1"), decide("w-5", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.BackingOff}),
+				decide("w-4", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.RateLimited, Until: time.Now()}), decide("w-3", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.RateLimited}),
+			},
+			watcher.Condition{Status: watcher.True, Reason: "RateLimited", Message: "1 of 4 pods have the recommended size. 3 wait; pod w-3: The rate limit allows no more evictions or resizes in this pass."},
+		},
+		"equally frequent reasons": {
+			[]plan.Decision{decide("w-1", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.RateLimited}), decide("w-2", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.OverQuota, Text: "q"})},
+			watcher.Condition{Status: watcher.True, Reason: "OverQuota"},
+		},
+	} {
+		got := summarize(c.decisions)[a.Key].condition()
+		if got.Status != c.want.Status || got.Reason != c.want.Reason || c.want.Message != "" && got.Message != c.want.Message {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+	long := summarize([]plan.Decision{decide("w-1", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.EvictionRefused, Text: strings.Repeat("ä", 5000)})})[a.Key].condition()
+	if len(long.Message) > maxSummary+len("…") {
+		t.Errorf("the message has %d bytes, want at most %d", len(long.Message), maxSummary)
+	}
+}
+
+// conditionLog records the conditions that are written.
+type conditionLog struct {
+	mu   sync.Mutex
+	err  error
+	all  []string
+	last map[string]watcher.Condition
+}
+
+func (c *conditionLog) WriteConditions(_ context.Context, a *cluster.Autoscaler, _ time.Time, say ...watcher.Condition) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		c.last = map[string]watcher.Condition{}
+	}
+	if c.err == nil && c.last[a.UID] == (watcher.Condition{}) && say[0].Status == watcher.Removed {
+		return false, nil // there is none
+	}
+	c.all = append(c.all, a.Name+" "+say[0].Reason)
+	if c.err == nil {
+		c.last[a.UID] = say[0]
+	}
+	return c.err == nil, c.err
+}
+
+func (c *conditionLog) get(uid string) watcher.Condition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last[uid]
+}
+
+func (c *conditionLog) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *conditionLog) written() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all)
+}
+
+// startSummaries returns a running writer, and a function that updates the summary of the autoscaler "web".
+func startSummaries(t *testing.T, to conditionWriter) (*summaryWriter, func(summary)) {
+	w := newSummaryWriter(to, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "1"}
+	return w, func(s summary) {
+		w.update(time.Now(), []*cluster.Autoscaler{a}, map[cluster.Key]summary{a.Key: s})
+		synctest.Wait()
+	}
+}
+
+func TestSummaryWriter_sameSubstance_isNotWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{}
+		_, update := startSummaries(t, to)
+		for i := range 100 {
+			update(summary{reason: "BackingOff", done: 1, total: 2, pod: "w-1", message: fmt.Sprintf("lacks %d Mi", i)})
+			time.Sleep(time.Second)
+		}
+		if n := to.written(); n != 1 {
+			t.Errorf("%d writes, want 1: %v", n, to.all)
+		}
+		update(summary{})
+		update(summary{})
+		if n := to.written(); n != 2 || to.get("1").Status != watcher.Removed {
+			t.Errorf("%d writes, last %+v; want 2, and the condition is removed", n, to.get("1"))
+		}
+	})
+}
+
+func TestSummaryWriter_noConditionAndNoSummary_nothingIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{}
+		_, update := startSummaries(t, to)
+		update(summary{})
+		if n := to.written(); n != 0 {
+			t.Errorf("%d writes, want none", n)
+		}
+	})
+}
+
+// A tenant whose pods change all the time causes at most one write in ten seconds.
+func TestSummaryWriter_changesAllTheTime_areWrittenEveryTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{}
+		_, update := startSummaries(t, to)
+		for i := range 100 {
+			update(summary{reason: "BackingOff", done: i, total: 200})
+			time.Sleep(time.Second)
+		}
+		if n := to.written(); n != 10 {
+			t.Errorf("%d writes in 100s, want 10", n)
+		}
+	})
+}
+
+func TestSummaryWriter_conflict_isWrittenByALaterPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{err: kube.ErrConflict}
+		_, update := startSummaries(t, to)
+		s := summary{reason: "BackingOff", done: 1, total: 2}
+		update(s)
+		to.fail(nil)
+		update(s)
+		if n := to.written(); n != 1 {
+			t.Errorf("%d attempts at once, want 1", n)
+		}
+		time.Sleep(summaryPause)
+		update(s)
+		if to.get("1").Reason != "BackingOff" {
+			t.Errorf("the condition is %+v", to.get("1"))
+		}
+	})
+}
+
+func TestSummaryWriter_rightIsMissing_isNotTriedForMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{err: fmt.Errorf("write: %w", kube.ErrForbidden)}
+		_, update := startSummaries(t, to)
+		for i := range 60 {
+			update(summary{reason: "BackingOff", done: i, total: 200})
+			time.Sleep(10 * time.Second)
+		}
+		if n := to.written(); n != 1 {
+			t.Errorf("%d attempts in 10m, want 1", n)
+		}
+		to.fail(nil)
+		update(summary{reason: "BackingOff", done: 60, total: 200})
+		if n := to.written(); n != 2 {
+			t.Errorf("%d attempts after 10m, want 2", n)
+		}
+	})
+}
+
+func TestSummaryWriter_autoscalerIsRecreated_conditionIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{}
+		w, update := startSummaries(t, to)
+		s := summary{reason: "UpToDate", done: 1, total: 1}
+		update(s)
+		again := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "2"}
+		w.update(time.Now(), []*cluster.Autoscaler{again}, map[cluster.Key]summary{again.Key: s})
+		synctest.Wait()
+		if to.get("2").Reason != "UpToDate" {
+			t.Errorf("the condition is %+v", to.get("2"))
+		}
+		w.update(time.Now(), nil, nil)
+		if len(w.shown) != 0 {
+			t.Errorf("%d deleted autoscalers are kept", len(w.shown))
+		}
+	})
+}
+
+// Writes that hang must not delay a pass.
+func TestSummaryWriter_writesHang_passDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		u := newTestUpdater(fake)
+		to := hangingConditions{}
+		u.conditions, u.summaries = nil, newSummaryWriter(to, fake.log)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go u.summaries.run(ctx)
+		began := time.Now()
+		for range 3 {
+			u.pass(ctx, time.Now())
+			time.Sleep(time.Minute)
+		}
+		if took := time.Since(began); took != 3*time.Minute {
+			t.Errorf("three passes took %v", took-3*time.Minute)
+		}
+		if fake.count("evict ") != 3 {
+			t.Errorf("evictions: %v, want 3", fake.done)
+		}
+	})
+}
+
+type hangingConditions struct{}
+
+func (hangingConditions) WriteConditions(ctx context.Context, _ *cluster.Autoscaler, _ time.Time, _ ...watcher.Condition) (bool, error) {
+	<-ctx.Done()
+	return false, errors.New("no answer")
+}
+
+func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		u := newTestUpdater(fake)
+		to := &conditionLog{}
+		u.summaries = newSummaryWriter(to, fake.log)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go u.summaries.run(ctx)
+		var got []string
+		for range 4 {
+			u.pass(ctx, time.Now())
+			time.Sleep(time.Minute)
+			c := to.get("")
+			got = append(got, c.Status+" "+c.Reason)
+		}
+		if want := "[True BudgetSpent True BudgetSpent True InProgress False UpToDate]"; fmt.Sprint(got) != want {
+			t.Errorf("conditions %v, want %s", got, want)
+		}
+		if n := to.written(); n != 4 {
+			t.Errorf("%d writes, want 4: %v", n, to.all)
+		}
+	})
+}

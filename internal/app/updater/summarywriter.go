@@ -1,0 +1,168 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+const (
+	// summaryPause is the minimum time between two writes of the condition Updating of one autoscaler.
+	summaryPause = 10 * time.Second
+	// summaryRefresh is how often an unchanged condition is compared with the stored one, which another client may have changed.
+	summaryRefresh = 10 * time.Minute
+	// summaryForbidden is how long no condition is written after a refusal because of a missing right.
+	summaryForbidden = 10 * time.Minute
+	// summaryRate and summaryBurst limit the writes of all conditions, per second.
+	summaryRate  = 20
+	summaryBurst = 20
+	// summaryTimeout limits one write.
+	summaryTimeout = 30 * time.Second
+)
+
+// A summaryWriter writes the condition Updating. It writes in parallel to the passes and with a rate limit of its own, so that it
+// delays no change of a pod.
+type summaryWriter struct {
+	to    conditionWriter
+	limit *rate.Limiter
+	log   *slog.Logger
+	wake  chan struct{} // buffer of one
+
+	mu        sync.Mutex
+	shown     map[cluster.Key]shownSummary
+	pending   map[cluster.Key]pendingSummary
+	queue     []cluster.Key // of pending, in the order in which they were added
+	forbidden time.Time     // when a missing right prevented a write, zero if it did not
+}
+
+// A shownSummary is the last write of the condition of an autoscaler.
+type shownSummary struct {
+	summary
+	uid    string
+	at     time.Time
+	failed bool
+}
+
+type pendingSummary struct {
+	summary
+	autoscaler *cluster.Autoscaler
+}
+
+func newSummaryWriter(to conditionWriter, log *slog.Logger) *summaryWriter {
+	return &summaryWriter{
+		to: to, limit: rate.NewLimiter(summaryRate, summaryBurst), log: log, wake: make(chan struct{}, 1),
+		shown: map[cluster.Key]shownSummary{}, pending: map[cluster.Key]pendingSummary{},
+	}
+}
+
+// update queues the summaries that have changed. An autoscaler without a summary has no condition.
+func (w *summaryWriter) update(now time.Time, all []*cluster.Autoscaler, next map[cluster.Key]summary) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	forgetSummaries(w.shown, all)
+	if !w.forbidden.IsZero() && now.Sub(w.forbidden) < summaryForbidden {
+		return
+	}
+	for _, a := range all {
+		s := next[a.Key]
+		if !w.isDue(now, a, s) {
+			continue
+		}
+		if _, queued := w.pending[a.Key]; !queued {
+			w.queue = append(w.queue, a.Key)
+		}
+		w.pending[a.Key] = pendingSummary{s, a}
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// isDue reports whether the condition of an autoscaler is written now. The caller holds the mutex.
+func (w *summaryWriter) isDue(now time.Time, a *cluster.Autoscaler, s summary) bool {
+	last, known := w.shown[a.Key]
+	_, queued := w.pending[a.Key]
+	switch age := now.Sub(last.at); {
+	case queued, !known, last.uid != a.UID, age < 0:
+		return true // a queued summary is replaced by the newer one
+	case last.failed || !last.isSameAs(s):
+		return age >= summaryPause
+	default:
+		return age >= summaryRefresh
+	}
+}
+
+// run writes until ctx ends.
+func (w *summaryWriter) run(ctx context.Context) {
+	for {
+		p, ok := w.next()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.wake:
+			}
+			continue
+		}
+		if w.write(ctx, p); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// next removes the first pending summary from the queue.
+func (w *summaryWriter) next() (pendingSummary, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return pendingSummary{}, false
+	}
+	key := w.queue[0]
+	w.queue = w.queue[1:]
+	p := w.pending[key]
+	delete(w.pending, key)
+	return p, true
+}
+
+func (w *summaryWriter) write(ctx context.Context, p pendingSummary) {
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	now := time.Now()
+	wrote, err := w.to.WriteConditions(ctx, p.autoscaler, now, p.condition())
+	w.record(ctx, now, p, err)
+	if wrote || err != nil {
+		_ = w.limit.Wait(ctx) // fails only if ctx ends
+	}
+}
+
+// record stores the outcome of a write. If the object has changed meanwhile, a later pass writes the condition.
+func (w *summaryWriter) record(ctx context.Context, now time.Time, p pendingSummary, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shown[p.autoscaler.Key] = shownSummary{p.summary, p.autoscaler.UID, now, err != nil}
+	switch {
+	case errors.Is(err, kube.ErrForbidden):
+		clear(w.pending)
+		w.queue = nil
+		if w.forbidden.IsZero() {
+			w.log.Warn("Cannot write the condition Updating of VPAs", slog.Any("error", err),
+				slog.String("remedy", "grant the updater patch on verticalpodautoscalers/status, as deploy/10-rbac.yaml does"))
+		}
+		w.forbidden = now
+	case err == nil:
+		w.forbidden = time.Time{}
+	case ctx.Err() == nil:
+		w.log.Debug("Failed to write a condition", slog.String("vpa", p.autoscaler.Key.String()), slog.String("error", kube.Answer(err)))
+	}
+}
