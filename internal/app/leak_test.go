@@ -47,6 +47,7 @@ var listKinds = map[string]string{
 	"daemonsets": "apps/v1 DaemonSetList", "deployments": "meta.k8s.io/v1 PartialObjectMetadataList", "jobs": "meta.k8s.io/v1 PartialObjectMetadataList",
 	"cronjobs": "meta.k8s.io/v1 PartialObjectMetadataList", "verticalpodautoscalers": "autoscaling.k8s.io/v1 VerticalPodAutoscalerList",
 	"verticalpodautoscalercheckpoints": "autoscaling.k8s.io/v1 VerticalPodAutoscalerCheckpointList",
+	"updatestates":                     "podfit.dev/v1alpha1 UpdateStateList",
 	"usagehistories":                   "podfit.dev/v1alpha1 UsageHistoryList", "sizingprofiles": "podfit.dev/v1alpha1 SizingProfileList",
 }
 

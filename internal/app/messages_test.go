@@ -352,8 +352,8 @@ var logSections = map[string]struct{ title, remedy string }{
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
-	"internal/edge/kube/checkpoint": {"Recommender: stored history", "History in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender " +
-		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
+	"internal/edge/kube/checkpoint": {"Stored history and update states", "What is in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender, which stores history, or of the updater, which stores update states " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`, or `vpa-updater`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
 	"internal/edge/kube/watcher": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +
 		"`kubectl auth can-i list RESOURCE -A --as=system:serviceaccount:kube-system:vpa-updater` (or `vpa-recommender`, `vpa-admission-controller`)."},
 	"internal/edge/webhook": {"Admission controller: webhook", "New pods start with the resources of their template while the webhook does not work. Check the configuration (`kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`), " +

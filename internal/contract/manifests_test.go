@@ -112,6 +112,7 @@ var rights = map[string][]string{
 		"cluster core/pods: list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
+		"cluster podfit.dev/updatestates: create delete get list patch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
 	},

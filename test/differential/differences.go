@@ -298,6 +298,13 @@ var Differences = []Difference{
 		Test:     "TestUpdater_budgetProtectsOnePod_othersAreUpdated",
 	},
 	{
+		Name:     "attempts before a restart",
+		Upstream: "forgets them, and repeats refused and ineffective actions after each restart and fail-over",
+		Podfit:   "stores them in UpdateState objects, and continues with their back-offs",
+		Reason:   "a restart of the updater must not disturb workloads",
+		Test:     "TestUpdater_hourlyRestarts_refusedActionsStayRare",
+	},
+	{
 		Name:     "order between namespaces",
 		Upstream: "processes VPAs one after the other",
 		Podfit:   "alternates between namespaces, the least recently served first",

@@ -28,6 +28,7 @@ var writable = []schema.GroupVersionResource{
 	{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"},
 	{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalercheckpoints"},
 	{Group: "podfit.dev", Version: "v1alpha1", Resource: "usagehistories"},
+	{Group: "podfit.dev", Version: "v1alpha1", Resource: "updatestates"},
 }
 
 // versions returns the resource versions of the objects that podfit could write, and its events.

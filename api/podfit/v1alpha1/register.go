@@ -24,6 +24,12 @@ const KindUsageHistory = "UsageHistory"
 // ResourceUsageHistories is the plural name by which the API server serves UsageHistories.
 const ResourceUsageHistories = "usagehistories"
 
+// KindUpdateState is the kind of an UpdateState.
+const KindUpdateState = "UpdateState"
+
+// ResourceUpdateStates is the plural name by which the API server serves UpdateStates.
+const ResourceUpdateStates = "updatestates"
+
 // GroupVersion returns podfit.dev/v1alpha1.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
@@ -36,6 +42,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&SizingProfileList{},
 		&UsageHistory{},
 		&UsageHistoryList{},
+		&UpdateState{},
+		&UpdateStateList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil

@@ -23,6 +23,7 @@ import (
 // execution carries out the decisions of one pass.
 type execution struct {
 	*updater
+	now       time.Time
 	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
 	exists    map[string]bool        // the governed pods, by UID
 
@@ -86,6 +87,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		}
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, code) })
 	}
+	e.states.announce(ctx, e.now, plan.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
 	switch {
 	case err == nil:

@@ -20,6 +20,8 @@ type Metrics struct {
 	statusInvalid                                     *prometheus.CounterVec
 	decisions                                         *process.SnapshotGauge
 	skipped                                           *prometheus.CounterVec
+	statesAvailable                                   prometheus.Gauge
+	stateWrites                                       *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
 }
@@ -61,7 +63,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
 	}, []string{"reason"})
 	m.skipped.WithLabelValues(staleWatch).Add(0)
-	reg.MustRegister(m.execution, m.decisions, m.skipped)
+	m.statesAvailable = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "podfit_updater", Name: "update_states_available",
+		Help: "1 if UpdateState objects can be stored, 0 if the CRD or a permission is missing, or before they are loaded.",
+	})
+	m.stateWrites = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "podfit_updater", Name: "update_state_writes_total", Help: "Number of writes and deletions of UpdateState objects, by result: ok or error.",
+	}, []string{"result"})
+	for _, result := range []string{resultOK, resultError} {
+		m.stateWrites.WithLabelValues(result).Add(0)
+	}
+	reg.MustRegister(m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}

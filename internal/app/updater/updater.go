@@ -5,7 +5,9 @@ package updater
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -63,9 +66,29 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
+		if !c.DryRun {
+			store, err := newStateStore(c, clients, p.Log)
+			if err != nil {
+				return err
+			}
+			u.states.store = store
+		}
+		if err := u.states.load(ctx, u.restore); err != nil {
+			return process.Ended(ctx, err)
+		}
 		process.Every(ctx, c.Interval, p.Recovering("updater", u.pass))
+		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
 	}
+}
+
+// newStateStore returns the store of UpdateState objects.
+func newStateStore(c *Config, clients *kube.Clients, log *slog.Logger) (*checkpoint.States, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("read the host name for UpdateState objects: %w", err)
+	}
+	return checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: log}, host)
 }
 
 // maxWorkers is the number of pods that are changed concurrently, so that the wait for one answer does not delay the next
@@ -123,6 +146,7 @@ type updater struct {
 	events  eventRecorder
 	lease   statusLease
 	ledger  *plan.Ledger
+	states  *states
 	evicts  *rate.Limiter
 	resizes *rate.Limiter
 	metrics *Metrics
@@ -156,7 +180,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: plan.NewLedger(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log,
+		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 	}
@@ -258,6 +282,7 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 // pass compares every governed pod with its recommendation and carries out the decisions.
 func (u *updater) pass(ctx context.Context, now time.Time) {
 	u.health.Active(now)
+	leading := ctx
 	// A request that hangs must not delay the next pass without limit. The next pass decides on the remaining pods again.
 	ctx, cancel := context.WithTimeout(ctx, max(u.config.Interval, time.Minute))
 	defer cancel()
@@ -278,7 +303,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
 	watch.Step("FilterPods")
-	e := execution{updater: u, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
+	e := execution{updater: u, now: now, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {
 		e.exists[decisions[i].Pod.UID] = true
 	}
@@ -287,7 +312,9 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	}
 	e.publishPlan(w, decisions)
 	e.reportShortages(pass.Shortages())
+	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
 	e.execute(ctx)
+	u.states.save(leading, now, u.ledger, u.budget, false)
 	e.publishOutcome(decisions)
 	if u.decided != nil {
 		u.decided(decisions)
@@ -296,6 +323,20 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
+	}
+}
+
+// restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the
+// memory for it.
+func (u *updater) restore(stored []plan.State) {
+	targets := map[cluster.Workload]bool{}
+	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
+		targets[a.Target] = true
+	}
+	stored = slices.DeleteFunc(stored, func(s plan.State) bool { return !targets[s.Workload] })
+	u.ledger.Restore(time.Now(), stored)
+	if len(stored) > 0 {
+		u.log.Info("Loaded the stored update states", slog.Int("count", len(stored)))
 	}
 }
 

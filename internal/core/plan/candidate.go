@@ -76,6 +76,10 @@ var unboostChecks = []check{
 // take decides on the candidate.
 func (t *candidate) take() {
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
+	if until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(p)); interrupted {
+		t.leave(Reason{Code: Interrupted, Until: until})
+		return
+	}
 	switch {
 	case t.d.Wanted.Code == BoostOver:
 		t.try(Resize, unboostChecks, Fits)

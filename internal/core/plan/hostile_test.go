@@ -110,7 +110,7 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 // One eviction tests whether replacements are refused too, even if its outcome is unknown.
 func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
-	w.Ledger.pending[g.Pods[0].Controller] = pendingReplacements{g.Autoscaler.Key, []pendingEviction{{at: noon.Add(-time.Hour)}}} // all replaced since
+	w.Ledger.pending[g.Pods[0].Controller] = pendingReplacements{autoscaler: g.Autoscaler.Key, evictions: []pendingEviction{{at: noon.Add(-time.Hour)}}} // all replaced since
 	p := Begin(noon, w, DefaultBudget())
 	evictions := 0
 	for _, d := range actions(p) {

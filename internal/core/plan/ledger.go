@@ -25,6 +25,9 @@ type Ledger struct {
 	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
 	served    map[string]time.Time                     // when an action was last tried, by namespace
+
+	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
+	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
 }
 
 // An eviction is the last eviction of a pod of a workload.
@@ -46,7 +49,7 @@ type resize struct {
 	ineffective int // consecutive resizes that were undone before this one
 }
 
-// historyTTL is how long the ledger keeps a workload after its last eviction.
+// historyTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
 const historyTTL = 24 * time.Hour
 
 // NewLedger returns an empty ledger.
@@ -54,13 +57,14 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		served: map[string]time.Time{},
+		served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 	}
 }
 
 // Done records that a decision was carried out. A resize that fell back to an eviction has Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Decision) {
 	l.markServed(now, d)
+	l.note(d.Pod)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
 	case Evict:
@@ -109,6 +113,9 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.forgetServed(now)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
+	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > watchDelay })
+	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > historyTTL })
+	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {
 		return
 	}

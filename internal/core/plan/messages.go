@@ -306,4 +306,10 @@ var leaveMessages = []Message{
 		Meaning: "The pod was deleted or replaced by another one of the same name before podfit could change it.",
 		Remedy:  "No action is required.",
 	},
+	{
+		Code: Interrupted, Example: Reason{Until: exampleTime},
+		Meaning: "The updater that led before ended without recording the outcomes of its last pass, for example because it was killed. It may have changed pods of this workload, and the " +
+			"watch may not show that yet. The `UpdateState` object of the workload has the time of that pass in `status.actingSince`.",
+		Remedy: "No action is required: the updater continues after 5 minutes. If this occurs often, find out why the updater restarts: `kubectl -n kube-system describe pod -l app=vpa-updater`.",
+	},
 }

@@ -66,3 +66,17 @@ func TestPlan_manyPods_allocatesLittlePerPod(t *testing.T) {
 		t.Errorf("%.2f allocations per pod, want at most 1.5", per)
 	}
 }
+
+// BenchmarkExport exports a ledger in which every action of a large cluster was refused.
+func BenchmarkExport(b *testing.B) {
+	w := fleet(10_000)
+	budget := DefaultBudget()
+	for _, g := range w.Governed {
+		for _, p := range g.Pods {
+			w.Ledger.Refused(noon, Decision{Pod: p, Do: Evict}, Refusal{Kind: Denied, Text: "no"}, 1)
+		}
+	}
+	for b.Loop() {
+		w.Ledger.Export(budget)
+	}
+}

@@ -70,8 +70,9 @@ const (
 	OutOfTime                                    // the pass ended before the action was tried
 	AlreadyEvicted                               // evicted, and the watch still shows the pod
 	AlreadyGone                                  // deleted or replaced before the action was tried
+	Interrupted                                  // the updater before this one ended while it changed pods of the workload
 
-	lastCode = AlreadyGone
+	lastCode = Interrupted
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -89,7 +90,7 @@ var codeNames = map[ReasonCode]string{
 	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
 	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
-	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
+	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota", Interrupted: "Interrupted",
 }
 
 // String returns the name of the reason.
@@ -251,6 +252,8 @@ func (r Reason) outcome() string {
 		return r.quote("The API server did not confirm the change, so the outcome is unknown") + nextAttempt(r.Until)
 	case AwaitingReplacement:
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
+	case Interrupted:
+		return "The previous updater ended while it changed pods of this workload, so it is unknown which pods it changed. No pod is changed until " + timestamp(r.Until)
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))

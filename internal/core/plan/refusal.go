@@ -82,12 +82,19 @@ const maxRefusalText = 300
 // a slowly falling recommendation restarts it.
 const noticeablyLess = 0.1
 
+// shortened cuts a text to maxRefusalText.
+func shortened(text string) string {
+	if len(text) > maxRefusalText {
+		return strings.ToValidUTF8(text[:maxRefusalText], "") + "…"
+	}
+	return text
+}
+
 // Refused records that an action was refused. ready is the number of ready pods of its group at that time.
 func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
-	if len(r.Text) > maxRefusalText {
-		r.Text = strings.ToValidUTF8(r.Text[:maxRefusalText], "") + "…"
-	}
+	r.Text = shortened(r.Text)
 	l.markServed(now, d)
+	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
@@ -123,8 +130,10 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 
 // attempts returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
 // workload, the state of the PodDisruptionBudget has changed, so the count restarts.
-func (l *Ledger) attempts(p *cluster.Pod, r refused) int {
-	if r.Kind == DeniedByBudget && r.n > 1 && !l.progress[workloadOf(p)].Before(r.at) {
+func (l *Ledger) attempts(p *cluster.Pod, r refused) int { return l.attemptsOf(workloadOf(p), r) }
+
+func (l *Ledger) attemptsOf(w cluster.Workload, r refused) int {
+	if r.Kind == DeniedByBudget && r.n > 1 && !l.progress[w].Before(r.at) {
 		return 1
 	}
 	return r.n

@@ -13,6 +13,7 @@ import (
 // pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
 type pendingReplacements struct {
 	autoscaler cluster.Key
+	workload   cluster.Workload  // of the pods, see workloadOf
 	evictions  []pendingEviction // oldest first
 }
 
@@ -35,7 +36,7 @@ func (l *Ledger) addPending(now time.Time, d Decision) {
 	}
 	o, ok := l.pending[d.Pod.Controller]
 	if !ok {
-		o.autoscaler = d.Autoscaler.Key
+		o.autoscaler, o.workload = d.Autoscaler.Key, workloadOf(d.Pod)
 	}
 	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID})
 	l.pending[d.Pod.Controller] = o
@@ -139,7 +140,7 @@ func (c *replacementState) remaining() pendingReplacements {
 	if !c.known {
 		return c.pendingReplacements
 	}
-	return pendingReplacements{autoscaler: c.autoscaler, evictions: last(c.evictions, c.wanted-c.there)}
+	return pendingReplacements{autoscaler: c.autoscaler, workload: c.workload, evictions: last(c.evictions, c.wanted-c.there)}
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions

@@ -65,6 +65,7 @@ func named(o map[string]any) string {
 var ownObjects = map[string]string{
 	"CustomResourceDefinition /sizingprofiles.podfit.dev":      "podfit's own API",
 	"CustomResourceDefinition /usagehistories.podfit.dev":      "podfit's own API",
+	"CustomResourceDefinition /updatestates.podfit.dev":        "podfit's own API",
 	"ClusterRole /podfit:profile-reader":                       "to read it",
 	"ClusterRoleBinding /podfit:profile-reader":                "to read it",
 	"ClusterRole /podfit:recommender":                          "what only the recommender does; upstream allows it to the updater, too",
@@ -193,6 +194,7 @@ func merged(a, b map[string]any) map[string]bool {
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
 	"vpa-recommender sizingprofiles":   "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
+	"vpa-updater updatestates":   "podfit's own API",
 	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-admission-controller sizingprofiles": "podfit's own API",
 }

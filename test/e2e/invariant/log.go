@@ -117,7 +117,7 @@ func (w *Write) isDuty() bool {
 	switch w.Resource {
 	case "pods":
 		return w.Subresource != "" || w.Verb == "patch"
-	case "verticalpodautoscalers", "verticalpodautoscalercheckpoints", "usagehistories":
+	case "verticalpodautoscalers", "verticalpodautoscalercheckpoints", "usagehistories", "updatestates":
 		return true
 	}
 	return false

@@ -414,6 +414,7 @@ var fakeKinds = map[string][2]string{
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers": {"autoscaling.k8s.io/v1", "VerticalPodAutoscaler"},
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints": {"autoscaling.k8s.io/v1", "VerticalPodAutoscalerCheckpoint"},
 	"/apis/podfit.dev/v1alpha1/usagehistories":                     {"podfit.dev/v1alpha1", "UsageHistory"},
+	"/apis/podfit.dev/v1alpha1/updatestates":                       {"podfit.dev/v1alpha1", "UpdateState"},
 	"/apis/podfit.dev/v1alpha1/sizingprofiles":                     {"podfit.dev/v1alpha1", "SizingProfile"},
 }
 

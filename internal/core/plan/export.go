@@ -1,0 +1,261 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A State is the part of a Ledger that concerns one workload, as values that can be stored. Restore reads it back.
+//
+// The order in which namespaces are served (Ledger.served) is not part of it: it only affects the order of actions, and starts
+// anew after a restart.
+type State struct {
+	Workload cluster.Workload
+
+	// ActingSince is the start of a pass that acts on pods of the workload, and whose outcomes are not part of this state. Zero if
+	// all outcomes are. The caller sets it in the state that it stores before it acts.
+	ActingSince time.Time
+
+	LastEviction time.Time // when a pod of the workload was last evicted; zero if no refusal depends on it
+	Eviction     *EvictionState
+	Replacements []PendingState // by controller
+	Pods         []PodState     // the most recent attempt first
+	Omitted      int            // records of pods that are left out because of maxPodStates
+
+	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
+}
+
+// A PodState is the last attempt at an action on a pod.
+type PodState struct {
+	UID, Name string
+	Do        Act
+	Done      bool // the action was carried out; else Failed is set
+	At        time.Time
+	Next      time.Time       // when the action may be tried again; zero if that is not limited. Restore does not read it
+	Attempts  int             // consecutive failed attempts, or consecutive resizes that were undone before this one
+	With      []policy.Fitted // the requests and limits that were requested
+	Failed    *FailedState
+}
+
+// A FailedState describes an attempt that was refused, or whose outcome is unknown.
+type FailedState struct {
+	Refusal
+	Transient   int       // consecutive last attempts with a transient failure
+	Lost        time.Time // time of the last attempt without an answer
+	LostSince   time.Time // time of the first of the consecutive last attempts without an answer
+	Ready       int       // pods of the group that were ready
+	OverQuota   []policy.Fitted
+	OverQuotaAt time.Time
+}
+
+// An EvictionState is the last eviction of a pod of a workload whose replacement has not been observed with the expected requests.
+type EvictionState struct {
+	At          time.Time
+	Newest      time.Time // creation of the newest pod at that time, by the API server's clock
+	With        []policy.Fitted
+	Ineffective int
+	Judged      bool
+	Uncertain   string // UID of the pod if the outcome of the eviction is unknown
+	Before      *EvictionState
+}
+
+// A PendingState lists the evicted pods of a controller whose replacements have not been observed.
+type PendingState struct {
+	Controller cluster.Workload
+	Autoscaler cluster.Key
+	Evicted    []EvictedPod // oldest first
+}
+
+// An EvictedPod is a pod that was evicted, or may have been.
+type EvictedPod struct {
+	UID string
+	At  time.Time
+}
+
+// Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
+const (
+	maxPodStates       = 50 // per workload
+	maxPendingStates   = 4  // controllers per workload
+	maxEvictedPods     = 30 // per controller
+	maxContainerStates = 32 // per attempt
+)
+
+// A podRef identifies a pod of a record. The maps of the ledger have only its UID.
+type podRef struct {
+	workload cluster.Workload
+	name     string
+}
+
+// note records which pod a UID belongs to.
+func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{workloadOf(p), p.Name} }
+
+// forgetPods forgets pods without a record. A record whose pod turns out to be in another namespace is removed first: it comes from
+// a stored object that a user of that namespace has changed.
+func (l *Ledger) forgetPods(ds []Decision) {
+	for i := range ds {
+		uid := ds[i].Pod.UID
+		if ref, ok := l.pods[uid]; ok && ref.workload.Namespace != ds[i].Pod.Namespace {
+			delete(l.resizes, uid)
+			delete(l.evicted, uid)
+			delete(l.refusals, refusedKey{uid, Evict})
+			delete(l.refusals, refusedKey{uid, Resize})
+		}
+	}
+	recorded := make(map[string]bool, len(l.refusals))
+	for key := range l.refusals {
+		recorded[key.uid] = true
+	}
+	maps.DeleteFunc(l.pods, func(uid string, _ podRef) bool {
+		_, resized := l.resizes[uid]
+		_, evicted := l.evicted[uid]
+		return !resized && !evicted && !recorded[uid]
+	})
+}
+
+// Export returns the state of each workload that has any, sorted by workload. The budget determines when actions may be tried again.
+func (l *Ledger) Export(b Budget) []State {
+	states := map[cluster.Workload]*State{}
+	state := func(w cluster.Workload) *State {
+		s := states[w]
+		if s == nil {
+			s = &State{Workload: w}
+			states[w] = s
+		}
+		return s
+	}
+	for w, at := range l.interrupted {
+		state(w).ActingSince = at
+	}
+	for w, e := range l.evictions {
+		state(w).Eviction = e.export()
+	}
+	for _, controller := range l.MissingReplacements() {
+		o := l.pending[controller]
+		s := state(o.workload)
+		if len(s.Replacements) < maxPendingStates {
+			s.Replacements = append(s.Replacements, o.export(controller))
+		}
+	}
+	l.exportPods(b, state)
+	delete(states, cluster.Workload{})
+	out := make([]State, 0, len(states))
+	for _, s := range states {
+		s.LastEviction = l.lastRelevantEviction(s)
+		slices.SortFunc(s.Pods, func(a, b PodState) int {
+			return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID), cmp.Compare(a.Do, b.Do), compareDone(a, b))
+		})
+		s.Omitted = max(0, len(s.Pods)-maxPodStates)
+		s.Pods = s.Pods[:len(s.Pods)-s.Omitted]
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b State) int { return a.Workload.Compare(b.Workload) })
+	return out
+}
+
+func compareDone(a, b PodState) int {
+	switch {
+	case a.Done == b.Done:
+		return 0
+	case a.Done:
+		return -1
+	}
+	return 1
+}
+
+// exportPods adds the records of pods to the states of their workloads.
+func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
+	add := func(uid string, p PodState) {
+		ref := l.pods[uid]
+		p.UID, p.Name, p.With = uid, ref.name, bounded(p.With)
+		s := state(ref.workload)
+		s.Pods = append(s.Pods, p)
+	}
+	for uid, r := range l.resizes {
+		add(uid, PodState{Do: Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
+	}
+	for uid, at := range l.evicted {
+		add(uid, PodState{Do: Evict, Done: true, At: at})
+	}
+	for key, r := range l.refusals {
+		counted := r
+		counted.n = l.attemptsOf(l.pods[key.uid].workload, r)
+		add(key.uid, PodState{
+			Do: key.do, At: r.at, Next: counted.until(b), Attempts: r.n, With: r.with,
+			Failed: &FailedState{
+				Refusal: r.Refusal, Transient: r.transient, Lost: r.lost, LostSince: r.since, Ready: r.ready,
+				OverQuota: bounded(r.overQuota), OverQuotaAt: r.overQuotaAt,
+			},
+		})
+	}
+}
+
+// lastRelevantEviction returns when a pod of the workload was last evicted, if the count of a refusal depends on it.
+func (l *Ledger) lastRelevantEviction(s *State) time.Time {
+	last := l.progress[s.Workload]
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Failed != nil && p.Failed.Kind == DeniedByBudget && !last.Before(p.At) {
+			return last
+		}
+	}
+	return time.Time{}
+}
+
+func bounded(with []policy.Fitted) []policy.Fitted { return with[:min(len(with), maxContainerStates)] }
+
+func (e *eviction) export() *EvictionState {
+	out := &EvictionState{
+		At: e.at, Newest: e.newest, With: bounded(e.with), Ineffective: e.ineffective, Judged: e.judged, Uncertain: e.uncertain,
+	}
+	if e.before != nil {
+		out.Before = e.before.export()
+	}
+	return out
+}
+
+func (o *pendingReplacements) export(controller cluster.Workload) PendingState {
+	out := PendingState{Controller: controller, Autoscaler: o.autoscaler}
+	for _, e := range last(o.evictions, maxEvictedPods) {
+		out.Evicted = append(out.Evicted, EvictedPod{UID: e.uid, At: e.at})
+	}
+	return out
+}
+
+// LastAction returns the time of the last action on a pod that was carried out, or may have been; zero if there is none.
+func (s *State) LastAction() time.Time {
+	last := s.ActingSince
+	later := func(at time.Time) {
+		if at.After(last) {
+			last = at
+		}
+	}
+	if s.Eviction != nil {
+		later(s.Eviction.At)
+	}
+	for i := range s.Replacements {
+		for _, e := range s.Replacements[i].Evicted {
+			later(e.At)
+		}
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		switch {
+		case p.Done:
+			later(p.At)
+		case p.Failed != nil:
+			later(p.Failed.Lost)
+		}
+	}
+	return last
+}
+
+// WorkloadOf returns the workload whose State has the records of a pod.
+func WorkloadOf(p *cluster.Pod) cluster.Workload { return workloadOf(p) }

@@ -1,0 +1,414 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// stateTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. The metadata is part of it.
+const stateTooLarge = v1alpha1.MaxUpdateStateSize + 32<<10
+
+// outcomeDone is the outcome of an action that was carried out.
+const outcomeDone = "Done"
+
+// outcomes are the names of the outcomes of other actions. They are stored, so they are never changed.
+var outcomes = map[plan.RefusalKind]string{
+	plan.Denied: "Denied", plan.DeniedByBudget: "DisruptionBudget", plan.DeniedByNode: "NodeCapacity", plan.DeniedByQuota: "Quota",
+	plan.Unsupported: "Unsupported", plan.WebhookFailed: "WebhookFailed", plan.ServerBusy: "ServerBusy", plan.NotReached: "NotReached",
+	plan.OutcomeIsUnknown: "NoAnswer",
+}
+
+// actions are the names of the actions. They are stored, so they are never changed.
+var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize"}
+
+// named returns the key of a name.
+func named[K comparable](names map[K]string, name string) (K, bool) {
+	for k, n := range names {
+		if n == name {
+			return k, true
+		}
+	}
+	var none K
+	return none, false
+}
+
+// updateStateSpec returns the spec of an object.
+func updateStateSpec(w cluster.Workload) v1alpha1.UpdateStateSpec {
+	return v1alpha1.UpdateStateSpec{Target: reference(w)}
+}
+
+func reference(w cluster.Workload) v1alpha1.WorkloadReference {
+	return v1alpha1.WorkloadReference{Group: w.Group, Kind: w.Kind, Name: w.Name}
+}
+
+// updateStateStatus returns the status of an object, without the time and the writer. It leaves out records until the object is within
+// its limits.
+func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
+	out := v1alpha1.UpdateStateStatus{
+		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
+		Evictions: storeEviction(s.Eviction),
+	}
+	for i := range s.Pods {
+		out.Pods = append(out.Pods, storePod(&s.Pods[i]))
+	}
+	for i := range s.Replacements {
+		r := &s.Replacements[i]
+		m := v1alpha1.MissingReplacement{Controller: reference(r.Controller), VerticalPodAutoscaler: r.Autoscaler.Name}
+		for _, e := range r.Evicted {
+			m.Evicted = append(m.Evicted, v1alpha1.EvictedPod{UID: e.UID, Time: metav1.NewMicroTime(e.At)})
+		}
+		out.MissingReplacements = append(out.MissingReplacements, m)
+	}
+	spec := updateStateSpec(s.Workload)
+	for isTooLarge(&spec, &out) {
+		dropRecord(&out)
+	}
+	return out
+}
+
+// writeOverhead is the maximum size of the time and the writer in a status, in bytes of JSON.
+const writeOverhead = 512
+
+func isTooLarge(spec *v1alpha1.UpdateStateSpec, s *v1alpha1.UpdateStateStatus) bool {
+	if len(s.Pods)+len(s.MissingReplacements) == 0 && s.Evictions == nil {
+		return false
+	}
+	raw, err := json.Marshal(struct {
+		Spec   *v1alpha1.UpdateStateSpec   `json:"spec"`
+		Status *v1alpha1.UpdateStateStatus `json:"status"`
+	}{spec, s})
+	return err != nil || len(raw) > v1alpha1.MaxUpdateStateSize-writeOverhead
+}
+
+// dropRecord leaves out the least important record: the pod with the oldest attempt, then what is rarely needed.
+func dropRecord(s *v1alpha1.UpdateStateStatus) {
+	switch {
+	case len(s.Pods) > 0:
+		s.Pods = s.Pods[:len(s.Pods)-1]
+		s.OmittedPods++
+	case s.Evictions != nil && s.Evictions.Before != nil:
+		s.Evictions.Before = nil
+	case len(s.MissingReplacements) > 0:
+		s.MissingReplacements = s.MissingReplacements[:len(s.MissingReplacements)-1]
+	default:
+		s.Evictions = nil
+	}
+}
+
+func storePod(p *plan.PodState) v1alpha1.PodUpdate {
+	out := v1alpha1.PodUpdate{
+		Name: p.Name, UID: p.UID, Action: actions[p.Do], Outcome: outcomeDone, Attempts: int32(p.Attempts),
+		LastTime: metav1.NewMicroTime(p.At), Requested: storeSizes(p.With),
+	}
+	if !p.Next.IsZero() {
+		next := metav1.NewTime(p.Next)
+		out.NextTime = &next
+	}
+	if f := p.Failed; f != nil {
+		out.Outcome, out.Message = outcomes[f.Kind], f.Text
+		out.TransientFailures, out.ReadyPods = int32(f.Transient), int32(f.Ready)
+		out.LastUnanswered, out.UnansweredSince = micro(f.Lost), micro(f.LostSince)
+		out.OverQuota, out.OverQuotaTime = storeSizes(f.OverQuota), micro(f.OverQuotaAt)
+	}
+	return out
+}
+
+func storeEviction(e *plan.EvictionState) *v1alpha1.EvictionRecord {
+	if e == nil {
+		return nil
+	}
+	out := &v1alpha1.EvictionRecord{
+		LastTime: metav1.NewMicroTime(e.At), NewestPod: micro(e.Newest), Requested: storeSizes(e.With),
+		Ineffective: int32(e.Ineffective), Judged: e.Judged, UnansweredPod: e.Uncertain,
+	}
+	if b := e.Before; b != nil {
+		out.Before = &v1alpha1.PriorEviction{
+			LastTime: metav1.NewMicroTime(b.At), NewestPod: micro(b.Newest), Requested: storeSizes(b.With),
+			Ineffective: int32(b.Ineffective), Judged: b.Judged,
+		}
+	}
+	return out
+}
+
+func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
+	var out []v1alpha1.RequestedSize
+	for i := range with {
+		f := &with[i]
+		out = append(out, v1alpha1.RequestedSize{
+			Container: f.Container, Requests: storeAmounts(f.Requests), Limits: storeAmounts(f.Limits), Inserted: f.Inserted,
+		})
+	}
+	return out
+}
+
+func storeAmounts(r cluster.Resources) *v1alpha1.RequestedAmounts {
+	out := v1alpha1.RequestedAmounts{}
+	if cpu, ok := r.Get(cluster.CPU); ok {
+		out.CPU = resource.NewMilliQuantity(cpu, resource.DecimalSI)
+	}
+	if memory, ok := r.Get(cluster.Memory); ok {
+		out.Memory = resource.NewQuantity(memory, resource.BinarySI)
+	}
+	if out.CPU == nil && out.Memory == nil {
+		return nil
+	}
+	return &out
+}
+
+// micro returns a time of the API, or nil if the time is zero. The API has microseconds.
+func micro(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	out := metav1.NewMicroTime(t)
+	return &out
+}
+
+func fromMicro(t *metav1.MicroTime) time.Time {
+	if t == nil || t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// An updateStateObject is an UpdateState whose parts are decoded separately, so that an invalid part affects only itself.
+type updateStateObject struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     json.RawMessage   `json:"spec"`
+	Status   json.RawMessage   `json:"status"`
+
+	size int // bytes of JSON if the object is too large; then there is no status
+}
+
+// decodeUpdateState decodes an object. It drops the status of an object that is too large.
+func decodeUpdateState(raw []byte, o *updateStateObject) error {
+	if err := json.Unmarshal(raw, o); err != nil {
+		return err
+	}
+	if len(raw) > stateTooLarge {
+		o.Status, o.size = nil, len(raw)
+	}
+	return nil
+}
+
+// name returns the namespace and name of the object, for messages.
+func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
+
+// workload returns the workload of the object.
+func (o *updateStateObject) workload() (cluster.Workload, error) {
+	var s v1alpha1.UpdateStateSpec
+	if err := json.Unmarshal(o.Spec, &s); err != nil {
+		return cluster.Workload{}, fmt.Errorf("decode spec: %w", err)
+	}
+	w := o.inNamespace(&s.Target)
+	if w.Kind == "" || w.Name == "" {
+		return cluster.Workload{}, errors.New("spec.target has no kind or no name")
+	}
+	return w, nil
+}
+
+func (o *updateStateObject) inNamespace(r *v1alpha1.WorkloadReference) cluster.Workload {
+	return cluster.Workload{Group: r.Group, Kind: r.Kind, Namespace: o.Metadata.Namespace, Name: r.Name}
+}
+
+// state returns the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
+func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
+	out := plan.State{Workload: w}
+	if o.size > 0 {
+		return out, fmt.Errorf("the object has %d bytes, and at most %d are read", o.size, stateTooLarge)
+	}
+	if len(o.Status) == 0 {
+		return out, nil
+	}
+	var parts struct {
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements json.RawMessage
+	}
+	if err := json.Unmarshal(o.Status, &parts); err != nil {
+		return out, fmt.Errorf("decode status: %w", err)
+	}
+	var errs []error
+	var acting, last metav1.MicroTime
+	errs = decodePart(errs, "actingSince", parts.ActingSince, &acting)
+	errs = decodePart(errs, "lastEviction", parts.LastEviction, &last)
+	out.ActingSince = fromMicro(&acting)
+	out.LastEviction = fromMicro(&last)
+
+	var eviction v1alpha1.EvictionRecord
+	if errs = decodePart(errs, "evictions", parts.Evictions, &eviction); !eviction.LastTime.IsZero() {
+		loaded, err := loadEviction(&eviction)
+		out.Eviction = loaded
+		errs = appendError(errs, "evictions", err)
+	}
+	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
+		var m v1alpha1.MissingReplacement
+		before := len(errs)
+		if errs = decodePart(errs, fmt.Sprintf("missingReplacements[%d]", i), raw, &m); len(errs) == before {
+			out.Replacements = append(out.Replacements, o.loadReplacement(&m))
+		}
+	}
+	for i, raw := range decodeList(&errs, "pods", parts.Pods, v1alpha1.MaxPodUpdates) {
+		p, err := loadPod(raw)
+		if err != nil {
+			errs = appendError(errs, fmt.Sprintf("pods[%d]", i), err)
+			continue
+		}
+		out.Pods = append(out.Pods, p)
+	}
+	return out, errors.Join(errs[:min(len(errs), maxPartErrors)]...)
+}
+
+// maxPartErrors bounds the errors of one object in a log message.
+const maxPartErrors = 3
+
+// decodePart decodes a part of an object, if it exists, and appends the error.
+func decodePart(errs []error, name string, raw json.RawMessage, into any) []error {
+	if len(raw) == 0 {
+		return errs
+	}
+	return appendError(errs, name, json.Unmarshal(raw, into))
+}
+
+func appendError(errs []error, name string, err error) []error {
+	if err == nil {
+		return errs
+	}
+	return append(errs, fmt.Errorf("decode %s: %w", name, err))
+}
+
+// decodeList returns the items of a list, at most a maximum number.
+func decodeList(errs *[]error, name string, raw json.RawMessage, most int) []json.RawMessage {
+	var items []json.RawMessage
+	*errs = decodePart(*errs, name, raw, &items)
+	if len(items) > most {
+		*errs = append(*errs, fmt.Errorf("%s has %d entries; the first %d are read", name, len(items), most))
+		items = items[:most]
+	}
+	return items
+}
+
+func (o *updateStateObject) loadReplacement(m *v1alpha1.MissingReplacement) plan.PendingState {
+	out := plan.PendingState{
+		Controller: o.inNamespace(&m.Controller),
+		Autoscaler: cluster.Key{Namespace: o.Metadata.Namespace, Name: m.VerticalPodAutoscaler},
+	}
+	for _, e := range m.Evicted[:min(len(m.Evicted), v1alpha1.MaxEvictedPods)] {
+		out.Evicted = append(out.Evicted, plan.EvictedPod{UID: e.UID, At: fromMicro(&e.Time)})
+	}
+	return out
+}
+
+func loadEviction(e *v1alpha1.EvictionRecord) (*plan.EvictionState, error) {
+	with, err := loadSizes(e.Requested)
+	if err != nil {
+		return nil, err
+	}
+	out := &plan.EvictionState{
+		At: fromMicro(&e.LastTime), Newest: fromMicro(e.NewestPod), With: with, Ineffective: int(e.Ineffective),
+		Judged: e.Judged, Uncertain: e.UnansweredPod,
+	}
+	if b := e.Before; b != nil {
+		with, err := loadSizes(b.Requested)
+		if err != nil {
+			return nil, err
+		}
+		out.Before = &plan.EvictionState{
+			At: fromMicro(&b.LastTime), Newest: fromMicro(b.NewestPod), With: with, Ineffective: int(b.Ineffective), Judged: b.Judged,
+		}
+	}
+	return out, nil
+}
+
+func loadPod(raw json.RawMessage) (plan.PodState, error) {
+	var u v1alpha1.PodUpdate
+	if err := json.Unmarshal(raw, &u); err != nil {
+		return plan.PodState{}, err
+	}
+	do, ok := named(actions, u.Action)
+	if !ok {
+		return plan.PodState{}, fmt.Errorf("unknown action %.40q", u.Action)
+	}
+	with, err := loadSizes(u.Requested)
+	over, overErr := loadSizes(u.OverQuota)
+	if err := errors.Join(err, overErr); err != nil {
+		return plan.PodState{}, err
+	}
+	out := plan.PodState{UID: u.UID, Name: u.Name, Do: do, At: fromMicro(&u.LastTime), Attempts: int(u.Attempts), With: with}
+	switch {
+	case u.UID == "":
+		return out, errors.New("no uid")
+	case out.At.IsZero():
+		return out, errors.New("no lastTime")
+	case u.Outcome == outcomeDone:
+		out.Done = true
+		return out, nil
+	}
+	kind, ok := named(outcomes, u.Outcome)
+	if !ok {
+		return out, fmt.Errorf("unknown outcome %.40q", u.Outcome)
+	}
+	if u.NextTime != nil {
+		out.Next = u.NextTime.UTC()
+	}
+	out.Failed = &plan.FailedState{
+		Refusal: plan.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
+		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime),
+	}
+	return out, nil
+}
+
+func loadSizes(sizes []v1alpha1.RequestedSize) ([]policy.Fitted, error) {
+	var out []policy.Fitted
+	for i := range sizes[:min(len(sizes), v1alpha1.MaxRequestedSizes)] {
+		s := &sizes[i]
+		requests, err := loadAmounts(s.Requests)
+		limits, limitsErr := loadAmounts(s.Limits)
+		if err := errors.Join(err, limitsErr); err != nil {
+			return nil, fmt.Errorf("container %.63q: %w", s.Container, err)
+		}
+		out = append(out, policy.Fitted{Container: s.Container, Requests: requests, Limits: limits, Inserted: s.Inserted})
+	}
+	return out, nil
+}
+
+func loadAmounts(a *v1alpha1.RequestedAmounts) (cluster.Resources, error) {
+	var out cluster.Resources
+	if a == nil {
+		return out, nil
+	}
+	if a.CPU != nil {
+		out = out.Set(cluster.CPU, a.CPU.MilliValue())
+	}
+	if a.Memory != nil {
+		out = out.Set(cluster.Memory, a.Memory.Value())
+	}
+	if out.CPU < 0 || out.Memory < 0 {
+		return cluster.Resources{}, errors.New("an amount is negative")
+	}
+	return out, nil
+}
+
+// updateStateSum returns a checksum of a status, without the time and the writer.
+func updateStateSum(s v1alpha1.UpdateStateStatus) uint64 {
+	s.Updated, s.Writer = nil, ""
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return 0
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(raw)
+	return sum.Sum64()
+}
