@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Config is the updater's configuration.
@@ -34,6 +36,7 @@ type Config struct {
 	Address              string
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
+	FreezeConfigMap      string // name of the ConfigMap that freezes the cluster; "" if there is none
 	DryRun               bool
 }
 
@@ -44,6 +47,7 @@ func Defaults() Config {
 		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
+		FreezeConfigMap: "podfit-freeze",
 	}
 }
 
@@ -73,7 +77,17 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
 	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
 		"Set to false in clusters that add nodes on demand.")
+	fs.StringVar(&c.FreezeConfigMap, "freeze-configmap", c.FreezeConfigMap, "Name of a ConfigMap in podfit's namespace that stops all changes of running pods while its key freeze is true. "+
+		"Empty means that there is none. The ConfigMap need not exist.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
+}
+
+// FreezeSwitch returns the ConfigMap that freezes the cluster. It has no name if there is none.
+func (c *Config) FreezeSwitch() cluster.Key {
+	if c.FreezeConfigMap == "" {
+		return cluster.Key{}
+	}
+	return cluster.Key{Namespace: process.OwnNamespace(c.StatusNamespace), Name: c.FreezeConfigMap}
 }
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
@@ -107,6 +121,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
+	}
+	if problems := validation.IsDNS1123Subdomain(c.FreezeConfigMap); c.FreezeConfigMap != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))
 	}
 	return errors.Join(errs...)
 }

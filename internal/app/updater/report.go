@@ -136,7 +136,7 @@ var needsAttention = map[plan.ReasonCode]bool{
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
-	plan.OverQuota: true,
+	plan.OverQuota: true, plan.Frozen: true,
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.

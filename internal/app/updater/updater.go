@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -40,7 +41,8 @@ that it would make.`,
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true,
+				Rules: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
@@ -104,6 +106,7 @@ type world interface {
 	Nodes() []cluster.Node
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
+	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 }
 
 // podChanger changes running pods.
@@ -236,6 +239,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Nodes:       u.world.Nodes(),
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
+		Rules:       make(map[cluster.Key]rollout.Rules, len(served)),
 		Ledger:      u.ledger,
 		Failed:      u.decisionFailed,
 	}
@@ -246,6 +250,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 	}
 	for i := range w.Governed {
 		g := &w.Governed[i]
+		w.Rules[g.Autoscaler.Key] = u.world.Rules(g.Autoscaler)
 		if ns := g.Autoscaler.Namespace; w.Limits[ns] == (policy.Limits{}) {
 			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: u.world.Quotas(ns)}
 		}

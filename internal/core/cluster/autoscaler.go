@@ -67,6 +67,8 @@ type Autoscaler struct {
 	Boost         *Boost        // spec.startupBoost
 	Advice        []Advice      // status.recommendation, sorted by container
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
+	Rules         ChangeRules   // the user's rules for changes of running pods (annotations)
+	Canary        Canary        // how changes are rolled out (annotations)
 
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string

@@ -75,6 +75,10 @@ var unboostChecks = []check{
 
 // take decides on the candidate.
 func (t *candidate) take() {
+	if r, off := t.switchedOff(); off {
+		t.leave(r)
+		return
+	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	if until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(p)); interrupted {
 		t.leave(Reason{Code: Interrupted, Until: until})

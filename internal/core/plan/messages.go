@@ -312,4 +312,21 @@ var leaveMessages = []Message{
 			"watch may not show that yet. The `UpdateState` object of the workload has the time of that pass in `status.actingSince`.",
 		Remedy: "No action is required: the updater continues after 5 minutes. If this occurs often, find out why the updater restarts: `kubectl -n kube-system describe pod -l app=vpa-updater`.",
 	},
+	{
+		Code: Frozen, Example: Reason{Text: "ConfigMap kube-system/podfit-freeze (incident 7)"},
+		Meaning: "All changes of running pods are stopped, by the annotation `podfit.dev/freeze` of the VPA or its namespace, or for the whole cluster by the ConfigMap of `--freeze-configmap`. " +
+			"The text names the switch. New pods get their recommended size as before. OOM-killed pods wait, too.",
+		Remedy: "Find out who set the switch and why. To end the freeze, remove it: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/freeze-`, `kubectl annotate namespace NAMESPACE podfit.dev/freeze-`, or `kubectl -n kube-system delete configmap podfit-freeze`.",
+	},
+	{
+		Code: OutsideWindow, Example: Reason{Until: exampleTime},
+		Meaning: "The annotation `podfit.dev/change-window` of the VPA or its namespace allows changes only at certain times, and it is not such a time, or the annotation is invalid. " +
+			"Pods with a container that was OOM-killed soon after its start do not wait.",
+		Remedy: "No action is required if the time is as intended. If the annotation is invalid, correct it: the text names the mistake. See [rollout.md](rollout.md#change-windows).",
+	},
+	{
+		Code: BlastRadius, Example: Reason{Have: 24, Want: 20, Text: "namespace shop", Until: exampleTime},
+		Meaning: "In the last hour, podfit has changed pods with as large a share of the requests of the namespace or the cluster as `--max-change-per-hour-namespace` or `--max-change-per-hour-cluster` allows, and the change of this pod would exceed it.",
+		Remedy:  "No action is required. To change more pods per hour, raise the flag.",
+	},
 }

@@ -117,13 +117,16 @@ func (p *Pass) Gone(d Decision) {
 }
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
-func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
+func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision { return p.Stopped(d, Reason{Code: why}) }
+
+// Stopped is Skipped with a reason that has more than a code.
+func (p *Pass) Stopped(d Decision, why Reason) []Decision {
 	own := &p.ds[p.at(d)]
 	if own.Do == Evict && own.Reason.Fallback == ResizeRefused {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
-	p.leave(own, Reason{Code: why})
+	p.leave(own, why)
 	return p.giveBack(own)
 }
 

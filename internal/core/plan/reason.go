@@ -72,7 +72,11 @@ const (
 	AlreadyGone                                  // deleted or replaced before the action was tried
 	Interrupted                                  // the updater before this one ended while it changed pods of the workload
 
-	lastCode = Interrupted
+	Frozen        // the user has stopped all changes
+	OutsideWindow // no change window is open
+	BlastRadius   // enough requests were changed in the last hour
+
+	lastCode = BlastRadius
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -91,6 +95,7 @@ var codeNames = map[ReasonCode]string{
 	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
 	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
 	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota", Interrupted: "Interrupted",
+	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 }
 
 // String returns the name of the reason.
@@ -254,6 +259,8 @@ func (r Reason) outcome() string {
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case Interrupted:
 		return "The previous updater ended while it changed pods of this workload, so it is unknown which pods it changed. No pod is changed until " + timestamp(r.Until)
+	case Frozen, OutsideWindow, BlastRadius:
+		return r.waiting()
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))

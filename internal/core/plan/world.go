@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // World is the input of Plan. Plan does not change it.
@@ -32,6 +33,9 @@ type World struct {
 	// Tolerations are those that pods have, from cluster.FirstListed on (Pod.Tolerance). A pod whose tolerations are not
 	// among them counts as one that tolerates all taints.
 	Tolerations []cluster.Tolerations
+
+	// Rules are the user's rules for the time of changes, by autoscaler. For an autoscaler that is not in it, its own rules apply.
+	Rules map[cluster.Key]rollout.Rules
 
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger

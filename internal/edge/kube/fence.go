@@ -102,12 +102,33 @@ func FenceOf(ctx context.Context) *Fence {
 	return f
 }
 
-// fenced is a round tripper that rejects requests whose context has a closed fence.
+type gateKey struct{}
+
+// WithGate returns a context whose requests are sent only if the gate returns no error. The gate is checked when a request is sent, after
+// its wait for the rate limit of the client. Otherwise the request has the error of the gate.
+func WithGate(parent context.Context, gate func() error) context.Context {
+	return context.WithValue(parent, gateKey{}, gate)
+}
+
+// checkGate returns the error of the gate of a context, if it has one.
+func checkGate(ctx context.Context) error {
+	gate, ok := ctx.Value(gateKey{}).(func() error)
+	if !ok {
+		return nil
+	}
+	return gate()
+}
+
+// fenced is a round tripper that rejects requests whose context has a closed fence or a closed gate.
 type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
-	if f := FenceOf(q.Context()); f == nil || f.isOpen() {
+	err := checkGate(q.Context())
+	if f := FenceOf(q.Context()); f != nil && !f.isOpen() {
+		err = ErrFenced
+	}
+	if err == nil {
 		if s := sendRecordOf(q.Context()); s != nil {
 			s.sent.Store(true)
 		}
@@ -116,7 +137,7 @@ func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Body != nil {
 		_ = q.Body.Close()
 	}
-	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrFenced)
+	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, err)
 }
 
 // WrappedRoundTripper lets client-go find the connections behind this round tripper.

@@ -167,6 +167,8 @@ func (v *view) Selectors() [][]string { return nil }
 
 func (v *view) Tolerations() []cluster.Tolerations { return nil }
 
+func (v *view) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
+
 func (v *view) Nodes() []cluster.Node {
 	w := v.sim.world
 	if w.Nodes == 0 {

@@ -404,6 +404,8 @@ var fakeKinds = map[string][2]string{
 	"/api/v1/events":                                     {"v1", "Event"},
 	"/api/v1/limitranges":                                {"v1", "LimitRange"},
 	"/api/v1/resourcequotas":                             {"v1", "ResourceQuota"},
+	"/api/v1/namespaces":                                 {"v1", "Namespace"},
+	"/api/v1/configmaps":                                 {"v1", "ConfigMap"},
 	"/api/v1/replicationcontrollers":                     {"v1", "ReplicationController"},
 	"/apis/apps/v1/replicasets":                          {"apps/v1", "ReplicaSet"},
 	"/apis/apps/v1/statefulsets":                         {"apps/v1", "StatefulSet"},

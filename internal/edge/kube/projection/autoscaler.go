@@ -33,6 +33,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		Policies:   policies(o.Spec.ResourcePolicy),
 		Advice:     advice(o.Status.Recommendation),
 		IntegerCPU: integerCPU(o.Annotations),
+		Rules:      Rules(o.Annotations),
+		Canary:     canary(o.Annotations),
 	}
 	if t := o.Spec.TargetRef; t != nil {
 		a.Target = Workload(t.APIVersion, t.Kind, o.Namespace, t.Name)

@@ -50,7 +50,26 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	if !ok || e.UID != a.UID {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.ErrNotFound)
 	}
-	status := nextStatus(&e.status, a.Generation, advice, now, say)
+	return w.patchStatus(ctx, e, nextStatus(&e.status, a.Generation, advice, now, say), pruned)
+}
+
+// WriteConditions writes conditions of an autoscaler like WriteStatus. The recommendation and the observed generation are kept.
+func (w *World) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...Condition) (bool, error) {
+	w.mu.Lock()
+	e, ok := w.autoscalers.get(a.Key)
+	w.mu.Unlock()
+	if !ok || e.UID != a.UID {
+		return false, fmt.Errorf("write conditions of autoscaler %s: %w", a.Key, kube.ErrNotFound)
+	}
+	status := e.status
+	status.Conditions = nextConditions(e.status.Conditions, now, say)
+	return w.patchStatus(ctx, e, status, false)
+}
+
+// patchStatus replaces the status of an autoscaler if it differs from the stored one. pruned is true if the CRD has no field
+// status.observedGeneration.
+func (w *World) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, pruned bool) (bool, error) {
+	a := e.Autoscaler
 	seen := e.status
 	if pruned {
 		seen.ObservedGeneration = status.ObservedGeneration
@@ -80,7 +99,9 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	w.wrote(e, after)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.generationPruned = written.Status.ObservedGeneration == nil
+	if status.ObservedGeneration != nil {
+		w.generationPruned = written.Status.ObservedGeneration == nil
+	}
 	return true, nil
 }
 

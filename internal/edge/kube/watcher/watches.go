@@ -50,6 +50,9 @@ func (w *World) addFeeds() {
 	if w.o.Profiles {
 		w.addProfileNames()
 	}
+	if w.o.Rules {
+		w.addRules()
+	}
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projection.MemoryEvictions)
 		s.fieldSelector = and(w.namespaces(), "reason=Evicted")

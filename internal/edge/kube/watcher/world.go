@@ -36,9 +36,14 @@ type Options struct {
 	Quotas    bool // resource quotas
 	Profiles  bool // the names of SizingProfiles
 	Evictions bool // events of the kubelet about evicted pods
-	DryRun    bool // WriteStatus sends nothing
-	Boosts    bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
-	Log       *slog.Logger
+	Rules     bool // annotations of namespaces, and FreezeSwitch
+
+	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
+	FreezeSwitch cluster.Key
+
+	DryRun bool // WriteStatus sends nothing
+	Boosts bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
+	Log    *slog.Logger
 }
 
 // A World stores the known state of the cluster. The watches write it; the loops and the webhook read single objects or
@@ -66,6 +71,9 @@ type World struct {
 
 	profileNames store[struct{}]
 	profileFeed  *feed // nil if they are not watched
+
+	rules   store[cluster.ChangeRules] // of namespaces
+	freezes store[cluster.Freeze]      // at most one
 
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
@@ -99,6 +107,8 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.profileNames = store[struct{}]{mu: &w.mu}
+	w.rules = store[cluster.ChangeRules]{mu: &w.mu}
+	w.freezes = store[cluster.Freeze]{mu: &w.mu}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{

@@ -1,0 +1,115 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// freezable is a cluster that is frozen after some writes.
+type freezable struct {
+	*fakeCluster
+	after  int32 // writes before the freeze
+	writes atomic.Int32
+}
+
+func (f *freezable) Rules(a *cluster.Autoscaler) rollout.Rules {
+	r := rollout.Rules{Autoscaler: a}
+	if f.writes.Load() >= f.after {
+		r.Cluster = cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "podfit-freeze"}, Reason: "incident 7"}
+	}
+	return r
+}
+
+func (f *freezable) Evict(ctx context.Context, p *cluster.Pod) error {
+	f.writes.Add(1)
+	return f.fakeCluster.Evict(ctx, p)
+}
+
+func (f *freezable) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	f.writes.Add(1)
+	return f.fakeCluster.Resize(ctx, p, with)
+}
+
+// thirty adds workloads of one pod each until there are thirty pods.
+func thirty(y *fakeCluster) {
+	first, a := y.pods[0], y.autoscalers[0]
+	for i := range 27 {
+		p, b := *first, *a
+		p.Name, p.UID = fmt.Sprintf("more-%d", i), fmt.Sprintf("more-%d", i)
+		p.Controller.Name, p.Top.Name = p.Name, p.Name
+		b.Name, b.UID, b.Target, b.MinReplicas = p.Name, p.UID, p.Top, 1
+		y.pods, y.autoscalers = append(y.pods, &p), append(y.autoscalers, &b)
+	}
+}
+
+func TestUpdater_freezeDuringAPass_sendsNothingMore(t *testing.T) {
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for _, after := range []int32{0, 1, 5} {
+			t.Run(fmt.Sprintf("%s after %d", mode, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &freezable{fakeCluster: newFakeCluster(mode), after: after}
+					thirty(f.fakeCluster)
+					f.config.RateLimit, f.config.RateBurst = 10, 1 // one action after the other
+					u := newUpdater(f.config, f, f, f, f, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), f.log)
+					codes := map[plan.ReasonCode]int{}
+					u.decided = func(ds []plan.Decision) {
+						for i := range ds {
+							codes[ds[i].Reason.Code]++
+						}
+					}
+					u.pass(t.Context(), time.Now())
+					if got := f.writes.Load(); got != after {
+						t.Errorf("%d writes, want %d", got, after)
+					}
+					if codes[plan.Frozen] == 0 {
+						t.Errorf("reasons %v", codes)
+					}
+					events := strings.Count(strings.Join(f.recorded, "\n"), "Changes are frozen by the ConfigMap kube-system/podfit-freeze (incident 7).")
+					if events == 0 || events > 28 {
+						t.Errorf("%d events: %q", events, f.recorded)
+					}
+					u.pass(t.Context(), time.Now().Add(time.Minute))
+					if got := f.writes.Load(); got != after {
+						t.Errorf("%d writes after the second pass", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestUpdater_freezeEnds_changesPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.Frozen = true
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		u.pass(t.Context(), time.Now())
+		if len(y.done) > 0 {
+			t.Fatalf("done %q", y.done)
+		}
+		thawed := *y.autoscalers[0]
+		thawed.Rules.Frozen = false
+		y.autoscalers = []*cluster.Autoscaler{&thawed}
+		u.pass(t.Context(), time.Now())
+		if !slices.Contains(y.done, "evict "+y.pods[0].Name) {
+			t.Errorf("done %q", y.done)
+		}
+	})
+}
