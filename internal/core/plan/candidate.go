@@ -35,6 +35,7 @@ var evictionChecks = []check{
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
+	(*candidate).overRadius,
 	(*candidate).overBudget,
 }
 
@@ -48,6 +49,7 @@ var replacementChecks = []check{
 	(*candidate).backingOff,
 	(*candidate).probing,
 	(*candidate).evictionRefused,
+	(*candidate).overRadius,
 }
 
 // resizeChecks are the checks for a resize.
@@ -59,6 +61,7 @@ var resizeChecks = []check{
 	(*candidate).unplaceable,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicasInPlace,
+	(*candidate).overRadius,
 	(*candidate).overBudgetInPlace,
 }
 
@@ -112,6 +115,7 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	t.d.Reason.Fallback = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
+	t.pass.radius.plan(t.d.Pod)
 	if do == Evict {
 		t.probe(t.d)
 	}

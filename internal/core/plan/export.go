@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // A State is the part of a Ledger that concerns one workload, as values that can be stored. Restore reads it back.
@@ -30,6 +31,9 @@ type State struct {
 	Replacements []PendingState // by controller
 	Pods         []PodState     // the most recent attempt first
 	Omitted      int            // records of pods that are left out because of maxPodStates
+
+	// Changes are the requests that were changed in the last hour, the oldest first. Only recorded if their share is limited.
+	Changes []rollout.Change
 
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
@@ -146,6 +150,9 @@ func (l *Ledger) Export(b Budget) []State {
 		}
 	}
 	l.exportPods(b, state)
+	for w, list := range l.changes {
+		state(w).Changes = list
+	}
 	delete(states, cluster.Workload{})
 	out := make([]State, 0, len(states))
 	for _, s := range states {

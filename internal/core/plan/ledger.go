@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // A Ledger records attempts to change pods and their effects. A Pass writes the outcomes, Learn writes the observations of each
@@ -25,6 +26,9 @@ type Ledger struct {
 	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
 	served    map[string]time.Time                     // when an action was last tried, by namespace
+
+	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
+	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
 
 	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
@@ -58,6 +62,7 @@ func NewLedger() *Ledger {
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
+		changes: map[cluster.Workload][]rollout.Change{},
 	}
 }
 
@@ -111,6 +116,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	}
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
+	l.forgetChanges(now)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > watchDelay })

@@ -38,6 +38,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w)}}
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
+	p.radius = newRadius(now, w, b)
 	p.ds = p.decide()
 	return p
 }
@@ -54,6 +55,7 @@ func (p *Pass) Shortages() []Shortage {
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d Decision) {
 	p.w.Ledger.Done(p.now, d)
+	p.countChange(d)
 	if at := p.at(d); p.ds[at].taken {
 		p.group(&p.ds[at]).changed++
 	}
@@ -69,6 +71,9 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		ready = g.ready - g.changed
 	}
 	p.w.Ledger.Refused(p.now, d, r, ready)
+	if r.Kind == OutcomeIsUnknown {
+		p.countChange(d)
+	}
 	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
 	if d.Fallback && last.isLasting() && p.hasProbe(own) {
 		p.leave(own, Reason{Code: Probing})

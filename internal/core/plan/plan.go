@@ -93,6 +93,7 @@ type pass struct {
 	nodeSizes nodeSizes
 	short     map[cluster.Workload]Shortage
 
+	radius   *radius                           // nil if the amount of changes is not limited
 	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
 
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass

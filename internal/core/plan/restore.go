@@ -35,6 +35,7 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	if s.Eviction != nil && !s.Eviction.At.IsZero() {
 		addNew(l.evictions, s.Workload, s.Eviction.restore(now))
 	}
+	l.restoreChanges(now, s)
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
 	}

@@ -57,5 +57,8 @@ func (r Reason) waiting() string {
 	case r.Code == OutsideWindow:
 		return "No change window is open. The next one opens at " + timestamp(r.Until)
 	}
+	if text == "" {
+		return "It is unknown what an earlier updater has changed in the last hour, because it could not store that" + nextAttempt(r.Until)
+	}
 	return fmt.Sprintf("With this pod, pods with %d%% of the requests of %s would be changed in an hour, more than the limit of %d%%%s", r.Have, text, r.Want, nextAttempt(r.Until))
 }

@@ -37,6 +37,9 @@ type World struct {
 	// Rules are the user's rules for the time of changes, by autoscaler. For an autoscaler that is not in it, its own rules apply.
 	Rules map[cluster.Key]rollout.Rules
 
+	// Requested are the requests of all live pods by namespace. They are needed if the budget limits the share of requests that is changed.
+	Requested map[string]cluster.Resources
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 
