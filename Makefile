@@ -81,6 +81,10 @@ generate: ## Generate deep-copy functions, CRDs and documentation
 bench: ## Benchmark podfit and upstream's code side by side, and check the budgets
 	@$(STEP) "budgets" go -C test/bench run .
 
+.PHONY: bench-apply
+bench-apply: ## Simulate how full clusters get the requests that pods need, with podfit's rules and upstream's
+	@go -C test/bench run ./apply
+
 .PHONY: microbench
 microbench: ## Run Go benchmarks; options: BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/bench/OTHER.txt to compare
 	@mkdir -p .cache/bench

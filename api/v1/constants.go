@@ -40,6 +40,10 @@ const (
 	AnnotationIntegerCPUSuffix    = "_integerCPU"
 )
 
+// AnnotationMakeRoom is an annotation on autoscalers that only podfit has. It overrides the flag --make-room of the updater for the
+// pods of the autoscaler: off, shrink, split or move.
+const AnnotationMakeRoom = "podfit.dev/make-room"
+
 // Annotations that the kubelet sets on the Event of a pod that it evicted. The values are comma-separated lists of equal
 // length.
 const (

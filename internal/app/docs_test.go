@@ -47,7 +47,7 @@ func command(t *testing.T, name string) *cobra.Command {
 	return c
 }
 
-// flagKinds are pflag's names of types, as the contract calls them.
+// flagKinds are the names of flag types in the contract, by pflag's name.
 var flagKinds = map[string]string{
 	"float64": "float", "float32": "float", "int32": "int", "int64": "int",
 }
@@ -82,7 +82,7 @@ func TestRun_flagsOfAllComponents_areAccepted(t *testing.T) {
 	}
 }
 
-// registered collects what a registry is asked to hold.
+// registered collects the metrics that are registered.
 type registered struct{ descs []string }
 
 func (r *registered) Register(c prometheus.Collector) error {
@@ -101,7 +101,7 @@ func (r *registered) MustRegister(cs ...prometheus.Collector) {
 }
 func (r *registered) Unregister(prometheus.Collector) bool { return false }
 
-// described is one metric as the registry knows it.
+// described is the description of one metric.
 type described struct{ name, help, labels string }
 
 func describe(own func(prometheus.Registerer)) []described {
@@ -159,7 +159,7 @@ func TestDocs_flagsAndMetrics_matchCode(t *testing.T) {
 	}
 }
 
-// gatesPage documents --feature-gates. TestUpdater_featureGates_enableTheirActions checks what it says.
+// gatesPage documents --feature-gates. TestUpdater_featureGates_enableTheirActions tests the documented effects.
 const gatesPage = `
 ## Feature gates
 

@@ -27,21 +27,21 @@ func runGiven(t *testing.T, flags ...string) *runConfig {
 	return &c
 }
 
-// What a dry run means, all three jobs must know: the tests of each show what it does then.
+// --dry-run must reach all three jobs. The tests of each job show its effect.
 func TestRun_dryRun_appliesToAllJobs(t *testing.T) {
 	dry := runGiven(t, "--dry-run", "--leader-elect", "--register-by-url", "--webhook-address=10.0.0.1")
 	for name, is := range map[string]bool{
 		"the connection": dry.ReadOnly, "recommender": dry.Recommender.ReadOnly, "updater": dry.Updater.ReadOnly && dry.Updater.DryRun, "webhook": dry.Admission.ReadOnly,
 	} {
 		if !is {
-			t.Errorf("%s does not know of it", name)
+			t.Errorf("%s: --dry-run has no effect", name)
 		}
 	}
 	if dry.Election.Enabled || dry.Admission.Register || dry.Updater.UseStatus {
-		t.Errorf("it elects %t, registers %t, waits for the webhook %t", dry.Election.Enabled, dry.Admission.Register, dry.Updater.UseStatus)
+		t.Errorf("got leader election %t, registration %t, requires the status lease %t", dry.Election.Enabled, dry.Admission.Register, dry.Updater.UseStatus)
 	}
 	wet := runGiven(t, "--leader-elect")
 	if wet.ReadOnly || wet.Recommender.ReadOnly || wet.Admission.ReadOnly || !wet.Election.Enabled || !wet.Admission.Register || !wet.Updater.UseStatus {
-		t.Error("without the flag it is a dry run")
+		t.Error("without the flag: got a dry run")
 	}
 }

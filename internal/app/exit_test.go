@@ -46,7 +46,7 @@ func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 		code int
 		want string
 	}{
-		"done":                    {[]string{"--trace", usage}, 0, ""},
+		"success":                 {[]string{"--trace", usage}, 0, ""},
 		"help":                    {[]string{"--help"}, 0, ""},
 		"one namespace":           {[]string{"--trace", usage, "--namespace", "lab"}, 0, ""},
 		"too short, a timeline":   {[]string{"--trace", short, "--timeline", filepath.Join(dir, "short.out")}, 0, "nothing to measure"},
@@ -56,7 +56,7 @@ func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 		"empty trace":             {[]string{"--trace", file("empty.csv", "")}, 1, "empty.csv: the file is empty"},
 		"empty folder":            {[]string{"--trace", t.TempDir()}, 1, "the folder has no *.csv or *.csv.gz files"},
 		"damaged trace":           {[]string{"--trace", file("damaged.csv", head+"x\n")}, 1, "damaged.csv:2: the row has 1 fields"},
-		"garbage, compressed":     {[]string{"--trace", file("garbage.csv.gz", "garbage")}, 1, "not gzip-compressed"},
+		"not a gzip file":         {[]string{"--trace", file("garbage.csv.gz", "garbage")}, 1, "not gzip-compressed"},
 		"no workloads":            {[]string{"--trace", file("none.csv", head)}, 1, "none.csv: the trace has no samples"},
 		"no such time":            {[]string{"--trace", usage, "--since", "2020-01-01"}, 1, "no samples between --since and --until; samples are available from 2013-06-30T22:03:24Z to 2013-07-10T21:58:24Z"},
 		"no such namespace":       {[]string{"--trace", usage, "--namespace", "lab,shop"}, 1, "no samples of namespace shop; the trace has samples of lab"},
@@ -65,9 +65,9 @@ func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 		"no such profile file":    {[]string{"--trace", usage, "--recommenders", filepath.Join(dir, "mine.yaml")}, 1, "read profile: open "},
 		"empty profile":           {[]string{"--trace", usage, "--recommenders", file("empty.yaml", "")}, 1, "empty.yaml: the profile is empty; expected a SizingProfile"},
 		"unknown field":           {[]string{"--trace", usage, "--recommenders", file("odd.yaml", profile+"metadata: {name: odd}\nspec: {oomBudget: 0.1}\n")}, 1, `odd.yaml: unknown field "oomBudget" in spec (did you mean spec.memory.oomBudget?)`},
-		"nonsense budget":         {[]string{"--trace", usage, "--recommenders", file("odd2.yaml", profile+"metadata: {name: odd}\nspec: {memory: {oomBudget: 7}}\n")}, 1, "odd2.yaml: spec.memory.oomBudget must be between 0.001 and 0.5, got 7; 7 % is 0.07"},
-		"Prometheus is away":      {prometheus(), 1, "read the cpu history of namespace shop"},
-		"it is no Prometheus":     {[]string{"--prometheus", lacking.URL, "--namespace", "shop"}, 1, "read the cpu history of namespace shop"},
+		"budget out of range":     {[]string{"--trace", usage, "--recommenders", file("odd2.yaml", profile+"metadata: {name: odd}\nspec: {memory: {oomBudget: 7}}\n")}, 1, "odd2.yaml: spec.memory.oomBudget must be between 0.001 and 0.5, got 7; 7 % is 0.07"},
+		"Prometheus is down":      {prometheus(), 1, "read the cpu history of namespace shop"},
+		"not a Prometheus":        {[]string{"--prometheus", lacking.URL, "--namespace", "shop"}, 1, "read the cpu history of namespace shop"},
 		"no token":                {prometheus("--prometheus-token-file", filepath.Join(dir, "token")), 1, "read the bearer token for Prometheus"},
 		"nothing":                 {nil, 2, "one of --trace and --prometheus is required"},
 		"unknown flag":            {[]string{"--trase", usage}, 2, "unknown flag: --trase"},
@@ -81,7 +81,7 @@ func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 		"recommender twice":       {[]string{"--trace", usage, "--recommenders", "default,default"}, 2, "--recommenders lists default twice"},
 		"no recommender":          {[]string{"--trace", usage, "--recommenders", ""}, 2, "--recommenders must not be empty"},
 		"unknown format":          {[]string{"--trace", usage, "--output", "pdf"}, 2, `--output must be table, json, csv or html, got "pdf"`},
-		"nobody works":            {[]string{"--trace", usage, "--parallel", "0"}, 2, "--parallel must be at least 1, got 0"},
+		"no parallelism":          {[]string{"--trace", usage, "--parallel", "0"}, 2, "--parallel must be at least 1, got 0"},
 		"no number":               {[]string{"--trace", usage, "--parallel", "many"}, 2, `invalid argument "many" for "--parallel"`},
 		"no time":                 {[]string{"--trace", usage, "--since", "noon"}, 2, `--since must be RFC 3339, a date or Unix seconds, got "noon"`},
 		"ends before it begins":   {[]string{"--trace", usage, "--since", "2013-07-02", "--until", "2013-07-01"}, 2, "--since must be before --until"},
@@ -110,15 +110,15 @@ func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 			var out, errs bytes.Buffer
 			code := Main(t.Context(), append([]string{"podfit", "backtest"}, tt.args...), process.Streams{Out: &out, Err: &errs})
 			if code != tt.code || !strings.Contains(errs.String(), tt.want) || tt.want == "" && errs.Len() > 0 {
-				t.Errorf("ends with %d and %q, want %d and %q", code, errs.String(), tt.code, tt.want)
+				t.Errorf("got exit code %d and error %q, want %d and %q", code, errs.String(), tt.code, tt.want)
 			}
 			if judged := strings.Contains(tt.want, "nothing to measure"); tt.code != 0 && !judged && out.Len() > 0 {
-				t.Errorf("reported %s", out.String())
+				t.Errorf("got report %s, want none", out.String())
 			}
 		})
 	}
 	if data, err := os.ReadFile(usage); err != nil || !strings.HasPrefix(string(data), head) {
-		t.Errorf("the trace is not what it was: %v", err)
+		t.Errorf("the trace file was changed: %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestBacktest_reportNotWritable_returnsError(t *testing.T) {
 	}
 }
 
-// closed is a pipe that nobody reads.
+// closed is a pipe without a reader.
 type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -16,13 +16,13 @@ import (
 	"podfit.dev/podfit/internal/app/updater"
 )
 
-// probes are values, other than the default, by the type of a flag.
+// probes are values other than the default, by type of flag.
 var probes = map[string][]string{
 	"bool": {"true", "false"}, "int": {"7"}, "int64": {"7"}, "float64": {"7.5"}, "float32": {"7.5"}, "duration": {"77s"},
 	"string": {"probe"}, "quantity": {"77"}, "mapStringBool": {"InPlace=true"},
 }
 
-// leaves writes every field of a configuration down, by its path.
+// leaves adds the value of every field of a configuration to out, by its path.
 func leaves(path string, v reflect.Value, out map[string]string) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -75,7 +75,7 @@ func TestFlags_eachFlag_setsItsOwnField(t *testing.T) {
 				}
 			}
 			if len(changed) != 1 {
-				t.Errorf("%s --%s sets %v", name, f.Name, changed)
+				t.Errorf("%s: --%s sets the fields %v, want one field", name, f.Name, changed)
 			}
 			for path := range changed {
 				if other := owner[path]; other != "" {

@@ -37,7 +37,7 @@ func podReview(pod string) []byte {
 		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"object":` + pod + `}}`)
 }
 
-// uniquePod is a pod that has nothing in common with any other.
+// uniquePod returns a pod that shares no names with other pods.
 func uniquePod(i int) string {
 	id := fmt.Sprintf("%09d", i)
 	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +
@@ -46,7 +46,8 @@ func uniquePod(i int) string {
 }
 
 // TestAdmissionController_hostileLoad_staysWithinMemoryLimit runs the real command, with the memory limit of deploy/, and sends
-// it the worst that is known, together with the reviews of an ordinary cluster. PODFIT_HOSTILE says for how long: 10m, say.
+// it the most expensive requests that are known, together with the reviews of an ordinary cluster. PODFIT_HOSTILE is the duration of the
+// load, for example 10m.
 func TestAdmissionController_hostileLoad_staysWithinMemoryLimit(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the memory of another process is read from /proc")
@@ -69,10 +70,10 @@ func TestAdmissionController_hostileLoad_staysWithinMemoryLimit(t *testing.T) {
 	t.Logf("peak %d MiB after %v; reviews of an ordinary cluster: %d answered, %d not, the slowest after %v; hostile requests: %s",
 		peak/mib, last, load.sized.Load(), load.unanswered.Load(), time.Duration(load.slowest.Load()).Round(time.Millisecond), load)
 	if peak >= limit {
-		t.Errorf("the admission controller took %d MiB, its limit is %d", peak/mib, limit/mib)
+		t.Errorf("the admission controller used %d MiB, its limit is %d MiB", peak/mib, limit/mib)
 	}
 	if sized, not := load.sized.Load(), load.unanswered.Load(); sized == 0 || not > sized/100 {
-		t.Errorf("of the reviews of an ordinary cluster %d are answered and %d are not", sized, not)
+		t.Errorf("reviews of an ordinary cluster: %d were answered, %d were not", sized, not)
 	}
 	if err := victim.ready(t.Context()); err != nil {
 		t.Errorf("after the load it is not ready: %v", err)
@@ -118,7 +119,7 @@ func startVictim(t *testing.T, limit int) *victim {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("its log ends with\n%s", log.String())
+			t.Logf("end of its log:\n%s", log.String())
 		}
 	})
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -126,7 +127,7 @@ func startVictim(t *testing.T, limit int) *victim {
 			return v
 		}
 		if time.Now().After(end) {
-			t.Fatalf("it does not become ready: %v\n%s", err, log.String())
+			t.Fatalf("the admission controller does not become ready: %v\n%s", err, log.String())
 		}
 	}
 }
@@ -158,7 +159,7 @@ func (v *victim) ready(ctx context.Context) error {
 	return nil
 }
 
-// peak returns the most memory that the process has had.
+// peak returns the maximum memory of the process so far.
 func (v *victim) peak(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
@@ -193,12 +194,12 @@ func (l *tail) String() string {
 	return string(l.text)
 }
 
-// load is what is sent to a victim.
+// load sends requests to a victim and counts the results.
 type load struct {
 	url, address      string
 	sized, unanswered atomic.Int64
-	slowest           atomic.Int64 // nanoseconds, of what is sized
-	sent              sync.Map     // *atomic.Int64 by kind of request and what came of it
+	slowest           atomic.Int64 // nanoseconds, of the reviews that were answered
+	sent              sync.Map     // *atomic.Int64 by kind of request and result
 }
 
 func (l *load) String() string {
@@ -215,21 +216,21 @@ func (l *load) count(what string) {
 	n.(*atomic.Int64).Add(1)
 }
 
-// apiServer is where the reviews of an ordinary cluster come from; a part of the hostile ones comes from there, too, as behind
-// an address translation.
+// apiServer is the address that sends the reviews of an ordinary cluster. It also sends some of the hostile requests, as if all came
+// through network address translation.
 const apiServer = "127.0.0.1"
 
-// hostile is one of the addresses that the load comes from.
+// hostile returns one of the addresses that send the load.
 func hostile(i int) string { return fmt.Sprint("127.0.0.", 1+i%8) }
 
 func dialer(from string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 }
 
-// client returns a client with connections of its own, over HTTP/2, as the API server has.
+// client returns a client with its own HTTP/2 connections, as the API server uses.
 func (l *load) client(from string) *http.Client {
 	return &http.Client{
-		Timeout: 30 * time.Second, // as the registration says
+		Timeout: 30 * time.Second, // as in the webhook configuration
 		Transport: &http.Transport{
 			DialContext: dialer(from).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 		},
@@ -279,7 +280,7 @@ func (l *load) run(ctx context.Context) {
 	all.Wait()
 }
 
-// worst are reviews that take much time or memory to decode.
+// worst returns reviews that take much time or memory to decode.
 func (l *load) worst() map[string][]byte {
 	const size = 4_500_000
 	vpa := func(spec string) []byte {
@@ -318,7 +319,7 @@ func (l *load) ordinary(ctx context.Context, c *http.Client, body []byte) {
 		for was := l.slowest.Load(); took > was && !l.slowest.CompareAndSwap(was, took); was = l.slowest.Load() {
 		}
 	}
-	select { // some fifty pods a second
+	select { // about fifty pods per second
 	case <-ctx.Done():
 	case <-time.After(80 * time.Millisecond):
 	}
@@ -349,7 +350,7 @@ func post(ctx context.Context, c *http.Client, url string, body []byte) (reply [
 	return reply, w.StatusCode, err
 }
 
-// blank is white space, of which a review may have as much as it likes.
+// blank reads white space, which a review may contain without limit.
 var blank = bytes.Repeat([]byte(" "), 6*mib)
 
 func pause(ctx context.Context) {
@@ -359,7 +360,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// stall announces a large review, sends a part of it, and waits for what happens.
+// stall announces a large review, sends a part of it, and waits for the answer.
 func (l *load) stall(ctx context.Context, from string, part int) {
 	c, err := (&tls.Dialer{NetDialer: dialer(from), Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", l.address)
 	if err != nil {
@@ -380,7 +381,7 @@ func (l *load) stall(ctx context.Context, from string, part int) {
 	pause(ctx)
 }
 
-// hang connects and says nothing.
+// hang connects and sends nothing.
 func (l *load) hang(ctx context.Context, from string) {
 	c, err := dialer(from).DialContext(ctx, "tcp", l.address)
 	if err != nil {

@@ -43,7 +43,9 @@ type stored struct {
 
 var listKinds = map[string]string{
 	"pods": "v1 PodList", "nodes": "v1 NodeList", "events": "v1 EventList", "limitranges": "v1 LimitRangeList", "resourcequotas": "v1 ResourceQuotaList",
-	"replicationcontrollers": "v1 ReplicationControllerList", "replicasets": "apps/v1 ReplicaSetList", "statefulsets": "apps/v1 StatefulSetList",
+	"poddisruptionbudgets":     "policy/v1 PodDisruptionBudgetList",
+	"horizontalpodautoscalers": "autoscaling/v2 HorizontalPodAutoscalerList",
+	"replicationcontrollers":   "v1 ReplicationControllerList", "replicasets": "apps/v1 ReplicaSetList", "statefulsets": "apps/v1 StatefulSetList",
 	"daemonsets": "apps/v1 DaemonSetList", "deployments": "meta.k8s.io/v1 PartialObjectMetadataList", "jobs": "meta.k8s.io/v1 PartialObjectMetadataList",
 	"cronjobs": "meta.k8s.io/v1 PartialObjectMetadataList", "verticalpodautoscalers": "autoscaling.k8s.io/v1 VerticalPodAutoscalerList",
 	"verticalpodautoscalercheckpoints": "autoscaling.k8s.io/v1 VerticalPodAutoscalerCheckpointList",

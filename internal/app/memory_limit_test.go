@@ -28,7 +28,7 @@ func TestCommands_containerMemoryLimit_boundsHeap(t *testing.T) {
 			t.Errorf("%s: exit code %d, the memory limit of the runtime is %d", name, code, got)
 		}
 		if code := call("10Gi"); code != exitUsage {
-			t.Errorf("%s: exit code %d for a memory limit that is no number", name, code)
+			t.Errorf("%s: exit code %d for a memory limit that is not a number", name, code)
 		}
 	}
 }

@@ -40,7 +40,7 @@ const (
 	podfitDir      = "../../api/podfit/v1alpha1"
 )
 
-// omitted stands for the variable parts of a text.
+// omitted replaces the variable parts of a text.
 const omitted = "…"
 
 func TestMessagesPage_matchesCode(t *testing.T) {
@@ -61,7 +61,7 @@ func TestMessagesPage_matchesCode(t *testing.T) {
 	}
 }
 
-// An explanation is what the page says about one reason.
+// An explanation is the entry of one reason in the page.
 type explanation struct{ name, meaning, remedy string }
 
 func explanations() []explanation {
@@ -96,7 +96,7 @@ func TestMessages_texts_areFullSentences(t *testing.T) {
 		seen[e.name] = true
 		for part, text := range map[string]string{"meaning": e.meaning, "remedy": e.remedy} {
 			if text == "" || !strings.HasSuffix(text, ".") || strings.ToUpper(text[:1]) != text[:1] && text[0] != '`' && !strings.HasPrefix(text, "podfit ") {
-				t.Errorf("the %s of %s is no full sentence: %q", part, e.name, text)
+				t.Errorf("the %s of %s is not a full sentence: %q", part, e.name, text)
 			}
 			if strings.Count(text, "`")%2 != 0 {
 				t.Errorf("the %s of %s has an unpaired backtick: %q", part, e.name, text)
@@ -162,7 +162,7 @@ func TestMessages_everyEventSent_isExplained(t *testing.T) {
 		})
 		have := src.tableKeys("Reason")
 		for _, name := range without(sorted(sent), have) {
-			t.Errorf("%s sends events with the reason %s, which is no constant with an entry in its messages.go", dir, name)
+			t.Errorf("%s sends events with the reason %s, which is not a constant with an entry in its messages.go", dir, name)
 		}
 		for _, name := range without(have, sorted(sent)) {
 			t.Errorf("messages.go of %s has an entry for %s, and no event with this reason is sent", dir, name)
@@ -170,7 +170,7 @@ func TestMessages_everyEventSent_isExplained(t *testing.T) {
 		for _, f := range src.files {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "EventTypeWarning" {
-					t.Errorf("%s sends events of type Warning, and docs/messages.md says that all are Normal", dir)
+					t.Errorf("%s sends events of type Warning, but according to docs/messages.md all are Normal", dir)
 				}
 				return true
 			})
@@ -194,7 +194,7 @@ func TestMessages_everyConditionSet_isExplained(t *testing.T) {
 		}
 		reason := strings.Trim(constantName(c.Args[2]), `"`)
 		if _, literal := c.Args[2].(*ast.BasicLit); literal && reason != "" {
-			t.Errorf("%s sets a condition with the reason %q, which is no constant", f.Name.Name, reason)
+			t.Errorf("%s sets a condition with the reason %q, which is not a constant", f.Name.Name, reason)
 		}
 		set := strings.Join([]string{constantName(c.Args[0]), constantName(c.Args[1]), reason}, " ")
 		if known[reason] && !explained[set] { // other reasons are in variables
@@ -324,6 +324,7 @@ func writeAnnotation(b *strings.Builder) {
 		{policy.RefusedAnnotation(a, refusal), "The pod kept its own resources. After the last colon is the refusal, see below."},
 		{policy.WithRefusedBoost(a, "", refusal), "The pod got no startup boost. After the last colon is the refusal, see below."},
 		{policy.WithRefusedBoost(a, applied, refusal), "The pod got the recommended resources, but no startup boost."},
+		{policy.WithoutBoost(a, applied, []string{"proxy"}), "The pod got the recommended resources, but a container got no startup boost, because there is no CPU for the factor to multiply. Set a CPU request, or a boost of type Quantity."},
 		{"(no annotation)", "No VPA governs the pod, the VPA has no recommendation, its mode is `Off`, or the webhook was not called."},
 	} {
 		fmt.Fprintf(b, "| `%s` | %s |\n", row[0], row[1])
@@ -343,7 +344,7 @@ func writeAnnotation(b *strings.Builder) {
 	}
 }
 
-// logSections has for each package that logs warnings or errors who logs them, and what to do about them.
+// logSections contains, for each package that logs warnings or errors, the title of its section and what to do about them.
 var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/admission": {"Admission controller: start and status lease", "If the status lease is not renewed, the updater changes no pods. Check that the admission controller runs and may write the lease: " +
 		"`kubectl -n kube-system get lease vpa-admission-controller -o yaml`."},
@@ -378,7 +379,7 @@ func writeLogs(t *testing.T, b *strings.Builder) {
 		if c.dir != dir {
 			dir = c.dir
 			if logSections[dir].remedy == "" {
-				t.Errorf("%s logs warnings or errors, and logSections does not say what to do about them", dir)
+				t.Errorf("%s logs warnings or errors, but logSections has no entry for it", dir)
 			}
 			fmt.Fprintf(b, "\n### %s\n\nPackage `%s`. %s\n\n| level | message | attributes |\n|---|---|---|\n", logSections[dir].title, dir, logSections[dir].remedy)
 		}

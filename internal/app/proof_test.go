@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// proofs name, for each flag of upstream's, the test that shows its effect, or the warning that there is none.
+// proofs contains for each of upstream's flags the test of its effect, or of the warning that it has no effect.
 var proofs = map[string]string{
 	// all components
 	"kubeconfig": "TestPodfit_undisturbedCluster_sizesPods", "address": "TestPodfit_undisturbedCluster_sizesPods",
@@ -118,19 +118,19 @@ func TestProofs_upstreamFlags_haveATest(t *testing.T) {
 				proof = "TestLogConfig_klogFlagsWithoutEffect_logWarning"
 			}
 			if !tests[proof] {
-				t.Errorf("%s --%s: there is no test %q of its effect", c.name, f.Name, proof)
+				t.Errorf("%s --%s: the test of its effect, %q, does not exist", c.name, f.Name, proof)
 			}
 			proven[f.Name] = true
 		}
 	}
 	for name := range proofs {
 		if !proven[name] {
-			t.Errorf("--%s is no flag of upstream's", name)
+			t.Errorf("--%s is not one of upstream's flags", name)
 		}
 	}
 }
 
-// klogIgnores reports whether a flag is one of klog's that have no effect here.
+// klogIgnores reports whether a flag is one of klog's flags that have no effect in podfit.
 func klogIgnores(f *pflag.Flag) bool {
 	return f != nil && strings.HasSuffix(f.Usage, " Accepted for compatibility; has no effect.")
 }

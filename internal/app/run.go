@@ -86,7 +86,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 				return nil, err
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
-				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Profiles: !c.Admission.NoProfiles,
+				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
 				Rules: true, FreezeSwitch: c.Updater.FreezeSwitch(), Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
@@ -94,6 +94,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 			if err != nil {
 				return nil, err
 			}
+			c.Updater.Tables = s.Out
 			update := updater.Work(&c.Updater, p, clients, world)
 			admit, err := admission.Work(&c.Admission, p, clients, world)
 			if err != nil {

@@ -22,8 +22,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// In a rolling update of podfit the pods of a workload that is rolled out at the same time have controllers that are newer
-// than the moment at which the replica was told to stop.
+// During a rolling update of podfit, the controllers of new pods can be created after a replica has received the signal to stop. The
+// replica must still know them.
 func TestWithWorld_workEnding_stillWatchesControllers(t *testing.T) {
 	stopped := make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

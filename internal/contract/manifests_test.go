@@ -70,7 +70,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for ResourceQuotas, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
+// except for ResourceQuotas, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -81,6 +81,7 @@ var rights = map[string][]string{
 		"cluster autoscaling.k8s.io/verticalpodautoscalercheckpoints: create delete get list patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster core/events: list watch",
@@ -102,6 +103,7 @@ var rights = map[string][]string{
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster coordination.k8s.io/leases[vpa-admission-controller]: get",
@@ -111,10 +113,11 @@ var rights = map[string][]string{
 		"cluster core/nodes: list watch",
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
-		"cluster core/pods: list patch watch",
+		"cluster core/pods: delete list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster podfit.dev/updatestates: create delete get list patch",
+		"cluster policy/poddisruptionbudgets: list watch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
 		"kube-system core/configmaps[podfit-freeze]: list watch",
@@ -127,6 +130,7 @@ var rights = map[string][]string{
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster core/limitranges: list watch",

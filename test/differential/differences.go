@@ -186,6 +186,13 @@ var Differences = []Difference{
 		Test:     "TestOOMLoop_containerWithoutTheRecommendedMemory_conditionNamesCauseAndRemedy",
 	},
 	{
+		Name:     "OOM rescue",
+		Upstream: "updates an OOM-killed pod at once only if it was killed soon after its start, has enough replicas, and no disruption budget refuses",
+		Podfit:   "gives an OOM-killed pod that is not ready its memory at once, and deletes it if a disruption budget lacks only such pods",
+		Reason:   "a disruption budget must not keep a pod that is killed again and again from getting more memory",
+		Test:     "TestTranscripts/rescue",
+	},
+	{
 		Name:     "metrics of deleted autoscalers",
 		Upstream: "keeps the updater's counters of a VPA until the process exits",
 		Podfit:   "removes them 15 minutes after the VPA was deleted",
@@ -284,6 +291,20 @@ var Differences = []Difference{
 		Test:     "TestPlan_podsToUpdate_equalUpstream",
 	},
 	{
+		Name:     "full nodes",
+		Upstream: "asks for a resize that does not fit on the node, waits 5 minutes, then evicts the pod if the mode allows it",
+		Podfit:   "shrinks other pods on the node to their targets first, and grows by what fits, and by the rest later; --make-room=off disables it",
+		Reason:   "a full node usually has pods that request more than they need",
+		Test:     "TestTranscripts/room",
+	},
+	{
+		Name:     "budget of decreases",
+		Upstream: "a resize that only lowers requests takes from the disruption budget",
+		Podfit:   "it takes nothing if it restarts no container, unless --make-room=off",
+		Reason:   "nothing is out of service, and other pods may need the room",
+		Test:     "TestTranscripts/room",
+	},
+	{
 		Name:     "nodes for the replacement",
 		Upstream: "evicts a pod even if its replacement fits no node",
 		Podfit:   "does not evict it, judged by node sizes, taints and node selectors; --replacement-must-fit=false disables the check",
@@ -296,6 +317,13 @@ var Differences = []Difference{
 		Podfit:   "retries after a back-off of 1 to 90 minutes, after pods without refusals; immediately when more pods are ready",
 		Reason:   "one protected pod must not use up the requests and rate limit of others",
 		Test:     "TestUpdater_budgetProtectsOnePod_othersAreUpdated",
+	},
+	{
+		Name:     "HPA on the same request",
+		Upstream: "changes a request by which a HorizontalPodAutoscaler scales",
+		Podfit:   "leaves the request and its limit alone, or changes it together with the target of the HPA if the VPA asks for it; --hpa=ignore restores upstream's behaviour",
+		Reason:   "each of the two changes the input of the other (kubernetes/autoscaler#6247)",
+		Test:     "TestPlan_resourceScaledByHPA_leavesThePod",
 	},
 	{
 		Name:     "attempts before a restart",

@@ -27,7 +27,6 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
 	"podfit.dev/podfit/test/differential/cases"
 )
@@ -194,13 +193,12 @@ func (p *pair) learn(t rapid.TB, from *prometheus, now time.Time, labelsMetric s
 		}
 		input.ClusterStateFeederFactory{ClusterState: p.upstream, OOMObserver: oom.NewObserver()}.Make().InitFromHistoryProvider(provider)
 	})
-	client, err := prom.New(prom.Config{
+	client, err := prom.NewWithTransport(prom.Config{
 		Address: "http://prometheus.invalid", Timeout: time.Minute, Job: "kubernetes-cadvisor", Length: length, Resolution: from.step,
 		CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
 		NamespaceLabel: "namespace", PodLabel: "pod_name", ContainerLabel: "name",
 		LabelsMetric: labelsMetric, LabelPrefix: "pod_label_", LabelsNamespaceLabel: "kubernetes_namespace", LabelsPodLabel: "kubernetes_pod_name",
-		Wrap: func(http.RoundTripper) http.RoundTripper { return from },
-	})
+	}, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +206,13 @@ func (p *pair) learn(t rapid.TB, from *prometheus, now time.Time, labelsMetric s
 		t.Fatal(err)
 	}
 	p.sums = true
-	return client.History(context.Background(), "shop", now, func(s usage.Sample) { p.book.Observe(s) })
+	for s, err := range client.History(context.Background(), "shop", now) {
+		if err != nil {
+			return err
+		}
+		p.book.Observe(s)
+	}
+	return nil
 }
 
 // seconds formats a duration for Prometheus.

@@ -53,7 +53,7 @@ func (p *place) boosts() {
 		now, err := p.pods(ctx, "boosted")
 		for _, pod := range now {
 			if _, there := pod.Annotations["vpaCpuStartupBoost/app"]; there {
-				return errors.New("the note of the boost is still there")
+				return errors.New("the annotation of the boost still exists")
 			}
 		}
 		return err

@@ -41,7 +41,7 @@ func brokenInvariants(t *testing.T, name string) {
 		}
 	}
 	for range 7 {
-		if err := evictor.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, "nobody")); !apierrors.IsNotFound(err) {
+		if err := evictor.CoreV1().Pods(p.ns).EvictV1(t.Context(), eviction(p.ns, "missing")); !apierrors.IsNotFound(err) {
 			t.Fatalf("the eviction of a pod that does not exist: %v", err)
 		}
 	}
@@ -122,8 +122,8 @@ func (p *place) takeLease(k *bed.Kube, holder string) {
 	}
 }
 
-// isWitnessed checks that the checker has observed all steps of an update by eviction.
-func (p *place) isWitnessed() {
+// checkObservations checks that the checker has observed all steps of an update by eviction.
+func (p *place) checkObservations() {
 	p.Helper()
 	log, err := p.witness.Log(p.Context())
 	if err != nil {

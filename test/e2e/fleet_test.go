@@ -55,5 +55,5 @@ func customResource(t *testing.T, name string) {
 	if p.same("steady", old)(t.Context()) == nil {
 		t.Error("the pods had the recommended size before")
 	}
-	p.wearsAnnotations("steady")
+	p.checkAnnotations("steady")
 }

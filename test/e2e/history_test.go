@@ -113,7 +113,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	var first, later *v1alpha1.UsageHistory
 	p.eventually("the model state is stored", measured, stored(&first))
 	if target := first.Spec.Target; target != (v1alpha1.UsageHistoryTarget{Group: "apps", Kind: "Deployment", Name: "steady"}) {
-		t.Errorf("the UsageHistory is for %+v", target)
+		t.Errorf("the UsageHistory has the target %+v", target)
 	}
 	p.eventually("the checkpoint has no model state", measured, func(ctx context.Context) error {
 		n, err := p.carried(ctx, "steady-app")
@@ -136,7 +136,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	remembered := func(ctx context.Context) error {
 		now, err := p.targetMemory(ctx, "steady")
 		if err == nil && now < before*9/10 {
-			err = fmt.Errorf("the target was %d bytes, and is %d", before, now)
+			err = fmt.Errorf("the target changed from %d to %d bytes", before, now)
 		}
 		return err
 	}
@@ -152,7 +152,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 			return err
 		}
 		if later.UID != first.UID {
-			return errors.New("it is another object")
+			return errors.New("the UsageHistory was deleted and created again")
 		}
 		return remembered(ctx)
 	})
@@ -178,7 +178,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	p.eventually("the CRD is deleted", time.Minute, func(ctx context.Context) error {
 		_, err := crds.Get(ctx, crd, metav1.GetOptions{})
 		if err == nil {
-			return errors.New("it is still there")
+			return errors.New("the CRD still exists")
 		}
 		return ignoreNotFound(err)
 	})
@@ -225,9 +225,9 @@ func (p *place) printed(t *testing.T) {
 		columns = append(columns, c.Name)
 	}
 	if !slices.Equal(columns, []string{"Name", "Kind", "Target", "Containers", "Size", "Updated", "Age"}) || len(table.Rows) != 1 {
-		t.Fatalf("kubectl prints the columns %v, and %d rows", columns, len(table.Rows))
+		t.Fatalf("kubectl get prints the columns %v and %d rows", columns, len(table.Rows))
 	}
 	if got := fmt.Sprint(table.Rows[0].Cells[:4]); got != "[deployment-steady Deployment steady 1]" {
-		t.Errorf("kubectl prints %s", got)
+		t.Errorf("kubectl get prints %s", got)
 	}
 }

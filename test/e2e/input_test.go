@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -89,14 +90,14 @@ func badObjectsBesideGood(t *testing.T, name string) {
 	}
 	p.eventually("a second has passed, so that one VPA is older", 10*time.Second, func(context.Context) error {
 		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
-			return fmt.Errorf("too early")
+			return errors.New("less than two seconds have passed")
 		}
 		return nil
 	})
 	p.apply(autoscaler("twice-again", "", "twice", "Recreate", ""))
 	sets, err := p.childSets(t.Context())
 	if err != nil || len(sets) != 1 {
-		t.Fatalf("the replica sets of child are %v, %v", sets, err)
+		t.Fatalf("ReplicaSets of Deployment child: got %v, error %v", sets, err)
 	}
 	p.apply(autoscaler("of-a-child", "ReplicaSet", sets[0], "Recreate", ""))
 
@@ -164,7 +165,7 @@ func containerWithoutRequests(t *testing.T, name string) {
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
 	p.start("steady", 2)
 	p.eventually("the pods request the recommended amounts", measured+resized, p.sized("steady", 2, steadyTarget))
-	p.wearsAnnotations("steady")
+	p.checkAnnotations("steady")
 }
 
 func autoscalerWithoutPods(t *testing.T, name string) {

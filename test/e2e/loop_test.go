@@ -123,7 +123,7 @@ func recreateReplacesPods(t *testing.T, name string) {
 	p.apply(w.manifest(), w.autoscaler("Recreate"))
 	old := p.start("steady", 2)
 	p.eventually("new pods have the target", measured+resized, p.sized("steady", 2, steadyTarget))
-	p.wearsAnnotations("steady")
+	p.checkAnnotations("steady")
 	p.eventually("the pod's event", 10*time.Second,
 		p.event("Pod", old[0].Name, "EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation."))
 	p.eventually("the VPA's event", 10*time.Second,
@@ -133,11 +133,11 @@ func recreateReplacesPods(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	p.always("pods of the right size stay", 15*time.Second, p.same("steady", now))
-	p.isWitnessed()
+	p.checkObservations()
 }
 
-// wearsAnnotations checks the webhook's annotations on the pods of a workload with one container.
-func (p *place) wearsAnnotations(app string) {
+// checkAnnotations checks the webhook's annotations on the pods of a workload with one container.
+func (p *place) checkAnnotations(app string) {
 	p.Helper()
 	pods, err := p.pods(p.Context(), app)
 	if err != nil {
@@ -192,7 +192,7 @@ func initialSizesNewPods(t *testing.T, name string) {
 		}
 	}
 	p.eventually("new pods have the target", resized, p.sized("steady", 2, steadyTarget))
-	p.wearsAnnotations("steady")
+	p.checkAnnotations("steady")
 }
 
 func daemonSet(t *testing.T, name string) {
@@ -217,7 +217,7 @@ func cronJob(t *testing.T, name string) {
 		if slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return requests(pod) == steadyTarget }) {
 			return nil
 		}
-		return fmt.Errorf("no run of %d", len(pods))
+		return fmt.Errorf("none of %d pods has the target", len(pods))
 	})
 }
 
@@ -305,7 +305,7 @@ func (p *place) counted(ctx context.Context, c *bed.Podfit, metric, label string
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has no %s with %s", c.Name, metric, label)
+	return fmt.Errorf("%s has no metric %s with %s above 0", c.Name, metric, label)
 }
 
 func outOfMemory(t *testing.T, name string) {
@@ -324,7 +324,7 @@ func outOfMemory(t *testing.T, name string) {
 				}
 			}
 		}
-		return errors.New("no container was")
+		return errors.New("no container was OOM-killed")
 	})
 	p.eventually("the pods have enough memory and run", measured+2*resized, func(ctx context.Context) error {
 		pods, err := p.running(ctx, "hungry", 2)

@@ -58,7 +58,7 @@ func TestRecommender_killed_resumesFromCheckpoints(t *testing.T) {
 			return err
 		}
 		if now := p.upperCPU("steady"); now > before+before/10 {
-			return fmt.Errorf("the upper bound was %dm CPU, and is %dm", before, now)
+			return fmt.Errorf("the upper bound changed from %dm to %dm CPU", before, now)
 		}
 		return nil
 	})
@@ -133,7 +133,7 @@ func TestPodfit_metricsAPIDown_keepsRecommendations(t *testing.T) {
 	}
 	p.eventually("the Metrics API is unavailable", 30*time.Second, func(ctx context.Context) error {
 		if _, err := p.Metrics.MetricsV1beta1().PodMetricses(p.ns).List(ctx, metav1.ListOptions{}); err == nil {
-			return errors.New("they are still there")
+			return errors.New("the Metrics API still answers")
 		}
 		return nil
 	})
@@ -178,7 +178,7 @@ func TestUpdater_webhookDown_evictsNothing(t *testing.T) {
 			return err
 		}
 		if age := time.Since(l.Spec.RenewTime.Time); age < 20*time.Second {
-			return fmt.Errorf("the lease is %v old", age)
+			return fmt.Errorf("the last renewal of the lease was %v ago", age)
 		}
 		return nil
 	})
@@ -196,7 +196,7 @@ func TestUpdater_webhookDown_evictsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("the updater evicts again", resized, p.sized("steady", 2, steadyTarget))
-	p.wearsAnnotations("steady")
+	p.checkAnnotations("steady")
 }
 
 // remember returns the process IDs of the components.
@@ -248,7 +248,7 @@ func (p *place) recovers() {
 	p.eventually("the cluster replaces pods again", 3*time.Minute, func(ctx context.Context) error {
 		now, err := p.running(ctx, "probe", 2)
 		if err == nil && slices.Equal(uids(now), uids(pods)) {
-			err = errors.New("the pods are the old ones")
+			err = errors.New("the pods are not replaced yet")
 		}
 		return err
 	})

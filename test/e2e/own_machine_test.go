@@ -59,8 +59,8 @@ func (p *place) versions(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// says waits until a component's log has a line with all of the texts.
-func (p *place) says(c *bed.Podfit, texts ...string) {
+// waitForLog waits until a component's log has a line with all of the texts.
+func (p *place) waitForLog(c *bed.Podfit, texts ...string) {
 	p.Helper()
 	p.eventually(c.Name+" logs "+strings.Join(texts, ", "), measured, func(context.Context) error {
 		for line := range strings.Lines(c.Tail(1000)) {
@@ -69,9 +69,9 @@ func (p *place) says(c *bed.Podfit, texts ...string) {
 			}
 		}
 		if !c.Running() {
-			return errors.New("it has ended")
+			return errors.New("the process has exited")
 		}
-		return fmt.Errorf("not in\n%s", c.Tail(20))
+		return fmt.Errorf("no such line in the log:\n%s", c.Tail(20))
 	})
 }
 
@@ -117,14 +117,14 @@ func TestPodfit_outsideTheCluster_changesNothingUntilAsked(t *testing.T) {
 	w := steady("steady")
 	p.apply(w.manifest(), fmt.Sprintf(strings.Replace(balancedAutoscaler, `"Off"`, "Recreate", 1), "balanced"))
 	p.register(fmt.Sprintf("https://127.0.0.1:%d", port), registered.Webhooks)
-	p.looksOnly(run.Named("dry-run").With("--dry-run", "--leader-elect"))
-	p.takesItsRegistrationBack(run.Named("by-url"))
-	p.leavesTheInstalledWebhookAlone(run.Named("not-registered").With("--register-webhook=false", "--webhook-address=10.9.9.9"))
-	p.goesOnWithoutNodes()
+	p.checkDryRun(run.Named("dry-run").With("--dry-run", "--leader-elect"))
+	p.checkUnregistration(run.Named("by-url"))
+	p.checkUnregisteredWebhook(run.Named("not-registered").With("--register-webhook=false", "--webhook-address=10.9.9.9"))
+	p.checkMissingRights()
 }
 
-// looksOnly runs podfit with --dry-run while an existing webhook configuration still refers to it.
-func (p *place) looksOnly(dry bed.Component) {
+// checkDryRun runs podfit with --dry-run while an existing webhook configuration still refers to it.
+func (p *place) checkDryRun(dry bed.Component) {
 	p.Helper()
 	before, err := p.versions(p.Context())
 	if err != nil {
@@ -135,15 +135,15 @@ func (p *place) looksOnly(dry bed.Component) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.says(all, "Would recommend", "vpa=own-machine/steady")
-	p.says(all, "Would change a pod", "action=evict", "pod=own-machine/steady-")
+	p.waitForLog(all, "Would recommend", "vpa=own-machine/steady")
+	p.waitForLog(all, "Would change a pod", "action=evict", "pod=own-machine/steady-")
 	if err := p.same("steady", pods)(p.Context()); err != nil {
 		p.Error(err)
 	}
 	more := steady("steady")
 	more.Replicas = 3
 	p.apply(more.manifest())
-	p.says(all, "Would size a new pod", "pod=own-machine/steady-")
+	p.waitForLog(all, "Would size a new pod", "pod=own-machine/steady-")
 	p.eventually("the new pod keeps its own requests", time.Minute, p.sized("steady", 3, "app cpu=100m memory=52428800"))
 	began := time.Now()
 	if err := all.Stop(); err != nil {
@@ -200,8 +200,8 @@ func (p *place) webhook(ctx context.Context) (*admissionregistrationv1.MutatingW
 	return p.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "vpa-webhook-config", metav1.GetOptions{})
 }
 
-// takesItsRegistrationBack checks that podfit deletes a webhook configuration with a URL when it exits.
-func (p *place) takesItsRegistrationBack(run bed.Component) {
+// checkUnregistration checks that podfit deletes a webhook configuration with a URL when it exits.
+func (p *place) checkUnregistration(run bed.Component) {
 	p.Helper()
 	if err := p.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(p.Context(), "vpa-webhook-config", metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
@@ -231,8 +231,8 @@ func (p *place) takesItsRegistrationBack(run bed.Component) {
 	}
 }
 
-// leavesTheInstalledWebhookAlone checks that a second podfit without registration does not change the installed webhook.
-func (p *place) leavesTheInstalledWebhookAlone(run bed.Component) {
+// checkUnregisteredWebhook checks that a second podfit without registration does not change the installed webhook.
+func (p *place) checkUnregisteredWebhook(run bed.Component) {
 	p.Helper()
 	before, err := p.versions(p.Context())
 	if err != nil {
@@ -242,12 +242,12 @@ func (p *place) leavesTheInstalledWebhookAlone(run bed.Component) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.says(all, "Loaded the stored usage history")
+	p.waitForLog(all, "Loaded the stored usage history")
 	p.always("it leaves certificates and lease as they are", 8*time.Second, func(ctx context.Context) error {
 		after, err := p.versions(ctx)
 		for _, name := range []string{"secrets kube-system/vpa-tls-certs", "leases kube-system/vpa-admission-controller"} {
 			if err == nil && (before[name] == "" || after[name] != before[name]) {
-				return fmt.Errorf("version of %s: was %s, is %s", name, before[name], after[name])
+				return fmt.Errorf("resource version of %s changed from %s to %s", name, before[name], after[name])
 			}
 		}
 		return nil
@@ -266,15 +266,15 @@ rules:
 - {apiGroups: [autoscaling.k8s.io], resources: [verticalpodautoscalers], verbs: [get, list, watch]}
 `
 
-// goesOnWithoutNodes runs a recommender without the rights to read nodes and events.
-func (p *place) goesOnWithoutNodes() {
+// checkMissingRights runs a recommender without the rights to read nodes and events.
+func (p *place) checkMissingRights() {
 	p.Helper()
 	p.apply(noNodes)
 	r, err := p.healthy(p.Context(), recommender().Named("without-nodes"))
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.says(r, "Cannot read an optional resource; podfit runs without it", "resource=nodes", "impact=")
+	p.waitForLog(r, "Cannot read an optional resource; podfit runs without it", "resource=nodes", "impact=")
 	w := steady("seen")
 	p.apply(w.manifest(), w.autoscaler("Off"))
 	p.eventually("the VPA has a recommendation", measured, p.recommended("seen", steadyTarget))

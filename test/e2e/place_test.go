@@ -94,7 +94,7 @@ func (p *place) always(what string, during time.Duration, check func(context.Con
 			wrong = err
 			return nil
 		}
-		return errors.New("nothing wrong yet")
+		return errors.New("check has not failed")
 	})
 	if err == nil {
 		p.Fatalf("%s: %v", what, wrong)
@@ -256,7 +256,7 @@ func (p *place) same(app string, want []corev1.Pod) func(context.Context) error 
 	return func(ctx context.Context) error {
 		pods, err := p.pods(ctx, app)
 		if err != nil {
-			return nil // a failed request says nothing about the pods
+			return nil // a failed request is no result
 		}
 		if !slices.Equal(uids(pods), uids(want)) {
 			return fmt.Errorf("the pods of %s were replaced", app)

@@ -43,14 +43,14 @@ const (
 // and created again.
 func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 	p := newPlace(t, "sizing-profiles")
-	p.refusesProfiles()
+	p.checkProfileValidation()
 
 	w := steady("steady")
 	p.apply(sizingProfile("e2e-mine", exact), w.manifest(), autoscaler("steady", "", "steady", "Off", withProfile("e2e-mine")))
 	wide := spec{Name: "wide", Replicas: 1, CPU: "3000m"}
 	p.apply(wide.manifest(), autoscaler("wide", "", "wide", "Off", withProfile("busy-hours")))
 	p.eventually("the target equals the usage", measured, p.about("steady", 300, 200))
-	p.warnsOfSlips()
+	p.checkTypoWarnings()
 	p.apply(sizingProfile("e2e-mine", double))
 	p.eventually("the target follows the changed profile", 30*time.Second, p.about("steady", 600, 400))
 	p.eventually("CPU is a quarter of a node", measured, p.quarterOfANode("wide"))
@@ -96,7 +96,7 @@ func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 	})
 	p.eventually("the log names the remedy", 30*time.Second, func(context.Context) error {
 		if log := p.recommender.Tail(1000); !strings.Contains(log, "podfit crds | kubectl apply -f -") {
-			return errors.New("it does not")
+			return errors.New("the log has no such line")
 		}
 		return nil
 	})
@@ -114,8 +114,8 @@ func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 	}
 }
 
-// refusesProfiles checks that the API server refuses invalid profiles.
-func (p *place) refusesProfiles() {
+// checkProfileValidation checks that the API server refuses invalid profiles.
+func (p *place) checkProfileValidation() {
 	p.Helper()
 	for _, tt := range []struct{ name, spec, want string }{
 		{"balanced", "{base: cost}", "metadata.name must not be the name of a built-in profile"},
@@ -149,8 +149,8 @@ type warnings []string
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
-// warnsOfSlips creates VPAs with misspelled names of profiles.
-func (p *place) warnsOfSlips() {
+// checkTypoWarnings creates VPAs with misspelled names of profiles.
+func (p *place) checkTypoWarnings() {
 	p.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
 	if err != nil {
@@ -212,10 +212,10 @@ func (p *place) quarterOfANode(name string) func(context.Context) error {
 			return err
 		}
 		if a.Status.Recommendation == nil {
-			return errors.New("nothing is recommended")
+			return errors.New("there is no recommendation")
 		}
 		if got := a.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue(); got != want {
-			return fmt.Errorf("%dm, want %dm", got, want)
+			return fmt.Errorf("target is %dm, want %dm", got, want)
 		}
 		return nil
 	}
@@ -229,7 +229,7 @@ func (p *place) unusable(name, reason, message string) func(context.Context) err
 			return err
 		}
 		if c.Status != corev1.ConditionFalse || c.Reason != reason || !strings.Contains(c.Message, message) {
-			return fmt.Errorf("%+v", c)
+			return fmt.Errorf("got condition %+v", c)
 		}
 		return nil
 	}
@@ -244,7 +244,7 @@ func (p *place) usable(name string) func(context.Context) error {
 		}
 		for _, c := range a.Status.Conditions {
 			if c.Type == vpav1.VerticalPodAutoscalerConditionType(v1alpha1.ConditionSizingProfileUsable) {
-				return fmt.Errorf("%+v", c)
+				return fmt.Errorf("got condition %+v", c)
 			}
 		}
 		return nil

@@ -109,13 +109,13 @@ func TestRecommender_prometheusHistory_isLearned(t *testing.T) {
 	withToken := func(flag string) []string {
 		return append([]string{"--prometheus-address=" + proxy.url, flag}, todaysFlags...)
 	}
-	t.Cleanup(func() { proxy.answeredInParts(t) }) // after all requests
+	t.Cleanup(func() { proxy.checkResponseSizes(t) }) // after all requests
 
 	all := map[string]string{"live": pastTarget, "named": pastTarget, "labelled": pastTarget, "stranger": steadyTarget}
 	for name, c := range map[string]struct {
-		flags []string
-		says  string // in its log
-		want  map[string]string
+		flags  []string
+		logged string // in its log
+		want   map[string]string
 	}{
 		"password": {[]string{"--prometheus-address=" + prometheus.url, "--prometheus-insecure", "--username=podfit", "--password=history"}, "complete=true", all},
 		"token":    {withToken("--prometheus-bearer-token=" + podfitsToken), "complete=true", all},
@@ -136,8 +136,8 @@ func TestRecommender_prometheusHistory_isLearned(t *testing.T) {
 				}
 				return r
 			})
-			if !strings.Contains(r.Tail(60), c.says) {
-				t.Errorf("the log has no line %q:\n%s", c.says, r.Tail(60))
+			if !strings.Contains(r.Tail(60), c.logged) {
+				t.Errorf("the log has no line %q:\n%s", c.logged, r.Tail(60))
 			}
 			most := mostUsed(t, r.PID())
 			t.Logf("maximum memory of the recommender: %d MiB", most>>20)
@@ -458,8 +458,8 @@ func (c *countedAnswer) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// answeredInParts checks that podfit requests the history in small parts.
-func (p *tokenProxy) answeredInParts(t *testing.T) {
+// checkResponseSizes checks that podfit requests the history in small parts.
+func (p *tokenProxy) checkResponseSizes(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	longest := map[string]int{}

@@ -51,8 +51,8 @@ func (p *place) mark(pod, label string) {
 	}
 }
 
-// sizedBut checks that the pods of an app have the wanted size, except for one pod.
-func (p *place) sizedBut(app, spared, want string) func(context.Context) error {
+// sizedExcept checks that the pods of an app have the wanted size, except for one pod.
+func (p *place) sizedExcept(app, spared, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		pods, err := p.pods(ctx, app)
 		if err != nil {
@@ -101,12 +101,12 @@ func primaryProtected(t *testing.T, name string) {
 	p.eventually("the budget counts the primary", 30*time.Second, func(ctx context.Context) error {
 		b, err := p.PolicyV1().PodDisruptionBudgets(p.ns).Get(ctx, "primary", metav1.GetOptions{})
 		if err == nil && (b.Status.CurrentHealthy != 1 || b.Status.DesiredHealthy != 1) {
-			err = fmt.Errorf("its status is %+v", b.Status)
+			err = fmt.Errorf("the PodDisruptionBudget has the status %+v", b.Status)
 		}
 		return err
 	})
 	p.apply(w.autoscaler("Recreate"))
-	p.eventually("the replicas are sized", measured+2*resized, p.sizedBut("db", "db-0", steadyTarget))
+	p.eventually("the replicas are sized", measured+2*resized, p.sizedExcept("db", "db-0", steadyTarget))
 	primary, err := p.CoreV1().Pods(p.ns).Get(t.Context(), "db-0", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func primaryProtected(t *testing.T, name string) {
 		t.Error("the primary was replaced")
 	}
 	if n := p.attempts("db-0", "eviction"); n > 8 {
-		t.Errorf("there were %d attempts on the primary", n)
+		t.Errorf("%d attempts to update the primary", n)
 	}
 }
 
@@ -160,7 +160,7 @@ func (p *place) denies(try func(ctx context.Context) error) {
 	p.Helper()
 	p.eventually("the request is denied", 30*time.Second, func(ctx context.Context) error {
 		if try(ctx) == nil {
-			return errors.New("it is not denied")
+			return errors.New("the request is not denied yet")
 		}
 		return nil
 	})
@@ -249,7 +249,7 @@ func resizeWebhookFails(t *testing.T, name string) {
 	p.applyGlobal(resizeWebhook(name, p.ns, fmt.Sprintf("https://127.0.0.1:%d", port), nil, `{guarded: "true"}`))
 	p.denies(p.tryResize("steady-0"))
 	p.apply(w.autoscaler("InPlaceOrRecreate"))
-	p.eventually("the others are resized", measured+resized, p.sizedBut("steady", "steady-0", steadyTarget))
+	p.eventually("the others are resized", measured+resized, p.sizedExcept("steady", "steady-0", steadyTarget))
 	now, err := p.pods(t.Context(), "steady")
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func evictionDenied(t *testing.T, name string) {
 		return p.CoreV1().Pods(p.ns).EvictV1(ctx, eviction(p.ns, "steady-0", metav1.DryRunAll))
 	})
 	p.apply(w.autoscaler("Recreate"))
-	p.eventually("the others are replaced", measured+2*resized, p.sizedBut("steady", "steady-0", steadyTarget))
+	p.eventually("the others are replaced", measured+2*resized, p.sizedExcept("steady", "steady-0", steadyTarget))
 	now, err := p.pods(t.Context(), "steady")
 	if err != nil {
 		t.Fatal(err)
@@ -328,27 +328,91 @@ func (p *place) inQuota(mode string) []corev1.Pod {
 	return old
 }
 
-// oomLoops has pods that are OOM-killed repeatedly and cannot be evicted: because of a PodDisruptionBudget, or because there
-// is only one replica. A condition of the VPA says so.
+// looping is a workload whose memory grows until its containers are OOM-killed. With the recommended memory they are not.
+func looping(name string, replicas int) spec {
+	return spec{Name: name, Replicas: replicas, Memory: "ramp(40Mi, 300Mi, 5s)", Requests: "{cpu: 100m, memory: 64Mi}", Limits: "{memory: 128Mi}"}
+}
+
+// oomLoops has pods that are OOM-killed repeatedly. Two replicas cannot be evicted, because a PodDisruptionBudget requires both, and
+// they are deleted, one after the other. A single replica is evicted in spite of --min-replicas, or resized in place. A pod with data
+// is not deleted, and an event says so.
 func oomLoops(t *testing.T, name string) {
 	p := newPlace(t, name)
-	pair := spec{Name: "pair", Memory: "ramp(40Mi, 300Mi, 5s)", Requests: "{cpu: 100m, memory: 64Mi}", Limits: "{memory: 128Mi}"}
-	single := pair
-	single.Name, single.Replicas = "single", 1
-	p.apply(pair.manifest(), budget("pair", "minAvailable: 2"), pair.autoscaler("Recreate"), single.manifest(), single.autoscaler("Recreate"))
-	for _, name := range []string{"pair", "single"} {
-		p.eventually(name+" has the condition", measured+2*resized, func(ctx context.Context) error {
-			c, err := p.condition(ctx, name, oomKillLoop)
-			if err == nil && (c.Status != corev1.ConditionTrue || c.Message == "") {
+	pair, single, inPlace, data := looping("pair", 2), looping("single", 1), looping("in-place", 1), looping("data", 2)
+	withData := strings.Replace(data.manifest(), "containers:", "volumes: [{name: data, emptyDir: {}}]\n      containers:", 1)
+	p.apply(withData, budget("data", "minAvailable: 2"), data.autoscaler("Recreate"))
+	p.apply(pair.manifest(), budget("pair", "minAvailable: 2"), pair.autoscaler("Recreate"),
+		single.manifest(), single.autoscaler("Recreate"), inPlace.manifest(), inPlace.autoscaler("InPlaceOrRecreate"))
+	uid := ""
+	p.eventually("a pod exists", measured, func(ctx context.Context) error {
+		pods, err := p.pods(ctx, "in-place")
+		if err != nil || len(pods) != 1 {
+			return fmt.Errorf("%d pods: %w", len(pods), err)
+		}
+		uid = string(pods[0].UID)
+		return nil
+	})
+	for _, w := range []spec{inPlace, single, pair} {
+		p.eventually(w.Name+" has enough memory and is ready", measured+2*resized, p.enoughMemory(w))
+	}
+	pods, err := p.pods(t.Context(), "in-place")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(pods[0].UID) != uid {
+		t.Error("the pod in mode InPlaceOrRecreate was replaced, want a resize")
+	}
+	p.eventually("an event is written", resized, p.eventOf("OOMRescue"))
+	for name, want := range map[string]string{"pair": "Deleted", "single": "Evicted", "in-place": "Resized", "data": "DataWouldBeLost"} {
+		p.eventually("the condition OOMRescue of "+name+" has the reason "+want, resized, func(ctx context.Context) error {
+			c, err := p.condition(ctx, name, oomRescue)
+			if err == nil && c.Reason != want {
 				err = fmt.Errorf("the condition is %+v", c)
 			}
 			return err
 		})
 	}
+	p.eventually("a condition says that the pods with data are killed", resized, func(ctx context.Context) error {
+		c, err := p.condition(ctx, "data", oomKillLoop)
+		if err == nil && (c.Status != corev1.ConditionTrue || c.Message == "") {
+			err = fmt.Errorf("the condition is %+v", c)
+		}
+		return err
+	})
+	p.eventually("an event says why they are not deleted", resized, func(ctx context.Context) error {
+		l, err := p.CoreV1().Events(p.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=UpdateHeld,involvedObject.name=data"})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(l.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, "volume with data") }) {
+			return fmt.Errorf("%d other events", len(l.Items))
+		}
+		return nil
+	})
 }
 
-// oomKillLoop is a condition type.
-const oomKillLoop vpav1.VerticalPodAutoscalerConditionType = "OOMKillLoop"
+// enoughMemory returns a check that all pods of a looping workload are ready, and have run for longer than the others do.
+func (p *place) enoughMemory(w spec) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pods, err := p.running(ctx, w.Name, w.Replicas)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			c := pod.Status.ContainerStatuses[0]
+			if c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) < 15*time.Second {
+				return fmt.Errorf("%s: %s, restarted %d times", pod.Name, requests(pod), c.RestartCount)
+			}
+		}
+		return nil
+	}
+}
+
+// Two condition types.
+const (
+	oomKillLoop vpav1.VerticalPodAutoscalerConditionType = "OOMKillLoop"
+	oomRescue   vpav1.VerticalPodAutoscalerConditionType = "OOMRescue"
+)
 
 // replacementMayNotFit has an updater with --replacement-must-fit=false. As upstream's updater, it evicts pods whose
 // replacements fit no node, until pods are pending, also when a resize is infeasible.

@@ -138,7 +138,7 @@ func TestRun_allJobsInOneProcess_replacesComponents(t *testing.T) {
 	p.apply(recreate.manifest(), recreate.autoscaler("Recreate"), inPlace.manifest(), inPlace.autoscaler("InPlaceOrRecreate"))
 	pods := p.start("in-place", 2)
 	p.eventually("one workload is sized by eviction", measured+resized, p.sized("recreate", 2, steadyTarget))
-	p.wearsAnnotations("recreate")
+	p.checkAnnotations("recreate")
 	p.eventually("one workload is resized in place", resized, p.sized("in-place", 2, steadyTarget))
 	if err := p.same("in-place", pods)(t.Context()); err != nil {
 		t.Error(err)

@@ -186,7 +186,7 @@ func (l *queryClient) see(name string, c *installation) *view {
 		v.types[m.Metric] = m.Type
 	}
 	v.columns, v.cells = l.table()
-	v.events = l.told(c.since)
+	v.events = l.eventsSince(c.since)
 	v.annotations = l.written()
 	return v
 }
@@ -238,8 +238,8 @@ func (p *place) table() (columns []string, cells map[string][]string) {
 // Names of pods have random parts.
 var podNames = regexp.MustCompile(`\b(evicted|resized)-[a-z0-9]+-[a-z0-9]{5}\b`)
 
-// told returns the events of pods and VPAs since a time, with their sources.
-func (p *place) told(since time.Time) map[string]bool {
+// eventsSince returns the events of pods and VPAs since a time, with their sources.
+func (p *place) eventsSince(since time.Time) map[string]bool {
 	p.Helper()
 	l, err := p.CoreV1().Events(p.ns).List(p.Context(), metav1.ListOptions{})
 	if err != nil {

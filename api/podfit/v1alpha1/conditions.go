@@ -21,9 +21,17 @@ const (
 	// ConditionOOMKillLoop is True if a container is OOM-killed repeatedly and does not get the recommended memory
 	// (ReasonRequestBelowTarget, ReasonLimitFixed), or the recommendation is limited by maxAllowed (ReasonTargetAtMaximum).
 	ConditionOOMKillLoop = "OOMKillLoop"
+	// ConditionOOMRescue is True for an hour after the updater has resized, evicted or deleted an OOM-killed pod at once (ReasonResized,
+	// ReasonEvicted, ReasonDeleted). It is False while an OOM-killed pod does not get more memory; the reason is that of the decision.
+	// The updater sets it.
+	ConditionOOMRescue = "OOMRescue"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
+	// ConditionHorizontalPodAutoscaler is True if a HorizontalPodAutoscaler scales the target by the utilization of a request that the
+	// autoscaler controls. podfit leaves the request alone (ReasonRequestLeft, ReasonOthersReset), or changes it together with the
+	// target of the HPA (ReasonScalePointPreserved).
+	ConditionHorizontalPodAutoscaler = "HorizontalPodAutoscaler"
 )
 
 // The reasons of these conditions.
@@ -41,14 +49,21 @@ const (
 	ReasonTargetAtMaximum    = "TargetAtMaximum"
 	ReasonLimitFixed         = "LimitFixed"
 
+	ReasonResized = "Resized"
+	ReasonEvicted = "Evicted"
+
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
+
+	ReasonRequestLeft         = "RequestLeft"
+	ReasonOthersReset         = "TargetResetByOthers"
+	ReasonScalePointPreserved = "ScalePointPreserved"
 )
 
-// Conditions returns the types of all conditions that podfit sets in addition to upstream's.
+// Conditions returns the types of all conditions that the recommender of podfit sets in addition to upstream's.
 func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
-		ConditionRecommendationNotAdmitted,
+		ConditionRecommendationNotAdmitted, ConditionHorizontalPodAutoscaler,
 	}
 }

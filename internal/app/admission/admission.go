@@ -85,19 +85,28 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		return nil, err
 	}
 	c.logSetup(p.Log, standalone)
-	ready := func() error {
-		if !world.Synced() || !world.Discovered() {
-			return errNotSynced
-		}
-		return server.Ready()
-	}
-	p.Readiness = append(p.Readiness, ready)
-	metrics.ReadyWhen(ready)
+	ready := readiness{world, server}
+	p.Readiness = append(p.Readiness, ready.Ready)
+	metrics.Watch(ready)
 	j := &job{
-		config: c, log: p.Log, server: server, ready: ready, standalone: standalone,
+		config: c, log: p.Log, server: server, ready: ready.Ready, standalone: standalone,
 		lease: kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName),
 	}
 	return j.run, nil
+}
+
+// readiness is the readiness of the watches and of the webhook.
+type readiness struct {
+	world  *watcher.World
+	server *webhook.Server
+}
+
+// Ready returns why this replica is not ready to serve admission reviews, or nil.
+func (r readiness) Ready() error {
+	if !r.world.Synced() || !r.world.Discovered() {
+		return errNotSynced
+	}
+	return r.server.Ready()
 }
 
 var errNotSynced = errors.New("the initial lists of the watches are not complete")
@@ -165,7 +174,7 @@ func (c *Config) handlerOptions(profiles profileNames) webhook.Options {
 		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.ReadOnly,
 	}
 	if !c.NoProfiles {
-		out.SimilarProfile = func(recommender string) string { return similarProfile(profiles, recommender) }
+		out.Profiles = knownProfiles{profiles}
 	}
 	return out
 }

@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
-// Certificates in the cluster and the status lease, which tells updaters that new pods get their size, are only written if the API
+// Certificates in the cluster and the status lease, which shows updaters that new pods get their size, are only written if the API
 // server may call the webhook. An administrator who registers the webhook provides certificate files, or runs podfit behind the
 // service of the registration.
 func TestConfig_flagsAndPlace_decideWhatIsWrittenAndDeleted(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 const mib = 1 << 20
 
-// Anybody who may create pods, be it as a dry run, can have the webhook asked about as many as they like.
+// A user who may create pods, or only dry-run their creation, can cause any number of reviews.
 func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T) {
 	reviews := 100_000
 	if raceDetector {
@@ -46,7 +46,7 @@ func TestAdmission_reviewsOfPodsThatAreNeverStored_keepTheHeapFlat(t *testing.T)
 		}
 	}
 	if grown := liveHeap() - before; grown > 4*mib {
-		t.Errorf("%d reviews left %d MiB", reviews, grown/mib)
+		t.Errorf("the heap grew by %[2]d MiB in %[1]d reviews, want at most 4 MiB", reviews, grown/mib)
 	}
 	runtime.KeepAlive(view)
 }
@@ -65,7 +65,7 @@ func podReview(pod string) []byte {
 		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"object":` + pod + `}}`)
 }
 
-// uniquePod is a pod that has nothing in common with any other.
+// uniquePod returns a pod that shares no names with other pods.
 func uniquePod(i int) string {
 	id := fmt.Sprintf("%09d", i)
 	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +

@@ -13,13 +13,16 @@ type profileNames interface {
 	ProfileNames() (names []string, known bool)
 }
 
-// similarProfile returns the profile of which a recommender name is probably a misspelling. It returns "" if there is no such
+// knownProfiles are the built-in profiles and those of the cluster.
+type knownProfiles struct{ cluster profileNames }
+
+// Similar returns the profile of which a recommender name is probably a misspelling. It returns "" if there is no such
 // profile, if a profile has that name, and if the profiles of the cluster are not known.
-func similarProfile(profiles profileNames, recommender string) string {
+func (p knownProfiles) Similar(recommender string) string {
 	if _, builtin := recommend.Builtin(recommender); builtin {
 		return ""
 	}
-	names, known := profiles.ProfileNames()
+	names, known := p.cluster.ProfileNames()
 	if !known {
 		return ""
 	}

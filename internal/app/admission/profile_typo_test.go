@@ -31,7 +31,7 @@ type fixedProfiles struct {
 
 func (f fixedProfiles) ProfileNames() ([]string, bool) { return slices.Clone(f.names), !f.unknown }
 
-func TestSimilarProfile_recommenderName_namesTheProfile(t *testing.T) {
+func TestKnownProfiles_recommenderName_namesTheProfile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		profiles fixedProfiles
 		want     map[string]string // by recommender
@@ -45,7 +45,7 @@ func TestSimilarProfile_recommenderName_namesTheProfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for recommender, want := range tt.want {
-				if got := similarProfile(tt.profiles, recommender); got != want {
+				if got := (knownProfiles{tt.profiles}).Similar(recommender); got != want {
 					t.Errorf("similar to %s: got %q, want %q", recommender, got, want)
 				}
 			}

@@ -29,7 +29,7 @@ func TestRun_portInUse_failsUnlessStandalone(t *testing.T) {
 		if standalone {
 			select {
 			case err := <-ended:
-				t.Errorf("standalone: ended with %v before the process was told to stop", err)
+				t.Errorf("standalone: got error %v before the end of the context", err)
 			default:
 				cancel()
 				if err := <-ended; err != nil {

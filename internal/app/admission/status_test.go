@@ -76,3 +76,20 @@ func TestPublishStatus_checkFailsAndRecovers_renewsOnlyWhileItSucceeds(t *testin
 		expect("after the recovery", 3, 2, 1)
 	})
 }
+
+func TestPublishStatus_processStopsDuringCheck_logsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		lease := &countingLease{}
+		ctx, cancel := context.WithCancel(t.Context())
+		check := func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		publishStatus(ctx, slog.New(slog.NewTextHandler(&log, nil)), lease, 10*time.Second, check)
+		if n := lease.renewals.Load(); n != 0 || log.Len() > 0 {
+			t.Errorf("%d renewals, log %q; want none and no log", n, log.String())
+		}
+	})
+}

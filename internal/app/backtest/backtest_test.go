@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/edge/report"
 )
 
-// writeTrace writes a trace of some machines with days and nights and a spike now and then.
+// writeTrace writes a trace of several machines with a daily pattern and occasional peaks.
 func writeTrace(t *testing.T, machines, days int) string {
 	t.Helper()
 	var b strings.Builder
@@ -59,7 +59,7 @@ func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 		t.Fatal(err)
 	}
 	if said := strings.TrimPrefix(e.String(), "podfit: "+report.NothingMeasured+"\n"); said != "" {
-		t.Errorf("what is no terminal was told %q", said)
+		t.Errorf("wrote progress %q, although the output is not a terminal", said)
 	}
 	return o.String(), string(data)
 }
@@ -71,13 +71,13 @@ func TestBacktest_parallelWorkers_giveSameResults(t *testing.T) {
 		out1, line1 := runBacktest(t, "--trace", trace, "--parallel", "1", "--output", format, "--recommenders", all)
 		out4, line4 := runBacktest(t, "--trace", trace, "--parallel", "4", "--output", format, "--recommenders", all)
 		if out1 != out4 || line1 != line4 {
-			t.Errorf("one worker and four give different results: %s", format)
+			t.Errorf("%s: one worker and four workers give different results", format)
 		}
 	}
 }
 
-// A trace that ends gives the rows that the whole one gives until then: read from files, with two containers of which one
-// comes later, through every recommender.
+// A replay does not depend on later samples: a shortened trace gives the same rows as the whole trace until its end. One of the two
+// containers starts later.
 func TestBacktest_truncatedTrace_givesSameRowsUntilItsEnd(t *testing.T) {
 	all := strings.Join(profileNames(), ",")
 	const begin, late = 1372629804, 6 * 288
@@ -115,7 +115,7 @@ func TestBacktest_truncatedTrace_givesSameRowsUntilItsEnd(t *testing.T) {
 		_, part := runBacktest(t, "--trace", text(cut), "--recommenders", all)
 		want, got := rows(whole, cut), rows(part, cut)
 		if len(want) < len(profileNames()) || !slices.Equal(got, want) {
-			t.Errorf("until %d the whole trace gives\n%s\nwhat ends there\n%s", cut, strings.Join(want, ""), strings.Join(got, ""))
+			t.Errorf("until %d: the whole trace gives\n%s\nthe shortened trace gives\n%s", cut, strings.Join(want, ""), strings.Join(got, ""))
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestBacktest_severalRecommenders_areIndependent(t *testing.T) {
 			}
 		}
 		if strings.Join(rows, "") != alone {
-			t.Errorf("%s gives other requests beside the others than alone", name)
+			t.Errorf("%s: the requests depend on which other recommenders run", name)
 		}
 	}
 }
@@ -142,14 +142,14 @@ func TestBacktest_sinceAndUntil_selectSamples(t *testing.T) {
 	_, whole := runBacktest(t, "--trace", trace)
 	out, part := runBacktest(t, "--trace", trace, "--since", "2013-07-02", "--until", "2013-07-12T00:00:00Z", "--output", "json")
 	if whole == part || part == "" {
-		t.Error("the times change nothing")
+		t.Error("--since and --until have no effect")
 	}
 	var r struct{ From, To string }
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(r.From, "2013-07-02T00:0") || !strings.HasPrefix(r.To, "2013-07-11T23:5") {
-		t.Errorf("replayed %s to %s", r.From, r.To)
+		t.Errorf("got a replay from %s to %s", r.From, r.To)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestBacktest_namespaceFlag_selectsWorkloads(t *testing.T) {
 	}
 	_, timeline := runBacktest(t, "--trace", path, "--namespace", "web,lab", "--recommenders", "balanced")
 	if strings.Count(timeline, "\n") != 1+4 || strings.Contains(timeline, ",shop,") {
-		t.Errorf("replayed\n%s", timeline)
+		t.Errorf("got timeline\n%s", timeline)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestBacktest_containerOfOneMinute_isReplayed(t *testing.T) {
 	}
 	out, timeline := runBacktest(t, "--trace", path)
 	if !strings.Contains(out, "Nothing to measure") || strings.Count(timeline, "\n") != 1+4 {
-		t.Errorf("%s\n%s", out, timeline)
+		t.Errorf("got output\n%s\nand timeline\n%s", out, timeline)
 	}
 }
 
@@ -200,10 +200,10 @@ func TestBacktest_profileFromFile_isCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Recommenders) != 2 || r.Recommenders[1].Recommender != "roomy" || !strings.Contains(timeline, ",roomy,memory,") {
-		t.Fatalf("compared %+v", r.Recommenders)
+		t.Fatalf("got recommenders %+v", r.Recommenders)
 	}
 	if a, b := r.Recommenders[0].Memory.Footprint, r.Recommenders[1].Memory.Footprint; b < 1.5*a {
-		t.Errorf("with a margin of 1 the footprint is %g, with the built-in's %g", b, a)
+		t.Errorf("the footprint is %g with a margin of 1, and %g with the margin of the built-in profile", b, a)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestBacktest_budget_isFlagOrLargestBudgetOfProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.Budget == nil || *r.Budget != want.budget || r.Chosen != want.chosen {
-			t.Errorf("%s: judged by %v, chosen %v, want %+v", args, r.Budget, r.Chosen, want)
+			t.Errorf("%s: got budget %v, chosen %v, want %+v", args, r.Budget, r.Chosen, want)
 		}
 	}
 }

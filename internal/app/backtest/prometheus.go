@@ -103,8 +103,11 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 	}
 	g := gatherer{workloads: map[cluster.Workload]*gathered{}}
 	for _, namespace := range namespaces {
-		if err := c.History(ctx, namespace, time.Unix(until, 0), g.add); err != nil {
-			return nil, err
+		for sample, err := range c.History(ctx, namespace, time.Unix(until, 0)) {
+			if err != nil {
+				return nil, err
+			}
+			g.add(sample)
 		}
 	}
 	return g.finish(), nil

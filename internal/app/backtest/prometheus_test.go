@@ -26,7 +26,7 @@ func TestOwnerByName_generatedPodNames_giveWorkload(t *testing.T) {
 		"with-vowels-aeiou-aeiouaei": "shop/Pod/with-vowels-aeiou-aeiouaei",
 	} {
 		if got := ownerByName(cluster.Key{Namespace: "shop", Name: pod}).String(); got != want {
-			t.Errorf("%s belongs to %s, want %s", pod, got, want)
+			t.Errorf("pod %s: got workload %s, want %s", pod, got, want)
 		}
 	}
 }
@@ -88,16 +88,16 @@ func TestBacktest_prometheus_replaysHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Workloads) != 1 || r.Workloads[0].Kind != "Deployment" || r.Workloads[0].Name != "web" {
-		t.Fatalf("replayed %+v", r.Workloads)
+		t.Fatalf("got workloads %+v", r.Workloads)
 	}
 	if m := r.Workloads[0].Recommenders[0].Memory; m.Days != 4 || m.Free != 1 {
-		t.Errorf("memory: %+v", m)
+		t.Errorf("got memory %+v", m)
 	}
 	if !strings.HasPrefix(r.From, "2026-03-08") || !strings.Contains(timeline, "shop,Deployment,web,app,balanced,memory,") {
-		t.Errorf("from %s\n%s", r.From, timeline)
+		t.Errorf("got a replay from %s with timeline\n%s", r.From, timeline)
 	}
 	if q := (*queries)[0]; !strings.Contains(q, `namespace="shop"`) || strings.Contains(q, "job=") {
-		t.Errorf("asked %s", q)
+		t.Errorf("got query %s", q)
 	}
 }
 
@@ -109,9 +109,9 @@ func TestBacktest_prometheusSinceAndUntil_limitQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(r.From, "2026-03-10T00:00") || !strings.HasPrefix(r.To, "2026-03-19T23:5") {
-		t.Errorf("replayed %s to %s", r.From, r.To)
+		t.Errorf("got a replay from %s to %s", r.From, r.To)
 	}
 	if n := len(*queries); n != 2*10 && n != 2*11 {
-		t.Errorf("%d queries for CPU and memory of ten days", n)
+		t.Errorf("got %d queries for ten days of CPU and memory", n)
 	}
 }

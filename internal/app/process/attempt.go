@@ -13,17 +13,16 @@ import (
 func Attempt(log *slog.Logger, h *Health, object string, do func()) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			Skipped(log, h, object, cause)
+			Skipped(log, h, object, cause, string(debug.Stack()))
 		}
 	}()
 	do()
 }
 
-// Skipped counts and logs that an object was skipped because of a panic. Call it in the deferred function, so that the stack contains
-// the location of the panic.
-func Skipped(log *slog.Logger, h *Health, object string, cause any) {
+// Skipped counts and logs that an object was skipped because of a panic. stack is the stack at the panic.
+func Skipped(log *slog.Logger, h *Health, object string, cause any, stack string) {
 	if h.failures != nil {
 		h.failures.Inc()
 	}
-	log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+	log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", stack))
 }

@@ -24,14 +24,21 @@ type Common struct {
 	Profiling         bool
 	Namespace         string   // --vpa-object-namespace: serve only VPAs of this namespace; "" means all
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
+	HPA               string   // HPALeave or HPAIgnore
 	Gates             Gates
 	Log               LogConfig
 	ReadOnly          bool // dry run: podfit changes no object in the cluster
 }
 
+// The values of --hpa.
+const (
+	HPALeave  = "leave"
+	HPAIgnore = "ignore" // upstream's behaviour
+)
+
 // CommonDefaults returns upstream's defaults.
 func CommonDefaults() Common {
-	return Common{QPS: 50, Burst: 100, Gates: Gates{}, Log: LogDefaults()}
+	return Common{QPS: 50, Burst: 100, HPA: HPALeave, Gates: Gates{}, Log: LogDefaults()}
 }
 
 // Flags binds the configuration to flags, with upstream's names.
@@ -44,6 +51,8 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 		"Serve only VPAs in this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
 	fs.Var((*csv)(&c.IgnoredNamespaces), "ignored-vpa-object-namespaces",
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
+	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+
+		"leave (do not change them, unless the VPA has the annotation podfit.dev/hpa) or ignore (change them like other requests).")
 	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")
 	c.Log.Flags(fs)
 }
@@ -53,6 +62,9 @@ func (c *Common) Validate() error {
 	var errs []error
 	if c.Namespace != "" && len(c.IgnoredNamespaces) > 0 {
 		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot both be set"))
+	}
+	if c.HPA != HPALeave && c.HPA != HPAIgnore {
+		errs = append(errs, fmt.Errorf("--hpa must be %s or %s, got %q", HPALeave, HPAIgnore, c.HPA))
 	}
 	if math.IsNaN(c.QPS) {
 		errs = append(errs, fmt.Errorf("--kube-api-qps must be a number, got %v", c.QPS))
@@ -69,6 +81,11 @@ func (c *Common) Serves(namespace string) bool {
 		return namespace == c.Namespace
 	}
 	return !slices.Contains(c.IgnoredNamespaces, namespace)
+}
+
+// WatchesAllPods reports whether the pods of all namespaces are watched, so that the free room on nodes is known.
+func (c *Common) WatchesAllPods() bool {
+	return c.Namespace == "" && !slices.ContainsFunc(c.IgnoredNamespaces, func(ns string) bool { return strings.TrimSpace(ns) != "" })
 }
 
 // Election is the configuration of leader election.

@@ -20,15 +20,15 @@ func TestGates_upstreamSyntax_isParsed(t *testing.T) {
 		off  []string
 		err  string
 	}{
-		"none":                     {text: "", off: []string{InPlaceGate, PerVPAConfig, CPUStartupBoost}},
-		"one":                      {text: "InPlace=true", on: []string{InPlaceGate}, off: []string{PerVPAConfig}},
-		"all alpha":                {text: "AllAlpha=true", on: []string{InPlaceGate, PerVPAConfig, CPUStartupBoost}},
-		"all alpha but one":        {text: "AllAlpha=true,PerVPAConfig=false", on: []string{InPlaceGate}, off: []string{PerVPAConfig}},
-		"graduated gate":           {text: "InPlaceOrRecreate=true"},
-		"graduated gate off":       {text: "InPlaceOrRecreate=false", err: "cannot be disabled"},
-		"unknown":                  {text: "Nonsense=true", err: `unknown feature gate "Nonsense"; known gates are`},
-		"without a value":          {text: "InPlace", err: `must be NAME=true or NAME=false, got "InPlace"`},
-		"with a value of nonsense": {text: "InPlace=maybe", err: `must be true or false, got "maybe"`},
+		"none":                  {text: "", off: []string{InPlaceGate, PerVPAConfig, CPUStartupBoost}},
+		"one":                   {text: "InPlace=true", on: []string{InPlaceGate}, off: []string{PerVPAConfig}},
+		"all alpha":             {text: "AllAlpha=true", on: []string{InPlaceGate, PerVPAConfig, CPUStartupBoost}},
+		"all alpha but one":     {text: "AllAlpha=true,PerVPAConfig=false", on: []string{InPlaceGate}, off: []string{PerVPAConfig}},
+		"graduated gate":        {text: "InPlaceOrRecreate=true"},
+		"graduated gate off":    {text: "InPlaceOrRecreate=false", err: "cannot be disabled"},
+		"unknown":               {text: "Nonsense=true", err: `unknown feature gate "Nonsense"; known gates are`},
+		"without a value":       {text: "InPlace", err: `must be NAME=true or NAME=false, got "InPlace"`},
+		"with an invalid value": {text: "InPlace=maybe", err: `must be true or false, got "maybe"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,16 +65,16 @@ func TestCommon_negativeQPSAndFractionalBurst_areAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Validate(); err != nil || c.QPS != -1 || c.Burst != 150 {
-		t.Errorf("%v requests a second, %v at once, %v", c.QPS, c.Burst, err)
+		t.Errorf("got QPS %v, burst %v, error %v; want -1, 150, none", c.QPS, c.Burst, err)
 	}
 	c.QPS, c.Burst = math.NaN(), math.NaN()
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--kube-api-qps") || !strings.Contains(err.Error(), "--kube-api-burst") {
-		t.Errorf("what is no number: %v", err)
+		t.Errorf("QPS and burst are NaN: got error %v, want one that names both flags", err)
 	}
 }
 
 func TestFlags_deprecated_logWarning(t *testing.T) {
-	for flag, say := range map[string]string{
+	for flag, want := range map[string]string{
 		"--min-checkpoints=5": "--update-worker-count", "--min-checkpoints=10": "", "--humanize-memory": "--round-memory-bytes", "--humanize-memory=false": "",
 	} {
 		var out bytes.Buffer
@@ -85,8 +85,8 @@ func TestFlags_deprecated_logWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 		warnOfDeprecated(slog.New(slog.NewTextHandler(&out, nil)), fs)
-		if say == "" && out.Len() > 0 || !strings.Contains(out.String(), say) {
-			t.Errorf("%s is answered with %q", flag, out.String())
+		if want == "" && out.Len() > 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: logged %q, want %q", flag, out.String(), want)
 		}
 	}
 }

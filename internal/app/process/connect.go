@@ -36,6 +36,7 @@ func (c *Common) Outside() bool { return c.Kubeconfig != "" || !kube.InCluster()
 // Watched restricts watches to the namespaces that are served.
 func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
+	o.HPAs = c.HPA == HPALeave
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }

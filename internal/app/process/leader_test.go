@@ -35,7 +35,7 @@ func quietProcess() *Process {
 	return New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
-// Upstream's processes end when the API server is away for longer than they may lead.
+// Upstream's processes exit if the API server is unavailable for longer than the lease.
 func TestLead_leaseLost_leadsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
@@ -49,7 +49,7 @@ func TestLead_leaseLost_leadsAgain(t *testing.T) {
 		p := quietProcess()
 		err := Lead(ctx, p, electionGiven(t, "--leader-elect"), api, func(leading context.Context) error {
 			if testutil.ToFloat64(p.Metrics.Leading) != 1 {
-				t.Error("podfit_leader is not 1 while it leads")
+				t.Error("podfit_leader is not 1 while the process leads")
 			}
 			if terms++; terms == 2 {
 				cancel()
@@ -59,21 +59,21 @@ func TestLead_leaseLost_leadsAgain(t *testing.T) {
 			time.AfterFunc(30*time.Second, func() { away.Store(false) })
 			<-leading.Done()
 			if ctx.Err() != nil || !away.Load() {
-				t.Error("it worked without a lease")
+				t.Error("the work ran without the lease")
 			}
 			return nil
 		})
 		if err != nil || terms != 2 {
-			t.Errorf("led %d times: %v", terms, err)
+			t.Errorf("led %d times, error %v; want 2 times", terms, err)
 		}
 		if leads, n := testutil.ToFloat64(p.Metrics.Leading), testutil.ToFloat64(p.Metrics.Transitions); leads != 0 || n != 4 {
-			t.Errorf("podfit_leader is %v after %v transitions", leads, n)
+			t.Errorf("podfit_leader is %v after %v transitions, want 0 after 4", leads, n)
 		}
 	})
 }
 
-// leaseServer is an API server that has one lease and notes all other writes. It serves HTTP over pipes, so that it can be
-// used where time is simulated. Requests of hosts that it hangs up on get no answer until the client gives up.
+// leaseServer is an API server with one lease that records all other writes. It serves HTTP over pipes, so that tests can simulate
+// the time. It does not answer the lease requests of some hosts; they end when the client cancels them.
 type leaseServer struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
@@ -196,7 +196,7 @@ func (s *leaseServer) of(host string) (first, last time.Time) {
 	return first, last
 }
 
-// writing is work that writes every 100 milliseconds until it may not, and once more when it winds up.
+// writing returns work that writes every 100 milliseconds until its context ends, and then final writes as long as WindUp allows.
 func writing(clients *kube.Clients) func(context.Context) error {
 	return func(ctx context.Context) error {
 		write := func(ctx context.Context) {
@@ -211,7 +211,7 @@ func writing(clients *kube.Clients) func(context.Context) error {
 		}
 		ctx, cancel := WindUp(ctx, time.Minute)
 		defer cancel()
-		for ctx.Err() == nil { // it has much to store, and takes as long as it is given
+		for ctx.Err() == nil { // it uses all the time that it gets
 			write(ctx)
 			select {
 			case <-ctx.Done():
@@ -222,7 +222,7 @@ func writing(clients *kube.Clients) func(context.Context) error {
 	}
 }
 
-// The API server answers everything but the lease requests of the leader: the worst case for the others.
+// The worst case: the API server answers all requests except the lease requests of the leader.
 func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"defaults":     {"--leader-elect"},
@@ -259,17 +259,17 @@ func TestLead_renewalsHang_noWriteAfterTheLeaseAndNeverTwoWriters(t *testing.T) 
 				first, _ := s.of("two")
 				whole := e.LeaseDuration.Truncate(time.Second)
 				if d := last.Sub(renewed); d >= whole {
-					t.Errorf("the last write was %s after the last renewal; the lease lasts %s", d, whole)
+					t.Errorf("the last write was %s after the last renewal, want less than the %s of the lease", d, whole)
 				}
 				if first.IsZero() || !first.After(last) {
-					t.Errorf("the second process wrote %s after the last write of the first", first.Sub(last))
+					t.Errorf("the second process wrote %s after the last write of the first, want later than that", first.Sub(last))
 				}
 			})
 		})
 	}
 }
 
-// Somebody deletes the lease, and another process takes it before the leader notices.
+// The lease is deleted, and another process acquires it before the leader reads it again.
 func TestLead_leaseTakenByAnother_workEndsAtNextRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := electionGiven(t, "--leader-elect")
@@ -288,14 +288,14 @@ func TestLead_leaseTakenByAnother_workEndsAtNextRenewal(t *testing.T) {
 		taken := time.Now()
 		time.Sleep(10 * time.Second)
 		if _, last := s.of("one"); last.Sub(taken) > e.RetryPeriod {
-			t.Errorf("it wrote for %s after another process held the lease", last.Sub(taken))
+			t.Errorf("the leader wrote for %s after another process had acquired the lease", last.Sub(taken))
 		}
 		cancel()
 		running.Wait()
 	})
 }
 
-// A process that is told to end keeps the lease while it winds up, and lets the next one lead at once.
+// A process that stops keeps the lease during its final writes. Then another process can acquire it immediately.
 func TestLead_contextEnds_releasesLeaseAfterWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := electionGiven(t, "--leader-elect")
@@ -324,12 +324,12 @@ func TestLead_contextEnds_releasesLeaseAfterWork(t *testing.T) {
 		_, last := s.of("one")
 		began, _ := s.of("two")
 		if last.IsZero() || !began.After(last) || began.Sub(last) > 2*e.RetryPeriod+time.Second {
-			t.Errorf("the second process began %s after the first had wound up at %s", began.Sub(last), last)
+			t.Errorf("the second process began %s after the last write of the first, at %s", began.Sub(last), last)
 		}
 	})
 }
 
-// A release that hangs delays neither the end of the work nor the end of the process for long.
+// If the request that releases the lease hangs, the work ends without delay, and the process ends after releaseTimeout.
 func TestLead_releaseHangs_workEndsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := electionGiven(t, "--leader-elect")
@@ -348,20 +348,20 @@ func TestLead_releaseHangs_workEndsImmediately(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		s.hang("one", true)
-		told := time.Now()
+		canceled := time.Now()
 		cancel()
-		if at := <-ended; workEnded.Sub(told) > 0 || at.Sub(told) > releaseTimeout {
-			t.Errorf("the work ended %s and the process %s after it was told to", workEnded.Sub(told), at.Sub(told))
+		if at := <-ended; workEnded.Sub(canceled) > 0 || at.Sub(canceled) > releaseTimeout {
+			t.Errorf("the work ended %s and the process %s after the context", workEnded.Sub(canceled), at.Sub(canceled))
 		}
 	})
 }
 
-// A lease says how long it lasts in whole seconds: one of less has expired as soon as it is written.
+// A lease stores its duration in whole seconds, so a shorter one would expire immediately.
 func TestElection_leaseShorterThanOneSecond_isRejected(t *testing.T) {
 	e := ElectionDefaults("lease")
 	e.Enabled, e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = true, 900*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
 	if err := e.Validate(); err == nil || !strings.Contains(err.Error(), "--leader-elect-lease-duration must be at least 1s, got 900ms") {
-		t.Errorf("%v", err)
+		t.Errorf("lease of 900ms: got error %v", err)
 	}
 	e.LeaseDuration = time.Second
 	if err := e.Validate(); err != nil {
@@ -382,7 +382,7 @@ func TestLead_electionFlags_areApplied(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || *l.Spec.LeaseDurationSeconds != 44 {
-			t.Errorf("the lease is %+v", l.Spec)
+			t.Errorf("got lease %+v", l.Spec)
 		}
 		cancel()
 		return nil
@@ -390,10 +390,10 @@ func TestLead_electionFlags_areApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !worked {
-		t.Error("nobody was elected")
+		t.Error("no leader was elected")
 	}
 	api = fake.NewClientset()
 	if err := Lead(t.Context(), quietProcess(), electionGiven(t), api, func(context.Context) error { return nil }); err != nil || len(api.Actions()) > 0 {
-		t.Errorf("without election: %v, %v", err, api.Actions())
+		t.Errorf("without election: got error %v and requests %v, want none", err, api.Actions())
 	}
 }

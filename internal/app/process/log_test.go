@@ -19,11 +19,11 @@ func TestLogConfig_flags_selectDestinationAndLevel(t *testing.T) {
 		flags              []string
 		stderr, file, deep bool
 	}{
-		"by default":          {nil, true, false, false},
-		"to a file":           {[]string{"--logtostderr=false"}, false, true, false},
-		"to both":             {[]string{"--alsologtostderr"}, true, true, false},
-		"with a file in vain": {[]string{"--logtostderr"}, true, false, false},
-		"in depth":            {[]string{"-v=5"}, true, false, true},
+		"by default":                       {nil, true, false, false},
+		"to a file":                        {[]string{"--logtostderr=false"}, false, true, false},
+		"to both":                          {[]string{"--alsologtostderr"}, true, true, false},
+		"--logtostderr overrides the file": {[]string{"--logtostderr"}, true, false, false},
+		"verbose":                          {[]string{"-v=5"}, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
@@ -51,10 +51,10 @@ func TestLogConfig_flags_selectDestinationAndLevel(t *testing.T) {
 				want bool
 			}{"standard error": {stderr.String(), c.stderr}, "the file": {string(text), c.file}} {
 				if got := strings.Contains(x.text, "Something"); got != x.want {
-					t.Errorf("%s has %q", where, x.text)
+					t.Errorf("%s: got %q", where, x.text)
 				}
 				if got := strings.Contains(x.text, "A detail"); got != (x.want && c.deep) {
-					t.Errorf("%s has %q", where, x.text)
+					t.Errorf("%s: got %q", where, x.text)
 				}
 			}
 		})

@@ -27,16 +27,16 @@ func TestEvery_longPass_nextGetsCurrentTimeAndMissedTicksAreDropped(t *testing.T
 		var starts []time.Duration
 		Every(ctx, time.Minute, func(_ context.Context, now time.Time) {
 			if late := time.Since(now); late != 0 {
-				t.Errorf("round %d was told a time of %s ago", len(starts), late)
+				t.Errorf("call %d: got a time that is %s ago, want the current time", len(starts), late)
 			}
 			starts = append(starts, now.Sub(began))
 			if len(starts) == 2 {
-				time.Sleep(170 * time.Second) // two ticks go by
+				time.Sleep(170 * time.Second) // longer than two ticks
 			}
 		})
 		want := "[0s 1m0s 4m0s 5m0s 6m0s 7m0s 8m0s 9m0s]"
 		if got := fmt.Sprint(starts); got != want {
-			t.Errorf("rounds began at %s, want %s", got, want)
+			t.Errorf("calls began at %s, want %s", got, want)
 		}
 	})
 }
@@ -58,10 +58,10 @@ func TestRecovering_panic_isCountedAndLoopContinues(t *testing.T) {
 			}
 		}))
 		if failed := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); passes != 3 || failed != 1 {
-			t.Errorf("%d passes, %v failures", passes, failed)
+			t.Errorf("got %d passes and %v failures", passes, failed)
 		}
 		if !strings.Contains(out.String(), "nobody expected this") || !strings.Contains(out.String(), "process_test.go") {
-			t.Errorf("the log does not say where: %s", out.String())
+			t.Errorf("the log has no stack: %s", out.String())
 		}
 	})
 }

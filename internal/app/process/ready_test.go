@@ -28,14 +28,14 @@ func TestReadyz_failingCheck_returnsReason(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	if status, text := ask("/readyz"); status != http.StatusOK || text != "OK" {
-		t.Errorf("ready: %d %s", status, text)
+		t.Errorf("ready: got status %d, %s", status, text)
 	}
 	problem = errors.New("the webhook is not registered yet")
 	if status, text := ask("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, problem.Error()) {
-		t.Errorf("not ready: %d %s", status, text)
+		t.Errorf("not ready: got status %d, %s", status, text)
 	}
 	if status, _ := ask("/health-check"); status != http.StatusOK {
-		t.Errorf("a process that is not ready is not to be restarted, but gets %d", status)
+		t.Errorf("not ready: got status %d from /health-check, want 200, because the process must not be restarted", status)
 	}
 }
 
@@ -70,6 +70,6 @@ func TestProcess_workEnding_stillServesReadyz(t *testing.T) {
 		return err
 	})
 	if err != nil || status != http.StatusServiceUnavailable {
-		t.Errorf("while the work winds up /readyz says %d: %v", status, err)
+		t.Errorf("/readyz while the work ends: got status %d, %v", status, err)
 	}
 }

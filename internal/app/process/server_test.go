@@ -25,20 +25,20 @@ func TestHealth_loopWithoutActivity_fails(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if code, _ := ask(); code != 200 {
-			t.Errorf("a loop that has not begun: code %d", code)
+			t.Errorf("loop has not started: got status %d", code)
 		}
 		h.Active(time.Now())
 		time.Sleep(4 * time.Minute)
 		if code, _ := ask(); code != 200 {
-			t.Errorf("after 4 minutes: code %d", code)
+			t.Errorf("after 4 minutes: got status %d", code)
 		}
 		time.Sleep(2 * time.Minute)
 		if code, text := ask(); code != 500 || !strings.Contains(text, "Error: last activity more than 6m0s ago") {
-			t.Errorf("after 6 minutes: code %d, %q", code, text)
+			t.Errorf("after 6 minutes: got status %d, %q", code, text)
 		}
 		h.Disarm()
 		if code, _ := ask(); code != 200 {
-			t.Errorf("a loop that gave up its lease: code %d", code)
+			t.Errorf("loop ended because the lease was lost: got status %d", code)
 		}
 	})
 }
@@ -57,7 +57,7 @@ func TestObservation_profilingFlag_controlsPprof(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", nil))
 		if w.Code != want {
-			t.Errorf("%s: %d", flag, w.Code)
+			t.Errorf("%s: got status %d", flag, w.Code)
 		}
 	}
 }

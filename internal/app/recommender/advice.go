@@ -115,6 +115,7 @@ func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advic
 	r.sayHistory(&adv, now)
 	r.sayOOMLoops(&adv, governing, now, seen)
 	r.sayAdmission(&adv, pods)
+	sayHorizontal(&adv, governing, pods)
 	return adv
 }
 
@@ -131,6 +132,9 @@ func (r *recommender) recommend(now time.Time, a *cluster.Autoscaler, choice *si
 	recommended := recommend.Workload(r.workloads.Params(choice, a.Target), choice.Estimator, r.usageStore, a, a.Target, now)
 	if r.workloads.Held(choice, a.Target, now) || r.backfill.holds(a, now) {
 		recommended = sizing.Hold(a, r.usageStore.Containers(a.Target), recommended)
+	}
+	if r.workloads.LimitsCPU(choice, a.Target) {
+		recommended = sizing.LimitCPU(a, recommended)
 	}
 	return policy.Cap(r.rounding(a), recommended, r.config.MaxAllowed())
 }

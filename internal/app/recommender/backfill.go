@@ -139,7 +139,7 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 	}
 	for i := range jobs {
 		job := &jobs[i]
-		job.store = r.usageStore.Fork(func(w cluster.Workload) bool { return w.Namespace == job.namespace })
+		job.store = r.usageStore.Fork(job.namespace)
 		job.sized = func(w cluster.Workload) bool { return r.backfill.requested[w] }
 	}
 	go func() {
@@ -369,17 +369,17 @@ func (r *historyReader) read(ctx context.Context, source historySource) error {
 	for len(job.missing) > 0 {
 		s := &job.missing[0]
 		last := s.from
-		err := source.HistorySince(ctx, job.namespace, s.from, s.to, func(sample usage.Sample) {
+		for sample, err := range source.HistorySince(ctx, job.namespace, s.from, s.to) {
+			if err != nil {
+				if last.After(s.from) {
+					s.from = last.Add(1)
+				}
+				return err
+			}
 			if !sample.At.Before(s.from) && !sample.At.After(s.to) {
 				last = sample.At
 				r.observe(sample)
 			}
-		})
-		if err != nil {
-			if last.After(s.from) {
-				s.from = last.Add(1)
-			}
-			return err
 		}
 		job.missing = job.missing[1:]
 	}
@@ -450,7 +450,9 @@ func (r *recommender) mergeHistory(now time.Time) {
 	f.mu.Unlock()
 	for _, result := range finished {
 		if result.store != nil {
-			r.usageStore.Absorb(result.store)
+			if err := r.usageStore.Absorb(result.store); err != nil {
+				f.log.Error("Cannot merge a part of the usage history of a namespace", slog.String("namespace", result.namespace), slog.Any("error", err))
+			}
 		}
 		f.missing[result.namespace] = result.missing
 		f.state[result.namespace] = backfillDone

@@ -6,6 +6,7 @@ package recommender
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"slices"
 	"testing"
@@ -111,16 +112,20 @@ func (h *scriptedHistory) PodLabels(context.Context, time.Time) (map[cluster.Key
 	return map[cluster.Key]prom.Labels{}, nil
 }
 
-func (h *scriptedHistory) HistorySince(_ context.Context, namespace string, from, _ time.Time, each func(usage.Sample)) error {
-	h.queries++
-	each(usage.Sample{Pod: cluster.Key{Namespace: namespace, Name: "web-0"}, Container: "app", At: from.Add(time.Minute), CPU: 1, Has: cluster.Of(cluster.CPU)})
-	switch h.queries {
-	case h.failAt:
-		return errors.New("too many samples")
-	case h.panicAt:
-		panic("a defect")
+func (h *scriptedHistory) HistorySince(_ context.Context, namespace string, from, _ time.Time) iter.Seq2[usage.Sample, error] {
+	return func(yield func(usage.Sample, error) bool) {
+		h.queries++
+		sample := usage.Sample{Pod: cluster.Key{Namespace: namespace, Name: "web-0"}, Container: "app", At: from.Add(time.Minute), CPU: 1, Has: cluster.Of(cluster.CPU)}
+		if !yield(sample, nil) {
+			return
+		}
+		switch h.queries {
+		case h.failAt:
+			yield(usage.Sample{}, errors.New("too many samples"))
+		case h.panicAt:
+			panic("a defect")
+		}
 	}
-	return nil
 }
 
 // historyJob returns a job with two spans of a namespace with one pod, and the resolver for it.

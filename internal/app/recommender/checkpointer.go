@@ -19,6 +19,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -26,17 +27,17 @@ import (
 
 // checkpointStore stores the histograms of each VPA and container.
 type checkpointStore interface {
-	Load(ctx context.Context, each func(checkpoint.Key, usage.Checkpoint)) error
+	Load(ctx context.Context) (map[checkpoint.Key]usage.Checkpoint, error)
 	Write(ctx context.Context, key checkpoint.Key, c usage.Checkpoint) error
-	Collect(ctx context.Context, keep func(checkpoint.Key) bool) (int, error)
+	Collect(ctx context.Context, unused checkpoint.Unused) (int, error)
 }
 
 // modelStateStore stores the model state of each workload, in UsageHistory objects.
 type modelStateStore interface {
-	Load(ctx context.Context, each func(cluster.Workload, []usage.History)) error
+	Load(ctx context.Context) (map[cluster.Workload][]usage.History, error)
 	// Write reports whether it wrote. It does not write if the stored state is the same.
 	Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error)
-	Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error)
+	Collect(ctx context.Context, needed checkpoint.Needed) (int, error)
 }
 
 // storage stores the usage history and the model state.
@@ -73,6 +74,7 @@ type checkpointer struct {
 	savedAt           map[usage.Ref]time.Time          // when the history of a container was last stored
 	expired           map[usage.Ref]bool               // containers whose history expired, so their checkpoints can be deleted
 	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
+	profileOf         map[cluster.Key]string           // by VPA: the SizingProfile in its newest loaded checkpoint that names one
 	collectedAt       time.Time                        // the last garbage collection
 
 	mu       sync.Mutex                // guards resumeAt
@@ -84,7 +86,8 @@ func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *pro
 		config: c, usageStore: u, store: store, metrics: m, health: h, log: log,
 		loadedCheckpoints: map[checkpoint.Key]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
 		savedAt: map[usage.Ref]time.Time{}, expired: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
-		resumeAt: map[usage.Ref]cluster.Key{},
+		profileOf: map[cluster.Key]string{},
+		resumeAt:  map[usage.Ref]cluster.Key{},
 	}
 }
 
@@ -92,14 +95,14 @@ func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *pro
 // them, because it would overwrite them.
 func (k *checkpointer) load(ctx context.Context) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		clear(k.loadedCheckpoints)
-		clear(k.loadedModelStates)
-		err := errors.Join(
-			k.store.checkpoints.Load(ctx, func(key checkpoint.Key, c usage.Checkpoint) { k.loadedCheckpoints[key] = c }),
-			k.store.modelStates.Load(ctx, func(w cluster.Workload, hs []usage.History) { k.loadedModelStates[w] = hs }),
-		)
+		checkpoints, checkpointsErr := k.store.checkpoints.Load(ctx)
+		modelStates, modelStatesErr := k.store.modelStates.Load(ctx)
+		err := errors.Join(checkpointsErr, modelStatesErr)
 		if err == nil {
+			k.loadedCheckpoints = checkpoints
+			k.loadedModelStates = modelStates
 			k.noteStoredWorkloads()
+			k.noteStoredProfiles()
 			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
 		}
@@ -124,6 +127,26 @@ func (k *checkpointer) noteStoredWorkloads() {
 			k.storedOf[key.Autoscaler] = c.Workload
 		}
 	}
+}
+
+// noteStoredProfiles records the SizingProfile in the newest checkpoint of each VPA.
+func (k *checkpointer) noteStoredProfiles() {
+	clear(k.profileOf)
+	newest := map[cluster.Key]time.Time{}
+	for key, c := range k.loadedCheckpoints {
+		if at, ok := newest[key.Autoscaler]; c.Profile != "" && (!ok || c.Updated.After(at)) {
+			newest[key.Autoscaler] = c.Updated
+			k.profileOf[key.Autoscaler] = c.Profile
+		}
+	}
+}
+
+// sizingProfile returns the name of the SizingProfile of a VPA, or "" if a built-in profile sizes it.
+func (k *checkpointer) sizingProfile(a *cluster.Autoscaler) string {
+	if _, builtin := recommend.Builtin(a.Recommender); builtin || k.config.NameGiven() {
+		return ""
+	}
+	return a.Recommender
 }
 
 // restore adds the loaded history of served VPAs to the usage store.
@@ -387,6 +410,7 @@ func (k *checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usa
 		if p := a.Policy(ref.Container); p != nil && p.Off {
 			continue
 		}
+		c.Profile = k.sizingProfile(a)
 		err := k.store.checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:
@@ -451,26 +475,12 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 	k.collectedAt = now
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	vpas := make(map[cluster.Key]*cluster.Autoscaler, len(all))
-	for _, a := range all {
-		vpas[a.Key] = a
-	}
-	own := keySet(ours)
-	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, func(key checkpoint.Key) bool {
-		k.health.Active(time.Now())
-		a := vpas[key.Autoscaler]
-		if a == nil || !own[a.Key] {
-			return a != nil
-		}
-		ref := usage.Ref{Workload: a.Target, Container: key.Container}
-		return !k.expired[ref] || k.usageStore.Series(a.Target, key.Container) != nil
-	})
+	unused := k.unused(all, ours)
+	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, unused)
 	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
-	deletedHistories, historiesErr := k.store.modelStates.Collect(ctx, func(w cluster.Workload) bool {
-		k.health.Active(time.Now())
-		return needed(w)
-	})
+	deletedHistories, historiesErr := k.store.modelStates.Collect(ctx, needed)
+	k.health.Active(time.Now())
 	k.unmarkUnreferenced(all)
 	err = errors.Join(err, historiesErr)
 	deleted := deletedCheckpoints+deletedHistories > 0
@@ -492,9 +502,27 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 			slog.Int("checkpoints", deletedCheckpoints), slog.Int("histories", deletedHistories))
 	}
 	clear(k.expired)
-	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.Key, _ usage.Checkpoint) bool { return vpas[key.Autoscaler] == nil })
-	maps.DeleteFunc(k.storedOf, func(key cluster.Key, _ cluster.Workload) bool { return vpas[key] == nil })
-	maps.DeleteFunc(k.loadedModelStates, func(w cluster.Workload, _ []usage.History) bool { return !needed(w) })
+	maps.DeleteFunc(k.loadedCheckpoints, func(key checkpoint.Key, _ usage.Checkpoint) bool { return !unused.Existing[key.Autoscaler] })
+	maps.DeleteFunc(k.storedOf, func(key cluster.Key, _ cluster.Workload) bool { return !unused.Existing[key] })
+	maps.DeleteFunc(k.loadedModelStates, func(w cluster.Workload, _ []usage.History) bool { return !needed.Has(w) })
+}
+
+// unused returns the checkpoints that are not used any more: those of VPAs that do not exist, and of containers of served VPAs whose
+// history expired.
+func (k *checkpointer) unused(all, ours []*cluster.Autoscaler) checkpoint.Unused {
+	expired := make(map[cluster.Workload][]string, len(k.expired))
+	for ref := range k.expired {
+		if k.usageStore.Series(ref.Workload, ref.Container) == nil {
+			expired[ref.Workload] = append(expired[ref.Workload], ref.Container)
+		}
+	}
+	unused := checkpoint.Unused{Existing: keySet(all), Expired: map[checkpoint.Key]bool{}}
+	for _, a := range ours {
+		for _, container := range expired[a.Target] {
+			unused.Expired[checkpoint.Key{Autoscaler: a.Key, Container: container}] = true
+		}
+	}
+	return unused
 }
 
 // unmarkUnreferenced removes the marks of expired containers whose workload no VPA references. collect deletes their checkpoints
@@ -510,30 +538,24 @@ func (k *checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 	maps.DeleteFunc(k.expired, func(r usage.Ref, _ bool) bool { return !referenced[r.Workload] })
 }
 
-// needed returns a function that reports whether the model state of a workload is needed. It is needed in these cases:
+// needed returns the workloads whose model state is needed. It is needed in these cases:
 //
 //   - A VPA of another recommender references the workload and may use it. With --recommender-name this is each VPA, because
 //     that recommender has no profiles and cannot decide.
 //   - The namespace has a VPA whose target cannot be read, and which may reference the workload.
 //   - Only served VPAs reference the workload, its profile has model state, and the usage store has one of its containers.
-func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) func(cluster.Workload) bool {
+func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed {
 	own := keySet(ours)
-	served := make(map[cluster.Workload]bool, len(all))
-	foreign := make(map[cluster.Workload]bool)
-	unreadable := make(map[string]bool) // namespaces
+	needed := checkpoint.Needed{Workloads: make(map[cluster.Workload]bool, len(all)), Namespaces: map[string]bool{}}
 	for _, a := range all {
 		switch {
 		case a.Target.IsZero():
-			unreadable[a.Namespace] = true
-		case !own[a.Key] || k.config.NameGiven():
-			foreign[a.Target] = true
-		default:
-			served[a.Target] = true
+			needed.Namespaces[a.Namespace] = true
+		case !own[a.Key] || k.config.NameGiven(), k.usageStore.Extended(a.Target) && len(k.usageStore.All(a.Target)) > 0:
+			needed.Workloads[a.Target] = true
 		}
 	}
-	return func(w cluster.Workload) bool {
-		return foreign[w] || unreadable[w.Namespace] || served[w] && k.usageStore.Extended(w) && len(k.usageStore.All(w)) > 0
-	}
+	return needed
 }
 
 // keySet returns the keys of the VPAs.

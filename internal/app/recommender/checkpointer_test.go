@@ -38,11 +38,12 @@ func newBenchHistories() *benchHistories {
 
 func (b *bench) storage() storage { return storage{b, b.remembered} }
 
-func (h *benchHistories) Load(_ context.Context, each func(cluster.Workload, []usage.History)) error {
+func (h *benchHistories) Load(context.Context) (map[cluster.Workload][]usage.History, error) {
+	all := make(map[cluster.Workload][]usage.History, len(h.stored))
 	for w, hs := range h.stored {
-		each(w, slices.Clone(hs))
+		all[w] = slices.Clone(hs)
 	}
-	return nil
+	return all, nil
 }
 
 func (h *benchHistories) Write(_ context.Context, w cluster.Workload, hs []usage.History) (bool, error) {
@@ -60,10 +61,10 @@ func (h *benchHistories) Write(_ context.Context, w cluster.Workload, hs []usage
 	return true, nil
 }
 
-func (h *benchHistories) Collect(_ context.Context, keep func(cluster.Workload) bool) (int, error) {
+func (h *benchHistories) Collect(_ context.Context, needed checkpoint.Needed) (int, error) {
 	n := 0
 	for w := range h.stored {
-		if !keep(w) {
+		if !needed.Has(w) {
 			delete(h.stored, w)
 			n++
 		}

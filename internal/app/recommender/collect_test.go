@@ -29,7 +29,7 @@ type manyOrphans struct {
 	left int // unused checkpoints
 }
 
-func (m *manyOrphans) Collect(ctx context.Context, _ func(checkpoint.Key) bool) (n int, err error) {
+func (m *manyOrphans) Collect(ctx context.Context, _ checkpoint.Unused) (n int, err error) {
 	for ; m.left > 0; m.left-- {
 		select {
 		case <-ctx.Done():
@@ -92,7 +92,7 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 // forbiddenDeletes is a checkpoint store that may not delete.
 type forbiddenDeletes struct{ *bench }
 
-func (forbiddenDeletes) Collect(context.Context, func(checkpoint.Key) bool) (int, error) {
+func (forbiddenDeletes) Collect(context.Context, checkpoint.Unused) (int, error) {
 	return 0, fmt.Errorf("delete: %w", kube.ErrForbidden)
 }
 

@@ -22,7 +22,6 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/metrics"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -327,7 +326,7 @@ func TestFlags_historyFlags_determineTheQueries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {})
+		return readAll(client.History(t.Context(), "shop", time.Now()))
 	}
 	if err := query("--prometheus-cadvisor-job-name=kubelet", "--history-cpu-metric=cores", "--history-memory-metric=ram",
 		"--history-length=4h", "--history-resolution=2m"); err != nil {
@@ -361,7 +360,7 @@ func TestFlags_containerNamespaceLabel_isUsedInQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); err != nil || !strings.Contains(query, `project="shop"`) {
+	if err := readAll(client.History(t.Context(), "shop", time.Now())); err != nil || !strings.Contains(query, `project="shop"`) {
 		t.Errorf("query %q, error %v", query, err)
 	}
 }
@@ -376,7 +375,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		flags []string
 		want  any
 	}{
-		"default":          {nil, &metrics.Client{}},
+		"default":          {nil, &meteredClient{}},
 		"external":         {[]string{"--use-external-metrics", "--external-metrics-cpu-metric=cores"}, &externalUsage{}},
 		"external, memory": {[]string{"--use-external-metrics", "--external-metrics-memory-metric=ram"}, &externalUsage{}},
 		"no metric":        {[]string{"--use-external-metrics"}, nil},

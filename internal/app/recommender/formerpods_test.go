@@ -6,6 +6,7 @@ package recommender
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -128,14 +129,16 @@ type faultyArchive struct {
 	selectors int      // requests for selectors
 }
 
-func (b *faultyArchive) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
+func (b *faultyArchive) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
 	if namespace == b.panics {
 		panic("a defect")
 	}
 	if slices.Contains(b.slow, namespace) {
-		return fmt.Errorf("read the history of namespace %s: %w", namespace, context.DeadlineExceeded)
+		return func(yield func(usage.Sample, error) bool) {
+			yield(usage.Sample{}, fmt.Errorf("read the history of namespace %s: %w", namespace, context.DeadlineExceeded))
+		}
 	}
-	return b.archive.HistorySince(ctx, namespace, from, now, each)
+	return b.archive.HistorySince(ctx, namespace, from, now)
 }
 
 func (b *faultyArchive) Selector(ctx context.Context, _ cluster.Workload) (labels.Selector, error) {

@@ -105,8 +105,9 @@ func TestRecommender_sameTraceAsABacktest_recommendsTheSame(t *testing.T) {
 				want := map[int64][]cluster.Advice{}
 				rules := replay.RulesFor(p)
 				rules.Mode = cluster.Off // this test compares recommendations, not updates
-				rules.Advised = func(now time.Time, adv []cluster.Advice) { want[now.Unix()] = slices.Clone(adv) }
-				replay.Run(b.trace, p, rules)
+				for now, adv := range replay.Advice(b.trace, p, rules) {
+					want[now.Unix()] = slices.Clone(adv)
+				}
 
 				b.config.Interval = 10 * time.Minute
 				ctx, cancel := context.WithTimeout(t.Context(), traceDays*24*time.Hour)

@@ -131,6 +131,26 @@ var conditionMessages = []ConditionMessage{
 		Remedy:  "Raise the memory limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA.",
 	},
 	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonResized,
+		Meaning: "The updater resized an OOM-killed pod in place at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonEvicted,
+		Meaning: "The updater evicted an OOM-killed pod at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
+		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonDeleted,
+		Meaning: "The updater deleted an OOM-killed pod to give it more memory, because a PodDisruptionBudget did not allow its eviction and lacked only OOM-killed pods. The condition is removed after an hour.",
+		Remedy:  "No action is required. To prevent deletions, set `--oom-rescue=evict` for the updater, or `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget, so that an eviction is possible.",
+	},
+	{
+		Type: v1alpha1.ConditionOOMRescue, Status: watcher.False,
+		Meaning: "A pod is OOM-killed and does not get the recommended memory now. The reason and the message are those of the updater's decision. The condition is removed when no such pod exists.",
+		Remedy:  "Look up the reason in the section about decision reasons, which has a remedy for each.",
+	},
+	{
 		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonHeldToAdmitted,
 		Meaning: "The API server would reject pods with the recommended size, for example because of a LimitRange. Pods get the nearest size that the API server admits.",
 		Remedy:  "Compare `minAllowed` and `maxAllowed` of the VPA with the LimitRange of the namespace (`kubectl -n NAMESPACE get limitrange -o yaml`) and the limits in the pod template.",
@@ -139,5 +159,22 @@ var conditionMessages = []ConditionMessage{
 		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonNoSizeAdmitted,
 		Meaning: "The API server would reject pods with the recommended size and with each other size that podfit can set. Pods keep the resources of their template. The message has the rule that they violate.",
 		Remedy:  "Search for the rule in the section about the annotation `vpaUpdates`. Correct the pod template, the LimitRange, or `minAllowed` and `maxAllowed` in the VPA.",
+	},
+	{
+		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonRequestLeft,
+		Meaning: "A HorizontalPodAutoscaler (HPA) scales the target by the utilization of a request that the VPA controls. podfit does not change that request and its limit, because the number of replicas would change with it. The recommendation stays in the status. The message names the HPA and the request.",
+		Remedy: "If the request is correct, remove the resource from `controlledResources` of the VPA. To let podfit change the request and the target of the HPA together, run " +
+			"`kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point`. Or let the HPA scale by an absolute value (`averageValue`) or another metric. To get the behaviour of upstream, set `--hpa=ignore`.",
+	},
+	{
+		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonScalePointPreserved,
+		Meaning: "The VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. podfit changes the request and the target of the HPA so that their product stays the same. The message has the range of the request in which that is possible.",
+		Remedy:  "No action is required. If the recommendation is outside of the range, change the target of the HPA: `kubectl -n NAMESPACE edit hpa HPA`.",
+	},
+	{
+		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonOthersReset,
+		Meaning: "Something else, such as a GitOps tool, has overwritten the target that podfit set on the HPA several times. podfit has stopped changing the HPA and the request.",
+		Remedy: "Exclude `spec.metrics` of the HPA from the tool (for Argo CD: `ignoreDifferences`), then remove the record: `kubectl -n NAMESPACE annotate hpa HPA podfit.dev/scale-point-`. " +
+			"Or remove the annotation `podfit.dev/hpa` from the VPA.",
 	},
 }

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/metrics"
 )
 
 // Metrics are the metrics of the recommender. Those that upstream has keep upstream's names.
@@ -113,9 +114,16 @@ func (m *Metrics) publishBackfill(count map[backfillState]int) {
 	m.backfill.Publish(next)
 }
 
-// answered counts one response of the Metrics API.
-func (m *Metrics) answered(err error) {
-	m.responses.WithLabelValues(strconv.FormatBool(err != nil), "default-metrics-client").Inc()
+// countReading counts the requests of a reading, and the containers whose usage cannot be parsed.
+func (m *Metrics) countReading(r metrics.Reading) {
+	for isError, n := range map[bool]int{false: r.Answered, true: r.Failed} {
+		if n > 0 {
+			m.responses.WithLabelValues(strconv.FormatBool(isError), "default-metrics-client").Add(float64(n))
+		}
+	}
+	if r.Unreadable > 0 {
+		m.rejected.WithLabelValues("unreadable").Add(float64(r.Unreadable))
+	}
 }
 
 // qualityMetrics compare recommendations with usage.

@@ -173,7 +173,8 @@ func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string 
 	case a.Mode == cluster.Initial:
 		return "With updateMode Initial only new pods get the recommendation. Delete the pod, or set another updateMode."
 	case live < minReplicas:
-		return fmt.Sprintf("The workload has %d live pods. The updater does not update pods of workloads with fewer than %d live pods, unless its flag --min-replicas has another value. "+
+		return fmt.Sprintf("The workload has %d live pods. The updater evicts a ready pod only if there are at least %d, unless its flag --min-replicas has another value, "+
+			"and a pod that is not ready unless its flag --oom-rescue is off. "+
 			"Set spec.updatePolicy.minReplicas to %d, or delete the pod.", live, minReplicas, max(live, 1))
 	}
 	return fmt.Sprintf("The updater has not updated the pod yet; a disruption budget or another limit may prevent it. See the UpdateHeld events: "+

@@ -388,6 +388,55 @@ func TestRecommender_vpaNamesOtherRecommender_profileConditionIsRemoved(t *testi
 	})
 }
 
+// The other recommender writes the conditions that it finds back, with the present generation. The checkpoints show that the VPA had another
+// profile. Checkpoints of earlier versions do not contain the profile.
+func TestRecommender_restartAfterDeletedProfileAndMoveToOtherRecommender_isNotServed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		recommender string
+		old         bool // checkpoints of an earlier version
+		served      bool
+	}{
+		"moved":                       {recommender: "other-recommender"},
+		"not moved":                   {recommender: "mine", served: true},
+		"not moved, old checkpoints":  {recommender: "mine", old: true, served: true},
+		"moved to a built-in profile": {recommender: "balanced", served: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.profiles = map[string]string{"mine": tight}
+				b.use["app"] = cluster.Amounts(300, 200<<20)
+				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "mine"
+				b.during(3*time.Hour, func(at time.Duration) {
+					if at == 2*time.Hour {
+						delete(b.profiles, "mine")
+					}
+				})
+				if b.autoscalers[0].ProfileProblem != "Deleted" {
+					t.Fatalf("the profile problem is %q, want Deleted", b.autoscalers[0].ProfileProblem)
+				}
+				for key, c := range b.stored {
+					if c.Profile != "mine" {
+						t.Errorf("%v names the profile %q, want mine", key, c.Profile)
+					}
+					if tt.old {
+						c.Profile = ""
+						b.stored[key] = c
+					}
+				}
+				b.change("web", func(a *cluster.Autoscaler) {
+					a.Recommender = tt.recommender
+					a.StatusOutdated = false
+				})
+				r := b.run(10 * time.Minute)
+				if got := r.serves(b.autoscalers[0]); got != tt.served {
+					t.Errorf("served %t, want %t", got, tt.served)
+				}
+			})
+		})
+	}
+}
+
 // Each of podfit's own conditions is set while its cause lasts, and does not change between passes or after a restart, so its transition
 // time stays. There are no other conditions except upstream's.
 func TestRecommender_causeOfConditionEnds_conditionIsRemoved(t *testing.T) {
@@ -653,6 +702,32 @@ func TestRecommender_nodeNotReadyOrNoPods_nodeBoundStays(t *testing.T) {
 		check("without pods")
 		b.run(time.Hour)
 		check("without pods, after a restart")
+	})
+}
+
+// Cordoned nodes do not count, so after a restart no node bounds the profile, although its pods run.
+func TestRecommender_restartWhileAllNodesAreCordoned_cpuStaysAtTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.nodes = []cluster.Node{{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: true}}
+		b.use["app"] = cluster.Amounts(3000, 200<<20)
+		b.autoscale("web", b.deployment("web", 2, "app")).Recommender = "busy-hours"
+		check := func(when string) {
+			t.Helper()
+			if got := b.advice("web", "app"); got.Target.CPU != 1000 || got.Upper.CPU > 1000 || got.Uncapped.CPU > 1000 {
+				t.Errorf("%s: got %+v, want a quarter of the node at most", when, got)
+			}
+		}
+		b.run(2 * time.Hour)
+		check("before the restart")
+		b.nodes[0].Cordoned = true
+		b.run(time.Hour)
+		check("after a restart while the node is cordoned")
+		b.nodes[0] = cluster.Node{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true}
+		b.run(2 * time.Hour)
+		if got := b.advice("web", "app").Target.CPU; got < 3000 {
+			t.Errorf("target %dm, want the new bound of 4000m when a node can be used again", got)
+		}
 	})
 }
 

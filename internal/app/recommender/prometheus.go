@@ -6,7 +6,7 @@ package recommender
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"iter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -24,8 +24,8 @@ type historySource interface {
 	Length() time.Duration
 	// PodLabels returns the labels of all pods of that time.
 	PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]prom.Labels, error)
-	// HistorySince calls each with the samples of a namespace, the oldest first.
-	HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error
+	// HistorySince yields the samples of a namespace, the oldest first. It ends with the first error.
+	HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
 }
 
 // client returns a Prometheus client as the flags configure it.
@@ -40,15 +40,18 @@ func (h *HistoryConfig) client(m *Metrics) (*prom.Client, error) {
 		}
 		durations[i] = time.Duration(d)
 	}
-	c, err := prom.New(prom.Config{
+	config := prom.Config{
 		Address: h.Address, Insecure: h.Insecure, Token: h.Token, TokenFile: h.TokenFile, Username: h.Username, Password: h.Password,
 		Job: h.Job, CPUMetric: h.CPUMetric, MemoryMetric: h.MemoryMetric, Length: durations[0], Resolution: durations[1], Timeout: durations[2],
 		NamespaceLabel: h.ContainerNamespaceLabel, PodLabel: h.ContainerPodLabel, ContainerLabel: h.ContainerNameLabel,
 		LabelsMetric: h.PodLabelsMetric, LabelPrefix: h.PodLabelPrefix, LabelsNamespaceLabel: h.PodNamespaceLabel, LabelsPodLabel: h.PodNameLabel,
-		Wrap: func(next http.RoundTripper) http.RoundTripper {
-			return promhttp.InstrumentRoundTripperDuration(m.durations, promhttp.InstrumentRoundTripperCounter(m.requests, next))
-		},
-	})
+	}
+	transport, err := prom.Transport(config)
+	if err != nil {
+		return nil, process.UsageError{Err: fmt.Errorf("--storage=prometheus: %w", err)}
+	}
+	transport = promhttp.InstrumentRoundTripperDuration(m.durations, promhttp.InstrumentRoundTripperCounter(m.requests, transport))
+	c, err := prom.NewWithTransport(config, transport)
 	if err != nil {
 		return nil, process.UsageError{Err: fmt.Errorf("--storage=prometheus: %w", err)}
 	}

@@ -6,6 +6,7 @@ package recommender
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,27 +62,44 @@ func (a *archive) PodLabels(ctx context.Context, _ time.Time) (map[cluster.Key]p
 	return a.labels, nil
 }
 
-func (a *archive) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
-	a.queries++
-	if err := a.wait(ctx); err != nil {
-		return err
-	}
-	if err := a.broken[namespace]; err != nil {
-		return err
-	}
-	for h := range 8 * 24 {
-		if h == 100 && a.failures > 0 {
-			a.failures--
-			return errors.New("timed out")
-		}
-		if now.Add(time.Duration(h-8*24) * time.Hour).Before(from) {
-			continue
-		}
-		for _, p := range a.pods {
-			each(usage.Sample{Pod: p, Container: "app", At: now.Add(time.Duration(h-8*24) * time.Hour), CPU: 0.3, Memory: 200 << 20, Has: cluster.Both})
+// readAll reads samples up to the first error and returns the error.
+func readAll(samples iter.Seq2[usage.Sample, error]) error {
+	for _, err := range samples {
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (a *archive) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	return func(yield func(usage.Sample, error) bool) {
+		a.queries++
+		if err := a.wait(ctx); err != nil {
+			yield(usage.Sample{}, err)
+			return
+		}
+		if err := a.broken[namespace]; err != nil {
+			yield(usage.Sample{}, err)
+			return
+		}
+		for h := range 8 * 24 {
+			if h == 100 && a.failures > 0 {
+				a.failures--
+				yield(usage.Sample{}, errors.New("timed out"))
+				return
+			}
+			at := now.Add(time.Duration(h-8*24) * time.Hour)
+			if at.Before(from) {
+				continue
+			}
+			for _, p := range a.pods {
+				if !yield(usage.Sample{Pod: p, Container: "app", At: at, CPU: 0.3, Memory: 200 << 20, Has: cluster.Both}, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (a *archive) Selector(context.Context, cluster.Workload) (labels.Selector, error) {

@@ -171,11 +171,21 @@ func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.
 	if r.backfill != nil {
 		done := r.awaitBackfill(ctx)
 		defer func() { <-done }()
-	} else if err := r.checkpointer.load(ctx); err != nil {
+	} else if err := r.load(ctx); err != nil {
 		return err
 	}
 	process.Every(ctx, r.config.Interval, pass)
 	r.end(ctx)
+	return nil
+}
+
+// load reads the stored usage history, and which profile sized each autoscaler. It returns an error only if ctx ends before.
+func (r *recommender) load(ctx context.Context) error {
+	if err := r.checkpointer.load(ctx); err != nil {
+		return err
+	}
+	r.catalog.Stored(r.checkpointer.profileOf)
+	clear(r.checkpointer.profileOf)
 	return nil
 }
 
@@ -201,25 +211,21 @@ func (r *recommender) awaitBackfill(ctx context.Context) <-chan struct{} {
 
 // source returns how to create the sampler that the flags select: for the Metrics API or for external metrics.
 func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics, h *process.Health) (func(serves func(*cluster.Autoscaler) bool) sampler, error) {
-	hooks := metrics.Hooks{
-		Answered:   m.answered,
-		Unreadable: func(n int) { m.rejected.WithLabelValues("unreadable").Add(float64(n)) },
-	}
 	if !c.ExternalMetrics {
-		client, err := metrics.New(clients.Config, clients.HTTP, c.Namespace, hooks)
+		client, err := metrics.New(clients.Config, clients.HTTP, c.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		return func(func(*cluster.Autoscaler) bool) sampler { return client }, nil
+		return func(func(*cluster.Autoscaler) bool) sampler { return &meteredClient{client, m} }, nil
 	}
 	reader, err := metrics.NewExternal(clients.Config, clients.HTTP, metrics.ExternalNames{
 		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
-	}, hooks)
+	})
 	if err != nil {
 		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return func(serves func(*cluster.Autoscaler) bool) sampler {
-		return &externalUsage{reader: reader, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
+		return &externalUsage{reader: &meteredExternal{reader, m}, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
 	}, nil
 }
 

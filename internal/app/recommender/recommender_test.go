@@ -157,15 +157,12 @@ func (b *bench) Samples(context.Context) ([]usage.Sample, error) {
 	return out, nil
 }
 
-func (b *bench) Load(_ context.Context, each func(checkpoint.Key, usage.Checkpoint)) error {
+func (b *bench) Load(context.Context) (map[checkpoint.Key]usage.Checkpoint, error) {
 	if b.loadErrs > 0 {
 		b.loadErrs--
-		return errors.New("the API server is away")
+		return nil, errors.New("the API server is away")
 	}
-	for k, c := range b.stored {
-		each(k, c)
-	}
-	return nil
+	return maps.Clone(b.stored), nil
 }
 
 func (b *bench) Write(_ context.Context, k checkpoint.Key, c usage.Checkpoint) error {
@@ -179,10 +176,10 @@ func (b *bench) Write(_ context.Context, k checkpoint.Key, c usage.Checkpoint) e
 	return nil
 }
 
-func (b *bench) Collect(_ context.Context, keep func(checkpoint.Key) bool) (int, error) {
+func (b *bench) Collect(_ context.Context, unused checkpoint.Unused) (int, error) {
 	n := 0
 	for k := range b.stored {
-		if !keep(k) {
+		if unused.Has(k) {
 			delete(b.stored, k)
 			n++
 		}
@@ -199,7 +196,7 @@ func (b *bench) during(d time.Duration, between func(time.Duration)) *recommende
 	ctx, cancel := context.WithTimeout(b.t.Context(), d-time.Second)
 	defer cancel()
 	r := newRecommender(b.config, b.dependencies())
-	if err := r.checkpointer.load(ctx); err != nil {
+	if err := r.load(ctx); err != nil {
 		b.t.Fatal(err)
 	}
 	began := time.Now()

@@ -196,12 +196,12 @@ func TestNeeded_profileWithModelStateButNoContainer_isNotNeeded(t *testing.T) {
 	b.autoscale("web", w)
 	k := b.checkpointer()
 	k.usageStore.Extend(w, recommend.Builtins()[1].Extend)
-	if k.needed(b.autoscalers, b.autoscalers)(w) {
+	if k.needed(b.autoscalers, b.autoscalers).Has(w) {
 		t.Error("the model state is needed although no container has history")
 	}
 	k.usageStore.Track(b.pods[0])
 	k.usageStore.Observe(usage.Sample{Pod: b.pods[0].Key, Container: "app", At: time.Now(), CPU: 1, Has: cluster.Of(cluster.CPU)})
-	if !k.needed(b.autoscalers, b.autoscalers)(w) {
+	if !k.needed(b.autoscalers, b.autoscalers).Has(w) {
 		t.Error("the model state of a container with history is not needed")
 	}
 }

@@ -6,6 +6,7 @@ package updater
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,6 +14,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // Config is the updater's configuration.
@@ -37,7 +40,21 @@ type Config struct {
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
 	FreezeConfigMap      string // name of the ConfigMap that freezes the cluster; "" if there is none
+	OOMRescue            string // off, evict or delete
+	MakeRoom             string // what is done to make room for resizes on full nodes
 	DryRun               bool
+	Tables               io.Writer // where a dry run writes tables; nil: nowhere
+}
+
+// The values of --oom-rescue.
+const (
+	rescueOff    = "off"
+	rescueEvict  = "evict"
+	rescueDelete = "delete"
+)
+
+var rescueModes = map[string]plan.RescueMode{
+	rescueOff: plan.NoRescue, rescueEvict: plan.RescueByEviction, rescueDelete: plan.RescueByDeletion,
 }
 
 // Defaults returns upstream's defaults.
@@ -48,6 +65,8 @@ func Defaults() Config {
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 		FreezeConfigMap: "podfit-freeze",
+		OOMRescue:       rescueDelete,
+		MakeRoom:        room.Split.String(),
 	}
 }
 
@@ -79,6 +98,12 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"Set to false in clusters that add nodes on demand.")
 	fs.StringVar(&c.FreezeConfigMap, "freeze-configmap", c.FreezeConfigMap, "Name of a ConfigMap in podfit's namespace that stops all changes of running pods while its key freeze is true. "+
 		"Empty means that there is none. The ConfigMap need not exist.")
+	fs.StringVar(&c.OOMRescue, "oom-rescue", c.OOMRescue, "How pods with an OOM-killed container get more memory at once, whatever their age and the number of replicas. "+
+		"off: only by the rules for all pods. evict: by a resize or an eviction. "+
+		"delete: also by deleting a pod that is not ready and was OOM-killed three times in a row, if a PodDisruptionBudget does not allow its eviction and lacks only such pods.")
+	fs.StringVar(&c.MakeRoom, "make-room", c.MakeRoom, "What to do if a resize does not fit on its node: off (wait), shrink (first resize other pods on the node in place to their lower targets), "+
+		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
+		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -119,11 +144,17 @@ func (c *Config) ValidateOwn() error {
 	if c.BoostSyncs < 1 {
 		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))
 	}
+	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
+		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
+	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
 	}
 	if problems := validation.IsDNS1123Subdomain(c.FreezeConfigMap); c.FreezeConfigMap != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))
+	}
+	if _, known := rescueModes[c.OOMRescue]; !known {
+		errs = append(errs, fmt.Errorf("--oom-rescue must be off, evict or delete, got %q", c.OOMRescue))
 	}
 	return errors.Join(errs...)
 }

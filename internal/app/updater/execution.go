@@ -26,6 +26,7 @@ type execution struct {
 	now       time.Time
 	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
 	exists    map[string]bool        // the governed pods, by UID
+	guard     *scaleGuard            // nil: no change waits for an HPA
 
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
@@ -90,6 +91,9 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 	if reason, frozen := e.frozen(&d); frozen {
 		return e.record(func() []plan.Decision { return e.pass.Stopped(d, reason) })
 	}
+	if e.guard.holds(&d) {
+		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.HPANotWritten) })
+	}
 	e.states.announce(ctx, e.now, plan.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
 	var stopped *frozenError
@@ -101,7 +105,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		return e.record(func() []plan.Decision { return e.pass.Stopped(d, stopped.reason) })
 	case errors.Is(err, kube.ErrNotSent):
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
-	case errors.Is(err, kube.ErrNotFound), d.Do == plan.Evict && errors.Is(err, kube.ErrConflict):
+	case errors.Is(err, kube.ErrNotFound), d.Do != plan.Resize && errors.Is(err, kube.ErrConflict):
 		e.logger(&d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
 		return e.record(func() []plan.Decision {
 			e.pass.Gone(d)
@@ -155,6 +159,8 @@ func failureOf(d *plan.Decision, err error) string {
 	switch {
 	case d.Do == plan.Evict:
 		return "EvictionError"
+	case d.Do == plan.Delete:
+		return "DeletionError"
 	case len(d.Unboost) > 0:
 		return "UnboostError"
 	case errors.Is(err, kube.ErrNodeCapacity):
@@ -233,14 +239,18 @@ func (e *execution) exhaust(do plan.Act) bool {
 	return !known
 }
 
-// perform evicts or resizes a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze.
+// perform evicts, deletes or resizes a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze.
 func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
 	gated, err := e.gate(ctx, d)
 	if err != nil {
 		return err
 	}
-	if d.Do == plan.Evict {
+	switch d.Do {
+	case plan.Evict:
 		return e.pods.Evict(gated, d.Pod)
+	case plan.Delete:
+		return e.pods.Delete(gated, d.Pod)
+	case plan.Resize, plan.Leave:
 	}
 	if err := e.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
@@ -280,6 +290,15 @@ func (e *execution) succeeded(d *plan.Decision) {
 
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]
+	if d.Rescue {
+		e.events.Autoscaler(a, eventOOMRescue, rescueText(d))
+	}
+	if d.Do == plan.Delete {
+		e.logger(d).Info("Deleted a pod")
+		e.events.Pod(d.Pod, eventOOMRescue, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
+		return
+	}
 	if d.Do == plan.Evict {
 		e.logger(d).Info("Evicted a pod")
 		e.events.Evicted(d.Pod, a)

@@ -60,6 +60,12 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 	small := func(fake *fakeCluster) {
 		fake.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(200, 100<<20), Ready: true}}
 	}
+	crashing := func(fake *fakeCluster) {
+		fake.pods = fake.pods[:1]
+		p := fake.pods[0]
+		p.Ready, p.Crash = false, &cluster.Crash{Version: "1"}
+		p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 1, Started: time.Now().Add(-time.Hour), Finished: time.Now()}
+	}
 	for name, c := range map[string]struct {
 		flag, does string
 		mode       cluster.Mode
@@ -77,6 +83,7 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		"use-status":             {"--use-admission-controller-status=false", "evict", cluster.Recreate, away, time.Hour, 0, 3},
 		"interval":               {"--updater-interval=30m", "evict", cluster.Recreate, nil, 20 * time.Minute, 3, 1},
 		"replacement-must-fit":   {"--replacement-must-fit=false", "evict", cluster.Recreate, small, time.Hour, 0, 3},
+		"oom-rescue":             {"--oom-rescue=off", "evict", cluster.Recreate, crashing, time.Hour, 1, 0},
 		"dry-run":                {"--dry-run", "evict", cluster.Recreate, nil, time.Hour, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,6 +89,12 @@ func TestUpdater_watchesAreStale_changesNoPods(t *testing.T) {
 		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("updater")); at == 0 {
 			t.Error("no pass counts as complete")
 		}
+		if warnings, recoveries := strings.Count(out.String(), "Not updating pods"), strings.Count(out.String(), "up to date again"); warnings != 1 || recoveries != 1 {
+			t.Errorf("%d warnings and %d recoveries are logged, want one of each:\n%s", warnings, recoveries, out.String())
+		}
+		if n := testutil.ToFloat64(u.metrics.skipped.WithLabelValues(staleWatch)); n != 11 { // 10 before, and one at the beginning
+			t.Errorf("%v skipped passes, want 11", n)
+		}
 	})
 }
 

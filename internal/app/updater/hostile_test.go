@@ -156,7 +156,9 @@ func TestUpdater_oneAutoscalerPanics_isCountedAndLogged(t *testing.T) {
 	w := u.gather(fake.Snapshot(), fake.autoscalers)
 	w.Governed[0].Pods = append(w.Governed[0].Pods, nil)
 	w.Governed[1].Pods = fake.pods
-	if ds := plan.Begin(time.Now(), w, u.budget).Decisions(); len(ds) != 3 || ds[0].Do != plan.Evict {
+	pass := plan.Begin(time.Now(), w, u.budget)
+	u.reportFailures(pass.Failures())
+	if ds := pass.Decisions(); len(ds) != 3 || ds[0].Do != plan.Evict {
 		t.Errorf("decisions on the other autoscaler's pods: %v", ds)
 	}
 	if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {

@@ -15,7 +15,13 @@ type lane struct {
 	boost bool // the actions end a startup boost
 }
 
-func laneOf(d *plan.Decision) lane { return lane{d.Do, len(d.Unboost) > 0} }
+// laneOf returns the lane of an action. Deletions share the lane and the rate limit of evictions.
+func laneOf(d *plan.Decision) lane {
+	if d.Do == plan.Delete {
+		return lane{do: plan.Evict}
+	}
+	return lane{d.Do, len(d.Unboost) > 0}
+}
 
 // everyLane lists the lanes. They do not wait for each other, so that the rate limit of one does not delay another.
 var everyLane = []lane{{do: plan.Evict}, {do: plan.Resize}, {do: plan.Resize, boost: true}}

@@ -11,6 +11,7 @@ const (
 	eventReplacementMissing = "ReplacementMissing"
 	eventResizeRefused      = "ResizeRefused"
 	eventNotAutoscaled      = "NotAutoscaled"
+	eventOOMRescue          = "OOMRescue"
 )
 
 // EventMessages returns the explanations of the events that only podfit has, for docs/messages.md.
@@ -35,6 +36,12 @@ var eventMessages = []kube.EventMessage{
 			"There is one event per VPA until a resize succeeds.",
 		Remedy: "If evictions are acceptable, no action is required. Otherwise set update mode `InPlace` (feature gate `InPlace`), and remove the cause that the API server names. " +
 			"For missing permissions, run `kubectl auth can-i patch pods --subresource=resize -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`.",
+	},
+	{
+		Reason: eventOOMRescue, Object: "VerticalPodAutoscaler",
+		Meaning: "A container of a pod was OOM-killed and its recommendation has more memory, so the updater resized, evicted or deleted the pod at once (`--oom-rescue`). A pod is deleted if a PodDisruptionBudget does not allow its eviction " +
+			"and lacks only OOM-killed pods; then the pod has the event, too. The text after the first sentence is the reason.",
+		Remedy: "No action is required. If it repeats, look at the condition `OOMKillLoop`, and find out why the container needs more and more memory. To prevent deletions, set `--oom-rescue=evict` for the updater.",
 	},
 	{
 		Reason: eventNotAutoscaled, Object: "Pod",

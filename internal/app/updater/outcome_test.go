@@ -111,9 +111,7 @@ func TestUpdater_actionFails_reasonAndMetricNameTheCause(t *testing.T) {
 				fake.config.Gates = process.Gates{process.InPlaceGate: true}
 				fake.evictErr, fake.resizeErr = c.err, c.err
 				u := updaterOf(fake, fake)
-				var reason plan.ReasonCode
-				u.decided = func(ds []plan.Decision) { reason = ds[0].Reason.Code }
-				u.pass(t.Context(), time.Now())
+				reason := u.update(t.Context(), time.Now())[0].Reason.Code
 				if reason != c.reason {
 					t.Errorf("the reason is %s, want %s", reason, c.reason)
 				}

@@ -46,7 +46,7 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 		}
 		counted[key] = true
 		switch d.Do {
-		case plan.Evict:
+		case plan.Evict, plan.Delete:
 			evictable.Add(class, mode, 1)
 			withEvictable.Add(class, mode, first)
 		case plan.Resize:
@@ -136,7 +136,9 @@ var needsAttention = map[plan.ReasonCode]bool{
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
-	plan.OverQuota: true, plan.Frozen: true,
+	plan.Frozen:    true,
+	plan.OverQuota: true, plan.HPANotWritten: true, plan.ServerNotReached: true,
+	plan.DataWouldBeLost: true, plan.BudgetsUnknown: true, plan.BudgetOfOthers: true, plan.NotEnoughMemory: true, plan.DeletionRefused: true,
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.

@@ -22,7 +22,7 @@ import (
 // stateStore stores the state of each workload, in UpdateState objects.
 type stateStore interface {
 	// Load returns ErrUnsupported or ErrForbidden if states cannot be stored in this cluster.
-	Load(ctx context.Context, each func(plan.State)) error
+	Load(ctx context.Context) ([]plan.State, error)
 	// Write reports whether it wrote. It does not write if the stored state is the same.
 	Write(ctx context.Context, now time.Time, s *plan.State) (bool, error)
 	Delete(ctx context.Context, w cluster.Workload) error
@@ -102,8 +102,7 @@ func (s *states) load(ctx context.Context, restore func([]plan.State)) error {
 func (s *states) loadOnce(ctx context.Context) ([]plan.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	var loaded []plan.State
-	err := s.store.Load(ctx, func(state plan.State) { loaded = append(loaded, state) })
+	loaded, err := s.store.Load(ctx)
 	switch {
 	case errors.Is(err, kube.ErrUnsupported), errors.Is(err, kube.ErrForbidden):
 		s.mu.Lock()

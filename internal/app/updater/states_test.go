@@ -42,17 +42,14 @@ func newMemoryStates() *memoryStates {
 	return &memoryStates{objects: map[cluster.Workload]plan.State{}}
 }
 
-func (m *memoryStates) Load(_ context.Context, each func(plan.State)) error {
+func (m *memoryStates) Load(context.Context) ([]plan.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loads++
 	if m.loadErr != nil {
-		return m.loadErr
+		return nil, m.loadErr
 	}
-	for _, s := range m.objects {
-		each(s)
-	}
-	return nil
+	return slices.Collect(maps.Values(m.objects)), nil
 }
 
 func (m *memoryStates) Write(ctx context.Context, _ time.Time, s *plan.State) (bool, error) {

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -41,9 +42,10 @@ that it would make.`,
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true,
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
 				Rules: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
+			c.Tables = s.Out
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
 				return process.WithWorld(ctx, world, func(ctx context.Context) error {
@@ -54,7 +56,7 @@ that it would make.`,
 	}.Command(s)
 }
 
-// Work returns the updater's work: one pass per interval.
+// Work returns the updater's work: one pass per interval, and an early pass when an OOM-killed pod may be rescued.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) func(context.Context) error {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("updater", c.Interval)
@@ -68,6 +70,11 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u := newUpdater(*c, world, kube.NewActor(clients), events,
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
+		if !c.ReadOnly {
+			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
+		}
+		u.conditions = world
+		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
 			if err != nil {
@@ -78,10 +85,21 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
 		}
-		process.Every(ctx, c.Interval, p.Recovering("updater", u.pass))
+		process.EveryOr(ctx, c.Interval, c.earlyPasses(world.Urgent()), minPause, p.Recovering("updater", u.pass))
 		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
 	}
+}
+
+// minPause is the minimum time between the end of a pass and the start of an early one.
+const minPause = 3 * time.Second
+
+// earlyPasses returns the channel that triggers early passes; nil if there are none.
+func (c *Config) earlyPasses(urgent <-chan struct{}) <-chan struct{} {
+	if c.OOMRescue == rescueOff {
+		return nil
+	}
+	return urgent
 }
 
 // newStateStore returns the store of UpdateState objects.
@@ -103,6 +121,7 @@ type world interface {
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
 	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
+	DisruptionBudgets(namespace string) (all []cluster.DisruptionBudget, known bool)
 	Nodes() []cluster.Node
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
@@ -113,6 +132,7 @@ type world interface {
 type podChanger interface {
 	Resize(context.Context, *cluster.Pod, []policy.Fitted) error
 	Evict(context.Context, *cluster.Pod) error
+	Delete(context.Context, *cluster.Pod) error
 	Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error
 }
 
@@ -142,7 +162,6 @@ type statusLease interface {
 // updater applies recommendations to running pods, one pass per tick. It is owned by one goroutine.
 type updater struct {
 	config  Config
-	decided func([]plan.Decision) // called with the decisions of each pass; nil in production
 	budget  plan.Budget
 	world   world
 	pods    podChanger
@@ -165,9 +184,15 @@ type updater struct {
 	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
 	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
 	unownedReported  map[string]bool                          // pods without a controller, by UID
+	roomReported     map[string]string                        // the plan that was logged for a node, by node
+	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
 
-	stale    func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	outdated bool                         // the last pass was skipped because a watch was not up to date
+	scalePoints scalePoints // of HPAs; without a writer none is changed
+
+	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter              // nil: no conditions are written
+	rescueStates map[cluster.Key]rescueState  // what was written last
+	outdated     bool                         // the last pass was skipped because a watch was not up to date
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -186,6 +211,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
+		rescueStates: map[cluster.Key]rescueState{},
 	}
 }
 
@@ -198,12 +224,11 @@ func New(c Config, w world, pods podChanger, events eventRecorder, lease statusL
 	return &Updater{newUpdater(c, w, pods, events, lease, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
 }
 
-// Decided sets a function that each pass calls with its decisions after they were carried out. The decisions are only valid
-// during the call.
-func (u *Updater) Decided(see func([]plan.Decision)) { u.u.decided = see }
-
-// Pass compares every governed pod with its recommendation at the time now, and carries out the decisions.
-func (u *Updater) Pass(ctx context.Context, now time.Time) { u.u.pass(ctx, now) }
+// Pass compares every governed pod with its recommendation at the time now, carries out the decisions and returns them. It returns
+// none if pods may not be changed now.
+func (u *Updater) Pass(ctx context.Context, now time.Time) []plan.Decision {
+	return u.u.update(ctx, now)
+}
 
 // budget returns the limits for disruptions.
 func (c *Config) budget() plan.Budget {
@@ -215,6 +240,8 @@ func (c *Config) budget() plan.Budget {
 	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
+	b.Rescue = rescueModes[c.OOMRescue]
+	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -236,12 +263,15 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Governed:    plan.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:      map[string]policy.Limits{},
 		Scales:      map[cluster.Workload]cluster.Scale{},
+		Budgets:     map[string][]cluster.DisruptionBudget{},
 		Nodes:       u.world.Nodes(),
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
 		Rules:       make(map[cluster.Key]rollout.Rules, len(served)),
 		Ledger:      u.ledger,
-		Failed:      u.decisionFailed,
+	}
+	if u.config.WatchesAllPods() {
+		w.Pods = s.Pods
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -256,12 +286,23 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		}
 		for _, p := range g.Pods {
 			addScale(p.Controller)
+			u.addBudgets(w.Budgets, p)
 		}
 	}
 	for _, controller := range u.ledger.MissingReplacements() {
 		addScale(controller)
 	}
 	return w
+}
+
+// addBudgets adds the disruption budgets of the namespace of an OOM-killed pod, if they are known.
+func (u *updater) addBudgets(budgets map[string][]cluster.DisruptionBudget, p *cluster.Pod) {
+	if _, added := budgets[p.Namespace]; added || p.Crash == nil {
+		return
+	}
+	if all, known := u.world.DisruptionBudgets(p.Namespace); known {
+		budgets[p.Namespace] = all
+	}
 }
 
 // reportUnowned writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
@@ -284,8 +325,12 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 	u.unownedReported = current
 }
 
-// pass compares every governed pod with its recommendation and carries out the decisions.
-func (u *updater) pass(ctx context.Context, now time.Time) {
+// pass is one pass of the loop.
+func (u *updater) pass(ctx context.Context, now time.Time) { u.update(ctx, now) }
+
+// update compares every governed pod with its recommendation, carries out the decisions and returns them. It returns none if pods may
+// not be changed now.
+func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.health.Active(now)
 	leading := ctx
 	// A request that hangs must not delay the next pass without limit. The next pass decides on the remaining pods again.
@@ -295,7 +340,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	watch.Health = u.health
 	defer watch.Total()
 	if !u.ready(ctx, now) {
-		return
+		return nil
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
@@ -305,6 +350,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 	w := u.gather(s, served)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
+	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
 	watch.Step("FilterPods")
@@ -316,18 +362,26 @@ func (u *updater) pass(ctx context.Context, now time.Time) {
 		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
 	}
 	e.publishPlan(w, decisions)
+	u.reportRooms(served, pass.Rooms())
 	e.reportShortages(pass.Shortages())
+	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
 	e.execute(ctx)
 	u.states.save(leading, now, u.ledger, u.budget, false)
 	e.publishOutcome(decisions)
-	if u.decided != nil {
-		u.decided(decisions)
-	}
+	e.writeRescueConditions(ctx, now, served, decisions)
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {
 		u.health.Completed(time.Now())
+	}
+	return decisions
+}
+
+// reportFailures counts and logs the internal errors because of which the pods of an autoscaler get no decision.
+func (u *updater) reportFailures(failures []plan.Failure) {
+	for _, f := range failures {
+		process.Skipped(u.log, u.health, f.Autoscaler.Key.String(), f.Cause, f.Stack)
 	}
 }
 
@@ -343,11 +397,6 @@ func (u *updater) restore(stored []plan.State) {
 	if len(stored) > 0 {
 		u.log.Info("Loaded the stored update states", slog.Int("count", len(stored)))
 	}
-}
-
-// decisionFailed counts and logs an internal error because of which the pods of an autoscaler get no decision.
-func (u *updater) decisionFailed(a *cluster.Autoscaler, cause any) {
-	process.Skipped(u.log, u.health, a.Key.String(), cause)
 }
 
 // ready reports whether pods may be changed: only while all watches are up to date, and the status lease shows that new pods get

@@ -36,7 +36,8 @@ type fakeCluster struct {
 	resizeErr   error
 	evictErr    error
 	nodes       []cluster.Node // instead of one large node
-	admits      bool           // the webhook sizes replacements
+	budgets     []cluster.DisruptionBudget
+	admits      bool // the webhook sizes replacements
 	log         *slog.Logger
 
 	mu       sync.Mutex
@@ -57,8 +58,11 @@ func (y *fakeCluster) Scale(w cluster.Workload) cluster.Scale {
 	}
 	return cluster.Scale{Known: true, Replicas: n}
 }
-func (y *fakeCluster) Limits(string) cluster.LimitRange          { return cluster.LimitRange{} }
-func (y *fakeCluster) Quotas(string) *cluster.Quotas             { return nil }
+func (y *fakeCluster) Limits(string) cluster.LimitRange { return cluster.LimitRange{} }
+func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
+func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
+	return y.budgets, true
+}
 func (y *fakeCluster) Selectors() [][]string                     { return nil }
 func (y *fakeCluster) Tolerations() []cluster.Tolerations        { return nil }
 func (y *fakeCluster) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
@@ -100,6 +104,13 @@ func (y *fakeCluster) Evict(_ context.Context, p *cluster.Pod) error {
 	return nil
 }
 
+func (y *fakeCluster) Delete(_ context.Context, p *cluster.Pod) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.done = append(y.done, "delete "+p.Name)
+	return nil
+}
+
 func (y *fakeCluster) replace(p *cluster.Pod, change func(*cluster.Pod)) {
 	for i, old := range y.pods {
 		if old.UID == p.UID {
@@ -120,17 +131,17 @@ func (y *fakeCluster) Annotate(_ context.Context, _ *cluster.Pod, set map[string
 	return nil
 }
 
-func (y *fakeCluster) tell(s string) {
+func (y *fakeCluster) record(s string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.recorded = append(y.recorded, s)
 }
-func (y *fakeCluster) Evicted(p *cluster.Pod, _ *cluster.Autoscaler) { y.tell("evicted " + p.Name) }
-func (y *fakeCluster) Resized(p *cluster.Pod)                        { y.tell("resized " + p.Name) }
-func (y *fakeCluster) ResizeSkipped(p *cluster.Pod)                  { y.tell("skipped " + p.Name) }
-func (y *fakeCluster) Pod(p *cluster.Pod, reason, _ string)          { y.tell(reason + " " + p.Name) }
+func (y *fakeCluster) Evicted(p *cluster.Pod, _ *cluster.Autoscaler) { y.record("evicted " + p.Name) }
+func (y *fakeCluster) Resized(p *cluster.Pod)                        { y.record("resized " + p.Name) }
+func (y *fakeCluster) ResizeSkipped(p *cluster.Pod)                  { y.record("skipped " + p.Name) }
+func (y *fakeCluster) Pod(p *cluster.Pod, reason, _ string)          { y.record(reason + " " + p.Name) }
 func (y *fakeCluster) Autoscaler(a *cluster.Autoscaler, reason, message string) {
-	y.tell(reason + " " + a.Name + ": " + message)
+	y.record(reason + " " + a.Name + ": " + message)
 }
 
 // newFakeCluster returns a Deployment of three pods with requests below their bounds and an autoscaler with the given mode.
@@ -376,14 +387,14 @@ func TestUpdater_podWithoutController_writesOneEvent(t *testing.T) {
 				Containers: []cluster.Container{{Name: "app"}}},
 			&cluster.Pod{Key: cluster.Key{Namespace: "elsewhere", Name: "bare"}, UID: "other", Phase: cluster.Running})
 		fake.run(t, time.Hour)
-		told := 0
+		events := 0
 		for _, s := range fake.recorded {
 			if s == "NotAutoscaled bare" {
-				told++
+				events++
 			}
 		}
-		if told != 1 {
-			t.Errorf("%d events, want 1: %q", told, fake.recorded)
+		if events != 1 {
+			t.Errorf("%d events, want 1: %q", events, fake.recorded)
 		}
 		if n := fake.count("evict "); n != 3 {
 			t.Errorf("%d evictions, want 3", n)

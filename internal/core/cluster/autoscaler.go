@@ -70,6 +70,17 @@ type Autoscaler struct {
 	Rules         ChangeRules   // the user's rules for changes of running pods (annotations)
 	Canary        Canary        // how changes are rolled out (annotations)
 
+	// PreserveScalePoint is true if the annotation podfit.dev/hpa allows podfit to change a request by which an HPA scales, together
+	// with the target of the HPA.
+	PreserveScalePoint bool
+
+	// Horizontal are the HPAs of the target that depend on requests, sorted. They are not part of the object: see WithHorizontal.
+	Horizontal []*HorizontalAutoscaler
+
+	// MakeRoom is the annotation podfit.dev/make-room as written: what may be done to make room for resizes of its pods. "" means that
+	// the flag --make-room applies.
+	MakeRoom string
+
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 

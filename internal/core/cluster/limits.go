@@ -38,6 +38,7 @@ type Node struct {
 	Allocatable Resources
 	Ready       bool
 	Cordoned    bool
+	LowMemory   bool     // condition MemoryPressure
 	Tainted     bool     // it has a taint that reserves it for some pods; temporary taints for node problems do not count
 	Taints      []Taint  // those that reserve it
 	Labels      []string // "key=value", sorted

@@ -37,7 +37,13 @@ type Pod struct {
 	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
 	Tolerance     Tolerance     // which taints it tolerates
 	Place         Place         // the nodes that it may run on
+	LocalData     bool          // it has volumes whose data stays on its node: emptyDir on disk, hostPath, or a local disk
+	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
+	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
+	Priority      int32         // of its PriorityClass
+	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress
+	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
 	Observed      string        // annotation vpaObservedContainers; "" if absent
 	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
 	Containers    []Container
@@ -120,11 +126,19 @@ func (c *Container) Running() (requests, limits Resources) {
 
 // An Exit is the last termination of a container.
 type Exit struct {
-	OOM      bool // killed for using more memory than its limit
+	OOM      bool  // OOM-killed: at the memory limit of the container or pod, or because the node was short of memory
+	Kills    uint8 // consecutive OOM kills that the watch has delivered, at least 1 if OOM
 	Code     int32
 	Started  time.Time
 	Finished time.Time
 	Now      bool // the container has not restarted since
+}
+
+// A Crash contains the fields of a pod that podfit uses only while the pod is not ready because of an OOM kill. Few pods have it.
+type Crash struct {
+	Version string   // metadata.resourceVersion
+	Labels  []string // "key=value", sorted
+	Data    bool     // has a volume whose content is lost when the pod is deleted, or stays behind on its node
 }
 
 // A ResizeState is the state of an in-place resize.

@@ -102,23 +102,23 @@ func (q *Quota) Counts(s Standing, bestEffort bool) Truth {
 	return all
 }
 
-func (q *QuotaScope) holds(s Standing, bestEffort bool) Truth {
+func (q *QuotaScope) holds(standing Standing, bestEffort bool) Truth {
 	switch q.Kind {
 	case NoPodScope:
 		return No
 	case TerminatingScope:
-		return s.Terminating
+		return standing.Terminating
 	case NotTerminatingScope:
-		return s.Terminating.not()
+		return standing.Terminating.not()
 	case BestEffortScope:
 		return TruthOf(bestEffort)
 	case NotBestEffortScope:
 		return TruthOf(!bestEffort)
 	case CrossNamespaceAffinityScope:
-		return s.CrossNamespaceAffinity
+		return standing.CrossNamespaceAffinity
 	case PriorityClassExists, PriorityClassDoesNotExist, PriorityClassIn, PriorityClassNotIn:
-		if s.PriorityClassKnown {
-			return TruthOf(q.holdsFor(s.PriorityClass))
+		if standing.PriorityClassKnown {
+			return TruthOf(q.holdsFor(standing.PriorityClass))
 		}
 	case UnreadableScope:
 	}

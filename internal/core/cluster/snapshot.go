@@ -25,7 +25,7 @@ func (s *Snapshot) AutoscalersOf(w Workload) []*Autoscaler { return s.byTarget[w
 func NewSnapshot(pods []*Pod, autoscalers []*Autoscaler) *Snapshot {
 	slices.SortFunc(pods, func(a, b *Pod) int { return a.Compare(b.Key) })
 	slices.SortFunc(autoscalers, func(a, b *Autoscaler) int { return a.Compare(b.Key) })
-	s := &Snapshot{
+	snapshot := &Snapshot{
 		Pods:        pods,
 		Autoscalers: autoscalers,
 		byTop:       make(map[Workload][]*Pod),
@@ -33,11 +33,11 @@ func NewSnapshot(pods []*Pod, autoscalers []*Autoscaler) *Snapshot {
 	}
 	for _, p := range pods {
 		if !p.Top.IsZero() {
-			s.byTop[p.Top] = append(s.byTop[p.Top], p)
+			snapshot.byTop[p.Top] = append(snapshot.byTop[p.Top], p)
 		}
 	}
 	for _, a := range autoscalers {
-		s.byTarget[a.Target] = append(s.byTarget[a.Target], a)
+		snapshot.byTarget[a.Target] = append(snapshot.byTarget[a.Target], a)
 	}
-	return s
+	return snapshot
 }

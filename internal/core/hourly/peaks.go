@@ -191,21 +191,21 @@ func (p *Peaks) Merge(o *Peaks) {
 }
 
 // Encode appends the Peaks in the form that Decode reads.
-func (p *Peaks) Encode(e *codec.Encoder) {
-	e.Uvarint(uint64(p.end))
+func (p *Peaks) Encode(encoder *codec.Encoder) {
+	encoder.Uvarint(uint64(p.end))
 	if p.end == 0 {
 		return
 	}
-	e.Uvarint(uint64(p.from))
+	encoder.Uvarint(uint64(p.from))
 	first := max(p.end-int32(len(p.ring)), p.from)
 	for first < p.end-1 && *p.slot(first) == 0 {
 		first++
 	}
-	e.Uvarint(uint64(p.end - first))
+	encoder.Uvarint(uint64(p.end - first))
 	previous := int64(0)
 	for h := first; h < p.end; h++ {
 		level := int64(*p.slot(h))
-		e.Varint(level - previous)
+		encoder.Varint(level - previous)
 		previous = level
 	}
 }
@@ -217,32 +217,32 @@ const (
 )
 
 // Decode reads what Encode wrote into Peaks made with NewPeaks. When it fails (d.Err), the Peaks do not change.
-func (p *Peaks) Decode(d *codec.Decoder) {
-	end := int64(d.Uvarint("end of peaks", maxHour))
-	if d.Err() == nil && end == 0 {
+func (p *Peaks) Decode(decoder *codec.Decoder) {
+	end := int64(decoder.Uvarint("end of peaks", maxHour))
+	if decoder.Err() == nil && end == 0 {
 		*p = Peaks{room: p.room}
 		return
 	}
-	from := int64(d.Uvarint("start of peaks", maxHour))
-	count := int64(d.Count("number of peaks", maxStored))
+	from := int64(decoder.Uvarint("start of peaks", maxHour))
+	count := int64(decoder.Count("number of peaks", maxStored))
 	if from >= end || count == 0 || count > end {
-		d.Fail("peaks from hour %d to %d cannot have %d levels", from, end, count)
+		decoder.Fail("peaks from hour %d to %d cannot have %d levels", from, end, count)
 	}
 	decoded := Peaks{room: p.room}
 	level := int64(0)
-	for hour := end - count; hour < end && d.Err() == nil; hour++ {
-		level += d.Varint("difference of levels", -math.MaxUint16, math.MaxUint16)
+	for hour := end - count; hour < end && decoder.Err() == nil; hour++ {
+		level += decoder.Varint("difference of levels", -math.MaxUint16, math.MaxUint16)
 		if level < 0 || level > math.MaxUint16 {
-			d.Fail("level of a peak must be between 0 and %d, got %d", math.MaxUint16, level)
+			decoder.Fail("level of a peak must be between 0 and %d, got %d", math.MaxUint16, level)
 		}
-		if level > 0 && d.Err() == nil {
+		if level > 0 && decoder.Err() == nil {
 			decoded.raise(int32(hour), Level(level))
 		}
 	}
 	if decoded.end == 0 {
-		d.Fail("peaks have no level above 0")
+		decoder.Fail("peaks have no level above 0")
 	}
-	if d.Err() != nil {
+	if decoder.Err() != nil {
 		return
 	}
 	decoded.advance(int32(end))

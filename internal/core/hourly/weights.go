@@ -132,31 +132,31 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 
 // Encode appends the Weights in the form that Decode reads: the hour, then the number and the weight of each bucket that is
 // not empty, then the number of buckets as the end mark.
-func (w *Weights) Encode(e *codec.Encoder) {
-	e.Uvarint(uint64(w.hour))
+func (w *Weights) Encode(encoder *codec.Encoder) {
+	encoder.Uvarint(uint64(w.hour))
 	for i, weight := range w.weight {
 		if weight != 0 {
-			e.Byte(w.first + byte(i))
-			e.Float32(weight)
+			encoder.Byte(w.first + byte(i))
+			encoder.Float32(weight)
 		}
 	}
-	e.Byte(weightBuckets)
+	encoder.Byte(weightBuckets)
 }
 
 // Decode reads what Encode wrote. When it fails (d.Err), the Weights do not change.
-func (w *Weights) Decode(d *codec.Decoder) {
-	decoded := Weights{hour: int32(d.Uvarint("hour of weights", maxHour))}
+func (w *Weights) Decode(decoder *codec.Decoder) {
+	decoded := Weights{hour: int32(decoder.Uvarint("hour of weights", maxHour))}
 	for {
-		bucket := d.Byte("bucket of weights", weightBuckets)
-		if d.Err() != nil {
+		bucket := decoder.Byte("bucket of weights", weightBuckets)
+		if decoder.Err() != nil {
 			return
 		}
 		if bucket == weightBuckets {
 			*w = decoded
 			return
 		}
-		weight := d.Float32("weight of a bucket", math.SmallestNonzeroFloat32, maxWeight)
-		if d.Err() != nil {
+		weight := decoder.Float32("weight of a bucket", math.SmallestNonzeroFloat32, maxWeight)
+		if decoder.Err() != nil {
 			return
 		}
 		*decoded.at(int(bucket)) = weight

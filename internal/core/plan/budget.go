@@ -3,7 +3,11 @@
 
 package plan
 
-import "time"
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/room"
+)
 
 // Budget limits the disruption by Plan and sets the conditions for changing a pod. Fields that are set by a flag of upstream's
 // updater name the flag.
@@ -16,6 +20,9 @@ type Budget struct {
 
 	// SkipInPlace (--in-place-skip-disruption-budget): a resize that restarts no container needs no budget.
 	SkipInPlace bool
+
+	// MakeRoom (--make-room): what is done to make room for resizes on full nodes, where the autoscaler does not override it.
+	MakeRoom room.Allowed
 
 	InPlace      bool // feature gate InPlace: update mode InPlace is enabled
 	PerVPAConfig bool // feature gate PerVPAConfig: EvictAfterOOM of the autoscaler overrides QuickOOM
@@ -34,6 +41,12 @@ type Budget struct {
 
 	// MustFit (--replacement-must-fit): a pod whose replacement fits on no node is left alone.
 	MustFit bool
+
+	// Rescue (--oom-rescue) selects what is done for OOM-killed pods that get more memory, beyond upstream's rules.
+	Rescue RescueMode
+
+	// RescueFor is how long after an OOM kill a pod is rescued.
+	RescueFor time.Duration
 
 	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
 	// evicted until the controller has all its pods.
@@ -63,6 +76,8 @@ func DefaultBudget() Budget {
 		StuckFor:       10 * time.Minute,
 		PendingFor:     2 * time.Minute,
 		MustFit:        true,
+		RescueFor:      10 * time.Minute,
+		MakeRoom:       room.Split,
 		ReplacementFor: 5 * time.Minute,
 		RefusalBase:    time.Minute,
 		RefusalMax:     90 * time.Minute,

@@ -94,12 +94,14 @@ func (t *candidate) take() {
 		t.leave(Reason{Code: Unscheduled})
 	case t.d.Wanted.Code == TooBigToPlace:
 		t.try(Evict, replacementChecks, Fits)
+	case t.d.Rescue && t.isStuckResizing():
+		t.evictOr(resizeCodes[p.Resize.State], Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
 	case p.Phase != cluster.Pending && isResizing(p):
 		t.whileResizing()
 	case mode.Resizes():
 		t.inPlace()
 	default:
-		t.try(Evict, evictionChecks, Fits)
+		t.evict(Fits)
 	}
 }
 
@@ -132,7 +134,7 @@ func (t *candidate) mayFallBack() bool {
 	if t.d.Autoscaler.Mode != cluster.InPlaceOrRecreate || t.d.Wanted.Code == BoostOver {
 		return false
 	}
-	for _, o := range evictionChecks {
+	for _, o := range t.evictionChecks() {
 		if _, blocked := o(t); blocked {
 			return false
 		}
@@ -147,7 +149,7 @@ func (t *candidate) inPlace() {
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(Reason{Code: Starting})
-	case !isAnyRunning(p):
+	case !t.d.Rescue && !isAnyRunning(p):
 		t.evictOr(NoContainerRunning, Reason{Code: NoContainerRunning})
 	case alreadyAsked(p, with) && !sameSize(p, with):
 		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not reported a state yet
@@ -157,12 +159,14 @@ func (t *candidate) inPlace() {
 		t.evictOr(ResizeImpossible, Reason{Code: NotSmallerThanRefused})
 	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
 		t.evictInstead(last)
+	case t.isShortOfRoom():
+		t.whileShortOfRoom()
 	default:
-		t.try(Resize, resizeChecks, Fits)
+		t.try(Resize, t.resizeChecks(), Fits)
 	}
 }
 
-// isAnyRunning reports whether at least one container runs. The API server refuses to resize other pods.
+// isAnyRunning reports whether at least one container runs. Older API servers refuse to resize other pods.
 func isAnyRunning(p *cluster.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
 		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
@@ -172,7 +176,7 @@ func isAnyRunning(p *cluster.Pod) bool {
 // evictOr evicts the pod if the mode allows it, and leaves it otherwise.
 func (t *candidate) evictOr(because ReasonCode, r Reason) {
 	if t.d.Autoscaler.Mode.Evicts() {
-		t.try(Evict, evictionChecks, because)
+		t.evict(because)
 		return
 	}
 	t.leave(r)
@@ -221,7 +225,7 @@ func (t *candidate) whileResizing() {
 	}
 	switch {
 	case again:
-		t.try(Resize, resizeChecks, Fits)
+		t.try(Resize, t.resizeChecks(), Fits)
 	case failed:
 		t.evictOr(r.Code, r)
 	default:
@@ -313,10 +317,10 @@ func (t *candidate) overBudgetInPlace() (Reason, bool) {
 	return t.overBudget()
 }
 
-// isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, and at
-// the end of a startup boost, which removes CPU that the pod had only for its start.
+// isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
+// of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver) && !restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver || t.d.Rescue || t.givesBack()) && !restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }

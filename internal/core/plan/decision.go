@@ -18,6 +18,7 @@ const (
 	Leave Act = iota
 	Resize
 	Evict
+	Delete // of a pod that is OOM-killed again and again, if a disruption budget does not allow its eviction
 )
 
 // String returns the act as a verb.
@@ -27,6 +28,8 @@ func (a Act) String() string {
 		return "resize"
 	case Evict:
 		return "evict"
+	case Delete:
+		return "delete"
 	default:
 		return "leave"
 	}
@@ -52,7 +55,14 @@ type Decision struct {
 	// removes the annotation with the original amounts (policy.BoostAnnotation). Only set on Resize.
 	Unboost []string
 
+	// Rescue is true if a container of the pod was OOM-killed and gets more memory by the change. The age of the pod and the minimum
+	// number of replicas do not block it.
+	Rescue bool
+
 	Priority Priority
+
+	part    bool   // With is a part of the increase; the rest follows when the node has room
+	roomFor string // the UID of the pod that gets the room of this one; only set on Evict
 
 	rank    int       // position in the order in which the pods of the autoscaler are decided on
 	slot    slot      // position in the order of execution
@@ -60,6 +70,7 @@ type Decision struct {
 	scope   *scope
 	taken   bool // the decision is counted in the budget of its group
 	health  health
+	again   bool // Delete: the replacement of an earlier deletion was OOM-killed, too
 }
 
 // Priority orders pods that should change.

@@ -256,3 +256,29 @@ func TestLedger_stateNamesPodOfOtherNamespace_isForgotten(t *testing.T) {
 		t.Errorf("state %+v, want none", got)
 	}
 }
+
+// A pod that is not in service is changed before another one is refused: the number of ready pods is not less than none, so the back-off
+// holds and the state can be stored.
+func TestPass_refusedAfterChangeOfPodThatIsDown_backsOff(t *testing.T) {
+	w, _ := shrinking(3)
+	for _, p := range w.Governed[0].Pods {
+		p.Phase, p.Ready = cluster.Pending, false
+	}
+	first := Begin(noon, w, DefaultBudget())
+	ds := evictions(first)
+	if len(ds) != 3 {
+		t.Fatalf("%d evictions, want 3", len(ds))
+	}
+	first.Done(ds[0])
+	first.Refused(ds[1], Refusal{Kind: DeniedByBudget})
+	for _, d := range evictions(Begin(noon.Add(30*time.Second), w, DefaultBudget())) {
+		if d.Pod.UID == ds[1].Pod.UID {
+			t.Error("the refused eviction is tried again at once, although no more pods are ready")
+		}
+	}
+	for _, p := range w.Ledger.Export(DefaultBudget())[0].Pods {
+		if p.Failed != nil && p.Failed.Ready != 0 {
+			t.Errorf("%d ready pods are stored", p.Failed.Ready)
+		}
+	}
+}

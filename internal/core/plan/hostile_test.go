@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,8 +135,6 @@ func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 	for i := range w.Governed {
 		w.Governed[i].Autoscaler.Mode = cluster.Recreate
 	}
-	var failed []*cluster.Autoscaler
-	w.Failed = func(a *cluster.Autoscaler, _ any) { failed = append(failed, a) }
 	p := Begin(noon, w, DefaultBudget())
 	w.Ledger.Learn(noon, w, p.Decisions())
 	if len(actions(p)) == 0 {
@@ -146,7 +145,8 @@ func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 			t.Errorf("%s of the panicking autoscaler: %s", d.Pod.Key, d.Do)
 		}
 	}
-	if len(failed) != 1 || failed[0] != bad.Autoscaler {
-		t.Errorf("reported autoscalers: %v", failed)
+	failures := p.Failures()
+	if len(failures) != 1 || failures[0].Autoscaler != bad.Autoscaler || failures[0].Cause == nil || !strings.Contains(failures[0].Stack, "decideOn") {
+		t.Errorf("failures: %v", failures)
 	}
 }

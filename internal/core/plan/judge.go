@@ -171,6 +171,14 @@ func thousandths(res cluster.Resource, amount int64) float64 {
 	return float64(amount) * 1000
 }
 
+// quickOOM returns the maximum time from the start of a container to its OOM kill for an immediate update.
+func (b Budget) quickOOM(a *cluster.Autoscaler) time.Duration {
+	if b.PerVPAConfig && a.EvictAfterOOM > 0 {
+		return a.EvictAfterOOM
+	}
+	return b.QuickOOM
+}
+
 // An oomKill is the OOM kill of a container soon after its start.
 type oomKill struct {
 	container string
@@ -180,10 +188,7 @@ type oomKill struct {
 // quickOOM reports whether an observed container with a policy other than Off was OOM-killed soon after its start and recently.
 // An old OOM kill may have happened with other requests.
 func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (bool, oomKill) {
-	soon := b.QuickOOM
-	if b.PerVPAConfig && a.EvictAfterOOM > 0 {
-		soon = a.EvictAfterOOM
-	}
+	soon := b.quickOOM(a)
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.Observed, c.Name) {

@@ -25,7 +25,9 @@ type Ledger struct {
 	pending   map[cluster.Workload]pendingReplacements // by direct controller
 	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
+	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
+	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
 
 	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
 	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
@@ -61,7 +63,8 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
+		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
+		lacking: map[string]shortOfRoom{},
 		changes: map[cluster.Workload][]rollout.Change{},
 	}
 }
@@ -72,13 +75,18 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 	l.note(d.Pod)
 	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	switch d.Do {
-	case Evict:
+	case Evict, Delete:
+		if d.Do == Delete {
+			l.recordRescue(now, d)
+		}
 		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
+		l.noteMove(now, d)
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
+		l.notePart(now, d)
 	case Leave: // nothing was done
 	}
 }
@@ -97,6 +105,7 @@ func (l *Ledger) expect(now time.Time, d Decision) {
 // the world and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.refute(now, ds)
+	l.forgetShortages(ds)
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {
@@ -117,6 +126,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
 	l.forgetChanges(now)
+	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
 	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > watchDelay })

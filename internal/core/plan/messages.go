@@ -67,6 +67,12 @@ var changeMessages = []Message{
 		Remedy: "No action is required: each OOM kill raises the recommendation. If the kills continue, look at the condition `OOMKillLoop` with `kubectl -n NAMESPACE describe vpa VPA`.",
 	},
 	{
+		Code: NodeOutOfMemory, Example: Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte, Text: "node-7"},
+		Meaning: "A container without a memory limit was OOM-killed. So not its limit was too low, but its node was short of memory. With a larger request the scheduler reserves more memory for the pod, and the kernel kills other containers first. " +
+			"The pod is resized or evicted immediately (`--oom-rescue`).",
+		Remedy: "No action is required. If it repeats, find out which pods on the node use more memory than they request: `kubectl top pods -A --sort-by=memory`.",
+	},
+	{
 		Code: Drifted, Example: Reason{Resource: cluster.CPU, Container: "app", From: 500, To: 400, Have: 20, For: 13 * time.Hour},
 		Meaning: "The requests are within the bounds, but the pod is older than `--in-recommendation-bounds-eviction-lifetime-threshold` (12 hours by default), and its requests differ from " +
 			"the target by at least `--pod-update-threshold` (10 % by default).",
@@ -81,6 +87,22 @@ var changeMessages = []Message{
 		Code: TooBigToPlace, Example: Reason{Resource: cluster.Memory, Container: "app", From: 64 * 1024 * mebibyte, To: 4 * 1024 * mebibyte},
 		Meaning: "The pod has waited for a node for more than two minutes, and its recommendation is now smaller than its requests. It is evicted, so that its replacement gets the smaller size.",
 		Remedy:  "No action is required. To prevent recommendations that fit no node, set `maxAllowed` in the VPA or `--container-recommendation-max-allowed-cpu` and `--container-recommendation-max-allowed-memory` of the recommender.",
+	},
+	{
+		Code: MakesRoom, Example: Reason{Resource: cluster.CPU, Container: "app", From: 3000, To: 2000, Text: "shop/cart-0"},
+		Meaning: "The resize of another pod does not fit on the node, and this pod requests more than its target. It is resized in place to its target, without a restart, whatever its age. The text names the other pod.",
+		Remedy:  "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off`. The flag `--make-room` of the updater applies to all VPAs without the annotation.",
+	},
+	{
+		Code: MovesForRoom, Example: Reason{Text: "shop/cart-0"},
+		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is evicted, because its replacement fits on another node and no other set of evictions costs less. " +
+			"It happens only with `--make-room=move`. The text names the other pod.",
+		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink`.",
+	},
+	{
+		Code: Incomplete, Example: Reason{Resource: cluster.CPU, Container: "app", From: 700, To: 1000},
+		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The node has room for the rest now, so the pod is resized again, whatever its age.",
+		Remedy:  "No action is required. To resize pods only in full, set `--make-room=shrink`.",
 	},
 }
 
@@ -262,6 +284,11 @@ var leaveMessages = []Message{
 			"Check the network between the updater and the API server.",
 	},
 	{
+		Code: ServerNotReached, Example: Reason{Text: "dial tcp 10.96.0.1:443: connect: connection refused", Until: exampleTime},
+		Meaning: "The updater could not open a connection to the API server to evict or resize the pod. The API server got no request, so it refused nothing and the pod was not changed.",
+		Remedy:  "No action is required if the API server restarted. Otherwise check that it runs, and the network between the updater and the API server.",
+	},
+	{
 		Code: AwaitingReplacement, Example: Reason{Text: `admission webhook "guard.example.com" denied the request`},
 		Meaning: "The API server refused to resize the pod, and it is not known whether it would refuse a replacement, too. So podfit first evicts one other pod of the controller and waits for its replacement.",
 		Remedy:  "No action is required. If it lasts, the replacement is missing: look at `kubectl -n NAMESPACE get events` for the reason why the controller cannot create pods.",
@@ -307,6 +334,54 @@ var leaveMessages = []Message{
 		Remedy:  "No action is required.",
 	},
 	{
+		Code: LeftToHPA, Example: Reason{Resource: cluster.CPU, From: 500, To: 250, Text: "web"},
+		Meaning: "The recommendation differs from the request, but a HorizontalPodAutoscaler (HPA) scales the same workload by the utilization of that request. A change of the request would change the number of replicas, so podfit leaves the request and its limit alone.",
+		Remedy: "See the condition `HorizontalPodAutoscaler` of the VPA. To change the request and the target of the HPA together, run `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point`. " +
+			"Or scale by an absolute value (`averageValue`) or another metric.",
+	},
+	{
+		Code:    HPANotWritten,
+		Meaning: "The VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and the API server refused this or did not answer. The pod gets its turn in a later pass.",
+		Remedy: "The log of the updater has the cause: `kubectl -n kube-system logs deploy/vpa-updater | grep HorizontalPodAutoscaler`. " +
+			"For missing permissions, run `kubectl auth can-i patch horizontalpodautoscalers -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`.",
+	},
+	{
+		Code: FewKills, Example: Reason{Have: 1, Want: 3},
+		Meaning: "The pod is OOM-killed, and a PodDisruptionBudget does not allow its eviction. It is deleted after three OOM kills in a row that podfit has observed, if the recommendation has more memory.",
+		Remedy:  "No action is required. To apply the recommendation now, delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code:    DataWouldBeLost,
+		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because it has an `emptyDir`, `hostPath` or ephemeral volume, whose content would be lost.",
+		Remedy:  "If the data may be lost, delete the pod: `kubectl -n NAMESPACE delete pod POD`. To let podfit evict it, set `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget.",
+	},
+	{
+		Code:    BudgetsUnknown,
+		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because the updater cannot read PodDisruptionBudgets and does not know which pods they lack.",
+		Remedy:  "Grant `list` and `watch` on `poddisruptionbudgets`, as `deploy/10-rbac.yaml` does, or delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Code: BudgetOfOthers, Example: Reason{Text: "cart", Have: 1, Want: 2},
+		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because the PodDisruptionBudget also lacks pods that are not ready for other reasons, or more than one PodDisruptionBudget selects the pod.",
+		Remedy:  "Find out why the other pods are not ready: `kubectl -n NAMESPACE get pods` and `kubectl -n NAMESPACE describe pdb`. To let podfit evict pods that are not ready, set `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget.",
+	},
+	{
+		Code:    RescueInProgress,
+		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, or was OOM-killed with the new size, too.",
+		Remedy:  "No action is required. If the replacement does not become ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
+	},
+	{
+		Code: NotEnoughMemory, Example: Reason{From: 400 * mebibyte, To: 400 * mebibyte},
+		Meaning: "A pod of the workload was deleted to rescue it from OOM kills, and its replacement is OOM-killed with the new size, too. The next pod is deleted only if the recommendation has at least 10 % more memory.",
+		Remedy:  "Raise `maxAllowed` in the VPA, or find out why the container needs more memory.",
+	},
+	{
+		Code: DeletionRefused, Example: Reason{Text: `pods "cart-1" is forbidden`, Until: exampleTime},
+		Meaning: "The API server refused the deletion of a pod that is OOM-killed again and again. The text after the colon is from the API server. The delay doubles from 1 minute to 90 minutes.",
+		Remedy: "For missing permissions, run `kubectl auth can-i delete pods -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`. " +
+			"If deletions are not acceptable, set `--oom-rescue=evict` for the updater.",
+	},
+	{
 		Code: Interrupted, Example: Reason{Until: exampleTime},
 		Meaning: "The updater that led before ended without recording the outcomes of its last pass, for example because it was killed. It may have changed pods of this workload, and the " +
 			"watch may not show that yet. The `UpdateState` object of the workload has the time of that pass in `status.actingSince`.",
@@ -328,5 +403,11 @@ var leaveMessages = []Message{
 		Code: BlastRadius, Example: Reason{Have: 24, Want: 20, Text: "namespace shop", Until: exampleTime},
 		Meaning: "In the last hour, podfit has changed pods with as large a share of the requests of the namespace or the cluster as `--max-change-per-hour-namespace` or `--max-change-per-hour-cluster` allows, and the change of this pod would exceed it.",
 		Remedy:  "No action is required. To change more pods per hour, raise the flag.",
+	},
+	{
+		Code: AwaitingRoom, Example: Reason{Text: "memory=72Mi"},
+		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The rest follows when the node has room. The text has what the node lacks. " +
+			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it.",
+		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
 	},
 }

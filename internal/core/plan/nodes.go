@@ -63,19 +63,10 @@ func (pl nodeSizes) largestFor(key nodeKey) []cluster.Resources {
 	if known {
 		return largest
 	}
-	var selector []string
-	if i := int(key.place) - int(cluster.Selected); i >= 0 && i < len(pl.selectors) {
-		selector = pl.selectors[i]
-	}
-	var tolerations cluster.Tolerations
-	i := int(key.tolerance) - int(cluster.FirstListed)
-	anyTaint := i >= len(pl.tolerations)
-	if i >= 0 && !anyTaint {
-		tolerations = pl.tolerations[i]
-	}
+	accepts := pl.accepting(key)
 	var usable []cluster.Resources
 	for i := range pl.nodes {
-		if n := &pl.nodes[i]; n.Matches(selector) && (anyTaint || tolerations.Tolerate(n.Taints)) {
+		if n := &pl.nodes[i]; accepts(n) {
 			usable = append(usable, n.Allocatable)
 		}
 	}
@@ -89,4 +80,19 @@ func (pl nodeSizes) largestFor(key nodeKey) []cluster.Resources {
 	}
 	pl.largest[key] = largest
 	return largest
+}
+
+// accepting returns whether a node accepts a pod by its labels and taints.
+func (pl nodeSizes) accepting(key nodeKey) func(*cluster.Node) bool {
+	var selector []string
+	if i := int(key.place) - int(cluster.Selected); i >= 0 && i < len(pl.selectors) {
+		selector = pl.selectors[i]
+	}
+	var tolerations cluster.Tolerations
+	i := int(key.tolerance) - int(cluster.FirstListed)
+	anyTaint := i >= len(pl.tolerations)
+	if i >= 0 && !anyTaint {
+		tolerations = pl.tolerations[i]
+	}
+	return func(n *cluster.Node) bool { return n.Matches(selector) && (anyTaint || tolerations.Tolerate(n.Taints)) }
 }

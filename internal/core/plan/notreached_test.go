@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,5 +34,26 @@ func TestPass_apiServerNotReached_neverEvictsInsteadOfResizing(t *testing.T) {
 	}
 	if tried < 10 {
 		t.Errorf("%d attempts in four hours", tried)
+	}
+}
+
+// The API server has refused nothing, so the reason must not say that it did.
+func TestPlan_apiServerNotReached_reasonIsNotARefusal(t *testing.T) {
+	for mode, do := range map[cluster.Mode]Act{cluster.Recreate: Evict, cluster.InPlace: Resize} {
+		y := &tenancy{template: 100, want: 700, hard: 100000, mode: mode}
+		y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400), y.pod(noon.AddDate(0, 0, -2), 400)}
+		l := NewLedger()
+		p := Begin(noon, y.world(2, l), y.budget())
+		d := p.Decisions()[0]
+		if d.Do != do {
+			t.Fatalf("%s: the first decision is to %s, want %s", mode, d.Do, do)
+		}
+		p.Refused(d, Refusal{Kind: NotReached, Text: "connection refused"})
+		for when, ds := range map[string][]Decision{"same pass": p.Decisions(), "next pass": Begin(noon.Add(30*time.Second), y.world(2, l), y.budget()).Decisions()} {
+			i := slices.IndexFunc(ds, func(o Decision) bool { return o.Pod.UID == d.Pod.UID })
+			if r := ds[i].Reason; r.Code != ServerNotReached || !strings.Contains(r.String(), "connection refused") || r.Until.IsZero() {
+				t.Errorf("%s, %s: the reason is %s: %s", mode, when, r.Code, r)
+			}
+		}
 	}
 }

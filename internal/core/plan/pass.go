@@ -36,7 +36,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = NewLedger()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w)}}
+	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.radius = newRadius(now, w, b)
 	p.ds = p.decide()
@@ -51,6 +51,16 @@ func (p *Pass) Decisions() []Decision { return p.ds }
 func (p *Pass) Shortages() []Shortage {
 	return slices.SortedFunc(maps.Values(p.short), func(a, b Shortage) int { return a.Controller.Compare(b.Controller) })
 }
+
+// A Failure is a panic while the pass decided on the pods of an autoscaler, which is a defect of podfit. These pods have no decision.
+type Failure struct {
+	Autoscaler *cluster.Autoscaler
+	Cause      any    // the value of the panic
+	Stack      string // the stack at the panic
+}
+
+// Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
+func (p *Pass) Failures() []Failure { return p.failures }
 
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d Decision) {
@@ -95,13 +105,21 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		p.probe(own)
 		return []Decision{*own}
 	}
+	why := last.reason(p.b, d.Do)
+	if r.Kind == DeniedByBudget && d.Do == Evict && d.Rescue {
+		if p.deleteInstead(own, last) {
+			return []Decision{*own}
+		}
+		why = own.Reason
+	}
+	p.endRescue(own, r.Kind)
 	if !r.Kind.keepsBudget() {
 		p.endProbe(own)
 	}
-	if own.Do == Evict && own.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
+	if d.Do == Evict && d.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
 		p.group(own).trial = false
 	}
-	p.leave(own, last.reason(p.b, d.Do))
+	p.leave(own, why)
 	if r.Kind == DeniedByNode {
 		own.Reason = Reason{Code: NotSmallerThanRefused}
 	}
@@ -131,11 +149,14 @@ func (p *Pass) Stopped(d Decision, why Reason) []Decision {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
+	p.endRescue(own, NotReached)
 	p.leave(own, why)
 	return p.giveBack(own)
 }
 
-func (p *Pass) leave(d *Decision, r Reason) { d.Do, d.Reason, d.Fallback = Leave, r, false }
+func (p *Pass) leave(d *Decision, r Reason) {
+	d.Do, d.Reason, d.Fallback, d.part, d.roomFor = Leave, r, false, false, ""
+}
 
 func (p *Pass) group(d *Decision) *group {
 	if d.scope == nil {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // outcomes carries out a pass with drawn outcomes and returns how often each pod was tried, and which pods were changed
@@ -102,7 +103,7 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 		for controller, group := range s.groupsOf(g.Autoscaler, g.Pods) {
 			taken := 0
 			for p, d := range down {
-				harmless := d.Do == Resize && !restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0)
+				harmless := d.Do == Resize && !restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(p, d.With))
 				if p.Controller == controller && serves(p) && p.Node != "" && !harmless {
 					taken++
 				}

@@ -5,12 +5,14 @@ package plan
 
 import (
 	"cmp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // Plan returns a decision for every live governed pod in the order of execution: first the actions, by priority, with the
@@ -29,22 +31,21 @@ func (s *pass) decide() []Decision {
 	for _, g := range s.w.Governed {
 		ds = s.decideOn(g, ds)
 	}
+	s.makeRoom(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)
 	return ds
 }
 
-// decideOn appends the decisions on the pods of one autoscaler. If it panics and World.Failed is set, it calls Failed and appends
-// none, so that the other autoscalers are not affected.
+// decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
+// other autoscalers are not affected.
 func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
-	if s.w.Failed != nil {
-		defer func() {
-			if cause := recover(); cause != nil {
-				s.w.Failed(g.Autoscaler, cause)
-				ds = before
-			}
-		}()
-	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.failures = append(s.failures, Failure{Autoscaler: g.Autoscaler, Cause: cause, Stack: string(debug.Stack())})
+			ds = before
+		}
+	}()
 	ds = before
 	for _, p := range g.Pods {
 		if p.Live() {
@@ -62,12 +63,13 @@ func (s *pass) decideCandidates(g Governed, ds []Decision) {
 	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Code != Fits }) {
 		return
 	}
-	sc := &scope{groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
+	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
 	for _, p := range g.Pods {
 		if p.Created.After(sc.newest) {
 			sc.newest = p.Created
 		}
 	}
+	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != Fits {
 			d.scope = sc
@@ -96,17 +98,27 @@ type pass struct {
 	radius   *radius                           // nil if the amount of changes is not limited
 	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
 
+	crashing map[string][]*cluster.Pod // pods that are down because of OOM kills, by namespace
+	scopes   map[*cluster.Autoscaler]*scope
+	rooms    *rooms      // nil until it is needed
+	plans    []room.Plan // of nodes that are too full for the resizes of their pods
+
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
+
+	failures []Failure
 }
 
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
+	pods      []*cluster.Pod
 	groups    map[cluster.Workload]*group
 	effective map[cluster.Workload]bool
 	newest    time.Time          // when the newest of the pods was created
 	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
 
 	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
+
+	deleted map[cluster.Workload]*cluster.Pod // the pod that this pass deletes as a rescue
 }
 
 // byPriority orders decisions by priority. Pods with a refused action come last, the least recently refused first.
@@ -159,7 +171,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	case boosted:
 		s.judgeBoosted(&d)
 	case len(d.With) == 0:
-		d.Reason = Reason{Code: NoAdvice}
+		d.Reason = s.leftToHPA(a, p, Reason{Code: NoAdvice})
 	case p.Controller.IsZero():
 		d.Reason = Reason{Code: NoController}
 	case s.w.Ledger.isEvicted(s.now, p):
@@ -169,6 +181,11 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	default:
 		v := judge(s.now, s.b, a, p, d.With)
 		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
+		s.judgeIncomplete(&d)
+		s.judgeRescue(&d)
+		if d.Wanted.Code == Fits {
+			d.Reason = s.leftToHPA(a, p, d.Reason)
+		}
 	}
 	return d
 }

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
@@ -50,7 +51,11 @@ func drawWorld(t *rapid.T) (World, Budget) {
 		}
 	}
 	w.Governed = Gather(as, pods, true)
+	if rapid.Bool().Draw(t, "all pods known") {
+		w.Pods = pods
+	}
 	b := DefaultBudget()
+	b.MakeRoom = room.Allowed(rapid.IntRange(0, 3).Draw(t, "make room"))
 	b.SkipInPlace = rapid.Bool().Draw(t, "skip in place")
 	b.InPlace = rapid.Bool().Draw(t, "gate InPlace")
 	b.StartupBoost = rapid.Bool().Draw(t, "gate CPUStartupBoost")
@@ -94,8 +99,9 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 		return noon.Add(-rapid.SampledFrom([]time.Duration{0, time.Second, 3 * time.Minute, time.Hour, 20 * time.Hour}).Draw(t, what))
 	}
 	p := &cluster.Pod{
-		Key: cluster.Key{Namespace: top.Namespace, Name: name}, UID: "uid-" + name, Top: top, Controller: controller, Node: "a",
-		Created: ago("created"), Started: ago("started"), ReadySince: ago("ready since"),
+		Key: cluster.Key{Namespace: top.Namespace, Name: name}, UID: "uid-" + name, Top: top, Controller: controller, Node: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "node"),
+		Priority: int32(rapid.IntRange(0, 1).Draw(t, "pod priority")),
+		Created:  ago("created"), Started: ago("started"), ReadySince: ago("ready since"),
 		Ready: rapid.IntRange(0, 3).Draw(t, "ready") > 0, Deleting: rapid.IntRange(0, 9).Draw(t, "deleting") == 0,
 		Phase: rapid.SampledFrom([]cluster.Phase{
 			cluster.Running, cluster.Running, cluster.Running, cluster.Pending, cluster.Succeeded, cluster.Failed, cluster.UnknownPhase,
@@ -115,7 +121,10 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 	}
 	for i, n := range []string{"app", "log"} {
 		c := cluster.Container{Name: n, Index: uint8(i), Requests: drawAmounts(t, "request"), Limits: drawAmounts(t, "limit")}
-		c.Restart = cluster.Set(rapid.IntRange(0, 3).Draw(t, "restart"))
+		c.Restart = cluster.Set(rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "restart"))
+		if rapid.IntRange(0, 3).Draw(t, "applied") == 0 {
+			c.Applied = &cluster.Applied{Requests: drawAmounts(t, "applied request"), Limits: c.Limits}
+		}
 		if rapid.IntRange(0, 4).Draw(t, "exited") == 0 {
 			c.Exit = &cluster.Exit{OOM: rapid.Bool().Draw(t, "oom"), Started: ago("exit started"), Finished: ago("finished"), Now: !p.Ready}
 		}
@@ -178,7 +187,7 @@ func TestPlan_anyWorld_budgetIsKept(t *testing.T) {
 		w, b := drawWorld(t)
 		taken := map[cluster.Workload]int{}
 		for _, d := range Plan(noon, w, b) {
-			harmless := d.Do == Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0)
+			harmless := d.Do == Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(d.Pod, d.With))
 			if d.Do != Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
 				taken[d.Pod.Controller]++
 			}
@@ -220,7 +229,7 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 				continue
 			}
 			switch {
-			case sameSize(d.Pod, d.With):
+			case sameSize(d.Pod, d.With) && d.Reason.Code != MovesForRoom:
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
 				t.Fatalf("%s would not be replaced", d.Pod.Key)

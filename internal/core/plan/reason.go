@@ -17,14 +17,18 @@ type ReasonCode uint8
 
 // The reasons for a pod to change.
 const (
-	Fits           ReasonCode = iota // none: the pod has the recommended requests
-	BelowRange                       // a request is below the lower bound
-	AboveRange                       // a request is above the upper bound
-	MissingRequest                   // a recommended resource has no request
-	OutOfMemory                      // a container was OOM-killed soon after its start
-	Drifted                          // within bounds, but old enough and different enough from the target
-	BoostOver                        // the CPU startup boost has ended
-	TooBigToPlace                    // the pod cannot be scheduled and its recommendation is smaller
+	Fits            ReasonCode = iota // none: the pod has the recommended requests
+	BelowRange                        // a request is below the lower bound
+	AboveRange                        // a request is above the upper bound
+	MissingRequest                    // a recommended resource has no request
+	OutOfMemory                       // a container was OOM-killed soon after its start
+	Drifted                           // within bounds, but old enough and different enough from the target
+	BoostOver                         // the CPU startup boost has ended
+	TooBigToPlace                     // the pod cannot be scheduled and its recommendation is smaller
+	NodeOutOfMemory                   // a container without a memory limit was OOM-killed, and its request is raised
+	MakesRoom                         // another pod on the node needs the room that this one does not need
+	MovesForRoom                      // another pod on the node needs the room, and this one fits on another node
+	Incomplete                        // the pod got a part of an increase because its node had no room for all of it
 )
 
 // The reasons to leave a pod alone.
@@ -61,6 +65,7 @@ const (
 	ResizeRefused                                // the API server refused the resize
 	ResizeOverQuota                              // a quota or LimitRange refused the resize and would refuse a replacement
 	Unanswered                                   // the outcome of an eviction or resize is unknown
+	ServerNotReached                             // no connection to the API server could be opened for an eviction or resize
 	AwaitingReplacement                          // the resize was refused, and it is unknown whether a replacement would be refused too
 	Probing                                      // earlier evictions had no effect; another pod is evicted first as a probe
 	ReplacementMissing                           // evicted pods have no replacement
@@ -70,7 +75,20 @@ const (
 	OutOfTime                                    // the pass ended before the action was tried
 	AlreadyEvicted                               // evicted, and the watch still shows the pod
 	AlreadyGone                                  // deleted or replaced before the action was tried
-	Interrupted                                  // the updater before this one ended while it changed pods of the workload
+	LeftToHPA                                    // a HorizontalPodAutoscaler scales the pods by the request that should change
+	HPANotWritten                                // the target of a HorizontalPodAutoscaler could not be changed before the request
+
+	FewKills         // a pod to rescue was OOM-killed too few times in a row to be deleted
+	DataWouldBeLost  // a deletion to rescue the pod would lose data
+	BudgetsUnknown   // podfit cannot read PodDisruptionBudgets
+	BudgetOfOthers   // a disruption budget lacks other pods than OOM-killed ones
+	RescueInProgress // the replacement of another deleted pod is not ready yet
+	NotEnoughMemory  // the replacement of a deleted pod was OOM-killed with about as much memory
+	DeletionRefused  // the API server refused the deletion
+
+	Interrupted // the updater before this one ended while it changed pods of the workload
+
+	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
 
 	Frozen        // the user has stopped all changes
 	OutsideWindow // no change window is open
@@ -91,10 +109,14 @@ var codeNames = map[ReasonCode]string{
 	ResizeFailed: "ResizeFailed", ResizeImpossible: "ResizeImpossible", ResizeUnclear: "ResizeUnclear",
 	MemoryInUse: "MemoryInUse", NotSmallerThanRefused: "NotSmallerThanRefused",
 	EvictionRefused: "EvictionRefused", DisruptionBudget: "DisruptionBudget", ResizeRefused: "ResizeRefused",
-	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ReplacementMissing: "ReplacementMissing",
+	ResizeOverQuota: "ResizeOverQuota", Unanswered: "Unanswered", ServerNotReached: "ServerNotReached", ReplacementMissing: "ReplacementMissing",
 	AwaitingReplacement: "AwaitingReplacement", Probing: "Probing",
 	RateLimited: "RateLimited", OutOfTime: "OutOfTime", AlreadyEvicted: "AlreadyEvicted", AlreadyGone: "AlreadyGone",
-	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota", Interrupted: "Interrupted",
+	ReplacementRefused: "ReplacementRefused", OverQuota: "OverQuota",
+	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
+	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
+	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
+	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom",
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 }
 
@@ -118,12 +140,16 @@ type Reason struct {
 	Want      int           // the value that Have is compared with
 	For       time.Duration // how long something took
 	Until     time.Time     // when the reason ends by itself
-	Text      string        // message of the kubelet or the API server, or an update mode
+	Text      string        // message of the kubelet or the API server, an update mode, or another pod
+	Part      bool          // the pod gets only a part of the increase for now
 }
 
 // String returns the reason as full sentences.
 func (r Reason) String() string {
 	s := r.sentence() + "."
+	if r.Part {
+		s += " The pod gets a part of the increase now, and the rest when its node has room."
+	}
 	if b := fallbackSentences[r.Fallback]; b != "" {
 		s += " " + b
 	}
@@ -140,6 +166,7 @@ var fallbackSentences = map[ReasonCode]string{
 	ResizeImpossible:   "The pod is evicted because its node cannot provide the requests.",
 	ResizeUnclear:      "The pod is evicted because the state of its resize is unknown.",
 	ResizeRefused:      "The pod is evicted because the API server refused to resize it.",
+	DisruptionBudget:   "The pod is deleted because a PodDisruptionBudget does not allow its eviction, and lacks only pods that are OOM-killed.",
 }
 
 // fixedSentences are the sentences without values.
@@ -161,6 +188,11 @@ var fixedSentences = map[ReasonCode]string{
 	OutOfTime:             "The pass ended before the pod was changed",
 	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
 	AlreadyGone:           "The pod was deleted or replaced before it was changed",
+	HPANotWritten:         "The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and it has not been changed yet",
+	DataWouldBeLost: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because it has a volume with data (emptyDir, hostPath or ephemeral). " +
+		"If the data may be lost, delete the pod",
+	BudgetsUnknown: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because podfit cannot read PodDisruptionBudgets. " +
+		"Grant list and watch on poddisruptionbudgets, or delete the pod",
 }
 
 // sentence returns the text of the reason without the final period.
@@ -180,13 +212,23 @@ func (r Reason) sentence() string {
 		if r.For >= time.Second {
 			after = span(r.For)
 		}
-		return fmt.Sprintf("%s was OOM-killed %s after its start; %s", r.container(), after, r.change())
+		return fmt.Sprintf("%s was OOM-killed %s after its start; %s", r.container(), after, r.change()) + r.pressure()
+	case NodeOutOfMemory:
+		return fmt.Sprintf("%s has no memory limit and was OOM-killed because its node was short of memory. A larger request protects it; %s", r.container(), r.change()) + r.pressure()
 	case Drifted:
 		return fmt.Sprintf("The requests differ from the targets by %d%% and the pod has run for %s; %s", r.Have, span(r.For), r.change())
 	case BoostOver:
 		return "The CPU startup boost has ended; " + r.change()
 	case TooBigToPlace:
 		return "The pod cannot be scheduled and its recommendation is smaller; " + r.change()
+	case LeftToHPA:
+		return fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload by %s utilization, so the %s request is not changed; %s", r.Text, label(r.Resource), label(r.Resource), r.change())
+	case MakesRoom:
+		return "Pod " + r.Text + " on the same node needs room; " + r.change()
+	case MovesForRoom:
+		return "Pod " + r.Text + " on the same node needs the room of the pod, and another node has room for a replacement"
+	case Incomplete:
+		return "The pod has only a part of an increase, because its node had no room for all of it; " + r.change()
 	case ModeOff:
 		return "Update mode " + r.Text + " does not change running pods"
 	case GateOff:
@@ -229,6 +271,8 @@ func (r Reason) outcome() string {
 	switch r.Code {
 	case ResizeWaiting:
 		return r.quote("The resize waits for room on the node")
+	case AwaitingRoom:
+		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:
@@ -255,6 +299,8 @@ func (r Reason) outcome() string {
 			return r.quote("The API server has confirmed no change of the pod for "+span(r.For)) + nextAttempt(r.Until)
 		}
 		return r.quote("The API server did not confirm the change, so the outcome is unknown") + nextAttempt(r.Until)
+	case ServerNotReached:
+		return r.quote("No connection to the API server could be opened, so the pod was not changed") + nextAttempt(r.Until)
 	case AwaitingReplacement:
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case Interrupted:
@@ -264,9 +310,44 @@ func (r Reason) outcome() string {
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))
+	case DeletionRefused:
+		return r.quote("The API server refused the deletion") + nextAttempt(r.Until)
+	case FewKills, BudgetOfOthers, RescueInProgress, NotEnoughMemory:
+		return r.rescue()
 	default:
 		return r.Code.String()
 	}
+}
+
+// rescue returns the text for a pod to rescue whose eviction a disruption budget does not allow, and which is not deleted.
+func (r Reason) rescue() string {
+	const refused = "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted "
+	switch r.Code {
+	case FewKills:
+		return fmt.Sprintf(refused+"before %d OOM kills in a row; %d are known", r.Want, r.Have)
+	case BudgetOfOthers:
+		if r.Want == 0 {
+			return refused + "because more than one PodDisruptionBudget selects it (" + strings.TrimRight(r.Text, ".") + "). Delete the pod, or all but one of them"
+		}
+		return fmt.Sprintf(refused+"because PodDisruptionBudget %s lacks other pods, too: it requires %s (healthy or OOM-killed: %d). "+
+			"Find out why the others are not ready, or delete the pod", r.Text, count(r.Want, "healthy pod"), r.Have)
+	case RescueInProgress:
+		if r.Text != "" {
+			return refused + "in the same pass as pod " + r.Text + " of the same workload"
+		}
+		return refused + "before the replacement of another deleted pod is ready"
+	default:
+		return fmt.Sprintf(refused+"because a replacement with %s was OOM-killed too, and the recommendation of %s is not noticeably more. Raise maxAllowed, or find out why the container needs more memory",
+			quantity(cluster.Memory, r.From), quantity(cluster.Memory, r.To))
+	}
+}
+
+// pressure returns a clause about the node of an OOM-killed pod.
+func (r Reason) pressure() string {
+	if r.Text == "" {
+		return ""
+	}
+	return ". Node " + r.Text + " reports memory pressure"
 }
 
 // request returns the resource, the request and the container: "memory request 64Mi of container app".

@@ -97,7 +97,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
-	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: ready, with: d.With}
+	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: max(0, ready), with: d.With}
 	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
@@ -122,7 +122,10 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 		next.overQuota, next.overQuotaAt = d.With, now
 	}
 	l.refusals[key] = next
-	if d.Do == Evict && r.Kind == OutcomeIsUnknown {
+	if d.Do == Delete && r.Kind == OutcomeIsUnknown {
+		l.recordRescue(now, d)
+	}
+	if d.Do != Resize && r.Kind == OutcomeIsUnknown {
 		l.addPending(now, d)
 		l.expectUncertain(now, d)
 	}
@@ -157,11 +160,13 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 	if l == nil || len(l.refusals) == 0 {
 		return time.Time{}
 	}
-	e, r := l.refusals[refusedKey{p.UID, Evict}].at, l.refusals[refusedKey{p.UID, Resize}].at
-	if e.After(r) {
-		return e
+	var latest time.Time
+	for _, do := range []Act{Evict, Resize, Delete} {
+		if at := l.refusals[refusedKey{p.UID, do}].at; at.After(latest) {
+			latest = at
+		}
 	}
-	return r
+	return latest
 }
 
 // isLasting reports whether a failed resize counts as permanently refused, so that the pod is evicted if the mode allows it. A
@@ -191,7 +196,7 @@ const unansweredAfter = 10 * time.Minute
 // to report. The pod may currently be left for another reason, such as the disruption budget.
 func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 	var longest refused
-	for _, do := range []Act{Evict, Resize} {
+	for _, do := range []Act{Evict, Resize, Delete} {
 		r, ok := p.w.Ledger.refusal(d.Pod, do)
 		if ok && !r.since.IsZero() && (longest.since.IsZero() || r.since.Before(longest.since)) {
 			longest = r
@@ -222,12 +227,16 @@ func (r refused) reason(b Budget, do Act) Reason {
 	switch {
 	case r.Kind == OutcomeIsUnknown:
 		out.Code = Unanswered
+	case r.Kind == NotReached:
+		out.Code = ServerNotReached
 	case r.Kind == DeniedByBudget:
 		out.Code = DisruptionBudget
 	case r.Kind == DeniedByQuota && do == Resize:
 		out.Code = ResizeOverQuota
 	case do == Resize:
 		out.Code = ResizeRefused
+	case do == Delete:
+		out.Code = DeletionRefused
 	}
 	return out
 }

@@ -62,10 +62,11 @@ func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 	return ok && now.Before(at.Add(watchDelay))
 }
 
-// mayBeEvicted reports whether an eviction of the pod within watchDelay has an unknown outcome.
+// mayBeEvicted reports whether an eviction or deletion of the pod within watchDelay has an unknown outcome.
 func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
-	r, ok := l.refusal(p, Evict)
-	return ok && now.Before(r.lost.Add(watchDelay))
+	evicted, _ := l.refusal(p, Evict)
+	deleted, _ := l.refusal(p, Delete)
+	return now.Before(evicted.lost.Add(watchDelay)) || now.Before(deleted.lost.Add(watchDelay))
 }
 
 // A Shortage is a controller that did not replace evicted pods in time.

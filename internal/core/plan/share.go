@@ -15,10 +15,17 @@ import (
 type slot struct {
 	round  int       // number of earlier actions of its namespace
 	served time.Time // when an action on a pod of the namespace was last tried
+	late   bool      // a resize that needs room comes after the resizes on its node that give room back
 }
 
 func (s slot) compare(o slot) int {
-	return cmp.Or(cmp.Compare(s.round, o.round), s.served.Compare(o.served))
+	if c := cmp.Or(cmp.Compare(s.round, o.round), s.served.Compare(o.served)); c != 0 || s.late == o.late {
+		return c
+	}
+	if s.late {
+		return 1
+	}
+	return -1
 }
 
 // share assigns each action its slot.
@@ -33,9 +40,10 @@ func (s *pass) share(ds []Decision) {
 	rounds := map[string]int{}
 	for _, d := range acts {
 		ns := d.Pod.Namespace
-		d.slot = slot{rounds[ns], s.w.Ledger.served[ns]}
+		d.slot = slot{round: rounds[ns], served: s.w.Ledger.served[ns]}
 		rounds[ns]++
 	}
+	s.shrinkFirst(acts)
 }
 
 // markServed records that an action on a pod was tried.

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/transcript"
 )
 
@@ -25,26 +27,31 @@ import (
 //	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
 //	pod NS/POD OPTION...          changes one pod: age=D pending unready[=D] unscheduled deleting finished ownerless
 //	                              oom=LIVED/AGO[/now] resize=STATE/D[/message] observed=A,B restart=memory
+//	                              crash=KILLS[/data]: not ready because of KILLS OOM kills in a row, after oom=; with a data volume
 //	                              selector=KEY=VALUE affinity tolerates=KEY[=VALUE]:[EFFECT]
+//	                              node=NAME priority=N local-data tied starts=D: how long it took to become ready
 //	                              asks=R runs=R boosted=R: the first container's spec, what runs, and what it had
 //	                              before its boost; R is RESOURCES and limits, with commas
 //	scale NS/NAME N|unknown|none  what the workload's direct controller says of its replicas
-//	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D]
+//	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D] [make-room=VALUE]
 //	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES]   bounds are half and twice the target
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
 //	node NAME RESOURCES [cordoned] [label=KEY=VALUE]... [taint=KEY=VALUE]...   taints have the effect NoSchedule
-//	budget OPTION...              skip-in-place in-place per-vpa boost any-size min-replicas=N tolerance=F
+//	pdb NS/NAME HEALTHY DESIRED [always] [outdated] [app=NAME]   a PodDisruptionBudget for the pods of a workload, by default NAME
+//	budget OPTION...              skip-in-place in-place per-vpa boost any-size min-replicas=N tolerance=F rescue=off|evict|delete make-room=VALUE
 //	after D                       time passes
 //	plan [NS/NAME]...             prints the decisions, of the given autoscalers if any are given
 //	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
 //	try [NS/NAME]...              is do, for the given autoscalers if any are given, and prints every attempt and its outcome
-//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict or resize, ANSWER is ok, denied,
+//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict, delete or resize, ANSWER is ok, denied,
 //	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out),
 //	                              late (no answer, carried out), unseen (carried out, but the watch does not show it),
 //	                              gone or limited (the rate limit allows no more); NS/* is all pods of NS
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
+//	kubelet                       the kubelet does the resizes on the nodes that have room, and defers the others
+//	rooms                         prints the plans for nodes that are too full
 type scene struct {
 	now         time.Time
 	budget      Budget
@@ -58,6 +65,7 @@ type scene struct {
 	answers     map[string]string // of the API server, by pod and act
 	selects     [][]string
 	tolerations []cluster.Tolerations
+	budgets     map[string][]cluster.DisruptionBudget
 	lazy        bool // evicted pods are not replaced
 	born        int
 }
@@ -71,6 +79,7 @@ func newScene() *scene {
 		scales:   map[cluster.Workload]cluster.Scale{},
 		limits:   map[string]policy.Limits{},
 		answers:  map[string]string{},
+		budgets:  map[string][]cluster.DisruptionBudget{},
 	}
 }
 
@@ -81,8 +90,14 @@ func TestPlan_transcripts_areUnchanged(t *testing.T) {
 func (s *scene) command(f []string, out *strings.Builder) error {
 	commands := map[string]func([]string) error{
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
-		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "node": s.addNode, "budget": s.setBudget,
-		"after": s.after, "ready": s.ready,
+		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "budget": s.setBudget,
+		"after": s.after, "ready": s.ready, "kubelet": s.kubelet,
+		"rooms": func([]string) error {
+			for _, p := range Begin(s.now, s.world(), s.budget).Rooms() {
+				out.WriteString(p.Table())
+			}
+			return nil
+		},
 		"plan": func(f []string) error { s.print(s.plan(), f, out); return nil },
 		"do": func(f []string) error {
 			s.execute(nil, !slices.Contains(f, "webhook=off"), io.Discard)
@@ -105,7 +120,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 func (s *scene) world() World {
 	return World{
 		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
-		Tolerations: s.tolerations, Ledger: s.ledger,
+		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods),
 	}
 }
 
@@ -126,6 +141,7 @@ func shuffle(r *rand.Rand, w *World) {
 	for _, g := range w.Governed {
 		r.Shuffle(len(g.Pods), func(i, j int) { g.Pods[i], g.Pods[j] = g.Pods[j], g.Pods[i] })
 	}
+	r.Shuffle(len(w.Pods), func(i, j int) { w.Pods[i], w.Pods[j] = w.Pods[j], w.Pods[i] })
 	r.Shuffle(len(w.Nodes), func(i, j int) { w.Nodes[i], w.Nodes[j] = w.Nodes[j], w.Nodes[i] })
 }
 
@@ -222,10 +238,12 @@ func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []De
 
 func (s *scene) apply(d Decision, webhook bool) {
 	switch {
-	case d.Do == Evict && s.lazy:
+	case d.Do != Resize && s.lazy:
 		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
-	case d.Do == Evict:
+	case d.Do != Resize:
 		s.replace(d, webhook)
+	case slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node }):
+		ask(d.Pod, d.With)
 	default:
 		set(d.Pod, d.With)
 		for _, c := range d.Unboost {
@@ -239,6 +257,61 @@ func set(p *cluster.Pod, fits []policy.Fitted) {
 		c := p.Container(f.Container)
 		c.Requests, c.Limits, c.Applied = f.Requests.Or(c.Requests), f.Limits.Or(c.Limits), nil
 	}
+}
+
+// ask sets what the spec asks for. The pod runs with what it has until the kubelet has resized it.
+func ask(p *cluster.Pod, fits []policy.Fitted) {
+	for _, f := range fits {
+		c := p.Container(f.Container)
+		requests, limits := c.Running()
+		c.Requests, c.Limits = f.Requests.Or(c.Requests), f.Limits.Or(c.Limits)
+		if c.Applied = nil; c.Requests != requests || c.Limits != limits {
+			c.Applied = &cluster.Applied{Requests: requests, Limits: limits}
+		}
+	}
+}
+
+// kubelet does the resizes on each node: first those that give room back, then the others by name.
+func (s *scene) kubelet([]string) error {
+	for _, n := range s.nodes {
+		free := room.Of(n.Allocatable)
+		var waiting []*cluster.Pod
+		for _, p := range s.pods {
+			if p.Node != n.Name {
+				continue
+			}
+			free = free.Sub(sumOf(p, true))
+			if slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil }) {
+				waiting = append(waiting, p)
+			}
+		}
+		slices.SortFunc(waiting, byResize)
+		for _, p := range waiting {
+			increase := room.Of(total(p, nil)).Sub(sumOf(p, true))
+			if !free.Holds(increase) {
+				if !isDeferred(p) {
+					p.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: s.now}
+				}
+				continue
+			}
+			free = free.Sub(increase)
+			p.Resize = nil
+			for i := range p.Containers {
+				p.Containers[i].Applied = nil
+			}
+		}
+	}
+	return nil
+}
+
+func byResize(a, b *cluster.Pod) int {
+	more := func(p *cluster.Pod) int {
+		if sumOf(p, true).Holds(room.Of(total(p, nil))) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(more(a)-more(b), a.Compare(b.Key))
 }
 
 func (s *scene) replace(d Decision, webhook bool) {
@@ -257,6 +330,27 @@ func (s *scene) replace(d Decision, webhook bool) {
 		set(p, policy.Fit(d.Autoscaler, s.limits[p.Namespace], p))
 	}
 	s.pods[slices.Index(s.pods, old)] = p
+	s.schedule(p)
+}
+
+// schedule places a replacement on the first node that has room, if its predecessor was on one of the nodes.
+func (s *scene) schedule(p *cluster.Pod) {
+	if !slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == p.Node }) {
+		return
+	}
+	p.Node = ""
+	for _, n := range s.nodes {
+		free := room.Of(n.Allocatable)
+		for _, o := range s.pods {
+			if o.Node == n.Name {
+				free = free.Sub(counted(o))
+			}
+		}
+		if free.Holds(counted(p)) {
+			p.Node = n.Name
+			return
+		}
+	}
 }
 
 func (s *scene) after(f []string) error {
@@ -268,7 +362,7 @@ func (s *scene) after(f []string) error {
 func (s *scene) ready([]string) error {
 	for _, p := range s.pods {
 		if !p.Ready {
-			p.Phase, p.Ready, p.ReadySince = cluster.Running, true, s.now
+			p.Phase, p.Ready, p.ReadySince, p.Crash = cluster.Running, true, s.now, nil
 		}
 	}
 	return nil
@@ -355,6 +449,12 @@ func (s *scene) changePod(f []string) error {
 			err = errors.Join(err, perr)
 			e.Started = e.Finished.Add(-lived)
 			first.Exit = &e
+		case "crash":
+			kills, cerr := strconv.Atoi(parts[0])
+			err = errors.Join(err, cerr)
+			p.Phase, p.Ready, p.ReadySince = cluster.Running, false, s.now.Add(-time.Minute)
+			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}, Data: len(parts) > 1}
+			first.Exit.Kills = uint8(kills)
 		case "resize":
 			states := map[string]cluster.ResizeState{
 				"deferred": cluster.ResizeDeferred, "infeasible": cluster.ResizeInfeasible,
@@ -377,6 +477,18 @@ func (s *scene) changePod(f []string) error {
 		case "selector":
 			s.selects = append(s.selects, []string{value})
 			p.Place = cluster.Selected + cluster.Place(len(s.selects)-1)
+		case "node":
+			p.Node = value
+		case "local-data":
+			p.LocalData = true
+		case "tied":
+			p.Tied = true
+		case "priority":
+			var n int
+			n, err = strconv.Atoi(value)
+			p.Priority = int32(n)
+		case "starts":
+			p.Started = p.ReadySince.Add(ago(0).Sub(s.now))
 		case "affinity":
 			p.Place = cluster.Somewhere
 		case "tolerates":
@@ -472,6 +584,8 @@ func (s *scene) addAutoscaler(f []string) error {
 			a.Requirements = append(a.Requirements, r)
 		case "oom":
 			a.EvictAfterOOM, err = time.ParseDuration(value)
+		case "make-room":
+			a.MakeRoom = value
 		case "age":
 			var d time.Duration
 			d, err = time.ParseDuration(value)
@@ -577,6 +691,30 @@ func (s *scene) addNode(f []string) error {
 	return err
 }
 
+func (s *scene) setPDB(f []string) error {
+	key := parseKey(f[0])
+	healthy, err := strconv.Atoi(f[1])
+	desired, err2 := strconv.Atoi(f[2])
+	b := cluster.DisruptionBudget{Name: key.Name, Healthy: int32(healthy), Desired: int32(desired), Current: true}
+	app := key.Name
+	for _, option := range f[3:] {
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "always":
+			b.AlwaysAllow = true
+		case "outdated":
+			b.Current = false
+		case "app":
+			app = value
+		default:
+			return fmt.Errorf("no option %q", option)
+		}
+	}
+	b.Selector.Requirements = []cluster.Requirement{{Key: "app", Values: []string{app}}}
+	s.budgets[key.Namespace] = append(slices.DeleteFunc(s.budgets[key.Namespace], func(o cluster.DisruptionBudget) bool { return o.Name == key.Name }), b)
+	return errors.Join(err, err2)
+}
+
 func (s *scene) setBudget(f []string) error {
 	for _, option := range f {
 		name, value, _ := strings.Cut(option, "=")
@@ -592,6 +730,13 @@ func (s *scene) setBudget(f []string) error {
 			s.budget.StartupBoost = true
 		case "any-size":
 			s.budget.MustFit = false
+		case "rescue":
+			s.budget.Rescue = map[string]RescueMode{"evict": RescueByEviction, "delete": RescueByDeletion}[value]
+		case "make-room":
+			var ok bool
+			if s.budget.MakeRoom, ok = room.ParseAllowed(value); !ok {
+				return fmt.Errorf("no value %q", value)
+			}
 		case "min-replicas":
 			s.budget.MinReplicas, err = strconv.Atoi(value)
 		case "tolerance":

@@ -39,13 +39,16 @@ type World struct {
 
 	// Requested are the requests of all live pods by namespace. They are needed if the budget limits the share of requests that is changed.
 	Requested map[string]cluster.Resources
+	// Budgets are the PodDisruptionBudgets of the namespaces with OOM-killed pods that are not ready. A namespace that is not in it has
+	// unknown ones.
+	Budgets map[string][]cluster.DisruptionBudget
+
+	// Pods are all pods on the nodes, those too that no autoscaler governs. If it is empty, some pods are not known, and no room is
+	// made for resizes.
+	Pods []*cluster.Pod
 
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
-
-	// Failed, if set, is called when Begin panics while it decides on the pods of an autoscaler, with the stack of the panic. The
-	// other autoscalers are not affected. If Failed is nil, Begin panics.
-	Failed func(a *cluster.Autoscaler, cause any)
 }
 
 // Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted

@@ -19,12 +19,12 @@ import (
 //
 // It does not change sizes that the API server admits. Amounts that fits does not set stay unset. If no change makes the pod
 // valid, Refused returns the reason afterwards.
-func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
+func Admissible(limits Limits, pod *cluster.Pod, fits []Fitted) {
 	if len(fits) == 0 {
 		return
 	}
-	if !p.Fractions && !l.Range.Fractions {
-		admissible(l, p, fits, lean{})
+	if !pod.Fractions && !limits.Range.Fractions {
+		admissible(limits, pod, fits, lean{})
 		return
 	}
 	before := slices.Clone(fits)
@@ -33,13 +33,13 @@ func Admissible(l Limits, p *cluster.Pod, fits []Fitted) {
 	}
 	for _, by := range leans {
 		copy(fits, before)
-		admissible(l, p, fits, by)
-		if !Refused(l, p, fits).Refused() {
+		admissible(limits, pod, fits, by)
+		if !Refused(limits, pod, fits).Refused() {
 			return
 		}
 	}
 	copy(fits, before)
-	admissible(l, p, fits, lean{})
+	admissible(limits, pod, fits, lean{})
 }
 
 // A lean is the correction that is added to amounts whose exact value is not known, because they are not whole bytes.
@@ -48,26 +48,26 @@ type lean struct{ request, limit, level int64 }
 // leans are tried in this order until the API server certainly admits the pod.
 var leans = [...]lean{{}, {request: 1, limit: 1, level: -1}, {request: -1, limit: 1, level: -1}, {request: -1, limit: -1, level: -1}}
 
-func admissible(l Limits, p *cluster.Pod, fits []Fitted, by lean) {
+func admissible(limits Limits, pod *cluster.Pod, fits []Fitted, by lean) {
 	var level cluster.PodResources
 	var few [fewContainers]size
 	for _, res := range cluster.All {
-		s := sizesOf(few[:0], l, p, fits, res)
-		s.lean(by)
-		for i := range s.containers {
-			s.containers[i].bound()
+		amounts := sizesOf(few[:0], limits, pod, fits, res)
+		amounts.lean(by)
+		for i := range amounts.containers {
+			amounts.containers[i].bound()
 		}
-		before := s.level
-		s.fitPodLevel()
-		s.fitPodRange()
-		for i := range s.containers {
-			s.containers[i].write(res)
+		before := amounts.level
+		amounts.fitPodLevel()
+		amounts.fitPodRange()
+		for i := range amounts.containers {
+			amounts.containers[i].write(res)
 		}
-		if !s.level.request.equal(before.request) {
-			level.Requests = level.Requests.Set(res, s.level.request.v)
+		if !amounts.level.request.equal(before.request) {
+			level.Requests = level.Requests.Set(res, amounts.level.request.v)
 		}
-		if !s.level.limit.equal(before.limit) {
-			level.Limits = level.Limits.Set(res, s.level.limit.v)
+		if !amounts.level.limit.equal(before.limit) {
+			level.Limits = level.Limits.Set(res, amounts.level.limit.v)
 		}
 	}
 	for i := range fits {
@@ -184,46 +184,46 @@ type sizes struct {
 
 // sizesOf returns the sizes for one resource as the API server computes them. It uses the capacity of buffer if that is sufficient. An
 // absent request is set to the limit, and amounts that are still absent to the default of the container LimitRange.
-func sizesOf(buffer []size, l Limits, p *cluster.Pod, fits []Fitted, res cluster.Resource) sizes {
+func sizesOf(buffer []size, limits Limits, pod *cluster.Pod, fits []Fitted, res cluster.Resource) sizes {
 	var off, boundOff int64
 	if res == cluster.Memory {
-		off, boundOff = offOf(p.Fractions || l.Range.Fractions), offOf(l.Range.Fractions)
+		off, boundOff = offOf(pod.Fractions || limits.Range.Fractions), offOf(limits.Range.Fractions)
 	}
-	s := sizes{
+	amounts := sizes{
 		rule: rule{
-			low:   valueOf(l.Range.Pod.Min, res).within(boundOff),
-			high:  valueOf(l.Range.Pod.Max, res).within(boundOff),
-			ratio: valueOf(l.Range.PodRatio, res),
+			low:   valueOf(limits.Range.Pod.Min, res).within(boundOff),
+			high:  valueOf(limits.Range.Pod.Max, res).within(boundOff),
+			ratio: valueOf(limits.Range.PodRatio, res),
 		},
-		containers: slices.Grow(buffer, len(p.Containers)),
+		containers: slices.Grow(buffer, len(pod.Containers)),
 	}
 	of := rule{
-		low:   valueOf(l.Range.Container.Min, res).within(boundOff),
-		high:  valueOf(l.Range.Container.Max, res).within(boundOff),
-		ratio: valueOf(l.Range.ContainerRatio, res),
+		low:   valueOf(limits.Range.Container.Min, res).within(boundOff),
+		high:  valueOf(limits.Range.Container.Max, res).within(boundOff),
+		ratio: valueOf(limits.Range.ContainerRatio, res),
 	}
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		s.containers = append(s.containers, size{name: c.Name, role: c.Role, rule: of})
-		z := &s.containers[i]
-		written := pair{valueOf(c.Requests, res), valueOf(c.Limits, res)}
-		z.own = defaulted(written, l.Range, res)
-		z.pair = written
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		amounts.containers = append(amounts.containers, size{name: container.Name, role: container.Role, rule: of})
+		sized := &amounts.containers[i]
+		written := pair{valueOf(container.Requests, res), valueOf(container.Limits, res)}
+		sized.own = defaulted(written, limits.Range, res)
+		sized.pair = written
 		for j := range fits {
-			if f := &fits[j]; c.Role == cluster.Regular && f.Container == c.Name {
-				z.fit = f
-				z.setBy(f, res)
-				s.limitsKept = s.limitsKept || f.LimitsKept
+			if f := &fits[j]; container.Role == cluster.Regular && f.Container == container.Name {
+				sized.fit = f
+				sized.setBy(f, res)
+				amounts.limitsKept = amounts.limitsKept || f.LimitsKept
 			}
 		}
-		z.pair = defaulted(z.pair, l.Range, res)
-		z.request, z.limit = z.request.within(off), z.limit.within(off)
-		z.before = z.pair
+		sized.pair = defaulted(sized.pair, limits.Range, res)
+		sized.request, sized.limit = sized.request.within(off), sized.limit.within(off)
+		sized.before = sized.pair
 	}
-	if p.PodLevel != nil {
-		s.level = pair{valueOf(p.PodLevel.Requests, res).within(off), valueOf(p.PodLevel.Limits, res).within(off)}
+	if pod.PodLevel != nil {
+		amounts.level = pair{valueOf(pod.PodLevel.Requests, res).within(off), valueOf(pod.PodLevel.Limits, res).within(off)}
 	}
-	return s
+	return amounts
 }
 
 func offOf(rounded bool) int64 {
@@ -531,21 +531,21 @@ func (s *sizes) aggregate(of part) (total value, running int64) {
 	var sidecars, first int64
 	var off, sidecarsOff, firstOff int64
 	for i := range s.containers {
-		z := &s.containers[i]
-		a := z.part(of)
-		if !a.set {
+		sized := &s.containers[i]
+		amount := sized.part(of)
+		if !amount.set {
 			continue
 		}
 		total.set = true
-		total.fitted = total.fitted || a.fitted
-		switch z.role {
+		total.fitted = total.fitted || amount.fitted
+		switch sized.role {
 		case cluster.Regular:
-			running, off = sum(running, a.v), off+a.off
+			running, off = sum(running, amount.v), off+amount.off
 		case cluster.Sidecar:
-			running, sidecars = sum(running, a.v), sum(sidecars, a.v)
-			off, sidecarsOff = off+a.off, sidecarsOff+a.off
+			running, sidecars = sum(running, amount.v), sum(sidecars, amount.v)
+			off, sidecarsOff = off+amount.off, sidecarsOff+amount.off
 		case cluster.Init:
-			first, firstOff = max(first, sum(sidecars, a.v)), max(firstOff, sidecarsOff+a.off)
+			first, firstOff = max(first, sum(sidecars, amount.v)), max(firstOff, sidecarsOff+amount.off)
 		}
 	}
 	total.v = max(running, first)
@@ -662,13 +662,13 @@ func (s *sizes) spread(change int64, m move) (left int64) {
 	return s.spreadOver(left, m, true)
 }
 
-func (s *sizes) spreadOver(change int64, m move, inserted bool) (left int64) {
+func (s *sizes) spreadOver(change int64, kind move, inserted bool) (left int64) {
 	left = change
 	for left > 0 {
 		weights := int64(0)
 		for i := range s.containers {
-			if z := &s.containers[i]; z.room(m, inserted) > 0 {
-				weights = sum(weights, max(z.request.v, 1))
+			if sized := &s.containers[i]; sized.room(kind, inserted) > 0 {
+				weights = sum(weights, max(sized.request.v, 1))
 			}
 		}
 		if weights == 0 {
@@ -676,14 +676,14 @@ func (s *sizes) spreadOver(change int64, m move, inserted bool) (left int64) {
 		}
 		share := left
 		for i := range s.containers {
-			z := &s.containers[i]
-			has := z.room(m, inserted)
+			sized := &s.containers[i]
+			has := sized.room(kind, inserted)
 			if has <= 0 || left == 0 {
 				continue
 			}
-			by, _ := scaledUp(share, max(z.request.v, 1), weights)
+			by, _ := scaledUp(share, max(sized.request.v, 1), weights)
 			by = min(max(by, 1), has, left)
-			z.apply(m, by)
+			sized.apply(kind, by)
 			left -= by
 		}
 	}

@@ -19,28 +19,28 @@ const (
 // Annotation returns the value of the annotation vpaUpdates: the resources that were set on each container, and the notes. It is empty
 // if nothing is set.
 func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
-	var b strings.Builder
-	for _, f := range fits {
-		if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
+	var text strings.Builder
+	for _, fit := range fits {
+		if fit.Requests.Has.Empty() && fit.Limits.Has.Empty() {
 			continue
 		}
-		if b.Len() == 0 {
-			b.WriteString("Pod resources updated by " + a.Name + ": ")
+		if text.Len() == 0 {
+			text.WriteString("Pod resources updated by " + a.Name + ": ")
 		} else {
-			b.WriteString("; ")
+			text.WriteString("; ")
 		}
-		b.WriteString("container " + strconv.Itoa(f.Index) + ": ")
+		text.WriteString("container " + strconv.Itoa(fit.Index) + ": ")
 		separator := ""
-		for _, n := range f.Notes {
-			b.WriteString(separator + n.String())
+		for _, n := range fit.Notes {
+			text.WriteString(separator + n.String())
 			separator = ", "
 		}
-		writeResources(&b, separator, f.Requests.Has, f.Limits.Has)
+		writeResources(&text, separator, fit.Requests.Has, fit.Limits.Has)
 	}
-	if b.Len() > 0 && fits[0].PodLevel != nil {
-		writeResources(&b, "; pod: ", fits[0].PodLevel.Requests.Has, fits[0].PodLevel.Limits.Has)
+	if text.Len() > 0 && fits[0].PodLevel != nil {
+		writeResources(&text, "; pod: ", fits[0].PodLevel.Requests.Has, fits[0].PodLevel.Limits.Has)
 	}
-	return b.String()
+	return text.String()
 }
 
 // writeResources writes the names of requests and limits, separated by commas. The separator precedes the first one.
@@ -68,6 +68,16 @@ func RefusedAnnotation(a *cluster.Autoscaler, r Refusal) string {
 // applied.
 func WithRefusedBoost(a *cluster.Autoscaler, text string, r Refusal) string {
 	why := ": the API server would refuse the pod: " + r.String()
+	if text == "" {
+		return "Startup boost NOT applied by " + a.Name + why
+	}
+	return text + "; startup boost NOT applied" + why
+}
+
+// WithoutBoost returns a value of the annotation vpaUpdates, which may be empty, with the containers whose boost factor multiplies
+// nothing.
+func WithoutBoost(a *cluster.Autoscaler, text string, containers []string) string {
+	why := " to container " + strings.Join(containers, ", ") + ": a factor needs a CPU request or a recommendation"
 	if text == "" {
 		return "Startup boost NOT applied by " + a.Name + why
 	}

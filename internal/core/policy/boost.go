@@ -25,24 +25,24 @@ func (o Original) Key() string { return BoostAnnotation + o.Container }
 
 // Value returns the value of the annotation: a JSON object of quantities.
 func (o Original) Value() string {
-	var b strings.Builder
+	var text strings.Builder
 	part := func(name string, r cluster.Resources) {
-		b.WriteString(`"` + name + `":{`)
+		text.WriteString(`"` + name + `":{`)
 		separator := ""
 		for _, res := range cluster.All {
 			if v, ok := r.Get(res); ok {
-				b.WriteString(separator + `"` + res.String() + `":"` + quantity(res, v) + `"`)
+				text.WriteString(separator + `"` + res.String() + `":"` + quantity(res, v) + `"`)
 				separator = ","
 			}
 		}
-		b.WriteString("}")
+		text.WriteString("}")
 	}
-	b.WriteString("{")
+	text.WriteString("{")
 	part("requests", o.Requests)
-	b.WriteString(",")
+	text.WriteString(",")
 	part("limits", o.Limits)
-	b.WriteString("}")
-	return b.String()
+	text.WriteString("}")
+	return text.String()
 }
 
 // quantity writes an amount exactly, as a Kubernetes quantity.
@@ -70,8 +70,13 @@ func quantity(res cluster.Resource, amount int64) string {
 // millicores, if most is above zero. The limit changes in proportion. If the policy keeps limits, the request stays 1m below the
 // limit, so that the QoS class of the pod does not change.
 func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
-	var out []Fitted
-	var originals []Original
+	b := boostBy(a, p, fits, most, wholeBoost)
+	return b.Fits, b.Originals
+}
+
+// boostBy applies a share of the boost, in parts of wholeBoost.
+func boostBy(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most, share int64) Boosted {
+	var out Boosted
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -84,35 +89,43 @@ func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]
 			f = fits[next]
 			next++
 		}
-		if boosted, ok := boost(a, c, f, most); ok {
-			originals = append(originals, Original{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
-			out = append(out, boosted)
-		} else if fitted {
-			out = append(out, f)
+		b := BoostOf(a, c.Name)
+		switch {
+		case b != nil && !b.ByQuantity && boostBase(c, f) <= 0:
+			out.NoBase = append(out.NoBase, c.Name)
+		case b != nil && (b.ByQuantity || b.Factor >= 1):
+			out.Originals = append(out.Originals, Original{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
+			out.Fits = append(out.Fits, boost(a, b, c, f, most, share))
+			continue
+		}
+		if fitted {
+			out.Fits = append(out.Fits, f)
 		}
 	}
-	return out, originals
+	return out
 }
 
-// boost returns f with more CPU, and false if the container has no boost.
-func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (Fitted, bool) {
-	b := BoostOf(a, c.Name)
-	if b == nil {
-		return f, false
+// boostBase returns the CPU request that a boost multiplies or is added to: the recommended one, or else that of the container.
+func boostBase(c *cluster.Container, f Fitted) int64 {
+	if f.Requests.CPU > 0 {
+		return f.Requests.CPU
 	}
-	base := f.Requests.CPU
-	if base <= 0 {
-		base = c.Requests.CPU
-	}
+	return c.Requests.CPU
+}
+
+// boost returns f with the CPU of a share of its boost.
+func boost(a *cluster.Autoscaler, b *cluster.Boost, c *cluster.Container, f Fitted, most, share int64) Fitted {
+	base := boostBase(c, f)
 	cpu := sum(base, b.Quantity)
 	if !b.ByQuantity {
-		if b.Factor < 1 || base <= 0 {
-			return f, false
-		}
 		cpu, _ = scaled(base, int64(b.Factor), 1)
 	}
 	if most > 0 {
 		cpu = min(cpu, most)
+	}
+	if share < wholeBoost && cpu > base {
+		extra, _ := scaled(cpu-base, share, wholeBoost)
+		cpu = sum(base, extra)
 	}
 	if cp := a.Policy(c.Name); cp != nil && cp.RequestsOnly {
 		f.LimitsKept = true
@@ -126,7 +139,7 @@ func boost(a *cluster.Autoscaler, c *cluster.Container, f Fitted, most int64) (F
 		f.Limits = f.Limits.Set(cluster.CPU, limit)
 	}
 	f.Requests = f.Requests.Set(cluster.CPU, cpu)
-	return f, true
+	return f
 }
 
 // BoostOf returns the startup boost of a container: the boost of its policy, else that of the autoscaler. It is nil if the policy of the
@@ -146,36 +159,36 @@ func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 // Unboost returns the sizes of the boosted containers whose boost is over: those in fits, and the originals of containers without
 // recommendation. A boost is over when the pod has been Ready for longer than the duration of the boost. Until is the time at which
 // the next boost of the pod ends, zero if it is not known.
-func Unboost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
-	if !p.Ready {
+func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, now time.Time) (over []Fitted, until time.Time) {
+	if !pod.Ready {
 		return nil, time.Time{}
 	}
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		if c.Boosted == nil {
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		if container.Boosted == nil {
 			continue
 		}
 		var d time.Duration
-		if b := BoostOf(a, c.Name); b != nil {
+		if b := BoostOf(autoscaler, container.Name); b != nil {
 			d = b.Duration
 		}
-		if end := p.ReadySince.Add(d); d > 0 && !now.After(end) {
+		if end := pod.ReadySince.Add(d); d > 0 && !now.After(end) {
 			if until.IsZero() || end.Before(until) {
 				until = end
 			}
 			continue
 		}
-		f := Fitted{
-			Container: c.Name, Index: int(c.Index), Inserted: true,
-			Requests: c.Boosted.Requests, Limits: c.Boosted.Limits,
+		unboosted := Fitted{
+			Container: container.Name, Index: int(container.Index), Inserted: true,
+			Requests: container.Boosted.Requests, Limits: container.Boosted.Limits,
 		}
 		for _, fit := range fits {
-			if fit.Container == c.Name {
-				f = fit
-				f.Requests, f.Limits = fit.Requests.Or(c.Boosted.Requests), fit.Limits.Or(c.Boosted.Limits)
+			if fit.Container == container.Name {
+				unboosted = fit
+				unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(container.Boosted.Limits)
 			}
 		}
-		over = append(over, f)
+		over = append(over, unboosted)
 	}
 	return over, until
 }

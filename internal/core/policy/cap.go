@@ -18,35 +18,35 @@ import (
 //  3. lower ≤ target ≤ upper is restored if the raw estimate violates it.
 //
 // The input is not changed.
-func Cap(a *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources) []cluster.Advice {
+func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources) []cluster.Advice {
 	out := slices.Clone(raw)
 	for i := range out {
-		c := &out[i]
-		if slices.Contains(a.IntegerCPU, c.Container) {
-			for _, r := range []*cluster.Resources{&c.Lower, &c.Target, &c.Upper, &c.Uncapped} {
+		advice := &out[i]
+		if slices.Contains(autoscaler.IntegerCPU, advice.Container) {
+			for _, r := range []*cluster.Resources{&advice.Lower, &advice.Target, &advice.Upper, &advice.Uncapped} {
 				if v, ok := r.Get(cluster.CPU); ok {
 					*r = r.Set(cluster.CPU, wholeCores(v))
 				}
 			}
 		}
 		var low, high cluster.Resources
-		if p := a.Policy(c.Container); p != nil {
+		if p := autoscaler.Policy(advice.Container); p != nil {
 			low, high = p.MinAllowed, p.MaxAllowed
 		}
 		high = high.Or(global)
-		for _, r := range []*cluster.Resources{&c.Lower, &c.Target, &c.Upper} {
+		for _, r := range []*cluster.Resources{&advice.Lower, &advice.Target, &advice.Upper} {
 			*r = within(*r, low, high)
 		}
-		c.Estimate = ordered(c.Estimate)
+		advice.Estimate = ordered(advice.Estimate)
 	}
 	return out
 }
 
 // within raises amounts to low, then lowers them to high. A bound that is absent or zero has no effect, and an absent amount
 // stays absent.
-func within(r, low, high cluster.Resources) cluster.Resources {
+func within(amounts, low, high cluster.Resources) cluster.Resources {
 	for _, res := range cluster.All {
-		v, ok := r.Get(res)
+		v, ok := amounts.Get(res)
 		if !ok {
 			continue
 		}
@@ -56,25 +56,25 @@ func within(r, low, high cluster.Resources) cluster.Resources {
 		if b := high.Amount(res); b > 0 && v > b {
 			v = b
 		}
-		r = r.Set(res, v)
+		amounts = amounts.Set(res, v)
 	}
-	return r
+	return amounts
 }
 
 // ordered moves the bounds so that lower ≤ target ≤ upper. The target stays, because a new pod gets it. A pod with the target must be
 // within its range, else it would be replaced again and again (W-12, kubernetes/autoscaler#8776).
-func ordered(e cluster.Estimate) cluster.Estimate {
+func ordered(estimate cluster.Estimate) cluster.Estimate {
 	for _, res := range cluster.All {
-		t, ok := e.Target.Get(res)
+		t, ok := estimate.Target.Get(res)
 		if !ok {
 			continue
 		}
-		if v, ok := e.Lower.Get(res); ok && v > t {
-			e.Lower = e.Lower.Set(res, t)
+		if v, ok := estimate.Lower.Get(res); ok && v > t {
+			estimate.Lower = estimate.Lower.Set(res, t)
 		}
-		if v, ok := e.Upper.Get(res); ok && v < t {
-			e.Upper = e.Upper.Set(res, t)
+		if v, ok := estimate.Upper.Get(res); ok && v < t {
+			estimate.Upper = estimate.Upper.Set(res, t)
 		}
 	}
-	return e
+	return estimate
 }

@@ -33,15 +33,16 @@ type Fitted struct {
 }
 
 // Fit returns the sizes that the containers of a pod should have, in the order of the pod. It does not contain containers that are not
-// changed: those without recommendation, those with policy Off, init containers and sidecars.
+// changed: those without recommendation, those with policy Off, init containers and sidecars. It leaves out the resources by which an HPA
+// scales the pods, see HorizontalOf.
 //
 // Limits keep their ratio to requests: for a running pod the ratio with which it runs (Container.Running), for a pod that is being
 // created the ratio in its spec.
 //
 // First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
-// limits, the limit of the container. Then the order of the bounds is restored (W-12). Finally, Admissible changes sizes that the API
-// server would refuse, and the target accordingly.
+// limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
+// the bounds is restored (W-12). Finally, Admissible changes sizes that the API server would refuse, and the target accordingly.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
 	if len(fits) == 0 {
@@ -56,6 +57,15 @@ func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 		f.Estimate.Target = b.apply(f.Estimate.Target, &f.Notes)
 		f.Estimate.Lower = b.apply(f.Estimate.Lower, nil)
 		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil)
+	}
+	fits = holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
+		b := boundsOf(p.Container(f.Container), a.Policy(f.Container), l.Range.Container)
+		return b.apply(cluster.Resources{}.Set(res, v), nil).Amount(res)
+	})
+	for i := range fits {
+		f := &fits[i]
+		c := p.Container(f.Container)
+		cp := a.Policy(f.Container)
 		f.Estimate = ordered(f.Estimate)
 		f.Requests = f.Estimate.Target
 		f.LimitsKept = cp != nil && cp.RequestsOnly
@@ -83,8 +93,9 @@ func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
 			continue
 		}
 		f := Fitted{Container: c.Name, Index: int(c.Index)}
+		left := leftToHPA(a, c.Name)
 		if adv := a.AdviceFor(c.Name); adv != nil {
-			controls := a.Policy(c.Name).Controls()
+			controls := a.Policy(c.Name).Controls() &^ left
 			f.Estimate = cluster.Estimate{
 				Lower:  adv.Lower.Only(controls),
 				Target: adv.Target.Only(controls),
@@ -96,6 +107,7 @@ func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
 				continue
 			}
 			requests, _ := c.Running()
+			requests = requests.Only(requests.Has &^ left)
 			if requests.Has.Empty() {
 				continue
 			}
@@ -123,13 +135,13 @@ type bounds struct {
 
 // boundsOf converts the bounds of the requests and limits of a container into bounds of its requests. If the limit keeps its ratio to
 // the request, a bound of the limit bounds the request in the same ratio, rounded down.
-func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range) bounds {
-	var b bounds
+func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, limitRange cluster.Range) bounds {
+	var result bounds
 	requests, limits := c.Running()
 	for _, res := range cluster.All {
 		request, limit := requests.Amount(res), limits.Amount(res)
 		if limit <= 0 {
-			limit = r.Default.Amount(res)
+			limit = limitRange.Default.Amount(res)
 		}
 		inRequest := func(bound int64) int64 {
 			switch {
@@ -143,24 +155,24 @@ func boundsOf(c *cluster.Container, cp *cluster.ContainerPolicy, r cluster.Range
 		}
 		// Min bounds both the request and the limit, so the higher of the two bounds applies. Max needs to bound only the
 		// limit, because the request is never above it.
-		if v := r.Min.Amount(res); v > 0 {
-			b.rangeMin = b.rangeMin.Set(res, max(v, inRequest(v)))
+		if v := limitRange.Min.Amount(res); v > 0 {
+			result.rangeMin = result.rangeMin.Set(res, max(v, inRequest(v)))
 		}
-		if v := r.Max.Amount(res); v > 0 {
-			b.rangeMax = b.rangeMax.Set(res, inRequest(v))
+		if v := limitRange.Max.Amount(res); v > 0 {
+			result.rangeMax = result.rangeMax.Set(res, inRequest(v))
 		}
-		if cp != nil && cp.RequestsOnly && limits.Amount(res) > 0 {
-			b.limit = b.limit.Set(res, limits.Amount(res))
+		if containerPolicy != nil && containerPolicy.RequestsOnly && limits.Amount(res) > 0 {
+			result.limit = result.limit.Set(res, limits.Amount(res))
 		}
 	}
-	if cp != nil && !cp.Off {
-		b.low, b.high = cp.MinAllowed, cp.MaxAllowed
+	if containerPolicy != nil && !containerPolicy.Off {
+		result.low, result.high = containerPolicy.MinAllowed, containerPolicy.MaxAllowed
 	}
-	return b
+	return result
 }
 
 // apply applies the bounds to amounts, in their order. It appends its changes to notes, unless notes is nil.
-func (b bounds) apply(r cluster.Resources, notes *[]Note) cluster.Resources {
+func (b bounds) apply(amounts cluster.Resources, notes *[]Note) cluster.Resources {
 	for _, step := range [...]struct {
 		low, high       cluster.Resources
 		raised, lowered NoteKind
@@ -170,22 +182,22 @@ func (b bounds) apply(r cluster.Resources, notes *[]Note) cluster.Resources {
 		{high: b.limit, lowered: LoweredToLimit},
 	} {
 		for _, res := range cluster.All {
-			v, ok := r.Get(res)
+			amount, ok := amounts.Get(res)
 			if !ok {
 				continue
 			}
-			if low := step.low.Amount(res); low > 0 && v < low {
-				v = low
+			if low := step.low.Amount(res); low > 0 && amount < low {
+				amount = low
 				note(notes, res, step.raised)
 			}
-			if high := step.high.Amount(res); high > 0 && v > high {
-				v = high
+			if high := step.high.Amount(res); high > 0 && amount > high {
+				amount = high
 				note(notes, res, step.lowered)
 			}
-			r = r.Set(res, v)
+			amounts = amounts.Set(res, amount)
 		}
 	}
-	return r
+	return amounts
 }
 
 func note(notes *[]Note, res cluster.Resource, kind NoteKind) {
@@ -200,19 +212,19 @@ func proportionalLimits(c *cluster.Container, requests, def cluster.Resources, n
 	had, limits := c.Running()
 	var out cluster.Resources
 	var said [2]Note
-	n := 0
+	count := 0
 	for _, res := range cluster.All {
-		v, kind, ok := proportionalLimit(limits.Amount(res), had.Amount(res), requests.Amount(res), def.Amount(res))
+		amount, kind, ok := proportionalLimit(limits.Amount(res), had.Amount(res), requests.Amount(res), def.Amount(res))
 		if ok {
-			out = out.Set(res, v)
+			out = out.Set(res, amount)
 		}
 		if kind != keptProportion {
-			said[n] = Note{Resource: res, Kind: kind}
-			n++
+			said[count] = Note{Resource: res, Kind: kind}
+			count++
 		}
 	}
-	if !out.Has.Empty() && n > 0 {
-		*notes = append(*notes, said[:n]...)
+	if !out.Has.Empty() && count > 0 {
+		*notes = append(*notes, said[:count]...)
 	}
 	return out
 }
@@ -223,7 +235,7 @@ const keptProportion = NoteKind(255)
 // proportionalLimit returns the limit that has the same ratio to a recommended request as the current limit to the current request,
 // rounded down. An absent limit is the default limit; an absent request is the limit. It also returns the note, and false if
 // no limit is to be set.
-func proportionalLimit(limit, request, recommended, def int64) (v int64, n NoteKind, ok bool) {
+func proportionalLimit(limit, request, recommended, def int64) (amount int64, kind NoteKind, ok bool) {
 	if limit <= 0 {
 		limit = def
 	}
@@ -235,9 +247,9 @@ func proportionalLimit(limit, request, recommended, def int64) (v int64, n NoteK
 	case request <= 0 || request == limit:
 		return recommended, keptProportion, true
 	}
-	v, capped := scaled(limit, recommended, request)
+	amount, capped := scaled(limit, recommended, request)
 	if capped {
-		return v, LimitOverflow, true
+		return amount, LimitOverflow, true
 	}
-	return v, keptProportion, true
+	return amount, keptProportion, true
 }

@@ -83,6 +83,11 @@ var noteMessages = []NoteMessage{
 		Kind: HeldToAdmitted, Meaning: "The API server would reject the pod with the recommended size, so the pod gets the nearest size that the API server admits. Upstream has no such text.",
 		Remedy: "Look at the condition `RecommendationNotAdmitted` of the VPA, and compare `minAllowed` and `maxAllowed` with the LimitRange and the limits in the pod template." + seeLimitRanges,
 	},
+	{
+		Kind: HeldToScalePoint, Meaning: "A HorizontalPodAutoscaler (HPA) scales the workload by this request, and the VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. " +
+			"The target utilization of the HPA stays between 50 and 90 %, so the request cannot follow the recommendation further.",
+		Remedy: "Change the target of the HPA or the request in the pod template, so that their product fits the recommendation. Or scale by an absolute value (`averageValue`).",
+	},
 }
 
 var refusalMessages = []RefusalMessage{

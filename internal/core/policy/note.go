@@ -25,9 +25,10 @@ const (
 	NoRequestRecommended // so no limit is derived from it
 	LimitOverflow        // the proportional limit does not fit into an int64
 	HeldToAdmitted       // the API server would refuse the pod otherwise
+	HeldToScalePoint     // the target of an HPA cannot follow a further change
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last one, which upstream does
+// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last two, which upstream does
 // not have.
 var noteTexts = [...]string{
 	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
@@ -39,6 +40,7 @@ var noteTexts = [...]string{
 	NoRequestRecommended: ": limit NOT set since recommendedRequest is nil or 0",
 	LimitOverflow:        ": failed to keep limit to request ratio; capping limit to int64",
 	HeldToAdmitted:       " capped to what the API server admits",
+	HeldToScalePoint:     " capped to keep the scale point of the HorizontalPodAutoscaler",
 }
 
 // String returns the text of the note in the annotation vpaUpdates.

@@ -26,22 +26,22 @@ func scaleIntoPodRange(r cluster.Range, p *cluster.Pod, fits []Fitted) {
 // Amounts without recommendation count with the request of the container in the sum of the target, and do not count in the sums of
 // the bounds. They are not written: an absent amount stays absent (W-11).
 func scaleSum(
-	r cluster.Range, p *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
+	podRange cluster.Range, pod *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
 ) {
-	low, high := r.Min.Amount(res), r.Max.Amount(res)
-	if low <= 0 && high <= 0 || hasPodLevel(p, res) {
+	low, high := podRange.Min.Amount(res), podRange.Max.Amount(res)
+	if low <= 0 && high <= 0 || hasPodLevel(pod, res) {
 		return
 	}
 	var sumR, sumL int64
 	for i := range fits {
-		f := &fits[i]
-		c := p.Container(f.Container)
-		requests, limits := c.Running()
-		v, ok := part(&f.Estimate).Get(res)
-		if !ok && part(&f.Estimate) == &f.Estimate.Target {
+		fit := &fits[i]
+		container := pod.Container(fit.Container)
+		requests, limits := container.Running()
+		v, ok := part(&fit.Estimate).Get(res)
+		if !ok && part(&fit.Estimate) == &fit.Estimate.Target {
 			v = requests.Amount(res)
 		}
-		limit, _, _ := proportionalLimit(limits.Amount(res), requests.Amount(res), v, r.Default.Amount(res))
+		limit, _, _ := proportionalLimit(limits.Amount(res), requests.Amount(res), v, podRange.Default.Amount(res))
 		sumR, sumL = sum(sumR, v), sum(sumL, limit)
 	}
 	if low <= sumL && low <= sumR && (high <= 0 || high >= sumL) {
@@ -50,20 +50,22 @@ func scaleSum(
 	if sumL == 0 {
 		return
 	}
-	to, of, round := low, sumL, scaled
+	numerator := low
+	denominator := sumL
+	round := scaled
 	switch {
 	case low > sumR:
-		of = sumR
+		denominator = sumR
 		if res == cluster.CPU {
 			round = scaledUp
 		}
 	case high > 0 && high < sumL:
-		to = high
+		numerator = high
 	}
 	for i := range fits {
 		q := part(&fits[i].Estimate)
 		if v, ok := q.Get(res); ok {
-			v, _ = round(v, to, of)
+			v, _ = round(v, numerator, denominator)
 			*q = q.Set(res, v)
 		}
 	}

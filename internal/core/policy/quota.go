@@ -19,35 +19,35 @@ type Demand struct {
 
 // DemandOf returns the demand of a pod with fits set on it, as the API server counts it when the pod is created or resized: it
 // includes defaults of LimitRanges, pod-level resources and the overhead of the pod.
-func DemandOf(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fitted) Demand {
-	d := Demand{bestEffort: true, standing: standing}
+func DemandOf(limits Limits, pod *cluster.Pod, standing cluster.Standing, fits []Fitted) Demand {
+	demand := Demand{bestEffort: true, standing: standing}
 	var few [fewContainers]size
 	for i, res := range cluster.All {
-		s := sizesOf(few[:0], l, p, fits, res)
-		s.setLevel(p, fits, res)
-		s.defaultLevel()
-		total := s.total()
-		d.bestEffort = d.bestEffort && total.request.v == 0 && total.limit.v == 0
+		amounts := sizesOf(few[:0], limits, pod, fits, res)
+		amounts.setLevel(pod, fits, res)
+		amounts.defaultLevel()
+		total := amounts.total()
+		demand.bestEffort = demand.bestEffort && total.request.v == 0 && total.limit.v == 0
 		if v := standing.Overhead.Amount(res); v > 0 {
 			total.request = value{v: sum(total.request.v, v), set: true, off: total.request.off}
 			if total.limit.v > 0 {
 				total.limit.v = sum(total.limit.v, v)
 			}
 		}
-		d.requests[i], d.limits[i] = total.request, total.limit
-		if p.PodLevel != nil {
+		demand.requests[i], demand.limits[i] = total.request, total.limit
+		if pod.PodLevel != nil {
 			continue
 		}
-		for j := range s.containers {
-			if !s.containers[j].request.set {
-				d.noRequest = d.noRequest.With(res)
+		for j := range amounts.containers {
+			if !amounts.containers[j].request.set {
+				demand.noRequest = demand.noRequest.With(res)
 			}
-			if !s.containers[j].limit.set {
-				d.noLimit = d.noLimit.With(res)
+			if !amounts.containers[j].limit.set {
+				demand.noLimit = demand.noLimit.With(res)
 			}
 		}
 	}
-	return d
+	return demand
 }
 
 // Counted reports whether a quota counts the pod.
@@ -96,25 +96,25 @@ func (d *Demand) SurelyExceeds(q *cluster.Quota) bool {
 	return d.Counted(q) == cluster.Yes && d.exceeds(q, func(v value) int64 { return v.v - v.off }).Refused()
 }
 
-func (d *Demand) exceeds(q *cluster.Quota, amount func(value) int64) Refusal {
-	if q.NotCounted {
-		return Refusal{Kind: QuotaNotCounted, Quota: q.Name}
+func (d *Demand) exceeds(quota *cluster.Quota, amount func(value) int64) Refusal {
+	if quota.NotCounted {
+		return Refusal{Kind: QuotaNotCounted, Quota: quota.Name}
 	}
 	for i, res := range cluster.All {
-		for _, c := range [...]struct {
+		for _, bound := range [...]struct {
 			left  cluster.Resources
 			asked value
 			lacks cluster.Set
 			limit bool
 		}{
-			{q.Left.Requests, d.requests[i], d.noRequest, false},
-			{q.Left.Limits, d.limits[i], d.noLimit, true},
+			{quota.Left.Requests, d.requests[i], d.noRequest, false},
+			{quota.Left.Limits, d.limits[i], d.noLimit, true},
 		} {
-			left, bounded := c.left.Get(res)
-			r := Refusal{Quota: q.Name, Resource: res, OfLimit: c.limit, Have: amount(c.asked), Want: left, Rounded: c.asked.off > 0}
+			left, bounded := bound.left.Get(res)
+			r := Refusal{Quota: quota.Name, Resource: res, OfLimit: bound.limit, Have: amount(bound.asked), Want: left, Rounded: bound.asked.off > 0}
 			switch {
 			case !bounded:
-			case c.lacks.Has(res):
+			case bound.lacks.Has(res):
 				r.Kind = QuotaRequires
 				return r
 			case r.Have > 0 && r.Have > left:
@@ -123,8 +123,8 @@ func (d *Demand) exceeds(q *cluster.Quota, amount func(value) int64) Refusal {
 			}
 		}
 	}
-	if q.BoundsPods && q.PodsLeft < 1 {
-		return Refusal{Kind: NoPodLeft, Quota: q.Name}
+	if quota.BoundsPods && quota.PodsLeft < 1 {
+		return Refusal{Kind: NoPodLeft, Quota: quota.Name}
 	}
 	return Refusal{}
 }

@@ -167,22 +167,22 @@ func (s *sizes) defaultLevel() {
 }
 
 // broken returns the bound of a LimitRange that a pair violates.
-func (r rule) broken(p pair) Refusal {
+func (r rule) broken(amounts pair) Refusal {
 	switch {
-	case (r.low.set || r.ratio.set) && !p.request.set, r.ratio.set && p.request.v == 0:
+	case (r.low.set || r.ratio.set) && !amounts.request.set, r.ratio.set && amounts.request.v == 0:
 		return Refusal{Kind: RequestMissing}
-	case (r.high.set || r.ratio.set) && !p.limit.set, r.ratio.set && p.limit.v == 0:
+	case (r.high.set || r.ratio.set) && !amounts.limit.set, r.ratio.set && amounts.limit.v == 0:
 		return Refusal{Kind: LimitMissing}
-	case r.isBelowMin(p.request):
-		return Refusal{Kind: RequestBelowMin, Have: p.request.v, Want: r.low.v}
-	case p.limit.set && r.isBelowMin(p.limit):
-		return Refusal{Kind: LimitBelowMin, Have: p.limit.v, Want: r.low.v}
-	case r.isAboveMax(p.limit):
-		return Refusal{Kind: LimitAboveMax, Have: p.limit.v, Want: r.high.v}
-	case p.request.set && r.isAboveMax(p.request):
-		return Refusal{Kind: RequestAboveMax, Have: p.request.v, Want: r.high.v}
-	case r.ratio.set && r.ratioBroken(p):
-		have, _ := scaled(p.limit.v, 1000, p.request.v)
+	case r.isBelowMin(amounts.request):
+		return Refusal{Kind: RequestBelowMin, Have: amounts.request.v, Want: r.low.v}
+	case amounts.limit.set && r.isBelowMin(amounts.limit):
+		return Refusal{Kind: LimitBelowMin, Have: amounts.limit.v, Want: r.low.v}
+	case r.isAboveMax(amounts.limit):
+		return Refusal{Kind: LimitAboveMax, Have: amounts.limit.v, Want: r.high.v}
+	case amounts.request.set && r.isAboveMax(amounts.request):
+		return Refusal{Kind: RequestAboveMax, Have: amounts.request.v, Want: r.high.v}
+	case r.ratio.set && r.ratioBroken(amounts):
+		have, _ := scaled(amounts.limit.v, 1000, amounts.request.v)
 		return Refusal{Kind: AboveRatio, Have: have, Want: r.ratio.v}
 	}
 	return Refusal{}

@@ -176,32 +176,32 @@ func (m *Memo) chooseMemory(day int) {
 	choice.turn(day, level, known)
 }
 
-func (c *choice) encode(e *codec.Encoder) {
-	e.Byte(c.arm)
-	e.Uvarint(uint64(c.samples))
-	e.Uvarint(uint64(c.period))
+func (c *choice) encode(encoder *codec.Encoder) {
+	encoder.Byte(c.arm)
+	encoder.Uvarint(uint64(c.samples))
+	encoder.Uvarint(uint64(c.period))
 	if c.period == 0 && c.samples == 0 {
 		return
 	}
 	for a := range arms {
-		e.Float32(c.cost[a])
-		e.Float32(c.level[a])
-		e.Float32(c.charged[a])
+		encoder.Float32(c.cost[a])
+		encoder.Float32(c.level[a])
+		encoder.Float32(c.charged[a])
 	}
 }
 
-func (c *choice) decode(d *codec.Decoder) {
+func (c *choice) decode(decoder *codec.Decoder) {
 	*c = choice{
-		arm:     d.Byte("chosen arm", arms-1),
-		samples: int32(d.Uvarint("samples of the period", maxStoredInt32)),
-		period:  int32(d.Uvarint("period", maxStoredInt32)),
+		arm:     decoder.Byte("chosen arm", arms-1),
+		samples: int32(decoder.Uvarint("samples of the period", maxStoredInt32)),
+		period:  int32(decoder.Uvarint("period", maxStoredInt32)),
 	}
 	if c.period == 0 && c.samples == 0 {
 		return
 	}
 	for a := range arms {
-		c.cost[a] = d.Float32("cost of an arm", 0, maxStored)
-		c.level[a] = d.Float32("level of an arm", 0, maxStored)
-		c.charged[a] = d.Float32("cost of an arm in this period", 0, maxStored)
+		c.cost[a] = decoder.Float32("cost of an arm", 0, maxStored)
+		c.level[a] = decoder.Float32("level of an arm", 0, maxStored)
+		c.charged[a] = decoder.Float32("cost of an arm in this period", 0, maxStored)
 	}
 }

@@ -280,33 +280,33 @@ func differ(a, b float64) bool { return math.Abs(a-b) > 1e-4*b }
 
 // best returns the bucket of equation 6.
 func (x *mixture) best(decay int, weights *EnsembleWeights, peakOnly bool) int32 {
-	var s [buckets]float64
+	var shares [buckets]float64
 	total := 0.0
-	for i, v := range x.weights[decay] {
-		s[i] = float64(v)
-		total += s[i]
+	for i, weight := range x.weights[decay] {
+		shares[i] = float64(weight)
+		total += shares[i]
 	}
-	for i := range s {
-		if s[i] < lightest*total {
-			s[i] = 0
+	for i := range shares {
+		if shares[i] < lightest*total {
+			shares[i] = 0
 		}
-		s[i] /= total
+		shares[i] /= total
 	}
 	least := math.Inf(1)
-	at := int32(0)
+	bucket := int32(0)
 	for i := range int32(buckets) {
 		k := x.base + i
-		over, under := runs(&s, steps[i], peakOnly)
-		c := weights.Overrun*over + weights.Underrun*under
+		over, under := runs(&shares, steps[i], peakOnly)
+		cost := weights.Overrun*over + weights.Underrun*under
 		if k != x.bound[decay] {
-			c += weights.Change
+			cost += weights.Change
 		}
-		if c < least {
-			least = c
-			at = k
+		if cost < least {
+			least = cost
+			bucket = k
 		}
 	}
-	return at
+	return bucket
 }
 
 // runs returns the overruns and underruns of a histogram at a limit relative to the bound of the first bucket.
@@ -377,29 +377,29 @@ const (
 	oneNumber  = 1
 )
 
-func (x *mixture) encode(e *codec.Encoder) {
-	e.Varint(x.hour)
+func (x *mixture) encode(encoder *codec.Encoder) {
+	encoder.Varint(x.hour)
 	if x.hour == 0 {
 		return
 	}
-	e.Varint(int64(x.base))
-	e.Varint(int64(x.top))
-	e.Varint(x.until)
-	e.Byte(byte(x.chosen))
+	encoder.Varint(int64(x.base))
+	encoder.Varint(int64(x.top))
+	encoder.Varint(x.until)
+	encoder.Byte(byte(x.chosen))
 	for _, bucket := range x.bound {
-		e.Varint(int64(bucket))
+		encoder.Varint(int64(bucket))
 	}
-	e.Float64(x.level)
-	e.Float64(x.raised)
+	encoder.Float64(x.level)
+	encoder.Float64(x.raised)
 	for _, n := range x.samples {
-		e.Uvarint(uint64(n))
+		encoder.Uvarint(uint64(n))
 	}
 	zeros := 0
 	flush := func() {
 		for zeros > 0 {
 			run := min(zeros, math.MaxUint8)
-			e.Byte(runOfZeros)
-			e.Byte(byte(run))
+			encoder.Byte(runOfZeros)
+			encoder.Byte(byte(run))
 			zeros -= run
 		}
 	}
@@ -409,8 +409,8 @@ func (x *mixture) encode(e *codec.Encoder) {
 			continue
 		}
 		flush()
-		e.Byte(oneNumber)
-		e.Float32(*number)
+		encoder.Byte(oneNumber)
+		encoder.Float32(*number)
 	}
 	flush()
 }
@@ -418,33 +418,33 @@ func (x *mixture) encode(e *codec.Encoder) {
 // maxBucket is above any bucket that usage can be in.
 const maxBucket = 1000
 
-func (x *mixture) decode(d *codec.Decoder) {
-	*x = mixture{hour: d.Varint("hour", 0, maxStoredTime)}
+func (x *mixture) decode(decoder *codec.Decoder) {
+	*x = mixture{hour: decoder.Varint("hour", 0, maxStoredTime)}
 	if x.hour == 0 {
 		return
 	}
-	x.base = int32(d.Varint("first bucket", 0, maxBucket-buckets))
-	x.top = int32(d.Varint("highest bucket of the hour", 0, int64(x.base+buckets-1)))
-	x.until = d.Varint("time until which the level is raised", 0, maxStoredTime)
-	x.chosen = int32(d.Byte("chosen model", byte(models-1)))
+	x.base = int32(decoder.Varint("first bucket", 0, maxBucket-buckets))
+	x.top = int32(decoder.Varint("highest bucket of the hour", 0, int64(x.base+buckets-1)))
+	x.until = decoder.Varint("time until which the level is raised", 0, maxStoredTime)
+	x.chosen = int32(decoder.Byte("chosen model", byte(models-1)))
 	for decay := range x.bound {
-		x.bound[decay] = int32(d.Varint("bucket of a limit", 0, maxBucket))
+		x.bound[decay] = int32(decoder.Varint("bucket of a limit", 0, maxBucket))
 	}
-	x.level = d.Float64("level", 0, maxStored)
-	x.raised = d.Float64("raised level", 0, maxStored)
+	x.level = decoder.Float64("level", 0, maxStored)
+	x.raised = decoder.Float64("raised level", 0, maxStored)
 	for i := range x.samples {
-		x.samples[i] = uint16(d.Uvarint("samples of a bucket", math.MaxUint16))
+		x.samples[i] = uint16(decoder.Uvarint("samples of a bucket", math.MaxUint16))
 	}
 	numbers := x.numbers()
-	for i := 0; i < len(numbers) && d.Err() == nil; {
-		if d.Byte("kind of a run", oneNumber) == oneNumber {
-			*numbers[i] = d.Float32("weight, limit or cost", 0, maxStored)
+	for i := 0; i < len(numbers) && decoder.Err() == nil; {
+		if decoder.Byte("kind of a run", oneNumber) == oneNumber {
+			*numbers[i] = decoder.Float32("weight, limit or cost", 0, maxStored)
 			i++
 			continue
 		}
-		run := int(d.Byte("length of a run of zeros", math.MaxUint8))
+		run := int(decoder.Byte("length of a run of zeros", math.MaxUint8))
 		if run == 0 || i+run > len(numbers) {
-			d.Fail("run of %d zeros in a sequence of %d numbers at %d", run, len(numbers), i)
+			decoder.Fail("run of %d zeros in a sequence of %d numbers at %d", run, len(numbers), i)
 		}
 		i += run
 	}

@@ -184,31 +184,31 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 }
 
 // encode appends a suspicion; nothing, when memory is not suspected to leak. It has to be the last of what is encoded.
-func (l *leak) encode(e *codec.Encoder) {
+func (l *leak) encode(encoder *codec.Encoder) {
 	if l.since == 0 {
 		return
 	}
 	for _, at := range l.times() {
-		e.Varint(*at)
+		encoder.Varint(*at)
 	}
-	e.Float64(l.bound)
-	e.Float64(l.perDay)
-	e.Float64(l.peak)
+	encoder.Float64(l.bound)
+	encoder.Float64(l.perDay)
+	encoder.Float64(l.peak)
 }
 
-func (l *leak) decode(d *codec.Decoder) {
+func (l *leak) decode(decoder *codec.Decoder) {
 	*l = leak{}
-	if d.Len() == 0 {
+	if decoder.Len() == 0 {
 		return
 	}
 	for _, at := range l.times() {
-		*at = d.Varint("time of a suspected leak", 0, maxStoredTime)
+		*at = decoder.Varint("time of a suspected leak", 0, maxStoredTime)
 	}
-	l.bound = d.Float64("bound of a suspected leak", 0, maxStored)
-	l.perDay = d.Float64("growth of a suspected leak", 0, maxStored)
-	l.peak = d.Float64("peak of a suspected leak", 0, maxStored)
+	l.bound = decoder.Float64("bound of a suspected leak", 0, maxStored)
+	l.perDay = decoder.Float64("growth of a suspected leak", 0, maxStored)
+	l.peak = decoder.Float64("peak of a suspected leak", 0, maxStored)
 	if l.since == 0 || l.seen < l.since || l.last < l.seen || l.from > l.since {
-		d.Fail("times of a suspected leak are not in order")
+		decoder.Fail("times of a suspected leak are not in order")
 	}
 }
 

@@ -20,43 +20,43 @@ func (m *Memo) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m)
 // UnmarshalBinary reads what AppendBinary wrote. When it fails, the Memo does not change.
 func (m *Memo) UnmarshalBinary(data []byte) error { return readState(data, m) }
 
-func (m *Memo) encode(e *codec.Encoder) {
-	e.Byte(memoVersion)
-	m.CPU.Encode(e)
-	m.cpu.encode(e)
-	m.Memory.Encode(e)
-	m.memory.encode(e)
-	m.cpuChoice.encode(e)
-	m.memoryChoice.encode(e)
-	e.Float32(m.shortfall.used)
-	e.Float32(m.shortfall.over)
-	m.regime.encode(e)
-	m.leak.encode(e)
+func (m *Memo) encode(encoder *codec.Encoder) {
+	encoder.Byte(memoVersion)
+	m.CPU.Encode(encoder)
+	m.cpu.encode(encoder)
+	m.Memory.Encode(encoder)
+	m.memory.encode(encoder)
+	m.cpuChoice.encode(encoder)
+	m.memoryChoice.encode(encoder)
+	encoder.Float32(m.shortfall.used)
+	encoder.Float32(m.shortfall.over)
+	m.regime.encode(encoder)
+	m.leak.encode(encoder)
 }
 
-func (m *Memo) decode(d *codec.Decoder) {
-	version := d.Byte("version", memoVersion)
+func (m *Memo) decode(decoder *codec.Decoder) {
+	version := decoder.Byte("version", memoVersion)
 	if version == 0 {
-		d.Fail("version must be between 1 and %d, got 0", memoVersion)
+		decoder.Fail("version must be between 1 and %d, got 0", memoVersion)
 	}
-	m.CPU.Decode(d)
-	m.cpu.decode(d)
-	m.Memory.Decode(d)
-	m.memory.decode(d)
+	m.CPU.Decode(decoder)
+	m.cpu.decode(decoder)
+	m.Memory.Decode(decoder)
+	m.memory.decode(decoder)
 	m.cpuChoice = choice{}
 	m.memoryChoice = choice{}
 	m.shortfall = shortfall{}
 	if version >= 2 {
-		m.cpuChoice.decode(d)
-		m.memoryChoice.decode(d)
-		m.shortfall.used = d.Float32("CPU used", 0, maxStored)
-		m.shortfall.over = d.Float32("CPU above the request", 0, maxStored)
+		m.cpuChoice.decode(decoder)
+		m.memoryChoice.decode(decoder)
+		m.shortfall.used = decoder.Float32("CPU used", 0, maxStored)
+		m.shortfall.over = decoder.Float32("CPU above the request", 0, maxStored)
 	}
 	m.regime = regime{}
 	if version >= 3 {
-		m.regime.decode(d)
+		m.regime.decode(decoder)
 	}
-	m.leak.decode(d)
+	m.leak.decode(decoder)
 	if version < 3 {
 		m.leak.bound = 0
 	}
@@ -73,13 +73,13 @@ const (
 	maxHeldFlags = flagInLow | flagAbove
 )
 
-func (h *held) encode(e *codec.Encoder) {
-	e.Float64(h.level)
-	e.Float64(h.low)
-	e.Float64(h.bump)
-	e.Float64(h.adjust)
+func (h *held) encode(encoder *codec.Encoder) {
+	encoder.Float64(h.level)
+	encoder.Float64(h.low)
+	encoder.Float64(h.bump)
+	encoder.Float64(h.adjust)
 	for _, at := range h.times() {
-		e.Varint(*at)
+		encoder.Varint(*at)
 	}
 	flags := byte(0)
 	if h.inLow {
@@ -88,24 +88,24 @@ func (h *held) encode(e *codec.Encoder) {
 	if h.above {
 		flags |= flagAbove
 	}
-	e.Byte(flags)
-	e.Byte(h.hours.from)
-	e.Byte(h.hours.length)
-	e.Float32(h.hours.base)
+	encoder.Byte(flags)
+	encoder.Byte(h.hours.from)
+	encoder.Byte(h.hours.length)
+	encoder.Float32(h.hours.base)
 }
 
-func (h *held) decode(d *codec.Decoder) {
-	h.level = d.Float64("level", 0, maxStored)
-	h.low = d.Float64("level of the low hours", 0, maxStored)
-	h.bump = d.Float64("raised level", 0, maxStored)
-	h.adjust = d.Float64("adjustment of the margin", minAdjust, maxAdjust)
+func (h *held) decode(decoder *codec.Decoder) {
+	h.level = decoder.Float64("level", 0, maxStored)
+	h.low = decoder.Float64("level of the low hours", 0, maxStored)
+	h.bump = decoder.Float64("raised level", 0, maxStored)
+	h.adjust = decoder.Float64("adjustment of the margin", minAdjust, maxAdjust)
 	for _, at := range h.times() {
-		*at = d.Varint("time", 0, maxStoredTime)
+		*at = decoder.Varint("time", 0, maxStoredTime)
 	}
-	flags := d.Byte("flags", maxHeldFlags)
+	flags := decoder.Byte("flags", maxHeldFlags)
 	h.inLow = flags&flagInLow != 0
 	h.above = flags&flagAbove != 0
-	h.hours.from = d.Byte("first low hour", 23)
-	h.hours.length = d.Byte("number of low hours", 24)
-	h.hours.base = d.Float32("base of the low hours", -math.MaxUint16, math.MaxUint16)
+	h.hours.from = decoder.Byte("first low hour", 23)
+	h.hours.length = decoder.Byte("number of low hours", 24)
+	h.hours.base = decoder.Float32("base of the low hours", -math.MaxUint16, math.MaxUint16)
 }

@@ -11,6 +11,7 @@ import (
 
 // Nodes returns the smallest node that pods may run on.
 type Nodes struct {
+	known     bool
 	all       []cluster.Node
 	byName    map[string]*cluster.Node
 	selectors [][]string
@@ -20,7 +21,7 @@ type Nodes struct {
 // NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
 // changes often, and a request must not change with it.
 func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
-	n := &Nodes{byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
+	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
 	for i := range all {
 		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
 			n.all = append(n.all, all[i])
@@ -31,6 +32,9 @@ func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
 	}
 	return n
 }
+
+// Known reports whether the nodes of the cluster are known, although all may be cordoned.
+func (n *Nodes) Known() bool { return n.known }
 
 // Smallest returns the CPU of the smallest node that any of the pods may run on, in millicores, or 0 if there are no live pods or no
 // nodes for them. A pod may run on its current node, and on nodes without taints that match its node selector. Tolerations are

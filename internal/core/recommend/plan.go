@@ -71,31 +71,31 @@ func (d *peaksOfDays) all() []hourly.Level {
 
 // level is the formula of Adaptive without the margin, from peaks of days (newest first) and the base.
 func (r *MemoryRule) level(days []hourly.Level, base float64) float64 {
-	var x1, x2, y1, y2 hourly.Level // the highest and second of the short past, and of the long one
+	var highest, second, longHighest, longSecond hourly.Level // the highest and second of the short past, and of the long one
 	for i, peak := range days {
 		if i < r.Days {
-			if peak > x1 {
-				x2 = x1
-				x1 = peak
-			} else if peak > x2 {
-				x2 = peak
+			if peak > highest {
+				second = highest
+				highest = peak
+			} else if peak > second {
+				second = peak
 			}
 		}
-		if peak > y1 {
-			y2 = y1
-			y1 = peak
-		} else if peak > y2 {
-			y2 = peak
+		if peak > longHighest {
+			longSecond = longHighest
+			longHighest = peak
+		} else if peak > longSecond {
+			longSecond = peak
 		}
 	}
-	if x2 == 0 {
-		x2 = x1
+	if second == 0 {
+		second = highest
 	}
-	if y2 == 0 {
-		y2 = y1
+	if longSecond == 0 {
+		longSecond = longHighest
 	}
-	x := float64(x1)
-	return x + r.Second*(float64(x2)-x) + r.LongSecond*(float64(y2)-x) + r.Spread*max(0, x-base)
+	top := float64(highest)
+	return top + r.Second*(float64(second)-top) + r.LongSecond*(float64(longSecond)-top) + r.Spread*max(0, top-base)
 }
 
 // base returns the level that a share of the last week's hours, from the hour since on, stayed below.

@@ -68,48 +68,48 @@ type Usage struct {
 }
 
 // Prepare groups the samples of a workload by container, resource and day.
-func Prepare(w *Workload) *Usage {
-	u := &Usage{workload: w, byKey: map[usageKey]*containerUsage{}}
-	replicas := podsOf(w)
-	first := make([]int64, len(w.Containers))
-	last := make([]int64, len(w.Containers))
+func Prepare(workload *Workload) *Usage {
+	usage := &Usage{workload: workload, byKey: map[usageKey]*containerUsage{}}
+	replicas := podsOf(workload)
+	first := make([]int64, len(workload.Containers))
+	last := make([]int64, len(workload.Containers))
 	count := map[usageKey]int{}
-	for i := range w.Samples {
-		s := &w.Samples[i]
-		if first[s.Container] == 0 {
-			first[s.Container] = s.At
+	for i := range workload.Samples {
+		sample := &workload.Samples[i]
+		if first[sample.Container] == 0 {
+			first[sample.Container] = sample.At
 		}
-		last[s.Container] = s.At
-		for n, r := range cluster.All {
-			if s.Has.Has(r) {
-				count[usageKey{int(s.Container), n}]++
+		last[sample.Container] = sample.At
+		for index, resource := range cluster.All {
+			if sample.Has.Has(resource) {
+				count[usageKey{int(sample.Container), index}]++
 			}
 		}
 	}
-	for key, n := range count {
-		u.byKey[key] = &containerUsage{
-			at: make([]int64, 0, n), value: make([]float64, 0, n), first: first[key.container], pods: &replicas[key.container],
+	for key, index := range count {
+		usage.byKey[key] = &containerUsage{
+			at: make([]int64, 0, index), value: make([]float64, 0, index), first: first[key.container], pods: &replicas[key.container],
 		}
 	}
-	for i := range w.Samples {
-		s := &w.Samples[i]
-		for n, r := range cluster.All {
-			if !s.Has.Has(r) {
+	for i := range workload.Samples {
+		sample := &workload.Samples[i]
+		for index, resource := range cluster.All {
+			if !sample.Has.Has(resource) {
 				continue
 			}
-			used := s.Memory
-			if r == cluster.CPU {
-				used = s.CPU
+			used := sample.Memory
+			if resource == cluster.CPU {
+				used = sample.CPU
 			}
-			c := u.byKey[usageKey{int(s.Container), n}]
-			c.at = append(c.at, s.At)
-			c.value = append(c.value, used)
+			samples := usage.byKey[usageKey{int(sample.Container), index}]
+			samples.at = append(samples.at, sample.At)
+			samples.value = append(samples.value, used)
 		}
 	}
-	for key, c := range u.byKey {
-		c.split(last[key.container])
+	for key, samples := range usage.byKey {
+		samples.split(last[key.container])
 	}
-	return u
+	return usage
 }
 
 // fullDay is how many seconds of a day must be before the last sample of the container for the day to count. The last
@@ -163,19 +163,19 @@ type Score struct {
 func (u *Usage) Measure(changes []Change) []Score {
 	var out []Score
 	for container := range u.workload.Containers {
-		for n, r := range cluster.All {
-			c := u.byKey[usageKey{container, n}]
-			if c == nil {
+		for index, resource := range cluster.All {
+			samples := u.byKey[usageKey{container, index}]
+			if samples == nil {
 				continue
 			}
 			var own []Change
 			for _, change := range changes {
-				if int(change.Container) == container && change.Resource == r {
+				if int(change.Container) == container && change.Resource == resource {
 					own = append(own, change)
 				}
 			}
-			score := Score{Container: int16(container), Resource: r}
-			score.Days, score.Footprint, score.Pods = c.measure(own, r)
+			score := Score{Container: int16(container), Resource: resource}
+			score.Days, score.Footprint, score.Pods = samples.measure(own, resource)
 			out = append(out, score)
 		}
 	}
@@ -183,9 +183,9 @@ func (u *Usage) Measure(changes []Change) []Score {
 }
 
 // measure returns the days, and over these the mean request of all pods together and the mean number of pods.
-func (c *containerUsage) measure(changes []Change, r cluster.Resource) (days []Day, footprint, pods float64) {
+func (c *containerUsage) measure(changes []Change, resource cluster.Resource) (days []Day, footprint, pods float64) {
 	m := meter{usage: c, changes: changes, unit: 1}
-	if r == cluster.CPU {
+	if resource == cluster.CPU {
 		m.unit = 0.001
 	}
 	length := 0.0

@@ -22,19 +22,19 @@ const silentPod = 3600
 
 // podsOf returns the number of pods of each container of a workload. A pod runs from each of its samples to the next, unless
 // the gap is longer than silentPod and than twice the median interval.
-func podsOf(w *Workload) []pods {
+func podsOf(workload *Workload) []pods {
 	type key struct{ container, pod int32 }
 	times := map[key][]int64{}
-	for i := range w.Samples {
-		s := &w.Samples[i]
-		k := key{int32(s.Container), s.Pod}
-		times[k] = append(times[k], s.At)
+	for i := range workload.Samples {
+		sample := &workload.Samples[i]
+		k := key{int32(sample.Container), sample.Pod}
+		times[k] = append(times[k], sample.At)
 	}
 	type edge struct {
 		at    int64
 		delta int32
 	}
-	edges := make([][]edge, len(w.Containers))
+	edges := make([][]edge, len(workload.Containers))
 	for k, at := range times {
 		step := medianStep(at)
 		gap := max(silentPod, 2*step)
@@ -49,7 +49,7 @@ func podsOf(w *Workload) []pods {
 			}
 		}
 	}
-	out := make([]pods, len(w.Containers))
+	out := make([]pods, len(workload.Containers))
 	for container, changes := range edges {
 		slices.SortFunc(changes, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
 		steps := &out[container]

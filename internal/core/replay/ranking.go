@@ -47,10 +47,10 @@ func (o Outcome) excess(t Tolerance) float64 {
 
 // Best returns the indices of the winners: the cheapest of the outcomes within the tolerance or, if none is within, the
 // ones with the least excess. Outcomes with equal excess and cost tie. The result is empty if nothing was measured.
-func Best(outcomes []Outcome, t Tolerance) []int {
+func Best(outcomes []Outcome, tolerance Tolerance) []int {
 	var best []int
-	for i, o := range outcomes {
-		if !o.Measured() {
+	for i, outcome := range outcomes {
+		if !outcome.Measured() {
 			continue
 		}
 		if len(best) == 0 {
@@ -58,7 +58,7 @@ func Best(outcomes []Outcome, t Tolerance) []int {
 			continue
 		}
 		leader := outcomes[best[0]]
-		order := cmp.Or(cmp.Compare(o.excess(t), leader.excess(t)), cmp.Compare(o.Money, leader.Money))
+		order := cmp.Or(cmp.Compare(outcome.excess(tolerance), leader.excess(tolerance)), cmp.Compare(outcome.Money, leader.Money))
 		switch {
 		case order < 0:
 			best = []int{i}

@@ -5,6 +5,7 @@ package replay
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -21,9 +22,6 @@ type Rules struct {
 	Usage  usage.Config
 	Budget plan.Budget
 	Mode   cluster.Mode // InPlaceOrRecreate or Recreate; Off changes no request
-
-	// Advised, if set, is called with the recommendation after each pass of the recommender.
-	Advised func(now time.Time, advice []cluster.Advice)
 }
 
 // RulesFor returns upstream's thresholds and the update mode of a profile. Traces do not have replica counts, so these never
@@ -49,25 +47,43 @@ func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 		return nil
 	}
 	r := newRun(w, p, rules)
-	for i := 0; i < len(w.Samples); {
-		now := (w.Samples[i].At/minute + 1) * minute
-		from := i
-		for i < len(w.Samples) && w.Samples[i].At < now {
-			i++
-		}
-		r.addContainers(w.Samples[from:i])
-		for k := range w.Samples[from:i] {
-			r.observe(&w.Samples[from+k])
-		}
-		next := now + silent
-		if i < len(w.Samples) {
-			next = min(next, w.Samples[i].At)
-		}
-		for ; now <= next; now = (now/3600 + 1) * 3600 {
-			r.decide(now)
-		}
+	for range r.passes() {
+		continue // a pass records its changes
 	}
 	return r.changes
+}
+
+// Advice replays a workload with a profile and yields the time and the recommendation of each pass of the recommender.
+func Advice(w *Workload, p recommend.Profile, rules Rules) iter.Seq2[time.Time, []cluster.Advice] {
+	return newRun(w, p, rules).passes()
+}
+
+// passes runs the passes of the recommender and the updater, and yields the time and the recommendation of each.
+func (r *run) passes() iter.Seq2[time.Time, []cluster.Advice] {
+	return func(yield func(time.Time, []cluster.Advice) bool) {
+		w := r.w
+		for i := 0; i < len(w.Samples); {
+			now := (w.Samples[i].At/minute + 1) * minute
+			from := i
+			for i < len(w.Samples) && w.Samples[i].At < now {
+				i++
+			}
+			r.addContainers(w.Samples[from:i])
+			for k := range w.Samples[from:i] {
+				r.observe(&w.Samples[from+k])
+			}
+			next := now + silent
+			if i < len(w.Samples) {
+				next = min(next, w.Samples[i].At)
+			}
+			for ; now <= next; now = (now/3600 + 1) * 3600 {
+				at := time.Unix(now, 0).UTC()
+				if !yield(at, r.decide(at)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // run is the state of a replay.
@@ -86,28 +102,28 @@ type run struct {
 	changes []Change
 }
 
-func newRun(w *Workload, p recommend.Profile, rules Rules) *run {
-	r := &run{
-		w: w, profile: p, rules: rules,
+func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
+	state := &run{
+		w: workload, profile: profile, rules: rules,
 		book:    usage.NewStore(rules.Usage),
-		seen:    make([]bool, len(w.Containers)),
-		tracked: make([]bool, len(w.Pods)),
+		seen:    make([]bool, len(workload.Containers)),
+		tracked: make([]bool, len(workload.Pods)),
 	}
-	key := cluster.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}
-	r.a = &cluster.Autoscaler{Key: key, Target: w.Key, Mode: rules.Mode, Recommender: p.Name}
-	for _, name := range w.Pods {
-		r.keys = append(r.keys, cluster.Key{Namespace: w.Key.Namespace, Name: name})
+	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
+	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: rules.Mode, Recommender: profile.Name}
+	for _, name := range workload.Pods {
+		state.keys = append(state.keys, cluster.Key{Namespace: workload.Key.Namespace, Name: name})
 	}
-	r.pod = r.podNamed(key, nil, time.Unix(w.Samples[0].At, 0).UTC())
-	r.book.Configure(w.Key, nil)
-	if p.Extend != nil {
-		r.book.Extend(w.Key, p.Extend)
+	state.pod = state.podNamed(key, nil, time.Unix(workload.Samples[0].At, 0).UTC())
+	state.book.Configure(workload.Key, nil)
+	if profile.Extend != nil {
+		state.book.Extend(workload.Key, profile.Extend)
 	}
-	r.world = plan.World{
-		Governed: []plan.Governed{{Autoscaler: r.a, Pods: []*cluster.Pod{r.pod}}},
-		Scales:   map[cluster.Workload]cluster.Scale{w.Key: {Replicas: 1, Known: true}},
+	state.world = plan.World{
+		Governed: []plan.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
+		Scales:   map[cluster.Workload]cluster.Scale{workload.Key: {Replicas: 1, Known: true}},
 	}
-	return r
+	return state
 }
 
 // podNamed returns a running pod of the workload.
@@ -144,20 +160,20 @@ func (r *run) addContainers(samples []Sample) {
 }
 
 // observe adds a sample. Memory above the request is also an OOM kill.
-func (r *run) observe(s *Sample) {
-	key := r.keys[s.Pod]
-	at := time.Unix(s.At, 0).UTC()
-	if !r.tracked[s.Pod] {
-		r.tracked[s.Pod] = true
+func (r *run) observe(sample *Sample) {
+	key := r.keys[sample.Pod]
+	at := time.Unix(sample.At, 0).UTC()
+	if !r.tracked[sample.Pod] {
+		r.tracked[sample.Pod] = true
 		r.track(key, at)
 	}
-	name := r.w.Containers[s.Container]
-	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(s.CPU), Memory: s.Memory, Has: s.Has})
-	if !s.Has.Has(cluster.Memory) {
+	name := r.w.Containers[sample.Container]
+	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
+	if !sample.Has.Has(cluster.Memory) {
 		return
 	}
 	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
-	if ok && s.Memory > float64(request) {
+	if ok && sample.Memory > float64(request) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request})
 	}
 }
@@ -184,20 +200,16 @@ func (r *run) trackAll(at time.Time) {
 	r.idle = time.Time{}
 }
 
-// decide runs one pass of the recommender and one of the updater.
-func (r *run) decide(at int64) {
-	now := time.Unix(at, 0).UTC()
+// decide runs one pass of the recommender and one of the updater, and returns the recommendation.
+func (r *run) decide(now time.Time) []cluster.Advice {
 	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
 	advice = policy.Cap(r.a, advice, cluster.Resources{})
-	if r.rules.Advised != nil {
-		r.rules.Advised(now, advice)
-	}
 	if !slices.Equal(advice, r.a.Advice) {
 		r.a.Advice = advice
 		r.idle = time.Time{}
 	}
 	if now.Before(r.idle) {
-		return
+		return advice
 	}
 	// While the advice is unchanged, a pod that is left alone stays so until the end of the wait in the decision.
 	r.idle = now.Add(1000 * time.Hour)
@@ -210,6 +222,7 @@ func (r *run) decide(at int64) {
 		}
 		r.apply(d, now)
 	}
+	return advice
 }
 
 // apply changes the requests of the pods.

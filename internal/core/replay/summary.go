@@ -28,7 +28,7 @@ type Summary struct {
 
 // Summarize combines the scores of one resource.
 func Summarize(scores []Score) Summary {
-	var s Summary
+	var summary Summary
 	var slacks []float64
 	var sumP95, sumMean, sumSlack, over, used float64
 	var above, events, changes, free int
@@ -37,25 +37,25 @@ func Summarize(scores []Score) Summary {
 		if len(score.Days) == 0 {
 			continue
 		}
-		s.Containers++
-		s.Footprint += score.Footprint
-		s.Pods += score.Pods
+		summary.Containers++
+		summary.Footprint += score.Footprint
+		summary.Pods += score.Pods
 		daysAbove := 0
 		samples := 0
 		containerUsed := 0.0
-		for _, d := range score.Days {
-			slack := d.Slack()
+		for _, day := range score.Days {
+			slack := day.Slack()
 			slacks = append(slacks, slack)
 			sumSlack += slack
-			sumP95 += d.P95 * d.Pods
-			sumMean += d.Mean * d.Pods
-			over += d.Over
-			containerUsed += d.Used
-			samples += d.Samples
-			above += d.Above
-			events += d.Events
-			changes += d.Changes
-			if d.Above == 0 {
+			sumP95 += day.P95 * day.Pods
+			sumMean += day.Mean * day.Pods
+			over += day.Over
+			containerUsed += day.Used
+			samples += day.Samples
+			above += day.Above
+			events += day.Events
+			changes += day.Changes
+			if day.Above == 0 {
 				free++
 			} else {
 				daysAbove++
@@ -63,30 +63,30 @@ func Summarize(scores []Score) Summary {
 		}
 		used += containerUsed
 		if samples > 0 {
-			s.UsedMean += containerUsed / float64(samples) * score.Pods
+			summary.UsedMean += containerUsed / float64(samples) * score.Pods
 		}
-		s.WorstDays = max(s.WorstDays, daysAbove)
+		summary.WorstDays = max(summary.WorstDays, daysAbove)
 		if daysAbove == 0 {
-			s.NeverAbove++
+			summary.NeverAbove++
 		}
 	}
-	s.Days = len(slacks)
-	if s.Days == 0 {
-		return s
+	summary.Days = len(slacks)
+	if summary.Days == 0 {
+		return summary
 	}
-	n := float64(s.Days)
+	days := float64(summary.Days)
 	slices.Sort(slacks)
-	s.MeanSlack = sumSlack / n
-	s.MedianSlack = (slacks[(s.Days-1)/2] + slacks[s.Days/2]) / 2
+	summary.MeanSlack = sumSlack / days
+	summary.MedianSlack = (slacks[(summary.Days-1)/2] + slacks[summary.Days/2]) / 2
 	if sumMean > 0 {
-		s.AggregateSlack = 1 - sumP95/sumMean
+		summary.AggregateSlack = 1 - sumP95/sumMean
 	}
 	if used > 0 {
-		s.Shortfall = over / used
+		summary.Shortfall = over / used
 	}
-	s.FreeDays = float64(free) / n
-	s.Above = float64(above) / n
-	s.Events = float64(events) / n
-	s.Changes = float64(changes) / n
-	return s
+	summary.FreeDays = float64(free) / days
+	summary.Above = float64(above) / days
+	summary.Events = float64(events) / days
+	summary.Changes = float64(changes) / days
+	return summary
 }

@@ -24,6 +24,9 @@ type Catalog struct {
 	// unusable contains the profile of each autoscaler whose status reports the profile as deleted or invalid.
 	unusable map[cluster.Key]string
 
+	// stored contains the SizingProfile that sized an autoscaler before this process started, until ReadStatuses has used it.
+	stored map[cluster.Key]string
+
 	onlyDefault bool
 	listed      bool // the SizingProfiles of the cluster are known
 	learned     int  // number of calls of Learn with valid parameters; numbers the Editions
@@ -59,7 +62,7 @@ var unusable = &Choice{}
 // NewCatalog returns a catalog of the built-in profiles. The default profile gets params; the others get their rounding. If onlyDefault
 // is true, all autoscalers get the default profile: --recommender-name is set, which selects autoscalers as upstream does.
 func NewCatalog(params recommend.Params, onlyDefault bool) *Catalog {
-	c := &Catalog{
+	catalog := &Catalog{
 		params: params, onlyDefault: onlyDefault,
 		builtin: map[string]*Choice{}, profiles: map[string]*definition{}, unusable: map[cluster.Key]string{},
 	}
@@ -68,9 +71,9 @@ func NewCatalog(params recommend.Params, onlyDefault bool) *Catalog {
 			p.Params = params
 			p.Estimator = recommend.Default(params)
 		}
-		c.builtin[p.Name] = c.choice(p, 0)
+		catalog.builtin[p.Name] = catalog.choice(p, 0)
 	}
-	return c
+	return catalog
 }
 
 // choice returns the Choice of a profile, which rounds as the default profile does.
@@ -163,9 +166,13 @@ func (c *Catalog) Forget(now time.Time, autoscalers []*cluster.Autoscaler) {
 	maps.DeleteFunc(c.profiles, func(_ string, d *definition) bool { return d.deleted && now.Sub(d.usedAt) >= ModelStateTTL })
 }
 
+// Stored sets the SizingProfiles that sized autoscalers before this process started. It is for the next call of ReadStatuses.
+func (c *Catalog) Stored(profiles map[cluster.Key]string) { c.stored = maps.Clone(profiles) }
+
 // ReadStatuses learns from the status of autoscalers which of them name a SizingProfile that is deleted or invalid. Without this, a process
-// that has started after the deletion would not serve them. The status does not contain the name of the profile, so a status of
-// an earlier generation, in which the autoscaler may have named another profile, is only used if this process already knows the name.
+// that has started after the deletion would not serve them. The status does not contain the name of the profile. The name is the one that
+// is stored (Stored). If none is stored, as by earlier versions, it is the one that the autoscaler names, unless the status is of an
+// earlier generation, in which the autoscaler may have named another profile.
 // A known name stays until the status no longer reports a problem: another recommender that the autoscaler names now may write the
 // same conditions back with the present generation.
 func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
@@ -176,10 +183,18 @@ func (c *Catalog) ReadStatuses(autoscalers []*cluster.Autoscaler) {
 			continue
 		}
 		reported[a.Key] = true
-		if _, known := c.unusable[a.Key]; !known && !a.StatusOutdated {
+		if _, known := c.unusable[a.Key]; known {
+			continue
+		}
+		stored, isStored := c.stored[a.Key]
+		switch {
+		case isStored:
+			c.unusable[a.Key] = stored
+		case !a.StatusOutdated:
 			c.unusable[a.Key] = a.Recommender
 		}
 	}
+	c.stored = nil // from now on this process knows which profile a status is about
 	maps.DeleteFunc(c.unusable, func(key cluster.Key, _ string) bool { return !reported[key] })
 }
 

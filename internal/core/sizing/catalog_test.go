@@ -189,3 +189,39 @@ func TestCatalog_otherRecommenderWritesTheConditionBack_isNotServed(t *testing.T
 		t.Error("the autoscaler of another recommender is served")
 	}
 }
+
+// After a restart, the stored name of the profile decides, not the status, which another recommender may have written with the present
+// generation. Without a stored name, as before this version, the status decides.
+func TestCatalog_restartAfterMoveToOtherRecommender_storedProfileDecides(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stored   map[cluster.Key]string
+		outdated bool
+		want     bool
+	}{
+		"moved to another recommender": {stored: map[cluster.Key]string{named("gone").Key: "mine"}},
+		"not moved":                    {stored: map[cluster.Key]string{named("gone").Key: "gone"}, want: true},
+		"not moved, changed otherwise": {stored: map[cluster.Key]string{named("gone").Key: "gone"}, outdated: true, want: true},
+		"nothing stored":               {want: true},
+		"nothing stored, changed":      {outdated: true},
+		"stored for another VPA":       {stored: map[cluster.Key]string{{Namespace: "x", Name: "y"}: "mine"}, want: true},
+	} {
+		c := NewCatalog(recommend.DefaultParams(), false)
+		c.Stored(tt.stored)
+		a := named("gone")
+		a.ProfileProblem = string(Deleted)
+		a.StatusOutdated = tt.outdated
+		c.ReadStatuses([]*cluster.Autoscaler{a})
+		if got := c.Contains(a); got != tt.want {
+			t.Errorf("%s: served %t, want %t", name, got, tt.want)
+		}
+	}
+	c := NewCatalog(recommend.DefaultParams(), false)
+	c.Stored(map[cluster.Key]string{named("yours").Key: "mine"})
+	a := named("yours")
+	c.ReadStatuses([]*cluster.Autoscaler{a}) // no problem yet
+	a.ProfileProblem = string(Deleted)
+	c.ReadStatuses([]*cluster.Autoscaler{a})
+	if !c.Contains(a) {
+		t.Error("the profile before the start counts for a problem that this process has reported")
+	}
+}

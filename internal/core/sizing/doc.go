@@ -49,4 +49,7 @@
 //
 // A profile may limit CPU to a share of the smallest node of the workload. NodeMillicores is the CPU of that node. It stays the same while
 // the workload has no pods. It is removed when the profile has no such limit, or when the workload is no longer referenced.
+//
+// It is not stored. After a start it is unknown until a pod lives and a node can be used by it. While pods live and none of the nodes
+// can be used, for example because all are cordoned, CPU does not exceed the target in the status (LimitCPU).
 package sizing

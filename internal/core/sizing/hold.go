@@ -38,6 +38,29 @@ func Hold(a *cluster.Autoscaler, containers []string, recommended []cluster.Advi
 	return held
 }
 
+// LimitCPU returns recommendations whose CPU is at most the target in the status of an autoscaler. A container without recommendation
+// for CPU in the status is not limited.
+func LimitCPU(a *cluster.Autoscaler, recommended []cluster.Advice) []cluster.Advice {
+	limited := slices.Clone(recommended)
+	for i := range limited {
+		l := &limited[i]
+		status := a.AdviceFor(l.Container)
+		if status == nil {
+			continue
+		}
+		most, ok := status.Uncapped.Or(status.Target).Get(cluster.CPU)
+		if !ok {
+			continue
+		}
+		for _, r := range []*cluster.Resources{&l.Lower, &l.Target, &l.Upper, &l.Uncapped} {
+			if v, has := r.Get(cluster.CPU); has {
+				*r = r.Set(cluster.CPU, min(v, most))
+			}
+		}
+	}
+	return limited
+}
+
 // higher returns the higher amount of each resource.
 func higher(a, b cluster.Resources) cluster.Resources {
 	for _, r := range cluster.All {

@@ -92,3 +92,26 @@ func TestHold_neverDecreases(t *testing.T) {
 		})
 	}
 }
+
+func TestLimitCPU_recommendationIsHigher_isTheTargetOfTheStatus(t *testing.T) {
+	estimate := func(lower, target, upper int64) cluster.Estimate {
+		return cluster.Estimate{Lower: cluster.Amounts(lower, lower<<20), Target: cluster.Amounts(target, target<<20), Upper: cluster.Amounts(upper, upper<<20)}
+	}
+	a := &cluster.Autoscaler{Advice: []cluster.Advice{
+		{Container: "app", Estimate: estimate(100, 1000, 4000)},
+		{Container: "capped", Estimate: estimate(100, 200, 400), Uncapped: cluster.Amounts(1000, 1000<<20)},
+	}}
+	advice := func(container string, e cluster.Estimate) cluster.Advice {
+		return cluster.Advice{Container: container, Estimate: e, Uncapped: e.Target}
+	}
+	higher := []cluster.Advice{advice("app", estimate(2000, 3000, 5000)), advice("capped", estimate(500, 600, 700)), advice("new", estimate(2000, 3000, 5000))}
+	want := slices.Clone(higher)
+	want[0].Lower.CPU, want[0].Target.CPU, want[0].Upper.CPU, want[0].Uncapped.CPU = 1000, 1000, 1000, 1000
+	got := LimitCPU(a, higher)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if higher[0].Target.CPU != 3000 {
+		t.Error("the argument changed")
+	}
+}

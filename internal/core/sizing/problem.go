@@ -26,21 +26,21 @@ type Problem struct {
 	Message string
 }
 
-// Problem returns why the profile that an autoscaler names cannot be used as it is: it is deleted or invalid. a contains the last
-// recommendation.
-func (c *Catalog) Problem(a *cluster.Autoscaler) Problem {
-	name := a.Recommender
+// Problem returns why the profile that an autoscaler names cannot be used as it is: it is deleted or invalid. The
+// autoscaler contains the last recommendation.
+func (c *Catalog) Problem(autoscaler *cluster.Autoscaler) Problem {
+	name := autoscaler.Recommender
 	if c.onlyDefault || c.builtin[name] != nil {
 		return Problem{}
 	}
-	d := c.profiles[name]
+	profile := c.profiles[name]
 	switch {
-	case d == nil && c.listed && c.reportedUnusable(a), d != nil && d.deleted:
+	case profile == nil && c.listed && c.reportedUnusable(autoscaler), profile != nil && profile.deleted:
 		return Problem{Deleted, fmt.Sprintf("SizingProfile %s was deleted; %s. Create it again, or set another profile in spec.recommenders[0].name",
-			name, c.consequence(a))}
-	case d != nil && d.problem != "":
+			name, c.consequence(autoscaler))}
+	case profile != nil && profile.problem != "":
 		return Problem{Invalid, fmt.Sprintf("SizingProfile %[1]s is invalid: %[2]s; %[3]s. Correct it: kubectl edit sizingprofile %[1]s",
-			name, d.problem, c.consequence(a))}
+			name, profile.problem, c.consequence(autoscaler))}
 	}
 	return Problem{}
 }

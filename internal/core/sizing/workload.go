@@ -34,6 +34,10 @@ type State struct {
 	// depend on it.
 	NodeMillicores int64
 
+	// NoUsableNode is true while NodeMillicores is unknown although pods live and nodes exist, for example because all nodes are cordoned
+	// since the process started.
+	NoUsableNode bool
+
 	// HoldUntil is when recommendations may decrease again; zero if they may.
 	HoldUntil time.Time
 
@@ -62,27 +66,27 @@ func (ws *Workloads) State(w cluster.Workload) State {
 // Apply changes the model state in the store as the assignments require, and updates the State of each workload. nodes may be nil if
 // no profile is bound by nodes (Assignments.NodeBound).
 func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.Snapshot, assignments Assignments, nodes *recommend.Nodes) {
-	for w, assignment := range assignments {
-		s := ws.states[w]
-		if s != nil {
-			s.UnreferencedSince = time.Time{}
+	for workload, assignment := range assignments {
+		state := ws.states[workload]
+		if state != nil {
+			state.UnreferencedSince = time.Time{}
 		}
 		if !assignment.Choice.Usable {
 			continue // the model state is kept until the profile is usable
 		}
-		if s == nil {
-			s = &State{}
-			ws.states[w] = s
+		if state == nil {
+			state = &State{}
+			ws.states[workload] = state
 		}
-		s.bound(assignment.Choice, snapshot.PodsOf(w), nodes)
-		s.assign(store, now, w, assignment.Choice)
+		state.bound(assignment.Choice, snapshot.PodsOf(workload), nodes)
+		state.assign(store, now, workload, assignment.Choice)
 	}
-	for w, s := range ws.states {
-		if _, referenced := assignments[w]; !referenced && s.unreferenced(store, now, w) {
-			delete(ws.states, w)
+	for workload, state := range ws.states {
+		if _, referenced := assignments[workload]; !referenced && state.unreferenced(store, now, workload) {
+			delete(ws.states, workload)
 		}
-		if !now.Before(s.HoldUntil) {
-			s.HoldUntil = time.Time{}
+		if !now.Before(state.HoldUntil) {
+			state.HoldUntil = time.Time{}
 		}
 	}
 }
@@ -91,15 +95,17 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Nodes) {
 	if choice.MostOfNode == 0 {
 		s.NodeMillicores = 0
+		s.NoUsableNode = false
 		return
 	}
 	if smallest := nodes.Smallest(pods); smallest > 0 {
 		s.NodeMillicores = smallest
 	}
+	s.NoUsableNode = s.NodeMillicores == 0 && nodes.Known() && slices.ContainsFunc(pods, (*cluster.Pod).Live)
 }
 
 // assign changes the Edition of a referenced workload.
-func (s *State) assign(store *usage.Store, now time.Time, w cluster.Workload, choice *Choice) {
+func (s *State) assign(store *usage.Store, now time.Time, workload cluster.Workload, choice *Choice) {
 	before := s.Edition
 	if before == choice.Edition {
 		return
@@ -107,14 +113,14 @@ func (s *State) assign(store *usage.Store, now time.Time, w cluster.Workload, ch
 	s.Edition = choice.Edition
 	switch {
 	case choice.Edition.ModelState && before == (Edition{}):
-		store.Extend(w, choice.Extend)
+		store.Extend(workload, choice.Extend)
 		s.Restoring = true
 	case choice.Edition.ModelState:
-		if started := store.Replace(w, choice.Extend); len(started) > 0 {
+		if started := store.Replace(workload, choice.Extend); len(started) > 0 {
 			s.HoldUntil = now.Add(ResetHold)
 		}
 	case before.ModelState:
-		store.Extend(w, nil)
+		store.Extend(workload, nil)
 	}
 }
 
@@ -122,6 +128,7 @@ func (s *State) assign(store *usage.Store, now time.Time, w cluster.Workload, ch
 func (s *State) unreferenced(store *usage.Store, now time.Time, w cluster.Workload) (expired bool) {
 	s.HoldUntil = time.Time{}
 	s.NodeMillicores = 0
+	s.NoUsableNode = false
 	if s.UnreferencedSince.IsZero() {
 		s.UnreferencedSince = now
 	}
@@ -148,28 +155,28 @@ func (ws *Workloads) Restoring() []cluster.Workload {
 
 // Restored ends the restoring of a workload: its stored model state, if there is any, is in the store. The workload is held if a container
 // has a recommendation, but no model state was restored: the profile or its version has changed while no process was running. It
-// is also held if the restored model state started less than ResetHold ago, unless no older usage is known. a is the autoscaler
+// is also held if the restored model state started less than ResetHold ago, unless no older usage is known. autoscaler is the one
 // that governs the workload; nil if there is none.
-func (ws *Workloads) Restored(store *usage.Store, now time.Time, w cluster.Workload, a *cluster.Autoscaler) {
-	s := ws.states[w]
-	if s == nil || !s.Restoring {
+func (ws *Workloads) Restored(store *usage.Store, now time.Time, workload cluster.Workload, autoscaler *cluster.Autoscaler) {
+	state := ws.states[workload]
+	if state == nil || !state.Restoring {
 		return
 	}
-	s.Restoring = false
-	if a == nil {
+	state.Restoring = false
+	if autoscaler == nil {
 		return
 	}
-	for i := range a.Advice {
+	for i := range autoscaler.Advice {
 		started := now
-		history := store.Series(w, a.Advice[i].Container)
+		history := store.Series(workload, autoscaler.Advice[i].Container)
 		if history != nil && history.Recalled() {
 			started = modelStateStart(history)
-			if !usedBefore(a, history, started) {
+			if !usedBefore(autoscaler, history, started) {
 				continue
 			}
 		}
-		if until := started.Add(ResetHold); until.After(now) && until.After(s.HoldUntil) {
-			s.HoldUntil = until
+		if until := started.Add(ResetHold); until.After(now) && until.After(state.HoldUntil) {
+			state.HoldUntil = until
 		}
 	}
 }
@@ -219,6 +226,12 @@ func (ws *Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) boo
 // on which nodes the workload may run.
 func (ws *Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
 	return choice.MostOfNode > 0 && ws.State(w).NodeMillicores == 0
+}
+
+// LimitsCPU reports whether a profile limits CPU to a share of the smallest node, and no node that exists can be used, for example
+// because all are cordoned since the process started. Then CPU must not exceed the last recommendation, which was within the limit.
+func (ws *Workloads) LimitsCPU(choice *Choice, w cluster.Workload) bool {
+	return choice.MostOfNode > 0 && ws.State(w).NoUsableNode
 }
 
 // Params returns the parameters of a profile for a workload, with the bound by the smallest node.

@@ -3,16 +3,19 @@
 
 package usage
 
-import "podfit.dev/podfit/internal/core/cluster"
+import (
+	"errors"
+	"fmt"
+)
 
-// Fork returns a Store for some of the workloads, with the same rules. Another goroutine may own it, because the two Stores share
+// Fork returns a Store for the workloads of a namespace, with the same rules. Another goroutine may own it, because the two Stores share
 // no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
-func (b *Store) Fork(of func(cluster.Workload) bool) *Store {
+func (b *Store) Fork(namespace string) *Store {
 	fork := NewStore(b.cfg)
 	fork.now = b.now
 	fork.latest = b.latest
 	for key, wl := range b.workloads {
-		if !of(key) {
+		if key.Namespace != namespace {
 			continue
 		}
 		forked := fork.workload(key)
@@ -37,18 +40,25 @@ func (b *Store) Fork(of func(cluster.Workload) bool) *Store {
 //
 // Extensions are replaced by those of the other Store, which started as copies. Samples that the replaced extensions have observed
 // since the fork are lost, except the latest OOM kill.
-func (b *Store) Absorb(o *Store) {
+//
+// A history that cannot be merged, because the two Stores have different rules, is skipped and is in the error.
+func (b *Store) Absorb(o *Store) error {
+	var errs []error
 	for key, wl := range o.workloads {
 		for _, from := range wl.series {
-			if from.lastSeen() != 0 {
-				b.absorb(b.series(b.workload(key), from.container), from, o.now)
+			if from.lastSeen() == 0 {
+				continue
+			}
+			if err := b.absorb(b.series(b.workload(key), from.container), from, o.now); err != nil {
+				errs = append(errs, fmt.Errorf("merge the history of %s of %s: %w", from.container, key, err))
 			}
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // absorb merges one ContainerHistory of a Store. forked is the time of the fork, in Unix nanoseconds.
-func (b *Store) absorb(into, from *ContainerHistory, forked int64) {
+func (b *Store) absorb(into, from *ContainerHistory, forked int64) error {
 	last := from.lastSeen()
 	windows := from.windows(last)
 	memory := from.Memory.Clone()
@@ -57,8 +67,9 @@ func (b *Store) absorb(into, from *ContainerHistory, forked int64) {
 			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
 		}
 	}
-	join(&into.CPU, &from.CPU)
-	join(&into.Memory, &memory)
+	if err := into.join(&from.CPU, &memory); err != nil {
+		return err
+	}
 	into.cpu.merge(from.cpu)
 	into.memory.merge(from.memory)
 	into.adopt(b, extra{windows: sortedWindows(windows)}, last)
@@ -68,6 +79,7 @@ func (b *Store) absorb(into, from *ContainerHistory, forked int64) {
 		into.oomBytes = from.oomBytes
 	}
 	into.version++
+	return nil
 }
 
 func (s *ContainerHistory) absorbExtension(from *ContainerHistory, forked int64) {

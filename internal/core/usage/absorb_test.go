@@ -4,15 +4,19 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/histogram"
 )
 
 // A Store that observes the present and absorbs a fork that observed the past equals one that observed both in order.
@@ -45,7 +49,7 @@ func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T
 			return b
 		}
 		one, two := begin(), begin()
-		fork := two.Fork(func(cluster.Workload) bool { return true })
+		fork := two.Fork(cart.Namespace)
 		for _, b := range []*Store{one, two, fork} {
 			for _, p := range pods {
 				b.Track(p)
@@ -63,7 +67,9 @@ func TestAbsorb_historyReadBesideNewSamples_equalsReadingInSequence(t *testing.T
 		tell(one, present, true)
 		tell(two, present, true)
 		tell(fork, past, false)
-		two.Absorb(fork)
+		if err := two.Absorb(fork); err != nil {
+			t.Fatal(err)
+		}
 		for m := range 3 { // and go on alike
 			more := draw(noon.Add(time.Duration(live+1+m*7*60) * time.Minute))
 			tell(one, more, true)
@@ -94,7 +100,7 @@ func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 			for _, b := range []*Store{one, two} {
 				b.Tick(again)
 			}
-			fork := two.Fork(func(cluster.Workload) bool { return true })
+			fork := two.Fork(cart.Namespace)
 			fork.Track(p)
 			for at := noon; at.Before(again); at = at.Add(time.Hour) {
 				one.Observe(sample(p, "app", at, 0.5, 300*mib))
@@ -103,7 +109,9 @@ func TestAbsorb_gapInHistory_isFilled(t *testing.T) {
 			for _, b := range []*Store{one, two} {
 				during(b, p, again.Add(time.Second), 10*time.Minute, 0, 0.4, 350*mib)
 			}
-			two.Absorb(fork)
+			if err := two.Absorb(fork); err != nil {
+				t.Fatal(err)
+			}
 			want, got := one.Series(cart, "app"), two.Series(cart, "app")
 			if want.Seen(cluster.CPU) != got.Seen(cluster.CPU) {
 				t.Errorf("seen %v, want %v", got.Seen(cluster.CPU), want.Seen(cluster.CPU))
@@ -122,13 +130,15 @@ func TestAbsorb_extension_keepsThatOfTheFork(t *testing.T) {
 	b.Extend(cart, newDiary)
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
-	fork := b.Fork(func(w cluster.Workload) bool { return w == cart })
+	fork := b.Fork(cart.Namespace)
 	fork.Track(p)
 	for s := range 3 {
 		fork.Observe(sample(p, "app", noon.Add(time.Duration(10+s)*time.Second), 0.1, 200*mib))
 	}
 	live(b, 30)
-	b.Absorb(fork)
+	if err := b.Absorb(fork); err != nil {
+		t.Fatal(err)
+	}
 	live(b, 40)
 	if got := diaryOf(t, b); !slices.Equal(got, []int{10, 11, 12, 40}) {
 		t.Errorf("remembers %v", got)
@@ -136,7 +146,7 @@ func TestAbsorb_extension_keepsThatOfTheFork(t *testing.T) {
 	if got := b.Series(cart, "app").Seen(cluster.CPU).Count; got != 5 {
 		t.Errorf("%d samples, want 5", got)
 	}
-	if other := b.Fork(func(cluster.Workload) bool { return false }); len(other.workloads) != 0 {
+	if other := b.Fork("another"); len(other.workloads) != 0 {
 		t.Error("workloads were forked that were not asked for")
 	}
 }
@@ -157,11 +167,13 @@ func TestAbsorb_extensionReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
 	b.Extend(cart, with(1))
 	p := podOf(cart, "cart-1", "app")
 	b.Track(p)
-	fork := b.Fork(func(cluster.Workload) bool { return true })
+	fork := b.Fork(cart.Namespace)
 	fork.Track(p)
 	fork.Observe(sample(p, "app", noon.Add(10*time.Second), 0.1, 200*mib))
 	b.Replace(cart, with(2))
-	b.Absorb(fork)
+	if err := b.Absorb(fork); err != nil {
+		t.Fatal(err)
+	}
 	live(b, 40)
 	e, ok := b.Series(cart, "app").Extension().(*tagged)
 	if !ok || e.parameter != 2 || !slices.Equal(e.seconds, []int{10, 40}) {
@@ -177,14 +189,16 @@ func TestAbsorb_memoryIntervalChangedMeanwhile_keepsEachPeakOnce(t *testing.T) {
 		b.Configure(cart, nil)
 		p := podOf(cart, "cart-1", "app")
 		b.Track(p)
-		fork := b.Fork(func(cluster.Workload) bool { return true })
+		fork := b.Fork(cart.Namespace)
 		fork.Track(p)
 		for h := range 48 {
 			fork.Observe(sample(p, "app", noon.Add(time.Duration(h-48)*time.Hour), 0.1, 200*mib))
 		}
 		b.Observe(sample(p, "app", noon.Add(time.Minute), 0.1, 100*mib))
 		b.Configure(cart, []cluster.ContainerPolicy{{Container: "app", MemoryInterval: after}})
-		b.Absorb(fork)
+		if err := b.Absorb(fork); err != nil {
+			t.Fatal(err)
+		}
 		b.Observe(sample(p, "app", noon.Add(2*time.Minute), 0.1, 150*mib))
 		buckets := 0
 		for range b.Series(cart, "app").Memory.All() {
@@ -193,5 +207,34 @@ func TestAbsorb_memoryIntervalChangedMeanwhile_keepsEachPeakOnce(t *testing.T) {
 		if got := b.Series(cart, "app").Memory.Percentile(0.9); got < 200*mib || got > 220*mib || buckets > 2 {
 			t.Errorf("interval %v: the percentile is %v, of %d buckets", after, got/mib, buckets)
 		}
+	}
+}
+
+// Histories that cannot be merged are an internal error, which must not end the process or change a half of the history.
+func TestAbsorb_otherHalfLife_returnsErrorAndChangesNothing(t *testing.T) {
+	config := DefaultConfig()
+	config.MemoryHalfLife *= 2
+	other := NewStore(config)
+	b := newBook()
+	p, q := podOf(cart, "cart-1", "app"), podOf(cart, "cart-2", "proxy")
+	for _, store := range []*Store{b, other} {
+		store.Tick(noon)
+		store.Track(p)
+		store.Track(q)
+		store.Observe(sample(p, "app", noon, 0.1, 200*mib))
+	}
+	other.Observe(sample(q, "proxy", noon, 0.1, 200*mib))
+	s := b.Series(cart, "app")
+	s.Memory.Add(1e8, 1, noon)
+	before := s.CPU.Checkpoint()
+	other.Series(cart, "app").Memory.Add(1e8, 1, noon)
+	if err := b.Absorb(other); !errors.Is(err, histogram.ErrMismatch) || !strings.Contains(err.Error(), "app") {
+		t.Errorf("got error %v, want ErrMismatch with the container", err)
+	}
+	if after := s.CPU.Checkpoint(); !reflect.DeepEqual(before, after) || s.Seen(cluster.CPU).Count != 1 {
+		t.Errorf("the history changed from %v to %v", before, after)
+	}
+	if b.Series(cart, "proxy") == nil {
+		t.Error("the history of another container is lost")
 	}
 }

@@ -24,6 +24,7 @@ const CheckpointVersion = "v3"
 // peaks of current windows. Extra has the counts of memory and these windows.
 type Checkpoint struct {
 	Workload    cluster.Workload // zero if unknown, as in checkpoints that upstream wrote
+	Profile     string           // SizingProfile that sized the VPA when podfit wrote the checkpoint; empty: a built-in one, or unknown
 	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint
@@ -54,8 +55,8 @@ func (r Ref) Compare(o Ref) int {
 var ErrExtra = errors.New("invalid extra data of the checkpoint")
 
 // Checkpoint returns the checkpoint of a container. It is not ok if the container has no samples.
-func (b *Store) Checkpoint(w cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
-	series := b.Series(w, container)
+func (b *Store) Checkpoint(workload cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
+	series := b.Series(workload, container)
 	if series == nil || series.lastSeen() == 0 {
 		return Checkpoint{}, false
 	}
@@ -68,7 +69,7 @@ func (b *Store) Checkpoint(w cluster.Workload, container string, now time.Time) 
 		}
 	}
 	checkpoint = Checkpoint{
-		Workload:    w,
+		Workload:    workload,
 		Updated:     now,
 		Version:     CheckpointVersion,
 		CPU:         series.CPU.Checkpoint(),
@@ -145,8 +146,9 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	}
 	rest.memory.present(b)
 	rest.oomAt = b.present(rest.oomAt)
-	join(&series.CPU, &cpu)
-	join(&series.Memory, &memory)
+	if mergeErr := series.join(&cpu, &memory); mergeErr != nil {
+		return fmt.Errorf("restore %s of %s: %w", container, w, mergeErr)
+	}
 	series.alignCPU = series.cpu.count == 0
 	series.alignMemory = series.memory.count == 0 && series.oomAt == 0
 	series.cpu.merge(counts)
@@ -161,13 +163,29 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	return errors.Join(err, b.recall(series, checkpoint.History), b.recall(series, carried))
 }
 
-// join merges a loaded histogram into that of a ContainerHistory.
-func join(to, loaded *histogram.Histogram) {
-	if to.Total() == 0 {
-		*to = *loaded
-	} else if err := to.Merge(loaded); err != nil {
-		panic(err) // cannot happen: both have the options of the Store
+// join merges the histograms of another history. On an error it changes none.
+func (s *ContainerHistory) join(cpu, memory *histogram.Histogram) error {
+	joinedCPU, err := joined(&s.CPU, cpu)
+	if err != nil {
+		return fmt.Errorf("cpu histogram: %w", err)
 	}
+	joinedMemory, err := joined(&s.Memory, memory)
+	if err != nil {
+		return fmt.Errorf("memory histogram: %w", err)
+	}
+	s.CPU = joinedCPU
+	s.Memory = joinedMemory
+	return nil
+}
+
+// joined returns the sum of two histograms, of which it changes none. A histogram without samples takes the options of the other one.
+func joined(a, b *histogram.Histogram) (histogram.Histogram, error) {
+	if a.Total() == 0 {
+		return *b, nil
+	}
+	sum := a.Clone()
+	err := sum.Merge(b)
+	return sum, err
 }
 
 // anyLead marks a time that may be in the future without limit. It is moved to the present.

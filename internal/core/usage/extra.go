@@ -177,69 +177,69 @@ func (w *window) flags() byte {
 }
 
 // encode appends a window. Times are stored as differences from updated, in seconds.
-func (w *window) encode(e *codec.Encoder, updated int64) {
-	e.Uint64(w.uid)
-	e.Byte(w.flags())
+func (w *window) encode(encoder *codec.Encoder, updated int64) {
+	encoder.Uint64(w.uid)
+	encoder.Byte(w.flags())
 	for _, at := range w.times() {
 		if *at != 0 {
-			e.Varint(seconds(*at) - updated)
+			encoder.Varint(seconds(*at) - updated)
 		}
 	}
 	for _, peak := range w.peaks() {
 		if *peak != 0 {
-			e.Uvarint(uint64(*peak))
+			encoder.Uvarint(uint64(*peak))
 		}
 	}
 }
 
-func decodeWindow(d *codec.Decoder, updated int64) window {
-	w := window{uid: d.Uint64("pod of a window")}
-	flags := d.Byte("flags of a window", maxFlags)
+func decodeWindow(decoder *codec.Decoder, updated int64) window {
+	decoded := window{uid: decoder.Uint64("pod of a window")}
+	flags := decoder.Byte("flags of a window", maxFlags)
 	if flags == 0 {
-		d.Fail("window without a value")
+		decoder.Fail("window without a value")
 	}
-	for bit, at := range w.times() {
+	for bit, at := range decoded.times() {
 		if flags&(1<<bit) != 0 {
-			distance := d.Varint("time of a window", 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
+			distance := decoder.Varint("time of a window", 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
 			*at = (updated + distance) * int64(time.Second)
 		}
 	}
-	for bit, peak := range w.peaks() {
+	for bit, peak := range decoded.peaks() {
 		if flags&(1<<(firstPeakBit+bit)) == 0 {
 			continue
 		}
-		*peak = int64(d.Uvarint("peak of a window", maxBytes))
+		*peak = int64(decoder.Uvarint("peak of a window", maxBytes))
 		if *peak == 0 {
-			d.Fail("peak of a window is zero")
+			decoder.Fail("peak of a window is zero")
 		}
 	}
-	if w.peak() > 0 && w.windowEnd == 0 {
-		d.Fail("window with a peak has no end")
+	if decoded.peak() > 0 && decoded.windowEnd == 0 {
+		decoder.Fail("window with a peak has no end")
 	}
-	return w
+	return decoded
 }
 
 func (x extra) encode() []byte {
-	e := codec.NewEncoder(make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension)))
+	encoder := codec.NewEncoder(make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension)))
 	if x.form == "" {
-		e.Byte(extraVersion)
+		encoder.Byte(extraVersion)
 	} else {
-		e.Byte(extraForm)
+		encoder.Byte(extraForm)
 	}
-	e.Uvarint(uint64(x.updated))
+	encoder.Uvarint(uint64(x.updated))
 	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
-		e.Uvarint(uint64(v))
+		encoder.Uvarint(uint64(v))
 	}
 	windows := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
-	e.Uvarint(uint64(len(windows)))
+	encoder.Uvarint(uint64(len(windows)))
 	for i := range windows {
-		windows[i].encode(e, x.updated)
+		windows[i].encode(encoder, x.updated)
 	}
 	if x.form != "" {
-		e.String(x.form)
+		encoder.String(x.form)
 	}
-	e.Bytes(x.extension)
-	return e.Data()
+	encoder.Bytes(x.extension)
+	return encoder.Data()
 }
 
 // sortedWindows sorts windows by pod, in place, and removes duplicates.
@@ -253,40 +253,40 @@ func decodeExtra(data []byte) (extra, error) {
 	if len(data) == 0 {
 		return extra{}, nil
 	}
-	d := codec.NewDecoder(data)
-	version := d.Byte("version", 255)
+	decoder := codec.NewDecoder(data)
+	version := decoder.Byte("version", 255)
 	if version != extraVersion && version != extraForm {
 		return extra{}, fmt.Errorf("unsupported version %d of extra data", version)
 	}
-	second := func(name string) int64 { return int64(d.Uvarint(name, maxSecond)) }
+	second := func(name string) int64 { return int64(decoder.Uvarint(name, maxSecond)) }
 	nanosecond := func(name string) int64 { return second(name) * int64(time.Second) }
-	x := extra{updated: second("time of the checkpoint")}
-	x.memory.first = nanosecond("time of the first memory sample")
-	x.memory.last = nanosecond("time of the last memory sample")
-	x.memory.count = int64(d.Uvarint("number of memory samples", maxCount))
-	x.oomAt = nanosecond("time of the last OOM kill")
-	x.oomBytes = int64(d.Uvarint("memory of the last OOM kill", maxBytes))
-	if x.memory.first > x.memory.last {
-		d.Fail("first memory sample is later than the last")
+	decoded := extra{updated: second("time of the checkpoint")}
+	decoded.memory.first = nanosecond("time of the first memory sample")
+	decoded.memory.last = nanosecond("time of the last memory sample")
+	decoded.memory.count = int64(decoder.Uvarint("number of memory samples", maxCount))
+	decoded.oomAt = nanosecond("time of the last OOM kill")
+	decoded.oomBytes = int64(decoder.Uvarint("memory of the last OOM kill", maxBytes))
+	if decoded.memory.first > decoded.memory.last {
+		decoder.Fail("first memory sample is later than the last")
 	}
-	for range d.Count("number of windows", maxWindows) {
-		w := decodeWindow(d, x.updated)
-		if n := len(x.windows); n > 0 && x.windows[n-1].uid >= w.uid {
-			d.Fail("windows are not sorted by pod")
+	for range decoder.Count("number of windows", maxWindows) {
+		next := decodeWindow(decoder, decoded.updated)
+		if n := len(decoded.windows); n > 0 && decoded.windows[n-1].uid >= next.uid {
+			decoder.Fail("windows are not sorted by pod")
 		}
-		if d.Err() != nil {
+		if decoder.Err() != nil {
 			break
 		}
-		x.windows = append(x.windows, w)
+		decoded.windows = append(decoded.windows, next)
 	}
 	if version == extraForm {
-		x.form = d.String("form of the model state", maxForm)
+		decoded.form = decoder.String("form of the model state", maxForm)
 	}
-	x.extension = d.Bytes("model state", maxHistory)
-	if err := d.Finish("extension data"); err != nil {
+	decoded.extension = decoder.Bytes("model state", maxHistory)
+	if err := decoder.Finish("extension data"); err != nil {
 		return extra{}, err
 	}
-	return x, nil
+	return decoded, nil
 }
 
 const (

@@ -54,22 +54,22 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 // ObserveExits adds the OOM kills in the status of a pod and returns how many are new. It may be called any number of times with
 // the same status.
 func (b *Store) ObserveExits(observed *cluster.Pod) int {
-	n := 0
+	count := 0
 	for i := range observed.Containers {
-		c := &observed.Containers[i]
-		if c.Exit == nil || !c.Exit.OOM || !b.sized(c) {
+		container := &observed.Containers[i]
+		if container.Exit == nil || !container.Exit.OOM || !b.sized(container) {
 			continue
 		}
-		requests, limits := c.Running()
+		requests, limits := container.Running()
 		memory := requests.Memory
 		if b.cfg.OOMFromLimit {
 			memory = max(memory, limits.Memory)
 		}
-		if b.ObserveOOM(OOM{Pod: observed.Key, Container: c.Name, At: c.Exit.Finished, Memory: memory}) {
-			n++
+		if b.ObserveOOM(OOM{Pod: observed.Key, Container: container.Name, At: container.Exit.Finished, Memory: memory}) {
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // scale multiplies an amount by a factor, truncates it, and limits it to valid amounts.

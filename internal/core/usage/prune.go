@@ -19,19 +19,19 @@ import (
 func (b *Store) Prune(now time.Time) []Ref {
 	var gone []Ref
 	for key, wl := range b.workloads {
-		wl.series = slices.DeleteFunc(wl.series, func(s *ContainerHistory) bool {
-			s.forgetWindows(now.UnixNano())
-			last := s.lastKnown()
+		wl.series = slices.DeleteFunc(wl.series, func(history *ContainerHistory) bool {
+			history.forgetWindows(now.UnixNano())
+			last := history.lastKnown()
 			switch {
-			case s.instances != nil:
+			case history.instances != nil:
 				return false
 			case last == 0: // no samples
-			case wl.governed && !s.stale:
+			case wl.governed && !history.stale:
 				return false
-			case now.UnixNano()-last < int64(s.rules.keep()):
+			case now.UnixNano()-last < int64(history.rules.keep()):
 				return false
 			}
-			gone = append(gone, Ref{key, s.container})
+			gone = append(gone, Ref{key, history.container})
 			return true
 		})
 		if len(wl.series) == 0 {

@@ -390,19 +390,19 @@ func (b *Store) rule(wl *workload) {
 	}
 }
 
-func (b *Store) ruleSeries(wl *workload, s *ContainerHistory) {
-	before := s.rules
-	after := b.rules.with(policyFor(wl.policies, s.container))
+func (b *Store) ruleSeries(wl *workload, history *ContainerHistory) {
+	before := history.rules
+	after := b.rules.with(policyFor(wl.policies, history.container))
 	switch after {
 	case *before:
 		return
 	case b.rules:
-		s.rules = &b.rules
+		history.rules = &b.rules
 	default:
 		own := after
-		s.rules = &own
+		history.rules = &own
 	}
-	for in := s.instances; in != nil; in = in.next {
+	for in := history.instances; in != nil; in = in.next {
 		in.rewindow(int64(before.interval), int64(after.interval))
 	}
 }

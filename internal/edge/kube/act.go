@@ -117,7 +117,27 @@ func (a *Actor) Evict(ctx context.Context, p *cluster.Pod) error {
 	return nil
 }
 
-// refusedEviction adds the reason to an error. Only a conflict about the UID means that another pod has this name; other conflicts
+// Delete deletes a pod whose state is the one that the watch has delivered: a pod that has changed since, for example because it is
+// ready, is not deleted, and the error is ErrBusy. No disruption budget is asked.
+func (a *Actor) Delete(ctx context.Context, p *cluster.Pod) error {
+	if p.Crash == nil {
+		return fmt.Errorf("delete pod %s: its resource version is not known", p.Key)
+	}
+	uid := types.UID(p.UID)
+	ctx, sent := recordSending(ctx)
+	err := sent.classify(a.core.Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).
+		MaxRetries(0).
+		Body(&metav1.DeleteOptions{
+			TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &p.Crash.Version},
+		}).Do(ctx).Error())
+	if err != nil {
+		return fmt.Errorf("delete pod %s: %w", p.Key, refusedEviction(err))
+	}
+	return nil
+}
+
+// refusedEviction adds the reason to an error of an eviction or deletion. Only a conflict about the UID means that another pod has this name; other conflicts
 // are transient.
 func refusedEviction(err error) error {
 	if errors.Is(reasonOf(err), ErrConflict) && !isOtherPod(err) {

@@ -17,21 +17,31 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Hooks are called while reading, for metrics. Each may be nil.
-type Hooks struct {
-	Answered   func(err error) // after each request; err is nil on success
-	Unreadable func(n int)     // after each response with containers whose usage cannot be parsed; n is their number
+// A Reading is the result of reading usage. Its counts are also valid if reading fails.
+type Reading struct {
+	Samples    []usage.Sample
+	Answered   int // requests that succeeded
+	Failed     int // requests that failed
+	Unreadable int // containers whose usage cannot be parsed
+}
+
+// count counts a request.
+func (r *Reading) count(err error) {
+	if err != nil {
+		r.Failed++
+	} else {
+		r.Answered++
+	}
 }
 
 // A Client reads the Metrics API.
 type Client struct {
 	rest      rest.Interface
 	namespace string
-	hooks     Hooks
 }
 
 // New returns a client of the Metrics API of an API server. Namespace "" reads the whole cluster. It sends no request.
-func New(cfg *rest.Config, c *http.Client, namespace string, hooks Hooks) (*Client, error) {
+func New(cfg *rest.Config, c *http.Client, namespace string) (*Client, error) {
 	gv := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, gv)
@@ -46,30 +56,26 @@ func New(cfg *rest.Config, c *http.Client, namespace string, hooks Hooks) (*Clie
 	if err != nil {
 		return nil, fmt.Errorf("create client of the Metrics API: %w", err)
 	}
-	return &Client{rest: client, namespace: namespace, hooks: hooks}, nil
+	return &Client{rest: client, namespace: namespace}, nil
 }
 
-// Samples returns the current usage of each container. A resource that the Metrics API does not report is absent from the
+// Read returns the current usage of each container. A resource that the Metrics API does not report is absent from the
 // sample, which is not the same as zero usage.
-func (c *Client) Samples(ctx context.Context) ([]usage.Sample, error) {
+func (c *Client) Read(ctx context.Context) (Reading, error) {
+	var r Reading
 	result := c.rest.Get().Namespace(c.namespace).Resource("pods").Do(ctx)
 	err := result.Error() // unlike the error of Raw, it has the message of the response
-	if c.hooks.Answered != nil {
-		c.hooks.Answered(err)
-	}
+	r.count(err)
 	if err != nil {
-		return nil, fmt.Errorf("list pod metrics: %w", err)
+		return r, fmt.Errorf("list pod metrics: %w", err)
 	}
 	raw, err := result.Raw()
 	if err != nil {
-		return nil, fmt.Errorf("list pod metrics: %w", err)
+		return r, fmt.Errorf("list pod metrics: %w", err)
 	}
-	samples, unreadable, err := decode(raw)
+	r.Samples, r.Unreadable, err = decode(raw)
 	if err != nil {
-		return nil, fmt.Errorf("decode pod metrics: %w", err)
+		return r, fmt.Errorf("decode pod metrics: %w", err)
 	}
-	if unreadable > 0 && c.hooks.Unreadable != nil {
-		c.hooks.Unreadable(unreadable)
-	}
-	return samples, nil
+	return r, nil
 }

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func serve(t *testing.T, h http.HandlerFunc, namespace string, hooks Hooks) *Client {
+func serve(t *testing.T, h http.HandlerFunc, namespace string) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c, err := New(&rest.Config{Host: srv.URL}, srv.Client(), namespace, hooks)
+	c, err := New(&rest.Config{Host: srv.URL}, srv.Client(), namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,6 @@ func TestSamples_clusterOrNamespace_sendsOneRequest(t *testing.T) {
 			"shop": "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods",
 		} {
 			var paths []string
-			var answers []error
 			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				paths = append(paths, r.URL.Path)
 				if a := r.Header.Get("Accept"); !strings.HasPrefix(a, "application/vnd.kubernetes.protobuf,") {
@@ -41,48 +40,46 @@ func TestSamples_clusterOrNamespace_sendsOneRequest(t *testing.T) {
 				}
 				w.Header().Set("Content-Type", form)
 				_, _ = w.Write(reply)
-			}, namespace, Hooks{Answered: func(err error) { answers = append(answers, err) }})
+			}, namespace)
 
-			got, err := c.Samples(t.Context())
+			got, err := c.Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(reference(list), got); diff != "" {
+			if diff := cmp.Diff(reference(list), got.Samples); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", form, diff)
 			}
 			if diff := cmp.Diff([]string{path}, paths); diff != "" {
 				t.Errorf("paths (-want +got):\n%s", diff)
 			}
-			if len(answers) != 1 || answers[0] != nil {
-				t.Errorf("Answered was called with %v, want one success", answers)
+			if got.Answered != 1 || got.Failed != 0 {
+				t.Errorf("got %d answered and %d failed requests, want one answered", got.Answered, got.Failed)
 			}
 		}
 	}
 }
 
 func TestSamples_serverFails_errorIsReportedAndReturned(t *testing.T) {
-	var answers []error
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"no endpoints"}`))
-	}, "", Hooks{Answered: func(err error) { answers = append(answers, err) }})
-	samples, err := c.Samples(t.Context())
-	if err == nil || samples != nil || !strings.Contains(err.Error(), "no endpoints") {
-		t.Errorf("got samples %v, error %v", samples, err)
+	}, "")
+	got, err := c.Read(t.Context())
+	if err == nil || got.Samples != nil || !strings.Contains(err.Error(), "no endpoints") {
+		t.Errorf("got samples %v, error %v", got.Samples, err)
 	}
-	if len(answers) != 1 || answers[0] == nil {
-		t.Errorf("Answered was called with %v, want one failure", answers)
+	if got.Answered != 0 || got.Failed != 1 {
+		t.Errorf("got %d answered and %d failed requests, want one failed", got.Answered, got.Failed)
 	}
 }
 
 func TestSamples_invalidQuantity_isCountedAsUnreadable(t *testing.T) {
-	unreadable := 0
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"p"},"timestamp":"2026-03-01T12:00:00Z","containers":[{"name":"c","usage":{"cpu":"?"}}]}]}`))
-	}, "", Hooks{Unreadable: func(n int) { unreadable += n }})
-	if _, err := c.Samples(t.Context()); err != nil || unreadable != 1 {
-		t.Errorf("got %d unreadable containers, want 1; error %v", unreadable, err)
+	}, "")
+	if got, err := c.Read(t.Context()); err != nil || got.Unreadable != 1 {
+		t.Errorf("got %d unreadable containers, want 1; error %v", got.Unreadable, err)
 	}
 }

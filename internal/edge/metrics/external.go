@@ -36,11 +36,10 @@ type ExternalNames struct {
 type External struct {
 	rest  rest.Interface
 	names ExternalNames
-	hooks Hooks
 }
 
 // NewExternal returns a client of the external metrics API of an API server. It sends no request.
-func NewExternal(cfg *rest.Config, c *http.Client, names ExternalNames, hooks Hooks) (*External, error) {
+func NewExternal(cfg *rest.Config, c *http.Client, names ExternalNames) (*External, error) {
 	if names.CPU == "" && names.Memory == "" {
 		return nil, errors.New("create client of the external metrics API: set the name of a metric for CPU, memory or both")
 	}
@@ -57,7 +56,7 @@ func NewExternal(cfg *rest.Config, c *http.Client, names ExternalNames, hooks Ho
 	if err != nil {
 		return nil, fmt.Errorf("create client of the external metrics API: %w", err)
 	}
-	return &External{rest: client, names: names, hooks: hooks}, nil
+	return &External{rest: client, names: names}, nil
 }
 
 // externalValues has the fields of an ExternalMetricValueList that are read.
@@ -69,12 +68,13 @@ type externalValues struct {
 	} `json:"items"`
 }
 
-// Samples returns the usage of the containers of one pod. The selector is that of the pod's workload; Samples adds the label
-// "pod" with the name of the pod.
-func (e *External) Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
+// Read returns the usage of the containers of one pod. The selector is that of the pod's workload; Read adds the label "pod" with
+// the name of the pod.
+func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Selector) (Reading, error) {
+	var r Reading
 	byName, err := labels.NewRequirement("pod", selection.Equals, []string{pod.Name})
 	if err != nil {
-		return nil, fmt.Errorf("select external metrics of pod %s: %w", pod, err)
+		return r, fmt.Errorf("select external metrics of pod %s: %w", pod, err)
 	}
 	selector = selector.Add(*byName)
 	byContainer := map[string]*usage.Sample{}
@@ -86,11 +86,9 @@ func (e *External) Samples(ctx context.Context, pod cluster.Key, selector labels
 			continue
 		}
 		values, err := e.list(ctx, pod.Namespace, metric.name, selector)
-		if e.hooks.Answered != nil {
-			e.hooks.Answered(err)
-		}
+		r.count(err)
 		if err != nil {
-			return nil, fmt.Errorf("read external metric %s of pod %s: %w", metric.name, pod, err)
+			return r, fmt.Errorf("read external metric %s of pod %s: %w", metric.name, pod, err)
 		}
 		for i := range values.Items {
 			item := &values.Items[i]
@@ -114,13 +112,13 @@ func (e *External) Samples(ctx context.Context, pod cluster.Key, selector labels
 			}
 		}
 	}
-	out := make([]usage.Sample, 0, len(byContainer))
+	r.Samples = make([]usage.Sample, 0, len(byContainer))
 	for _, s := range byContainer {
 		s.At = s.At.UTC().Truncate(time.Nanosecond)
-		out = append(out, *s)
+		r.Samples = append(r.Samples, *s)
 	}
-	slices.SortFunc(out, func(a, b usage.Sample) int { return strings.Compare(a.Container, b.Container) })
-	return out, nil
+	slices.SortFunc(r.Samples, func(a, b usage.Sample) int { return strings.Compare(a.Container, b.Container) })
+	return r, nil
 }
 
 // list returns the values of one metric.

@@ -32,11 +32,11 @@ func TestExternalSamples_twoResources_sendOneRequestEach(t *testing.T) {
 			{"metricName":"x","metricLabels":{},"timestamp":"2026-03-01T12:00:00Z","value":"1"}]}`))
 	}))
 	defer srv.Close()
-	e, err := NewExternal(&rest.Config{Host: srv.URL}, srv.Client(), ExternalNames{CPU: "cpu-of-pods", Memory: "memory-of-pods", ContainerLabel: "name"}, Hooks{})
+	e, err := NewExternal(&rest.Config{Host: srv.URL}, srv.Client(), ExternalNames{CPU: "cpu-of-pods", Memory: "memory-of-pods", ContainerLabel: "name"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := e.Samples(t.Context(), cluster.Key{Namespace: "shop", Name: "web-1"}, labels.SelectorFromSet(labels.Set{"app": "web"}))
+	got, err := e.Read(t.Context(), cluster.Key{Namespace: "shop", Name: "web-1"}, labels.SelectorFromSet(labels.Set{"app": "web"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestExternalSamples_twoResources_sendOneRequestEach(t *testing.T) {
 		Pod: cluster.Key{Namespace: "shop", Name: "web-1"}, Container: "app", At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		CPU: 0.25, Memory: 200 << 20, Has: cluster.Both,
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got.Samples); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/"
@@ -54,16 +54,16 @@ func TestExternalSamples_twoResources_sendOneRequestEach(t *testing.T) {
 }
 
 func TestExternal_noMetricNameOrFailedRequest_returnsError(t *testing.T) {
-	if _, err := NewExternal(&rest.Config{Host: "http://127.0.0.1:1"}, http.DefaultClient, ExternalNames{}, Hooks{}); err == nil {
+	if _, err := NewExternal(&rest.Config{Host: "http://127.0.0.1:1"}, http.DefaultClient, ExternalNames{}); err == nil {
 		t.Error("no error without the name of a metric")
 	}
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
-	e, err := NewExternal(&rest.Config{Host: srv.URL}, srv.Client(), ExternalNames{CPU: "cpu"}, Hooks{})
+	e, err := NewExternal(&rest.Config{Host: srv.URL}, srv.Client(), ExternalNames{CPU: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.Samples(t.Context(), cluster.Key{Namespace: "shop", Name: "web-1"}, labels.Everything())
+	_, err = e.Read(t.Context(), cluster.Key{Namespace: "shop", Name: "web-1"}, labels.Everything())
 	if err == nil || !strings.Contains(err.Error(), "external metric cpu of pod shop/web-1") {
 		t.Errorf("got error %v", err)
 	}

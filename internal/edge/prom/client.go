@@ -34,9 +34,6 @@ type Config struct {
 	// The metric whose series have the labels of pods, the prefix of these labels, and the labels that identify a pod.
 	LabelsMetric, LabelPrefix            string
 	LabelsNamespaceLabel, LabelsPodLabel string
-
-	// Wrap, if set, wraps the HTTP transport, for example to count requests.
-	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // A Client reads from one Prometheus.
@@ -45,16 +42,17 @@ type Client struct {
 	config Config
 }
 
-// New returns a client. It sends no request.
+// New returns a client that sends requests with Transport. It sends no request.
 func New(c Config) (*Client, error) {
-	switch {
-	case c.Length <= 0:
-		return nil, fmt.Errorf("history length must be positive, got %v", c.Length)
-	case c.Resolution <= 0:
-		return nil, fmt.Errorf("history resolution must be positive, got %v", c.Resolution)
-	case c.Token != "" && c.TokenFile != "":
-		return nil, errors.New("a bearer token and a bearer token file must not both be set")
+	transport, err := Transport(c)
+	if err != nil {
+		return nil, err
 	}
+	return NewWithTransport(c, transport)
+}
+
+// Transport returns the HTTP transport that a configuration needs, with the credentials.
+func Transport(c Config) (http.RoundTripper, error) {
 	base, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		return nil, fmt.Errorf("connect to Prometheus: the default HTTP transport must be an *http.Transport, got %T", http.DefaultTransport)
@@ -63,9 +61,19 @@ func New(c Config) (*Client, error) {
 	if c.Insecure {
 		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // requested by flag
 	}
-	var transport http.RoundTripper = &authenticated{next: base, config: c}
-	if c.Wrap != nil {
-		transport = c.Wrap(transport)
+	return &authenticated{next: base, config: c}, nil
+}
+
+// NewWithTransport returns a client that sends requests with a transport, for example one that counts requests and passes them to
+// Transport. It sends no request.
+func NewWithTransport(c Config, transport http.RoundTripper) (*Client, error) {
+	switch {
+	case c.Length <= 0:
+		return nil, fmt.Errorf("history length must be positive, got %v", c.Length)
+	case c.Resolution <= 0:
+		return nil, fmt.Errorf("history resolution must be positive, got %v", c.Resolution)
+	case c.Token != "" && c.TokenFile != "":
+		return nil, errors.New("a bearer token and a bearer token file must not both be set")
 	}
 	client, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: transport})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net"
 	"slices"
@@ -25,48 +26,74 @@ import (
 // queryRange is the maximum time range of one query.
 const queryRange = 24 * time.Hour
 
-// History calls HistorySince with the configured length.
-func (c *Client) History(ctx context.Context, namespace string, now time.Time, each func(usage.Sample)) error {
-	return c.HistorySince(ctx, namespace, now.Add(-c.config.Length), now, each)
+// History is HistorySince with the configured length.
+func (c *Client) History(ctx context.Context, namespace string, now time.Time) iter.Seq2[usage.Sample, error] {
+	return c.HistorySince(ctx, namespace, now.Add(-c.config.Length), now)
 }
 
 // Length returns the configured length of the history.
 func (c *Client) Length() time.Duration { return c.config.Length }
 
-// HistorySince calls each for every stored sample of the containers of a namespace between two times, sorted by time. CPU and
-// memory are separate samples. It stops at the first query that fails, after the samples of the queries before.
-func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time, each func(usage.Sample)) error {
+// HistorySince yields every stored sample of the containers of a namespace between two times, sorted by time. CPU and memory are
+// separate samples. It sends a query when the caller needs its samples. It ends with the error of the first query that fails, after
+// the samples of the queries before.
+func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	return func(yield func(usage.Sample, error) bool) {
+		for batch, err := range c.batches(ctx, namespace, from, now) {
+			if err != nil {
+				yield(usage.Sample{}, err)
+				return
+			}
+			for i := range batch {
+				if !yield(batch[i], nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// batches yields the samples of each time range of at most queryRange, sorted by time. It ends with the first error.
+func (c *Client) batches(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[[]usage.Sample, error] {
 	step := c.config.Resolution
 	stride := max(queryRange.Truncate(step), step)
 	subsecond := now.Sub(now.Truncate(time.Second)) // queries start and end at whole seconds
 	now = now.Add(-subsecond)
-	for from := from.Add(-subsecond); !from.After(now); from = from.Add(stride) {
-		to := from.Add(stride - step)
-		if to.After(now) {
-			to = now
-		}
-		var batch []usage.Sample
-		for _, q := range []struct {
-			resource cluster.Resource
-			query    string
-		}{
-			{cluster.CPU, c.usageQuery(fmt.Sprintf("rate(%s[%s])", c.selector(c.config.CPUMetric, namespace), promDuration(step)))},
-			{cluster.Memory, c.usageQuery(c.selector(c.config.MemoryMetric, namespace))},
-		} {
-			matrix, err := c.matrix(ctx, q.query, promv1.Range{Start: from, End: to, Step: step})
-			if err != nil {
-				return fmt.Errorf("read the %s history of namespace %s from %s: %w", q.resource, namespace, from.UTC().Format(time.RFC3339), err)
+	from = from.Add(-subsecond)
+	return func(yield func([]usage.Sample, error) bool) {
+		for start := from; !start.After(now); start = start.Add(stride) {
+			end := start.Add(stride - step)
+			if end.After(now) {
+				end = now
 			}
-			batch = c.samples(batch, q.resource, namespace, matrix)
-		}
-		slices.SortStableFunc(batch, func(a, b usage.Sample) int {
-			return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container), cmp.Compare(a.Has, b.Has))
-		})
-		for i := range batch {
-			each(batch[i])
+			batch, err := c.batch(ctx, namespace, promv1.Range{Start: start, End: end, Step: step})
+			if !yield(batch, err) || err != nil {
+				return
+			}
 		}
 	}
-	return nil
+}
+
+// batch returns the samples of a namespace in a time range, sorted by time.
+func (c *Client) batch(ctx context.Context, namespace string, r promv1.Range) ([]usage.Sample, error) {
+	var batch []usage.Sample
+	for _, q := range []struct {
+		resource cluster.Resource
+		query    string
+	}{
+		{cluster.CPU, c.usageQuery(fmt.Sprintf("rate(%s[%s])", c.selector(c.config.CPUMetric, namespace), promDuration(r.Step)))},
+		{cluster.Memory, c.usageQuery(c.selector(c.config.MemoryMetric, namespace))},
+	} {
+		matrix, err := c.matrix(ctx, q.query, r)
+		if err != nil {
+			return nil, fmt.Errorf("read the %s history of namespace %s from %s: %w", q.resource, namespace, r.Start.UTC().Format(time.RFC3339), err)
+		}
+		batch = c.samples(batch, q.resource, namespace, matrix)
+	}
+	slices.SortStableFunc(batch, func(a, b usage.Sample) int {
+		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container), cmp.Compare(a.Has, b.Has))
+	})
+	return batch, nil
 }
 
 // usageQuery merges all series of a container into one, such as those of two scrapers, or from before and after a restart.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -74,7 +75,7 @@ func TestHistory_twoDays_queriedByDayAndSortedByTime(t *testing.T) {
 		}}
 	})
 	var got []usage.Sample
-	if err := c.History(t.Context(), "shop", now, func(s usage.Sample) { got = append(got, s) }); err != nil {
+	if err := each(c.History(t.Context(), "shop", now), func(s usage.Sample) { got = append(got, s) }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"23h", "23h", "0h"}, spans); diff != "" {
@@ -104,7 +105,7 @@ func TestHistory_queries_selectTheSeriesThatUpstreamSelects(t *testing.T) {
 		return "matrix", []any{}
 	})
 	c.config.Length = 30 * time.Minute
-	if err := c.History(t.Context(), `sh"op`, time.Now(), func(usage.Sample) {}); err != nil {
+	if err := each(c.History(t.Context(), `sh"op`, time.Now()), func(usage.Sample) {}); err != nil {
 		t.Fatal(err)
 	}
 	by := "max by (pod_name, name, namespace) "
@@ -180,7 +181,7 @@ func TestHistory_credentialsConfigured_areSent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); err != nil {
+			if err := each(c.History(t.Context(), "shop", time.Now()), func(usage.Sample) {}); err != nil {
 				t.Fatal(err)
 			}
 			if got != tt.want {
@@ -211,7 +212,7 @@ func TestHistory_failedQuery_errorHasQueryAndCause(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.History(t.Context(), "shop", time.Now(), func(usage.Sample) { t.Error("got a sample") })
+			err = each(c.History(t.Context(), "shop", time.Now()), func(usage.Sample) { t.Error("got a sample") })
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
@@ -247,8 +248,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		cfg := config("http://prometheus.invalid")
 		cfg.Length = time.Minute
-		cfg.Wrap = func(http.RoundTripper) http.RoundTripper { return canned(reply) }
-		c, err := New(cfg)
+		c, err := NewWithTransport(cfg, canned(reply))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func FuzzReply(f *testing.F) {
 		before := histograms()
 		read := 0
 		taken := cluster.Set(0)
-		err = c.History(t.Context(), "n", now, func(s usage.Sample) {
+		err = each(c.History(t.Context(), "n", now), func(s usage.Sample) {
 			read++
 			if s.Pod.Namespace != "n" || s.Pod.Name == "" || s.Container == "" || s.Has.Empty() {
 				t.Errorf("got an incomplete sample: %+v", s)
@@ -296,6 +296,17 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
+// each calls do for each sample up to the first error, and returns the error.
+func each(samples iter.Seq2[usage.Sample, error], do func(usage.Sample)) error {
+	for s, err := range samples {
+		if err != nil {
+			return err
+		}
+		do(s)
+	}
+	return nil
+}
+
 // canned is a transport that responds to each request with the same bytes.
 type canned []byte
 
@@ -323,7 +334,7 @@ func TestIsTimeout_serverHangs_isTrue(t *testing.T) {
 	if !IsTimeout(err) {
 		t.Errorf("got error %v, want a timeout", err)
 	}
-	if err := client.History(t.Context(), "shop", time.Now(), func(usage.Sample) {}); !IsTimeout(err) {
+	if err := each(client.History(t.Context(), "shop", time.Now()), func(usage.Sample) {}); !IsTimeout(err) {
 		t.Errorf("got error %v, want a timeout", err)
 	}
 	if IsTimeout(nil) || IsTimeout(errors.New("no such metric")) || IsTimeout(context.Canceled) {

@@ -45,9 +45,14 @@ type Options struct {
 	MaxCPUBoost int64 // maximum CPU of a startup boost in millicores; 0 means no maximum
 	DryRun      bool  // admit all objects unchanged, and log what would have been done
 
-	// SimilarProfile returns the profile of which a recommender name is probably a misspelling, or "". It must not block.
-	// Nil disables the check.
-	SimilarProfile func(recommender string) string
+	// Profiles are the profiles that recommender names are compared with. Nil disables the check.
+	Profiles profiles
+}
+
+// profiles are the names of all profiles, from memory.
+type profiles interface {
+	// Similar returns the profile of which a recommender name is probably a misspelling, or "".
+	Similar(recommender string) string
 }
 
 // A Handler answers AdmissionReviews, on any path: with a patch for new pods, and with defaults and validation errors for VPAs.

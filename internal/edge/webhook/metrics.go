@@ -42,7 +42,7 @@ type Metrics struct {
 	unsized            *prometheus.CounterVec
 	expiry             prometheus.Gauge
 	registered         prometheus.Gauge
-	ready              *atomic.Pointer[func() error]
+	ready              *atomic.Pointer[replica]
 
 	read, admit, build, write, total prometheus.Observer
 }
@@ -94,14 +94,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name:      "registered",
 		Help:      "1 if the webhook configuration was correct at the last check, else 0. Always 0 with --register-webhook=false.",
 	})
-	ready := new(atomic.Pointer[func() error])
+	ready := new(atomic.Pointer[replica])
 	isReady := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: own,
 		Name:      "ready",
 		Help:      "1 if the replica is ready to serve admission reviews, as reported by /readyz, else 0.",
 	}, func() float64 {
-		check := ready.Load()
-		return oneIf(check != nil && (*check)() == nil)
+		r := ready.Load()
+		return oneIf(r != nil && (*r).Ready() == nil)
 	})
 	r.MustRegister(pods, latency, steps, refused, unchecked, unsized, expiry, registered, isReady)
 	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
@@ -126,8 +126,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 }
 
-// ReadyWhen sets the check for the metric ready. Without a check the metric is 0.
-func (m *Metrics) ReadyWhen(check func() error) { m.ready.Store(&check) }
+// A replica is a process that serves admission reviews.
+type replica interface {
+	Ready() error // why it is not ready, or nil
+}
+
+// Watch sets the replica of the metric ready. Without a replica the metric is 0.
+func (m *Metrics) Watch(r replica) { m.ready.Store(&r) }
 
 // Unsized counts a pod that was admitted unchanged because its controller was not known.
 func (m *Metrics) Unsized(reason string) { m.unsized.WithLabelValues(reason).Inc() }

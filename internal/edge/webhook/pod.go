@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -94,6 +93,13 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 				slog.String("reason", s.boostRefused.String()))
 		})
 	}
+	if len(s.noBoostBase) > 0 {
+		text = policy.WithoutBoost(a, text, s.noBoostBase)
+		h.boosts.Do(func() {
+			h.log.Warn("Startup boost not applied: a factor needs a CPU request or a recommendation", slog.String("pod", podName(p)),
+				slog.String("vpa", a.Key.String()), slog.String("container", strings.Join(s.noBoostBase, ", ")))
+		})
+	}
 	if text != "" {
 		ops.annotate(policy.UpdatesAnnotation, text)
 	}
@@ -107,6 +113,7 @@ type newSize struct {
 	originals    []policy.Original // of boosted containers
 	refused      policy.Refusal    // why the pod keeps its own resources
 	boostRefused policy.Refusal    // why the pod is not boosted
+	noBoostBase  []string          // containers whose boost factor multiplies nothing
 }
 
 // fitted returns the size of a new pod. If the API server would reject the pod with its new size but not with its own resources, the pod
@@ -126,11 +133,15 @@ func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod, standing cluster
 		s.fits = policy.Fit(a, limits, p)
 	}
 	if h.options.Gates.CPUStartupBoost && a.HasStartupBoost() {
-		boosted, originals := policy.Boost(a, p, slices.Clone(s.fits), h.options.MaxCPUBoost)
-		policy.Admissible(limits, p, boosted)
-		s.boostRefused = refusal(boosted)
+		boosted := policy.AdmissibleBoost(a, limits, p, s.fits, h.options.MaxCPUBoost)
+		s.noBoostBase = boosted.NoBase
+		s.boostRefused = boosted.Refusal
 		if !s.boostRefused.Refused() {
-			s.fits, s.originals = boosted, originals
+			s.boostRefused = refusal(boosted.Fits)
+		}
+		if !s.boostRefused.Refused() {
+			s.fits = boosted.Fits
+			s.originals = boosted.Originals
 			return s
 		}
 	}

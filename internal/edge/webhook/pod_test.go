@@ -259,6 +259,18 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
 			},
 		},
+		"with a startup boost whose factor multiplies nothing": {
+			autoscaler: off(boosted(recommending("cart", nil), 3)),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}},{"name":"proxy"}]`),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\"},\"limits\":{}}"`,
+				`/spec/containers/0/resources/requests/cpu "300m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request; ` +
+					`startup boost NOT applied to container proxy: a factor needs a CPU request or a recommendation"`,
+				`/metadata/annotations/vpaObservedContainers "app, proxy"`,
+			},
+		},
 		"with a startup boost without its feature gate": {
 			autoscaler: off(boosted(recommending("cart", app), 3)),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),

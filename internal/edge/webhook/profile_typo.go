@@ -12,11 +12,11 @@ import (
 // misspelledProfile returns a warning if the recommender name is probably a misspelled profile name. Such a VPA gets no recommendation.
 // It is not an error, because another recommender may have the name.
 func (h *Handler) misspelledProfile(s *v1.VerticalPodAutoscalerSpec) (warnings []string) {
-	if h.options.SimilarProfile == nil || len(s.Recommenders) != 1 || s.Recommenders[0] == nil || s.Recommenders[0].Name == "" {
+	if h.options.Profiles == nil || len(s.Recommenders) != 1 || s.Recommenders[0] == nil || s.Recommenders[0].Name == "" {
 		return nil
 	}
 	name := s.Recommenders[0].Name
-	profile := h.options.SimilarProfile(name)
+	profile := h.options.Profiles.Similar(name)
 	if profile == "" {
 		return nil
 	}

@@ -8,8 +8,13 @@ import (
 	"testing"
 )
 
+// similarNames are profiles by misspelling.
+type similarNames map[string]string
+
+func (s similarNames) Similar(recommender string) string { return s[recommender] }
+
 func TestHandler_misspelledProfile_returnsWarning(t *testing.T) {
-	h := handler(worldOf(), Options{SimilarProfile: func(name string) string { return map[string]string{"ballanced": "balanced"}[name] }})
+	h := handler(worldOf(), Options{Profiles: similarNames{"ballanced": "balanced"}})
 	with := func(recommenders string) string {
 		return vpa(target + `,"updatePolicy":{"updateMode":"Off"},"recommenders":` + recommenders)
 	}

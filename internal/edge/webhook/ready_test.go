@@ -76,7 +76,7 @@ func TestServer_expiredCertificate_isNotReady(t *testing.T) {
 func TestMetrics_servingAndRegistered_containCertificateExpiry(t *testing.T) {
 	r := run(t, Config{Register: true, Registration: usual})
 	m := r.handler.metrics
-	m.ReadyWhen(r.Ready)
+	m.Watch(r)
 	eventually(t, "ready", func() bool { return r.Ready() == nil })
 	r.later(0)
 	want := float64(r.serving.Load().Certificate.Leaf.NotAfter.Unix())

@@ -329,19 +329,16 @@ func (s *Server) refresh(ctx context.Context) (registration.Identity, error) {
 	if s.renewer == nil {
 		return s.files.Refresh()
 	}
-	return s.renewer.Refresh(ctx, s.now(), s.trusts)
+	return s.renewer.Refresh(ctx, s.now(), s.registeredCAs())
 }
 
-// trusts reports whether the webhook configuration contains a CA.
-func (s *Server) trusts(ca *x509.Certificate) bool {
-	if s.registrar == nil {
-		return true // not known here; the minimum time for which a CA is trusted has to suffice
+// registeredCAs returns the CAs in the webhook configuration.
+func (s *Server) registeredCAs() registration.Registered {
+	out := registration.Registered{Unknown: s.registrar == nil}
+	if bundle := s.registered.Load(); bundle != nil {
+		out.Bundle = *bundle
 	}
-	bundle := s.registered.Load()
-	if bundle == nil {
-		return false
-	}
-	return registration.Trusts(*bundle, ca)
+	return out
 }
 
 func (s *Server) register(ctx context.Context, id registration.Identity) error {

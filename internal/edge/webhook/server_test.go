@@ -262,7 +262,7 @@ func newCertificates(t *testing.T, name string) map[string][]byte {
 	t.Helper()
 	secrets := fake.NewClientset().CoreV1().Secrets("kube-system")
 	renewer := registration.NewCertificateRenewer(secrets, registration.SecretName, []string{name}, true, discardLog)
-	if _, err := renewer.Refresh(t.Context(), time.Now(), func(*x509.Certificate) bool { return true }); err != nil {
+	if _, err := renewer.Refresh(t.Context(), time.Now(), registration.Registered{Unknown: true}); err != nil {
 		t.Fatal(err)
 	}
 	secret, err := secrets.Get(t.Context(), registration.SecretName, metav1.GetOptions{})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/plan"
 )
@@ -182,9 +183,9 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 
 // refusalEvents match the texts of events about an action that was refused or had no response.
 var refusalEvents = map[string]*regexp.Regexp{
-	"evict": eventsAbout("", plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered),
+	"evict": eventsAbout("", plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered, plan.ServerNotReached),
 	"resize": eventsAbout("^ResizeRefused: |",
-		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered),
+		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered, plan.ServerNotReached),
 }
 
 // eventsAbout returns an expression that matches the texts of some reasons, with any duration and reply, or another expression.
@@ -250,6 +251,7 @@ var conditions = map[string]func(observation) bool{
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
 	},
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
+	"AwaitingRoom":     func(o observation) bool { return !o.hasRoom() },
 	"ResizeImpossible": resizeIs(corev1.PodResizePending, corev1.PodReasonInfeasible),
 	"ResizeFailed":     resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
 	"MemoryInUse":      resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
@@ -257,6 +259,7 @@ var conditions = map[string]func(observation) bool{
 		return !equal(o.p.pod.Spec.Containers[0].Resources, running(o.p.pod))
 	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
+	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
 	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
 	"ResizeRefused":         refused("resize", "", "exceeded quota"),
 	"ResizeOverQuota":       refused("resize", "exceeded", ""),
@@ -272,6 +275,14 @@ var conditions = map[string]func(observation) bool{
 		}
 		return false
 	},
+}
+
+// hasRoom reports whether the node of the pod has room for the recommended target.
+func (o observation) hasRoom() bool {
+	t := o.w.wanted(o.minute)
+	return o.sim.fits(o.p.pod.Spec.NodeName, o.p, corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewMilliQuantity(t.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(t.Memory<<20, resource.BinarySI),
+	}})
 }
 
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
@@ -535,6 +546,9 @@ var differences = []difference{
 		name: "full nodes", circumstance: true, reason: "other pods use the free capacity of the node; upstream lost pods, or moved them to other nodes",
 		explains: func(o observation) bool {
 			homeless := o.w.scheduled() < o.w.count().pods
+			if o.p != nil && o.why().Code == plan.AwaitingRoom {
+				return !o.hasRoom()
+			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
@@ -557,7 +571,7 @@ var differences = []difference{
 				return false
 			}
 			switch o.why().Code.String() {
-			case "ResizeRefused", "Unanswered", "BudgetSpent", "NotReady": // pods of a group are resized one after the other
+			case "ResizeRefused", "ServerNotReached", "Unanswered", "BudgetSpent", "NotReady": // pods of a group are resized one after the other
 				return isTemporary(o.p.replies["resize"])
 			}
 			return false
@@ -586,6 +600,12 @@ var differences = []difference{
 				"TooFewReplicas":  "resize", // until the next attempt to resize
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
 			}[o.why().Code.String()]
+			if o.why().Code == plan.ServerNotReached {
+				verb = "evict"
+				if o.p.replies["resize"] == notSent {
+					verb = "resize"
+				}
+			}
 			if o.why().Code.String() == "Unanswered" && o.w.Mode == "InPlace" {
 				verb = "resize"
 			}

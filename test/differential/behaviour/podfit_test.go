@@ -49,19 +49,19 @@ func newPodfit(s *simulation) *podfit {
 		c.RateLimit = w.Rate / 60
 	}
 	c.UseStatus = false
+	c.OOMRescue = "off" // upstream's rules for OOM kills; TestUpdater_rescueDoesNotHelp_deletionsAreBounded has hostile worlds for the others
 	c.Gates = process.Gates{process.InPlaceGate: true}
 	p := &podfit{
 		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
 		events: map[string][]string{},
 	}
 	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	p.updater.Decided(p.decided)
 	return p
 }
 
 func (p *podfit) pass(ctx context.Context) {
 	clear(p.decisions)
-	p.updater.Pass(ctx, time.Now())
+	p.decided(p.updater.Pass(ctx, time.Now()))
 }
 
 // decided stores the decisions of a pass, by UID.
@@ -162,6 +162,9 @@ func (v *view) Limits(namespace string) cluster.LimitRange {
 
 // Quotas returns nil, as without the permission to watch ResourceQuotas, which upstream's roles do not include.
 func (v *view) Quotas(string) *cluster.Quotas { return nil }
+
+// DisruptionBudgets returns none, as without the permission to watch them, which upstream's roles do not include.
+func (v *view) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) { return nil, false }
 
 func (v *view) Selectors() [][]string { return nil }
 

@@ -194,7 +194,7 @@ func (f *auditFacts) addAutoscaler(a *auditLine) error {
 		return fmt.Errorf("read autoscaler %s/%s in the audit log: %w", ref.Namespace, ref.Name, err)
 	}
 	name := o.Namespace + "/" + o.Name
-	if ref.Subresource == "status" {
+	if ref.Subresource == "status" && a.account() != "vpa-updater" { // it writes conditions, and keeps the recommendation
 		f.writers[name] = a.account()
 	} else if _, known := f.writers[name]; !known {
 		f.writers[name] = ""

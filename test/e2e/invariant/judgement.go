@@ -54,7 +54,7 @@ func newCase(l Log, limits Limits) *judgement {
 	}
 	slices.SortStableFunc(j.writes, func(a, b *Write) int { return a.At.Compare(b.At) })
 	for _, w := range j.writes {
-		if w.isPodfits() && w.isEviction() && w.OK() {
+		if w.isPodfits() && (w.isEviction() || w.isDeletion()) && w.OK() {
 			if uid := j.uid(w); uid != "" {
 				j.evictions[uid] = w.At
 			}

@@ -110,7 +110,10 @@ type Range struct {
 func (w *Write) OK() bool { return w.Code >= 200 && w.Code < 300 && !w.DryRun }
 
 func (w *Write) isEviction() bool { return w.Resource == "pods" && w.Subresource == "eviction" }
-func (w *Write) isResize() bool   { return w.Resource == "pods" && w.Subresource == "resize" }
+func (w *Write) isDeletion() bool {
+	return w.Resource == "pods" && w.Subresource == "" && w.Verb == "delete"
+}
+func (w *Write) isResize() bool { return w.Resource == "pods" && w.Subresource == "resize" }
 
 // isDuty reports whether only a leader may make a write.
 func (w *Write) isDuty() bool {
@@ -158,8 +161,8 @@ type Rule string
 
 // The rules.
 const (
-	Advised    Rule = "advised"     // a pod is evicted or resized only when its recommendation requires it
-	InBudget   Rule = "in-budget"   // no eviction breaks podfit's limits or a PodDisruptionBudget
+	Advised    Rule = "advised"     // a pod is evicted, deleted or resized only when its recommendation requires it
+	InBudget   Rule = "in-budget"   // no eviction breaks podfit's limits or a PodDisruptionBudget, and only OOM-killed pods are deleted
 	SoleLeader Rule = "sole-leader" // of several candidates only the leader acts, and only while it holds the lease
 	Admitted   Rule = "admitted"    // no pod is refused that the webhook has changed
 	Settles    Rule = "settles"     // the same change is not applied to the same object repeatedly

@@ -18,7 +18,7 @@ import (
 func advised(j *judgement) (out []Violation) {
 	for _, w := range j.writes {
 		gone := w.Code == 404 || w.Code == 409 // the pod was deleted or replaced before the request
-		if !w.isPodfits() || !w.isEviction() && !w.isResize() || gone {
+		if !w.isPodfits() || !w.isEviction() && !w.isDeletion() && !w.isResize() || gone {
 			continue
 		}
 		states := j.lately(j.uid(w), w)
@@ -128,10 +128,11 @@ func (r *Range) limits(res string) (low, high int64) {
 }
 
 // inBudget: the eviction of a ready pod leaves as many ready pods as the eviction tolerance and each PodDisruptionBudget
-// require. No pod is evicted whose controller has fewer live pods than the minimum.
+// require. No pod is evicted whose controller has fewer live pods than the minimum, unless it is OOM-killed and not ready. Only such pods are
+// deleted.
 func inBudget(j *judgement) (out []Violation) {
 	for _, w := range j.writes {
-		if !w.isPodfits() || !w.isEviction() || !w.OK() {
+		if !w.isPodfits() || !w.isEviction() && !w.isDeletion() || !w.OK() {
 			continue
 		}
 		uid := j.uid(w)
@@ -140,7 +141,15 @@ func inBudget(j *judgement) (out []Violation) {
 			continue // its eviction makes nothing unavailable
 		}
 		serving := j.serving(uid, w)
+		crashes := !serving && j.isKilled(uid, w)
 		group := j.pick(w, func(q *Pod) bool { return q.Controller == p.Controller })
+		if crashes {
+			continue
+		}
+		if w.isDeletion() {
+			out = append(out, j.overBudget(w, "a pod is deleted that is ready or was not OOM-killed", group))
+			continue
+		}
 		if text := j.ownBudget(p, group, serving, w); text != "" {
 			out = append(out, j.overBudget(w, text, group))
 		}
@@ -149,6 +158,11 @@ func inBudget(j *judgement) (out []Violation) {
 		}
 	}
 	return out
+}
+
+// isKilled reports whether a container of a pod was OOM-killed in one of the states that a write may be based on.
+func (j *judgement) isKilled(uid string, w *Write) bool {
+	return slices.ContainsFunc(j.lately(uid, w), func(p *Pod) bool { return p.OOM })
 }
 
 // overBudget returns the violation by an eviction, with the states of the pods that count.
@@ -282,7 +296,7 @@ func soleLeader(j *judgement) (out []Violation) {
 		case t.write == nil:
 			v.Text = "acts before it acquires " + lease
 		case t.process == "":
-			v.Text = "acts while nobody holds " + lease
+			v.Text = "acts while no process holds " + lease
 		case t.process != w.Process:
 			v.Text = "acts while " + t.process + " holds " + lease
 		case w.At.After(t.write.At.Add(t.write.Lease.For)):
@@ -298,17 +312,17 @@ func soleLeader(j *judgement) (out []Violation) {
 // takesTurns: two processes without leader election do not write the same object alternately. A process may take over an
 // object from another one, which then does not write it again.
 func takesTurns(j *judgement) (out []Violation) {
-	writers := map[string][]*Write{} // by object: the last write of each process in order
+	writers := map[string][]*Write{} // by account and object: the last write of each process in order
 	for _, w := range j.writes {
 		if !w.isPodfits() || !w.isDuty() || !w.OK() {
 			continue
 		}
-		o := w.object()
+		o := w.User + " " + w.object() // the updater writes conditions of the objects that the recommender writes
 		all := writers[o]
 		i := slices.IndexFunc(all, func(x *Write) bool { return x.Process == w.Process })
 		if i >= 0 && i < len(all)-1 && !j.leads(w) {
 			out = append(out, Violation{
-				Rule: SoleLeader, At: w.At, Namespace: w.Namespace, Object: o, Text: "two processes without leader election write it alternately",
+				Rule: SoleLeader, At: w.At, Namespace: w.Namespace, Object: w.object(), Text: "two processes without leader election write it alternately",
 				Evidence: []string{all[i].String(), all[len(all)-1].String(), w.String()},
 			})
 		}

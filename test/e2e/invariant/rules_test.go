@@ -57,7 +57,12 @@ func updater(seconds float64, sub string, n, code int) Write {
 	return w
 }
 
-func evict(seconds float64, n int) Write  { return updater(seconds, "eviction", n, 201) }
+func evict(seconds float64, n int) Write { return updater(seconds, "eviction", n, 201) }
+func deletion(seconds float64, n int) Write {
+	w := updater(seconds, "", n, 200)
+	w.Verb = "delete"
+	return w
+}
 func resize(seconds float64, n int) Write { return updater(seconds, "resize", n, 200) }
 
 func status(seconds float64, process string) Write {
@@ -81,6 +86,7 @@ func creation(seconds float64, code int, shaped string) Write {
 }
 
 func gone(p *Pod)     { p.Gone = true }
+func killed(p *Pod)   { p.Ready, p.OOM = false, true }
 func unready(p *Pod)  { p.Ready = false }
 func deleting(p *Pod) { p.Deleting = true }
 func fits(p *Pod)     { p.Requests = map[string]Amounts{"app": {"cpu": 350}} }
@@ -140,6 +146,11 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"the second before the replacement":       {2, []change{write(evict(20, 0)), pods(pod(21, 0, gone), pod(22, 2, unready)), write(evict(40, 1))}, "in-budget: 1 of 2 pods are ready before the eviction, and 1 may be unavailable"},
 		"the only replica":                        {1, []change{write(evict(20, 0))}, "in-budget: the controller has 1 live pods, and the minimum for an eviction is 2"},
 		"the only replica, as the user allows":    {1, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.MinReplicas = 1 })}, ""},
+		"the only replica, OOM-killed":            {1, []change{write(evict(20, 0)), pods(pod(5, 0, killed))}, ""},
+		"a deletion of an OOM-killed pod":         {2, []change{write(deletion(20, 0)), pods(pod(5, 0, killed))}, ""},
+		"a deletion of a ready pod":               {2, []change{write(deletion(20, 0))}, "in-budget: a pod is deleted that is ready or was not OOM-killed"},
+		"a deletion of an unready pod":            {2, []change{write(deletion(20, 0)), pods(pod(5, 0, unready))}, "in-budget: a pod is deleted that is ready or was not OOM-killed"},
+		"a deletion of a pod that fits":           {2, []change{write(deletion(20, 0)), pods(pod(5, 0, func(p *Pod) { killed(p); fits(p) }))}, "advised: the requests of the pod are within the recommended range"},
 		"a pod without a node":                    {1, []change{pods(pod(5, 0, pending)), write(evict(20, 0))}, ""},
 		"a budget that is kept":                   {4, []change{func(l *Log) { l.Budgets = []Budget{budget(3, "app=web")} }, write(evict(20, 0))}, ""},
 		"a budget that is broken":                 {4, []change{func(l *Log) { l.Budgets = []Budget{budget(3, "app=web")} }, write(evict(20, 0), evict(20.1, 1))}, "in-budget: 3 pods of PodDisruptionBudget shop/web are healthy before the eviction, 3 must be"},
@@ -148,11 +159,11 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"a pod on its way out counts as down":     {4, []change{pods(pod(5, 1, deleting), pod(5, 2, deleting)), write(evict(20, 0))}, "in-budget: 2 of 4"},
 
 		"a leader":                           {2, []change{write(lease(0, "one", "a"), status(5, "one"), lease(10, "one", "a"), status(24, "one"))}, ""},
-		"a leader of yesterday":              {2, []change{write(lease(0, "one", "a"), lease(16, "two", "b"), status(17, "one"))}, "sole-leader: acts while two holds"},
-		"a leader after its term":            {2, []change{write(lease(0, "one", "a"), status(22, "one"))}, "sole-leader: acts 22s after its last renewal"},
-		"a leader that gave up":              {2, []change{write(lease(0, "one", "a"), lease(3, "one", ""), status(4, "one"))}, "sole-leader: acts while nobody holds"},
-		"a leader before its term":           {2, []change{write(status(0, "one"), lease(1, "one", "a"))}, "sole-leader: acts before it acquires"},
-		"one that takes over":                {2, []change{write(lease(0, "one", "a"), status(1, "one"), lease(16, "two", "b"), status(17, "two"), lease(40, "one", "c"), status(41, "one"))}, ""},
+		"a former leader":                    {2, []change{write(lease(0, "one", "a"), lease(16, "two", "b"), status(17, "one"))}, "sole-leader: acts while two holds"},
+		"a leader whose lease expired":       {2, []change{write(lease(0, "one", "a"), status(22, "one"))}, "sole-leader: acts 22s after its last renewal"},
+		"a leader that released its lease":   {2, []change{write(lease(0, "one", "a"), lease(3, "one", ""), status(4, "one"))}, "sole-leader: acts while no process holds"},
+		"a leader without a lease yet":       {2, []change{write(status(0, "one"), lease(1, "one", "a"))}, "sole-leader: acts before it acquires"},
+		"a process that takes over":          {2, []change{write(lease(0, "one", "a"), status(1, "one"), lease(16, "two", "b"), status(17, "two"), lease(40, "one", "c"), status(41, "one"))}, ""},
 		"one after another without election": {2, []change{write(status(0, "one"), status(1, "one"), status(2, "two"), status(3, "two"))}, ""},
 		"two at a time without election":     {2, []change{write(status(0, "one"), status(1, "two"), status(2, "one"))}, "sole-leader: two processes without leader election write it alternately"},
 

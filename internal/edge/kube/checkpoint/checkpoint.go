@@ -26,6 +26,10 @@ const annotationWindow = "podfit.dev/window"
 // status it belongs to. The spec names only the autoscaler, whose target may have changed since.
 const annotationTarget = "podfit.dev/target"
 
+// annotationProfile names the SizingProfile that sized the VPA when podfit last wrote the checkpoint. It stays when another recommender
+// writes the status.
+const annotationProfile = "podfit.dev/served-by-profile"
+
 // A Key identifies a checkpoint. The name of the object does not: autoscaler "a" with container "b-c" and autoscaler
 // "a-b" with container "c" would have the same name.
 type Key struct {
@@ -58,6 +62,7 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	}
 	return usage.Checkpoint{
 		Workload:    o.target(&s),
+		Profile:     o.Metadata.Annotations[annotationProfile],
 		Updated:     kube.Utc(s.LastUpdateTime),
 		Version:     s.Version,
 		CPU:         loadHistogram(&s.CPUHistogram),
@@ -84,12 +89,15 @@ func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // checkpointAnnotations returns the annotations of a checkpoint.
 func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
-	as := make(map[string]string, 2)
+	as := make(map[string]string, 3)
 	if len(c.Extra) > 0 {
 		as[annotationWindow] = base64.StdEncoding.EncodeToString(c.Extra)
 	}
 	if w := c.Workload; !w.IsZero() {
 		as[annotationTarget] = w.Group + "/" + w.Kind + "/" + w.Name + " " + targetTime(c.Updated)
+	}
+	if c.Profile != "" {
+		as[annotationProfile] = c.Profile
 	}
 	return as
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -66,8 +67,9 @@ func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 	}
 }
 
-// Load lists all checkpoints and calls each once for each key. A checkpoint that cannot be decoded is logged and skipped.
-func (c *Checkpoints) Load(ctx context.Context, each func(Key, usage.Checkpoint)) error {
+// Load lists all checkpoints and returns them by key. A checkpoint that cannot be decoded is logged and skipped.
+func (c *Checkpoints) Load(ctx context.Context) (map[Key]usage.Checkpoint, error) {
+	all := make(map[Key]usage.Checkpoint)
 	var strays []checkpointObject // objects without the usual name; those with the usual name have priority
 	taken := make(map[Key]bool)
 	take := func(o *checkpointObject) {
@@ -78,7 +80,7 @@ func (c *Checkpoints) Load(ctx context.Context, each func(Key, usage.Checkpoint)
 			c.log.Warn("Skipped a checkpoint that cannot be decoded", slog.Any("error", err))
 			return
 		}
-		each(o.key(), p)
+		all[o.key()] = p
 	}
 	err := c.list(ctx, func(o *checkpointObject) {
 		if o.Metadata.Name != checkpointName(o.key()) {
@@ -92,7 +94,7 @@ func (c *Checkpoints) Load(ctx context.Context, each func(Key, usage.Checkpoint)
 			take(&strays[i])
 		}
 	}
-	return err
+	return all, err
 }
 
 // Write stores a checkpoint, and creates its object if there is none. ErrConflict means that another client has written it in
@@ -197,9 +199,17 @@ func (c *Checkpoints) read(ctx context.Context, key Key, name string) (checkpoin
 	return c.learn(&o), nil
 }
 
-// Collect deletes the checkpoints for which keep returns false, and returns their number. keep must return true for the
-// autoscalers of all recommenders. A checkpoint that was written after it was listed is not deleted.
-func (c *Checkpoints) Collect(ctx context.Context, keep func(Key) bool) (int, error) {
+// Unused selects checkpoints that are not used any more.
+type Unused struct {
+	Existing map[cluster.Key]bool // the autoscalers of all recommenders; the checkpoints of other autoscalers are not used
+	Expired  map[Key]bool         // containers whose history expired
+}
+
+// Has reports whether a checkpoint is not used any more.
+func (u Unused) Has(key Key) bool { return !u.Existing[key.Autoscaler] || u.Expired[key] }
+
+// Collect deletes the unused checkpoints, and returns their number. A checkpoint that was written after it was listed is not deleted.
+func (c *Checkpoints) Collect(ctx context.Context, unused Unused) (int, error) {
 	var orphans []checkpointObject
 	listed := make(map[Key]bool)
 	err := c.list(ctx, func(o *checkpointObject) {
@@ -207,7 +217,7 @@ func (c *Checkpoints) Collect(ctx context.Context, keep func(Key) bool) (int, er
 		listed[o.key()] = true
 		at, ok := c.at(o.key())
 		stray := ok && at.name != o.Metadata.Name && o.Metadata.Name != checkpointName(o.key())
-		if stray || !keep(o.key()) {
+		if stray || unused.Has(o.key()) {
 			orphans = append(orphans, *o)
 		}
 	})

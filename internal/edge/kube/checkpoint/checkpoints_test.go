@@ -43,13 +43,7 @@ func checkpointKey(autoscaler, container string) Key {
 
 func loadAll(t *testing.T, c *Checkpoints) map[Key]usage.Checkpoint {
 	t.Helper()
-	all := make(map[Key]usage.Checkpoint)
-	err := c.Load(t.Context(), func(k Key, p usage.Checkpoint) {
-		if _, loaded := all[k]; loaded {
-			t.Errorf("%v is loaded twice", k)
-		}
-		all[k] = p
-	})
+	all, err := c.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +144,7 @@ func TestCheckpoints_twoObjectsOfOneKey_usualNameWins(t *testing.T) {
 	if all := loadAll(t, c); len(all) != 1 || all[key].Samples != 2 {
 		t.Errorf("loaded %+v", all)
 	}
-	n, err := c.Collect(t.Context(), func(Key) bool { return true })
+	n, err := c.Collect(t.Context(), Unused{Existing: map[cluster.Key]bool{key.Autoscaler: true}})
 	if n != 1 || err != nil || f.Object(kubetest.CheckpointsPath, "shop/"+alternate) != nil || f.Object(kubetest.CheckpointsPath, "shop/web-app") == nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
@@ -203,17 +197,18 @@ func TestCheckpoints_collect_deletesOnlyOrphans(t *testing.T) {
 		f.Apply(kubetest.CheckpointsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"spec":{"vpaObjectName":%q,"containerName":%q}}`,
 			ns, vpa+"-"+container, vpa, container))
 	}
+	existing := map[cluster.Key]bool{{Namespace: "shop", Name: "web"}: true}
 	for i := range kube.PageSize + 20 {
-		put("many", fmt.Sprintf("v%04d", i), "app")
+		name := fmt.Sprintf("v%04d", i)
+		put("many", name, "app")
+		existing[cluster.Key{Namespace: "many", Name: name}] = true
 	}
 	put("shop", "web", "app")
 	put("shop", "web", "gone")
 	put("shop", "deleted", "app")
 	put("ignored", "deleted", "app")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{Ignored: []string{"ignored"}})
-	n, err := c.Collect(t.Context(), func(k Key) bool {
-		return k.Autoscaler.Namespace == "many" || (k.Autoscaler.Name == "web" && k.Container == "app")
-	})
+	n, err := c.Collect(t.Context(), Unused{Existing: existing, Expired: map[Key]bool{checkpointKey("web", "gone"): true}})
 	if n != 2 || err != nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
@@ -232,8 +227,10 @@ func TestCheckpoints_collect_deletesOnlyOrphans(t *testing.T) {
 func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	existing := map[cluster.Key]bool{}
 	for i := range 20 {
 		key := Key{cluster.Key{Namespace: fmt.Sprint("ns-", i), Name: "web"}, "app"}
+		existing[key.Autoscaler] = true
 		if err := c.Write(t.Context(), key, someCheckpoint(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +238,7 @@ func TestCheckpoints_deletedNamespace_recordIsRemoved(t *testing.T) {
 			f.Delete(kubetest.CheckpointsPath, key.Autoscaler.Namespace+"/web-app")
 		}
 	}
-	if _, err := c.Collect(t.Context(), func(Key) bool { return true }); err != nil {
+	if _, err := c.Collect(t.Context(), Unused{Existing: existing}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(c.known); n != 1 {
@@ -344,4 +341,24 @@ func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
 		panic(err)
 	}
 	return cs
+}
+
+// The name of the profile must survive a status that another recommender writes, and objects without it must be readable.
+func TestCheckpoints_profile_isStoredInAnAnnotation(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	key := checkpointKey("web", "app")
+	c := NewCheckpoints(clientsOf(f), StorageOptions{})
+	for _, profile := range []string{"", "mine", "yours"} {
+		p := someCheckpoint(1)
+		p.Profile = profile
+		if err := c.Write(t.Context(), key, p); err != nil {
+			t.Fatal(err)
+		}
+		if got := loadAll(t, c)[key].Profile; got != profile {
+			t.Errorf("loaded profile %q, want %q", got, profile)
+		}
+	}
+	if got := kubetest.MetaOf(f.Object(kubetest.CheckpointsPath, "shop/web-app"))["annotations"].(map[string]any)[annotationProfile]; got != "yours" {
+		t.Errorf("annotation %v, want yours", got)
+	}
 }

@@ -64,8 +64,9 @@ func NewHistories(c *kube.Clients, o StorageOptions) (*Histories, error) {
 	}, nil
 }
 
-// Load lists all histories and calls each once for each workload. Parts that cannot be decoded are logged and skipped.
-func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usage.History)) error {
+// Load lists all histories and returns them by workload. Parts that cannot be decoded are logged and skipped.
+func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.History, error) {
+	all := make(map[cluster.Workload][]usage.History)
 	var strays []historyObject // objects without the usual name; those with the usual name have priority
 	taken := make(map[cluster.Workload]bool)
 	take := func(o *historyObject, w cluster.Workload) {
@@ -75,7 +76,7 @@ func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usag
 			h.log.Warn("Skipped parts of a UsageHistory that cannot be decoded; the object is kept until its workload is stored again", slog.Any("error", err))
 		}
 		if len(hs) > 0 {
-			each(w, hs)
+			all[w] = hs
 		}
 	}
 	err := h.list(ctx, func(o *historyObject, w cluster.Workload) {
@@ -90,7 +91,7 @@ func (h *Histories) Load(ctx context.Context, each func(cluster.Workload, []usag
 			take(&strays[i], w)
 		}
 	}
-	return err
+	return all, err
 }
 
 // Write stores the histories of a workload if they differ from the stored ones, and returns whether it did. Newer histories that
@@ -239,9 +240,18 @@ func (h *Histories) answer(w cluster.Workload) func([]byte, error) error {
 	}
 }
 
-// Collect deletes the histories for which keep returns false, and returns their number. A history that was written after it was
-// listed is not deleted.
-func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) bool) (int, error) {
+// Needed selects histories that are kept.
+type Needed struct {
+	Workloads  map[cluster.Workload]bool
+	Namespaces map[string]bool // all histories of these namespaces are kept
+}
+
+// Has reports whether the histories of a workload are kept.
+func (n Needed) Has(w cluster.Workload) bool { return n.Workloads[w] || n.Namespaces[w.Namespace] }
+
+// Collect deletes the histories that are not needed, and returns their number. A history that was written after it was listed is not
+// deleted.
+func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 	var orphans []historyObject
 	listed := make(map[cluster.Workload]bool)
 	err := h.list(ctx, func(o *historyObject, w cluster.Workload) {
@@ -249,7 +259,7 @@ func (h *Histories) Collect(ctx context.Context, keep func(cluster.Workload) boo
 		listed[w] = true
 		at, ok := h.at(w)
 		stray := ok && at.name != o.Metadata.Name && o.Metadata.Name != historyName(w)
-		if stray || !keep(w) {
+		if stray || !needed.Has(w) {
 			orphans = append(orphans, *o)
 		}
 	})

@@ -51,13 +51,7 @@ func newHistories(t testing.TB, f *kubetest.FakeAPI, o StorageOptions) *Historie
 
 func loadHistories(t testing.TB, h *Histories) map[cluster.Workload][]usage.History {
 	t.Helper()
-	all := map[cluster.Workload][]usage.History{}
-	err := h.Load(t.Context(), func(w cluster.Workload, hs []usage.History) {
-		if all[w] != nil {
-			t.Errorf("%v is loaded twice", w)
-		}
-		all[w] = hs
-	})
+	all, err := h.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +175,7 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 	}
 	f.ForgetReply("GET " + historiesPath)
 	f.ForgetReply("POST " + historiesOfOne)
-	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if !mustWrite(t, h, web, historyFrom("app", 0, "a")) || !strings.Contains(log.String(), "can be stored again") {
@@ -295,7 +289,7 @@ func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 	f.Apply(historiesPath, duplicate)
 	f.Apply(historiesPath, strings.Replace(duplicate, "shop", "lab", 1))
 	f.Apply(historiesPath, `{"metadata":{"namespace":"shop","name":"invalid"},"spec":7}`)
-	n, err := h.Collect(t.Context(), func(w cluster.Workload) bool { return w.Name == "web" })
+	n, err := h.Collect(t.Context(), Needed{Workloads: map[cluster.Workload]bool{deployment("web"): true}})
 	if n != 2 || err != nil {
 		t.Errorf("collected %d, error %v", n, err)
 	}
@@ -313,14 +307,14 @@ func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 	if mustWrite(t, h, deployment("web"), historyFrom("app", 2, "a")) {
 		t.Error("written, although podfit has not listed the objects since the deletion")
 	}
-	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if !mustWrite(t, h, deployment("web"), historyFrom("app", 3, "a")) {
 		t.Error("the object that a user deleted is not written again")
 	}
 	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // the CRD is removed
-	if _, err := h.Collect(t.Context(), func(cluster.Workload) bool { return true }); err != nil {
+	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Write(t.Context(), deployment("web"), []usage.History{historyFrom("app", 4, "a")}); !errors.Is(err, kube.ErrUnsupported) {

@@ -71,14 +71,15 @@ func NewStates(c *kube.Clients, o StorageOptions, writer string) (*States, error
 	}, nil
 }
 
-// Load lists all states and calls each once for each workload. Objects and parts that cannot be decoded are logged and skipped. The
-// error is ErrUnsupported if the CRD is not installed, and ErrForbidden if podfit has no right to list the objects.
-func (s *States) Load(ctx context.Context, each func(plan.State)) error {
+// Load returns the states, one for each workload. Objects and parts that cannot be decoded are logged and skipped. The error is
+// ErrUnsupported if the CRD is not installed, and ErrForbidden if podfit has no right to list the objects.
+func (s *States) Load(ctx context.Context) ([]plan.State, error) {
+	var states []plan.State
 	var strays []updateStateObject // objects without the usual name; those with the usual name have priority
 	taken := make(map[cluster.Workload]bool)
 	take := func(o *updateStateObject, w cluster.Workload) {
 		taken[w] = true
-		each(s.decode(o, w))
+		states = append(states, s.decode(o, w))
 	}
 	s.mu.Lock()
 	clear(s.known)
@@ -99,7 +100,10 @@ func (s *States) Load(ctx context.Context, each func(plan.State)) error {
 		}
 		s.skip(o, errors.Join(decodeErr, errors.New("another UpdateState has the same target")))
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return states, nil
 }
 
 // decode returns the state in an object, and logs which parts are ignored. The object is overwritten or deleted by the next write.

@@ -43,8 +43,12 @@ func newStates(t testing.TB, f *kubetest.FakeAPI, o StorageOptions) *States {
 func loadStates(t testing.TB, s *States) map[cluster.Workload]plan.State {
 	t.Helper()
 	all := map[cluster.Workload]plan.State{}
-	if err := s.Load(t.Context(), func(state plan.State) { all[state.Workload] = state }); err != nil {
+	states, err := s.Load(t.Context())
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, state := range states {
+		all[state.Workload] = state
 	}
 	return all
 }
@@ -324,13 +328,12 @@ func smaller(pods []plan.PodState) (out []plan.PodState) {
 func TestStates_crdOrRightMissing_errorNamesIt(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	s := newStates(t, f, StorageOptions{})
-	none := func(plan.State) { t.Error("a state is loaded") }
 	f.Reply("GET "+statesPath, http.StatusNotFound, "404 page not found")
-	if err := s.Load(t.Context(), none); !errors.Is(err, kube.ErrUnsupported) {
+	if _, err := s.Load(t.Context()); !errors.Is(err, kube.ErrUnsupported) {
 		t.Errorf("without the CRD: %v", err)
 	}
 	f.Reply("GET "+statesPath, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
-	if err := s.Load(t.Context(), none); !errors.Is(err, kube.ErrForbidden) {
+	if _, err := s.Load(t.Context()); !errors.Is(err, kube.ErrForbidden) {
 		t.Errorf("without the right: %v", err)
 	}
 	f.Reply("POST "+statesOfOne, http.StatusNotFound, "404 page not found")

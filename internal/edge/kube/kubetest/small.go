@@ -51,6 +51,10 @@ func SmallCluster(w http.ResponseWriter, r *http.Request) {
 		list("v1", "LimitRangeList", "")
 	case resource == "resourcequotas":
 		list("v1", "ResourceQuotaList", "")
+	case resource == "horizontalpodautoscalers":
+		list("autoscaling/v2", "HorizontalPodAutoscalerList", "")
+	case resource == "poddisruptionbudgets":
+		list("policy/v1", "PodDisruptionBudgetList", "")
 	case resource == "deployments" || resource == "jobs" || resource == "cronjobs":
 		list("meta.k8s.io/v1", "PartialObjectMetadataList", "")
 	default:

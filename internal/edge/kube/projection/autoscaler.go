@@ -35,6 +35,9 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		IntegerCPU: integerCPU(o.Annotations),
 		Rules:      Rules(o.Annotations),
 		Canary:     canary(o.Annotations),
+		MakeRoom:   makeRoom(o.Annotations),
+
+		PreserveScalePoint: o.Annotations[v1alpha1.AnnotationHPA] == v1alpha1.PreserveScalePoint,
 	}
 	if t := o.Spec.TargetRef; t != nil {
 		a.Target = Workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
@@ -64,6 +67,17 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		}
 	}
 	return a
+}
+
+// longestMakeRoom bounds the part of an invalid annotation that is kept for messages.
+const longestMakeRoom = 40
+
+func makeRoom(annotations map[string]string) string {
+	value := annotations[v1.AnnotationMakeRoom]
+	if len(value) > longestMakeRoom {
+		value = strings.ToValidUTF8(value[:longestMakeRoom], "")
+	}
+	return strings.Clone(value)
 }
 
 func updatePolicy(a *cluster.Autoscaler, p *v1.PodUpdatePolicy) {

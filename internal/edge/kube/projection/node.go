@@ -28,8 +28,11 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		}
 	}
 	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+		switch c := &n.Status.Conditions[i]; c.Type {
+		case corev1.NodeReady:
 			out.Ready = c.Status == corev1.ConditionTrue
+		case corev1.NodeMemoryPressure:
+			out.LowMemory = c.Status == corev1.ConditionTrue
 		}
 	}
 	return out

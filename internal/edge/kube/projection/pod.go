@@ -6,6 +6,7 @@ package projection
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,9 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Node:       in.String(p.Spec.NodeName),
 		Place:      in.place(&p.Spec),
 		Tolerance:  in.tolerance(&p.Spec),
+		LocalData:  hasLocalData(p.Spec.Volumes),
+		Tied:       isTied(&p.Spec),
+		Overhead:   len(p.Spec.Overhead) > 0,
 		Created:    kube.Utc(p.CreationTimestamp),
 		Phase:      phase(p.Status.Phase),
 		QoS:        qos(p.Status.QOSClass),
@@ -45,6 +49,12 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 			out.Fractions = out.Fractions || kube.HasFraction(all[i].Resources.Requests, all[i].Resources.Limits)
 		}
 	}
+	if p.Spec.Priority != nil {
+		out.Priority = *p.Spec.Priority
+	}
+	if cost, err := strconv.ParseInt(p.Annotations[corev1.PodDeletionCost], 10, 32); err == nil {
+		out.DeletionCost = int32(cost)
+	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()
 	}
@@ -57,6 +67,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 			out.Unschedulable = c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		}
 	}
+	out.Crash = crash(p, out, in)
 	return out
 }
 

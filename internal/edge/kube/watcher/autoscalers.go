@@ -88,10 +88,10 @@ func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) 
 	return *now
 }
 
-// Autoscalers returns all autoscalers, sorted.
+// Autoscalers returns all autoscalers, sorted, with the HPAs of their targets.
 func (w *World) Autoscalers() []*cluster.Autoscaler {
 	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
-	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) { out = append(out, e.Autoscaler) })
+	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) { out = append(out, w.withHorizontal(e.Autoscaler)) })
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
 }
@@ -106,9 +106,10 @@ func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
 	return nil
 }
 
-// Governing returns the autoscaler that governs the pods of a workload, by the rule of cluster.Governing, or nil.
+// Governing returns the autoscaler that governs the pods of a workload, by the rule of cluster.Governing, with the HPAs of the workload.
+// It returns nil if there is none.
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.candidates.first(target)
+	return w.withHorizontal(w.candidates.first(target))
 }

@@ -81,6 +81,11 @@ func (w *World) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry
 	}
 	if now != nil {
 		w.targetKinds[projection.KindOf(kept.Target)]++
+		var old *cluster.Autoscaler
+		if before != nil {
+			old = (*before).Autoscaler
+		}
+		w.urgent.adviceChanged(old, kept.Autoscaler)
 	}
 	return kept
 }

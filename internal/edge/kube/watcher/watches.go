@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +47,18 @@ func (w *World) addFeeds() {
 		s.lostWithout = "whether a pod still fits its ResourceQuotas with a new size"
 		s.nonBlocking = true // podfit also runs without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
+	}
+	if w.o.HPAs {
+		w.addHorizontal()
+	}
+	if w.o.Budgets {
+		s := typed("poddisruptionbudgets", c.Core.PolicyV1().PodDisruptionBudgets(ns), func(b *policyv1.PodDisruptionBudget) cluster.DisruptionBudget {
+			return projection.DisruptionBudget(b, w.in)
+		})
+		s.fieldSelector = w.namespaces()
+		s.lostWithout = "whether only OOM-killed pods make a PodDisruptionBudget refuse an eviction, so that it deletes no pod to rescue it"
+		s.nonBlocking = true
+		w.budgetFeed = addFeed(w, s, &w.budgets)
 	}
 	if w.o.Profiles {
 		w.addProfileNames()

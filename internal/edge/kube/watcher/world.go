@@ -34,7 +34,9 @@ type Options struct {
 	Nodes     bool
 	Limits    bool // limit ranges
 	Quotas    bool // resource quotas
+	Budgets   bool // PodDisruptionBudgets
 	Profiles  bool // the names of SizingProfiles
+	HPAs      bool // HorizontalPodAutoscalers
 	Evictions bool // events of the kubelet about evicted pods
 	Rules     bool // annotations of namespaces, and FreezeSwitch
 
@@ -69,11 +71,18 @@ type World struct {
 	quotaSets   map[string]*cluster.Quotas
 	quotaFeed   *feed
 
+	budgets    store[cluster.DisruptionBudget]
+	budgetFeed *feed  // nil if they are not watched
+	urgent     urgent // pods that an early pass may help
+
 	profileNames store[struct{}]
 	profileFeed  *feed // nil if they are not watched
 
-	rules   store[cluster.ChangeRules] // of namespaces
-	freezes store[cluster.Freeze]      // at most one
+	rules            store[cluster.ChangeRules] // of namespaces
+	freezes          store[cluster.Freeze]      // at most one
+	horizontal       store[*cluster.HorizontalAutoscaler]
+	horizontalOf     map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler // those that depend on requests, by target
+	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
 
 	nodes       store[cluster.Node]
 	evictions   store[[]usage.OOM]
@@ -97,18 +106,24 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		in:         new(projection.Interner),
 		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
+		urgent:     newUrgent(),
 		quotaSets:  make(map[string]*cluster.Quotas),
+
+		horizontalOf:     make(map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler),
+		horizontalSorted: make(map[cluster.Workload][]*cluster.HorizontalAutoscaler),
 
 		waiting:     newWaitSlots(),
 		targetKinds: make(map[projection.GroupKind]int),
 	}
-	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: keepTop}
+	w.pods = store[*cluster.Pod]{mu: &w.mu, changed: w.podChanged}
 	w.autoscalers = store[*autoscalerEntry]{mu: &w.mu, changed: w.autoscalerChanged}
 	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
+	w.budgets = store[cluster.DisruptionBudget]{mu: &w.mu}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.profileNames = store[struct{}]{mu: &w.mu}
 	w.rules = store[cluster.ChangeRules]{mu: &w.mu}
 	w.freezes = store[cluster.Freeze]{mu: &w.mu}
+	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{

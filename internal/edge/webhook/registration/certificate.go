@@ -47,43 +47,29 @@ type chain struct {
 }
 
 // renewed returns the chain that is needed at a time, and whether it differs from c. names are the DNS names and IP addresses of
-// the webhook; the API server calls the first one. The next CA signs only after trusted has returned true for it.
-func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certificate) bool) (chain, bool, error) {
+// the webhook; the API server calls the first one. The next CA signs only after it is registered.
+//
+// A certificate that is not valid yet is from a replica whose clock is ahead. It is replaced by one that is valid by both clocks, so
+// that the replicas do not replace each other's in turn, and stays trusted.
+func (c chain) renewed(now time.Time, names []string, registered Registered) (chain, bool, error) {
 	before := c
-	c.retired = slices.DeleteFunc(slices.Clone(c.retired), func(r *x509.Certificate) bool { return now.After(r.NotAfter) })
-	if !c.signer.valid(now) {
-		if c.next.valid(now) {
-			c.signer, c.next = c.next, authority{}
-		} else {
-			a, err := newAuthority(now)
-			if err != nil {
-				return before, false, err
-			}
-			c.signer, c.next = a, authority{}
-		}
-	}
-	if c.next.cert != nil && !c.next.valid(now) {
-		c.next = authority{}
-	}
-	if c.next.cert == nil && c.signer.cert.NotAfter.Sub(now) < caRenew {
-		a, err := newAuthority(now)
-		if err != nil {
-			return before, false, err
-		}
-		c.next = a
-	}
-	if c.next.cert != nil && now.Sub(c.next.cert.NotBefore.Add(clockSlack)) >= caOverlap && trusted(c.next.cert) {
-		c.retired = append([]*x509.Certificate{c.signer.cert}, c.retired...)
-		c.signer, c.next = c.next, authority{}
+	c, err := c.renewedSigner(now, registered)
+	if err != nil {
+		return before, false, err
 	}
 	if !c.serves(now, names[0]) {
-		// A replica with another name may share the Secret. If only the name is missing, the new certificate keeps the names of
-		// the other replica, so that the two do not replace each other's certificate in turn. A certificate that is due for
-		// renewal does not keep them, so that names of former replicas disappear.
-		if c.fresh(now) {
+		// A replica with another name may share the Secret. If only the name is missing, or the clocks differ, the new certificate keeps
+		// the names of the other replica, so that the two do not replace each other's certificate in turn. A certificate that is due
+		// for renewal does not keep them, so that names of former replicas disappear.
+		until := now.Add(leafLife)
+		isEarly := c.leaf != nil && early(c.leaf.Leaf, now)
+		if isEarly {
+			until = latest(until, c.leaf.Leaf.NotAfter)
+		}
+		if isEarly || c.fresh(now) {
 			names = append(slices.Clone(names), otherNames(c.leaf.Leaf, names)...)
 		}
-		leaf, err := c.signer.sign(now, names)
+		leaf, err := c.signer.sign(now, until, names)
 		if err != nil {
 			return before, false, err
 		}
@@ -92,6 +78,114 @@ func (c chain) renewed(now time.Time, names []string, trusted func(*x509.Certifi
 	changed := c.leaf != before.leaf || c.signer.cert != before.signer.cert || c.next.cert != before.next.cert || len(c.retired) != len(before.retired)
 	return c, changed, nil
 }
+
+// renewedSigner returns the chain with the CAs that are needed at a time.
+func (c chain) renewedSigner(now time.Time, registered Registered) (chain, error) {
+	c.retired = slices.DeleteFunc(slices.Clone(c.retired), func(r *x509.Certificate) bool { return now.After(r.NotAfter) })
+	if !c.signer.valid(now) {
+		var err error
+		if c, err = c.replacedSigner(now); err != nil {
+			return c, err
+		}
+	}
+	if c.next.cert != nil && !c.next.valid(now) && !early(c.next.cert, now) {
+		c.next = authority{}
+	}
+	if c.next.cert == nil && c.signer.cert.NotAfter.Sub(now) < caRenew {
+		a, err := newAuthority(now, now.Add(caLife))
+		if err != nil {
+			return c, err
+		}
+		c.next = a
+	}
+	if c.next.cert != nil && now.Sub(c.next.cert.NotBefore.Add(clockSlack)) >= caOverlap && registered.trusts(c.next.cert) {
+		c.retire(c.signer.cert)
+		c.signer = c.next
+		c.next = authority{}
+	}
+	return c, nil
+}
+
+// replacedSigner returns the chain with another signer, because the signer is not valid. CAs that are not valid yet stay trusted.
+func (c chain) replacedSigner(now time.Time) (chain, error) {
+	signer, next := c.signer, c.next
+	c.next = authority{}
+	if next.valid(now) {
+		c.signer = next
+	} else {
+		until := now.Add(caLife)
+		for _, a := range []authority{signer, next} {
+			if a.cert != nil && early(a.cert, now) {
+				until = latest(until, a.cert.NotAfter)
+			}
+		}
+		a, err := newAuthority(now, until)
+		if err != nil {
+			return c, err
+		}
+		c.signer = a
+		if next.cert != nil && early(next.cert, now) {
+			c.retire(next.cert)
+		}
+	}
+	if signer.cert != nil && early(signer.cert, now) {
+		c.retire(signer.cert)
+	}
+	return c, nil
+}
+
+// maxRetired is the maximum number of CAs that are trusted and do not sign. It bounds the bundle if a clock jumps again and again.
+const maxRetired = 16
+
+// retire keeps a CA trusted that does not sign any more.
+func (c *chain) retire(cert *x509.Certificate) {
+	c.retired = append([]*x509.Certificate{cert}, c.retired...)
+	c.retired = c.retired[:min(len(c.retired), maxRetired)]
+}
+
+// early reports whether a certificate is not valid yet: it is from a replica whose clock is ahead by more than clockSlack.
+func early(cert *x509.Certificate, now time.Time) bool { return now.Before(cert.NotBefore) }
+
+// isEarly reports whether the signer, the next CA or the serving certificate is not valid yet.
+func (c chain) isEarly(now time.Time) bool {
+	return c.signer.cert != nil && early(c.signer.cert, now) || c.next.cert != nil && early(c.next.cert, now) || c.leaf != nil && early(c.leaf.Leaf, now)
+}
+
+// validFrom returns the time at which all certificates of the chain are valid.
+func (c chain) validFrom() time.Time {
+	var from time.Time
+	for _, a := range []authority{c.signer, c.next} {
+		if a.cert != nil {
+			from = latest(from, a.cert.NotBefore)
+		}
+	}
+	if c.leaf != nil {
+		from = latest(from, c.leaf.Leaf.NotBefore)
+	}
+	return from
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Registered is the CAs in the webhook configuration, which the API server trusts.
+type Registered struct {
+	Bundle  []byte // CAs in PEM; empty if the webhook is not registered yet
+	Unknown bool   // podfit does not register the webhook; the minimum time for which a CA is trusted has to suffice
+}
+
+func (r Registered) trusts(ca *x509.Certificate) bool { return r.Unknown || contains(r.Bundle, ca) }
 
 // valid reports whether the CA can sign.
 func (a authority) valid(now time.Time) bool {
@@ -110,7 +204,10 @@ func (c chain) fresh(now time.Time) bool {
 	}
 	x := c.leaf.Leaf
 	left := min(leafRenew, x.NotAfter.Sub(x.NotBefore)/3)
-	return x.CheckSignatureFrom(c.signer.cert) == nil && !now.Before(x.NotBefore) && x.NotAfter.Sub(now) >= left
+	if x.NotAfter.Equal(c.signer.cert.NotAfter) {
+		left = 0 // a new certificate would not be valid for longer
+	}
+	return x.CheckSignatureFrom(c.signer.cert) == nil && !early(x, now) && x.NotAfter.Sub(now) >= left
 }
 
 // otherNames returns the names of a certificate that are not in names.
@@ -141,7 +238,8 @@ func (c chain) trusted() []*x509.Certificate {
 	return out
 }
 
-func newAuthority(now time.Time) (authority, error) {
+// newAuthority returns a CA that is valid from now on until a time.
+func newAuthority(now, until time.Time) (authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return authority{}, fmt.Errorf("create the key of a CA: %w", err)
@@ -155,7 +253,7 @@ func newAuthority(now time.Time) (authority, error) {
 		// Clients that look up an issuer by its subject distinguish CAs by the serial number.
 		Subject:               pkix.Name{CommonName: "vpa_webhook_ca", SerialNumber: serial.Text(16)},
 		NotBefore:             now.Add(-clockSlack),
-		NotAfter:              now.Add(caLife),
+		NotAfter:              until,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
@@ -172,8 +270,8 @@ func newAuthority(now time.Time) (authority, error) {
 	return authority{cert: cert, key: key}, nil
 }
 
-// sign returns a new serving certificate for DNS names and IP addresses.
-func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error) {
+// sign returns a new serving certificate for DNS names and IP addresses. It is valid until a time, or until the CA expires.
+func (a authority) sign(now, until time.Time, names []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("create the key of a certificate: %w", err)
@@ -182,14 +280,10 @@ func (a authority) sign(now time.Time, names []string) (*tls.Certificate, error)
 	if err != nil {
 		return nil, err
 	}
-	end := now.Add(leafLife)
-	if end.After(a.cert.NotAfter) {
-		end = a.cert.NotAfter
-	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		NotBefore:    now.Add(-clockSlack),
-		NotAfter:     end,
+		NotAfter:     earliest(until, a.cert.NotAfter),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -324,8 +418,8 @@ func readCertificates(text []byte) ([]*x509.Certificate, error) {
 	}
 }
 
-// Trusts reports whether a bundle of CAs in PEM contains a CA.
-func Trusts(bundle []byte, ca *x509.Certificate) bool {
+// contains reports whether a bundle of CAs in PEM contains a CA.
+func contains(bundle []byte, ca *x509.Certificate) bool {
 	certs, _ := readCertificates(bundle)
 	return slices.ContainsFunc(certs, ca.Equal)
 }

@@ -52,15 +52,7 @@ type replica struct {
 
 func (r *replica) pass(t *testing.T, now time.Time, register func([]byte)) {
 	t.Helper()
-	id, err := r.Refresh(t.Context(), now, func(ca *x509.Certificate) bool {
-		certs, _ := readCertificates(r.trusted)
-		for _, c := range certs {
-			if c.Equal(ca) {
-				return true
-			}
-		}
-		return false
-	})
+	id, err := r.Refresh(t.Context(), now, Registered{Bundle: r.trusted})
 	if err != nil {
 		t.Fatalf("%s: %v", now, err)
 	}
@@ -151,17 +143,17 @@ func TestCertificateRenewer_thirtyYears_servesOnlyTrustedCertificates(t *testing
 
 func TestChain_newCA_signsOnlyAfterItIsTrusted(t *testing.T) {
 	names := []string{service}
-	never := func(*x509.Certificate) bool { return false }
-	always := func(*x509.Certificate) bool { return true }
+	never := Registered{}
+	always := Registered{Unknown: true}
 	c, _, err := chain{}.renewed(start, names, never)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := c.signer.cert
 	due := first.NotAfter.Add(-caRenew + time.Hour)
-	step := func(now time.Time, trusted func(*x509.Certificate) bool) {
+	step := func(now time.Time, registered Registered) {
 		t.Helper()
-		if c, _, err = c.renewed(now, names, trusted); err != nil {
+		if c, _, err = c.renewed(now, names, registered); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,7 +200,7 @@ func TestChain_serviceOrURL_isInTheCertificate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, _, err := chain{}.renewed(start, names, nil)
+			made, _, err := chain{}.renewed(start, names, Registered{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,15 +223,15 @@ func TestChain_serviceOrURL_isInTheCertificate(t *testing.T) {
 }
 
 func TestChain_newName_getsACertificateOfTheSameCA(t *testing.T) {
-	c, _, err := chain{}.renewed(start, []string{"old.example.com"}, nil)
+	c, _, err := chain{}.renewed(start, []string{"old.example.com"}, Registered{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, changed, err := c.renewed(start, []string{"old.example.com"}, nil)
+	again, changed, err := c.renewed(start, []string{"old.example.com"}, Registered{})
 	if err != nil || changed || again.leaf != c.leaf {
 		t.Errorf("renewed although nothing changed: %v", err)
 	}
-	moved, changed, err := c.renewed(start, []string{"new.example.com"}, nil)
+	moved, changed, err := c.renewed(start, []string{"new.example.com"}, Registered{})
 	if err != nil || !changed || !moved.signer.cert.Equal(c.signer.cert) || moved.leaf.Leaf.VerifyHostname("new.example.com") != nil {
 		t.Errorf("not renewed for the new name: %v", err)
 	}
@@ -326,7 +318,7 @@ func secretWith(data map[string][]byte) *corev1.Secret {
 func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.T) {
 	data := upstreamCertificates(t)
 	client := fake.NewClientset(secretWith(data))
-	id, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
+	id, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, Registered{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +338,7 @@ func TestCertificateRenewer_upstreamsCertificates_areServedUnchanged(t *testing.
 func TestCertificateRenewer_otherKeysOfTheSecret_areKept(t *testing.T) {
 	client := fake.NewClientset(secretWith(map[string][]byte{"ca": []byte("theirs"), "caCert.pem": []byte("nonsense"), "caKey.pem": []byte("nonsense")}))
 	secrets := client.CoreV1().Secrets("kube-system")
-	id, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
+	id, err := renewerOf(secrets).Refresh(t.Context(), start, Registered{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +349,7 @@ func TestCertificateRenewer_otherKeysOfTheSecret_areKept(t *testing.T) {
 	if err != nil || string(s.Data["ca"]) != "theirs" {
 		t.Errorf("secret %v, %v", s.Data, err)
 	}
-	if again, err := renewerOf(secrets).Refresh(t.Context(), start, nil); err != nil || string(again.Bundle) != string(id.Bundle) {
+	if again, err := renewerOf(secrets).Refresh(t.Context(), start, Registered{}); err != nil || string(again.Bundle) != string(id.Bundle) {
 		t.Errorf("the written Secret cannot be read again: %v", err)
 	}
 }
@@ -366,25 +358,25 @@ func TestCertificateRenewer_deletedOrDamagedSecret_isRestoredWithTheSameCA(t *te
 	client := fake.NewClientset()
 	secrets := client.CoreV1().Secrets("kube-system")
 	k := renewerOf(secrets)
-	first, err := k.Refresh(t.Context(), start, nil)
+	first, err := k.Refresh(t.Context(), start, Registered{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := secrets.Delete(t.Context(), SecretName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	second, err := k.Refresh(t.Context(), start, nil)
+	second, err := k.Refresh(t.Context(), start, Registered{})
 	if err != nil || string(second.Bundle) != string(first.Bundle) || second.Certificate != first.Certificate {
 		t.Errorf("deleted Secret: the identity changed: %v", err)
 	}
 	if _, err := secrets.Update(t.Context(), secretWith(map[string][]byte{"caCert.pem": []byte("x")}), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	third, err := k.Refresh(t.Context(), start, nil)
+	third, err := k.Refresh(t.Context(), start, Registered{})
 	if err != nil || string(third.Bundle) != string(first.Bundle) {
 		t.Errorf("damaged Secret: the CA changed: %v", err)
 	}
-	other, err := renewerOf(secrets).Refresh(t.Context(), start, nil)
+	other, err := renewerOf(secrets).Refresh(t.Context(), start, Registered{})
 	if err != nil || string(other.Bundle) != string(first.Bundle) {
 		t.Errorf("another replica uses another CA: %v", err)
 	}
@@ -397,11 +389,11 @@ func TestCertificateRenewer_concurrentStart_usesOneCertificate(t *testing.T) {
 	var fromFast Identity
 	secrets.beforeCreate = func() { // the slow replica has found no Secret and is about to create it
 		var err error
-		if fromFast, err = fast.Refresh(t.Context(), start, nil); err != nil {
+		if fromFast, err = fast.Refresh(t.Context(), start, Registered{}); err != nil {
 			t.Error(err)
 		}
 	}
-	fromSlow, err := slow.Refresh(t.Context(), start, nil)
+	fromSlow, err := slow.Refresh(t.Context(), start, Registered{})
 	if err != nil || string(fromSlow.Bundle) != string(fromFast.Bundle) || !fromSlow.Certificate.Leaf.Equal(fromFast.Certificate.Leaf) {
 		t.Errorf("the replicas serve different certificates: %v", err)
 	}
@@ -418,7 +410,7 @@ func TestCertificateRenewer_conflicts_areRetriedALimitedNumberOfTimes(t *testing
 			}
 			return false, nil, nil
 		})
-		_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
+		_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, Registered{})
 		if (err == nil) != (conflicts == 1) {
 			t.Errorf("%d conflicts: %v", conflicts, err)
 		}
@@ -430,7 +422,7 @@ func TestCertificateRenewer_forbiddenSecret_isReported(t *testing.T) {
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
 	})
-	_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, nil)
+	_, err := renewerOf(client.CoreV1().Secrets("kube-system")).Refresh(t.Context(), start, Registered{})
 	if err == nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), SecretName) {
 		t.Errorf("error %v", err)
 	}

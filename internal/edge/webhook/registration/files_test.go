@@ -18,7 +18,7 @@ var discardLog = slog.New(slog.DiscardHandler)
 // newCertificates returns the entries of a Secret with certificates for the service.
 func newCertificates(t *testing.T) map[string][]byte {
 	t.Helper()
-	c, _, err := chain{}.renewed(time.Now(), []string{service}, nil)
+	c, _, err := chain{}.renewed(time.Now(), []string{service}, Registered{})
 	if err != nil {
 		t.Fatal(err)
 	}

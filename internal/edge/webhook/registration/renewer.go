@@ -6,7 +6,6 @@ package registration
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"time"
@@ -39,10 +38,12 @@ type CertificateRenewer struct {
 	log     *slog.Logger
 
 	last chain // as last read or written; restores a Secret that was deleted or damaged
+
+	warnedEarly bool // the Secret has certificates that are not valid yet, and this has been logged
 }
 
 // Refresh returns the current identity. It writes the Secret if a certificate in it is due for renewal.
-func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, trusted func(*x509.Certificate) bool) (Identity, error) {
+func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, registered Registered) (Identity, error) {
 	if !r.persist {
 		return r.refreshReadOnly(ctx, now)
 	}
@@ -54,7 +55,9 @@ func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, trusted
 		if err != nil {
 			return Identity{}, fmt.Errorf("read secret %s with the certificates of the webhook: %w", r.secret, err)
 		}
-		next, changed, err := r.current(secret, now).renewed(now, r.names, trusted)
+		chain := r.current(secret, now)
+		r.warnEarly(chain, now)
+		next, changed, err := chain.renewed(now, r.names, registered)
 		if err != nil {
 			return Identity{}, err
 		}
@@ -87,7 +90,7 @@ func (r *CertificateRenewer) refreshReadOnly(ctx context.Context, now time.Time)
 	if secret, err := r.client.Get(ctx, r.secret, metav1.GetOptions{}); err == nil {
 		c, _ = readChain(secret.Data)
 	}
-	next, _, err := c.renewed(now, r.names, func(*x509.Certificate) bool { return false })
+	next, _, err := c.renewed(now, r.names, Registered{})
 	if err != nil {
 		return Identity{}, err
 	}
@@ -101,7 +104,7 @@ func (r *CertificateRenewer) current(secret *corev1.Secret, now time.Time) chain
 		return r.last
 	}
 	c, err := readChain(secret.Data)
-	if c.signer.valid(now) {
+	if c.signer.valid(now) || c.signer.cert != nil && early(c.signer.cert, now) {
 		if err != nil {
 			r.log.Warn("Some certificates in the Secret are invalid; they are created again", slog.String("secret", r.secret), slog.Any("error", err))
 		}
@@ -115,6 +118,16 @@ func (r *CertificateRenewer) current(secret *corev1.Secret, now time.Time) chain
 		r.log.Warn("The Secret contains no usable CA; a new CA is added", slog.String("secret", r.secret), slog.Any("error", err))
 	}
 	return c
+}
+
+// warnEarly logs that the Secret contains certificates that are not valid yet.
+func (r *CertificateRenewer) warnEarly(c chain, now time.Time) {
+	isEarly := c.isEarly(now)
+	if isEarly && !r.warnedEarly {
+		r.log.Warn("Certificates of the webhook are not valid yet; the clocks of the replicas differ, or a clock was set back",
+			slog.String("secret", r.secret), slog.Time("until", c.validFrom()), slog.String("remedy", "synchronize the clocks of the nodes"))
+	}
+	r.warnedEarly = isEarly
 }
 
 // write stores a chain in the Secret and keeps its other keys.

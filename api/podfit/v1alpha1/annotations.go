@@ -1,0 +1,17 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The annotations by which podfit works together with a HorizontalPodAutoscaler (HPA).
+const (
+	// AnnotationHPA on a VerticalPodAutoscaler selects what podfit does with a request by which an HPA scales. Its only value is
+	// PreserveScalePoint. Without the annotation, or with another value, podfit does not change the request.
+	AnnotationHPA = "podfit.dev/hpa"
+	// PreserveScalePoint is the value of AnnotationHPA with which podfit changes the request, and the target utilization of the HPA so
+	// that target × request stays the same.
+	PreserveScalePoint = "preserve-scale-point"
+	// AnnotationScalePoint on an HPA is podfit's record of the targets that it rewrites, as JSON. To make podfit start anew, restore
+	// the targets and remove the annotation.
+	AnnotationScalePoint = "podfit.dev/scale-point"
+)

@@ -1,0 +1,197 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// horizontalWriter changes HorizontalPodAutoscalers (HPAs).
+type horizontalWriter interface {
+	Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error
+	SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error
+}
+
+// scalePoints keeps the targets of HPAs in step with the requests of pods, for VPAs that ask for it.
+type scalePoints struct {
+	list   func() []*cluster.HorizontalAutoscaler
+	writer horizontalWriter // nil: no HPA is changed
+	health *process.Health
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	attempts map[string]hpaAttempt // by UID of the HPA
+}
+
+// An hpaAttempt is what is known about the last writes to an HPA.
+type hpaAttempt struct {
+	failures   int
+	retryAfter time.Time
+	recorded   time.Time // when the first record was written; the watch may not show it yet
+}
+
+const (
+	hpaTimeout     = 10 * time.Second // of one request
+	hpaBackoff     = time.Minute      // after the first failure; doubled by each further one
+	hpaBackoffMost = 30 * time.Minute
+	recordDelay    = 5 * time.Minute // how long the watch may take to show a record
+)
+
+// A scaleGuard holds back changes of pods whose HPA does not have the target for them.
+type scaleGuard struct {
+	metrics map[cluster.Workload][]guardedMetric
+	planned map[string]bool // UIDs of the pods whose changes the targets account for
+}
+
+type guardedMetric struct {
+	*cluster.UtilizationTarget
+	held bool // the target could not be set
+}
+
+// holds reports whether a decision must wait for the target of an HPA.
+func (g *scaleGuard) holds(d *plan.Decision) bool {
+	if g == nil {
+		return false
+	}
+	for _, m := range g.metrics[d.Autoscaler.Target] {
+		if (m.held || !g.planned[d.Pod.UID]) && policy.ChangesRequest(m.UtilizationTarget, d.Pod, d.With) {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare sets the targets of HPAs for the actions of a pass, before they are carried out. It returns the guard of the pass.
+func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *cluster.Snapshot, w plan.World, decisions []plan.Decision, serves func(namespace string) bool) *scaleGuard {
+	if s.writer == nil {
+		return nil
+	}
+	g := &scaleGuard{metrics: map[cluster.Workload][]guardedMetric{}, planned: map[string]bool{}}
+	changes := map[string][]policy.Fitted{}
+	for i := range decisions {
+		if d := &decisions[i]; d.Do != plan.Leave {
+			changes[d.Pod.UID] = d.With
+			g.planned[d.Pod.UID] = true
+		}
+	}
+	governing := map[cluster.Workload]*cluster.Autoscaler{}
+	for i := range w.Governed {
+		if a := w.Governed[i].Autoscaler; len(w.Governed[i].Pods) > 0 {
+			governing[a.Target] = a
+		}
+	}
+	var mu sync.Mutex
+	var writers errgroup.Group
+	writers.SetLimit(maxWorkers)
+	exists := map[string]bool{}
+	for _, h := range s.list() {
+		exists[h.UID] = true
+		a := governing[h.Target]
+		if !serves(h.Namespace) || len(h.Points) == 0 && (a == nil || !a.PreserveScalePoint) {
+			continue
+		}
+		requests := make([]policy.MetricRequest, len(h.Utilization))
+		for i := range h.Utilization {
+			u := &h.Utilization[i]
+			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
+		}
+		step, due := policy.NextScaleStep(now, h, requests)
+		writers.Go(func() error {
+			held := due
+			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range h.Utilization {
+				if u := &h.Utilization[i]; h.Of(u) != nil {
+					g.metrics[h.Target] = append(g.metrics[h.Target], guardedMetric{u, held})
+				}
+			}
+			return nil
+		})
+	}
+	_ = writers.Wait() // errors are logged where they occur
+	s.forget(exists)
+	return g
+}
+
+// write carries out a step. It reports whether the HPA is now as the step wants it.
+func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+	last := s.attempt(h)
+	isRecord := step.IsRecord(h)
+	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
+	defer cancel()
+	var err error
+	if isRecord {
+		err = s.writer.Record(ctx, h, step.Points)
+	} else {
+		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
+	}
+	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
+	if err != nil {
+		last.failures++
+		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))
+		s.remember(h, last)
+		log.Warn("Cannot change a HorizontalPodAutoscaler; requests by which it scales are not changed until it can",
+			slog.Int("attempt", last.failures), slog.Time("retryAfter", last.retryAfter), slog.String("error", kube.Answer(err)),
+			slog.String("remedy", "grant patch on horizontalpodautoscalers, as deploy/10-rbac.yaml does, or remove the annotation podfit.dev/hpa from the VPA"))
+		return false
+	}
+	last.failures, last.retryAfter = 0, time.Time{}
+	if isRecord {
+		last.recorded = now
+	}
+	s.remember(h, last)
+	switch {
+	case step.Stopped:
+		log.Warn("Others overwrite the target of a HorizontalPodAutoscaler; podfit does not change it any more",
+			slog.String("remedy", "exclude spec.metrics of the HPA from the tool that overwrites it, then remove the annotation podfit.dev/scale-point of the HPA"))
+	case isRecord:
+		log.Info("Recorded the scale point of a HorizontalPodAutoscaler")
+	case len(step.Points) == 0:
+		log.Info("Restored the target of a HorizontalPodAutoscaler")
+	default:
+		log.Info("Changed the target of a HorizontalPodAutoscaler")
+	}
+	return true
+}
+
+func (s *scalePoints) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts[h.UID]
+}
+
+func (s *scalePoints) remember(h *cluster.HorizontalAutoscaler, a hpaAttempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attempts == nil {
+		s.attempts = map[string]hpaAttempt{}
+	}
+	s.attempts[h.UID] = a
+}
+
+// forget removes the attempts of HPAs that do not exist any more.
+func (s *scalePoints) forget(exists map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.attempts {
+		if !exists[uid] {
+			delete(s.attempts, uid)
+		}
+	}
+}

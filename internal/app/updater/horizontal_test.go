@@ -1,0 +1,339 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// hpaCluster is a fakeCluster whose Deployment an HPA scales at 80 % of its CPU request.
+type hpaCluster struct {
+	*fakeCluster
+	t      *testing.T
+	hpa    *cluster.HorizontalAutoscaler
+	fail   func(call int) (applied bool, err error) // outcome of the writes to the HPA; nil: done
+	crash  int                                      // number of the call at which the updater crashes; 0: never
+	after  bool                                     // the call is carried out before the crash
+	calls  int
+	writes int
+	late   func() // a write that arrives after the pass
+	lowest int64  // lowest scale point of all times, in percent × millicores
+}
+
+// newHPACluster returns a cluster whose pods request 500m of CPU. The recommendation is target.
+func newHPACluster(t *testing.T, target int64) *hpaCluster {
+	fake := newFakeCluster(cluster.InPlaceOrRecreate)
+	for _, p := range fake.pods {
+		p.Containers[0].Requests = cluster.Amounts(500, 250<<20)
+	}
+	r := cluster.Amounts(target, 250<<20)
+	fake.autoscalers[0].Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: r, Target: r, Upper: r}}}
+	fake.autoscalers[0].PreserveScalePoint = true
+	h := &cluster.HorizontalAutoscaler{
+		Key: cluster.Key{Namespace: "shop", Name: "hpa"}, UID: "h", Target: fake.autoscalers[0].Target,
+		Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}},
+	}
+	return &hpaCluster{fakeCluster: fake, t: t, hpa: h, lowest: 1 << 40}
+}
+
+func (y *hpaCluster) Snapshot() *cluster.Snapshot {
+	s := y.fakeCluster.Snapshot()
+	for i, a := range s.Autoscalers {
+		s.Autoscalers[i] = a.WithHorizontal([]*cluster.HorizontalAutoscaler{y.hpa})
+	}
+	return s
+}
+
+// call counts a request. It returns an error if the updater has crashed, and whether the request is carried out nevertheless.
+func (y *hpaCluster) call() (applied bool, err error) {
+	y.calls++
+	if y.crash > 0 && y.calls >= y.crash {
+		return y.calls == y.crash && y.after, kube.ErrNotSent
+	}
+	return true, nil
+}
+
+func (y *hpaCluster) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	applied, err := y.call()
+	if applied {
+		err = errors.Join(err, y.fakeCluster.Resize(ctx, p, with))
+	}
+	y.observe()
+	return err
+}
+
+func (y *hpaCluster) Record(_ context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	return y.write(h, nil, points)
+}
+
+func (y *hpaCluster) SetTargets(_ context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	return y.write(h, percent, points)
+}
+
+func (y *hpaCluster) write(h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	applied, err := y.call()
+	if err == nil && y.fail != nil {
+		applied, err = y.fail(y.calls)
+	}
+	y.writes++
+	next := *y.hpa
+	next.Points = points
+	next.Utilization = slices.Clone(next.Utilization)
+	if to, ok := percent[0]; ok {
+		next.Utilization[0].Percent = to
+	}
+	switch {
+	case applied && h.Utilization[0] != y.hpa.Utilization[0]:
+		return errors.Join(err, kube.ErrInvalid)
+	case applied:
+		y.hpa = &next
+	}
+	if err != nil && !applied && y.late != nil {
+		y.late = func() { y.hpa = &next }
+	}
+	y.observe()
+	return err
+}
+
+func (y *hpaCluster) average() int64 {
+	var total int64
+	for _, p := range y.pods {
+		total += p.Containers[0].Requests.CPU
+	}
+	return total / int64(len(y.pods))
+}
+
+func (y *hpaCluster) observe() {
+	y.lowest = min(y.lowest, int64(y.hpa.Utilization[0].Percent)*y.average())
+}
+
+func (y *hpaCluster) start() *updater {
+	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+	u.scalePoints = scalePoints{
+		list: func() []*cluster.HorizontalAutoscaler { return []*cluster.HorizontalAutoscaler{y.hpa} }, writer: y, health: u.health, log: y.log,
+	}
+	return u
+}
+
+func (y *hpaCluster) passes(u *updater, n int, between func()) {
+	for range n {
+		u.pass(y.t.Context(), time.Now())
+		time.Sleep(time.Minute)
+		if between != nil {
+			between()
+		}
+	}
+}
+
+// percentOf returns the target that keeps the scale point of 80 % of 500m, rounded up.
+func percentOf(request int64) int32 { return int32((500*80 + request - 1) / request) }
+
+func TestUpdater_preserveScalePoint_requestAndTargetMoveTogether(t *testing.T) {
+	for _, target := range []int64{650, 460} {
+		t.Run(fmt.Sprint(target), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newHPACluster(t, target)
+				y.passes(y.start(), 20, nil)
+				if got := y.hpa.Utilization[0].Percent; y.average() != target || got != percentOf(target) {
+					t.Errorf("request %d, target %d %%; want %d and %d %%", y.average(), got, target, percentOf(target))
+				}
+				if y.lowest < 500*80 {
+					t.Errorf("the scale point fell to %d, want at least %d: the HPA may scale up", y.lowest, 500*80)
+				}
+				if y.writes > 6 {
+					t.Errorf("%d writes to the HPA for three pods", y.writes)
+				}
+			})
+		})
+	}
+}
+
+func TestUpdater_withoutOptIn_neitherRequestNorHPAChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 650)
+		y.autoscalers[0].PreserveScalePoint = false
+		y.passes(y.start(), 60, nil)
+		if y.writes > 0 || len(y.done) > 0 {
+			t.Errorf("%d writes to the HPA, actions %q; want none", y.writes, y.done)
+		}
+	})
+}
+
+// Each outcome of a write to the HPA. In every case the scale point is never too low, and no pod changes before its target.
+func TestUpdater_writeToHPAFails_requestsWaitForIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail    func(call int) (bool, error)
+		late    bool
+		request int64
+	}{
+		"refused":                        {fail: func(int) (bool, error) { return false, kube.ErrForbidden }, request: 500},
+		"refused after the record":       {fail: func(call int) (bool, error) { return call == 1, map[bool]error{false: kube.ErrDenied}[call == 1] }, request: 500},
+		"refused once":                   {fail: func(call int) (bool, error) { return call != 2, map[bool]error{true: kube.ErrBusy}[call == 2] }, request: 460},
+		"unknown, and it was done":       {fail: func(call int) (bool, error) { return true, map[bool]error{true: errors.New("timeout")}[call < 5] }, request: 460},
+		"unknown, and it arrives late":   {fail: func(call int) (bool, error) { return call > 4, map[bool]error{true: errors.New("timeout")}[call <= 4] }, late: true, request: 460},
+		"others have changed the target": {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrInvalid}[call <= 3] }, request: 460},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newHPACluster(t, 460)
+				y.fail = c.fail
+				nothing := func() {}
+				between := func() {}
+				if c.late {
+					y.late = nothing
+					between = func() {
+						y.late()
+						y.late = nothing
+					}
+				}
+				y.passes(y.start(), 180, between)
+				if y.average() != c.request {
+					t.Errorf("request %d, want %d", y.average(), c.request)
+				}
+				if y.lowest < 500*80 {
+					t.Errorf("the scale point fell to %d, want at least %d", y.lowest, 500*80)
+				}
+				if c.request == 500 && y.writes > 20 {
+					t.Errorf("%d attempts in 3 h, want a back-off", y.writes)
+				}
+			})
+		})
+	}
+}
+
+// The updater crashes at each of its requests, before and after it is carried out. Another one completes the change.
+func TestUpdater_crashAtEachRequest_nextOneCompletesTheChange(t *testing.T) {
+	for _, target := range []int64{650, 460} {
+		for _, after := range []bool{false, true} {
+			crashed := true
+			for at := 1; crashed; at++ {
+				synctest.Test(t, func(t *testing.T) {
+					y := newHPACluster(t, target)
+					y.crash, y.after = at, after
+					first := y.start()
+					for y.calls < at && y.average() != target {
+						y.passes(first, 1, nil)
+					}
+					crashed = y.calls >= at
+					y.crash = 0
+					y.passes(y.start(), 30, nil)
+					if got := y.hpa.Utilization[0].Percent; y.average() != target || got != percentOf(target) {
+						t.Errorf("target %d, crash at request %d (carried out: %t): request %d, target %d %%; want %d %%", target, at, after, y.average(), got, percentOf(target))
+					}
+					if y.lowest < 500*80 {
+						t.Errorf("target %d, crash at request %d (carried out: %t): the scale point fell to %d", target, at, after, y.lowest)
+					}
+				})
+				if at > 30 {
+					t.Fatal("the updater does not end")
+				}
+			}
+		}
+	}
+}
+
+// The target is raised before pods shrink. If the pods cannot be changed, it returns.
+func TestUpdater_podsCannotBeChanged_targetReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		y.resizeErr, y.evictErr = kube.ErrForbidden, kube.ErrForbidden
+		raised, returned := 0, 0
+		y.passes(y.start(), 60, func() {
+			switch got := y.hpa.Utilization[0].Percent; {
+			case got > 80:
+				raised++
+			case got == 80 && raised > 0:
+				returned++
+			}
+		})
+		if raised == 0 || returned < 30 || y.lowest < 500*80 || y.writes > 30 {
+			t.Errorf("target raised in %d passes and back in %d, %d writes, lowest scale point %d", raised, returned, y.writes, y.lowest)
+		}
+	})
+}
+
+func TestUpdater_othersResetTheTarget_podfitStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 650)
+		var text bytes.Buffer
+		y.log = slog.New(slog.NewTextHandler(&text, nil))
+		reset := func() {
+			h := *y.hpa
+			h.Utilization = []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}}
+			y.hpa = &h
+		}
+		y.passes(y.start(), 120, reset)
+		if y.writes > 2*cluster.MostResets+3 {
+			t.Errorf("%d writes to the HPA, want podfit to stop", y.writes)
+		}
+		if len(y.hpa.Points) != 1 || !y.hpa.Points[0].Stopped() {
+			t.Errorf("records %+v, want one that says that podfit has stopped", y.hpa.Points)
+		}
+		if n := strings.Count(text.String(), "Others overwrite the target"); n != 1 {
+			t.Errorf("logged %d times, want 1", n)
+		}
+		before := y.writes
+		y.passes(y.start(), 60, reset) // a new leader does not begin again
+		if y.writes != before {
+			t.Errorf("%d writes after a restart", y.writes-before)
+		}
+	})
+}
+
+func TestUpdater_userChangesTheTarget_newScalePointIsPreserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 550)
+		u := y.start()
+		y.passes(u, 20, nil)
+		h := *y.hpa
+		h.Utilization = []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 70}}
+		y.hpa = &h
+		y.passes(u, 20, nil)
+		// 70 % of the recorded request of 500m is 350m, which is 64 % of 550m.
+		if got := y.hpa.Utilization[0].Percent; got != 64 {
+			t.Errorf("target %d %%, want 64 %%", got)
+		}
+	})
+}
+
+func TestUpdater_optInRemoved_targetIsRestoredWithThePods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 650)
+		u := y.start()
+		y.passes(u, 20, nil)
+		a := *y.autoscalers[0]
+		a.PreserveScalePoint = false
+		y.autoscalers[0] = &a
+		y.passes(u, 5, nil)
+		if got := y.hpa.Utilization[0].Percent; got != percentOf(650) || len(y.hpa.Points) != 1 {
+			t.Errorf("target %d %%, records %v; want them unchanged while pods have the new request", got, y.hpa.Points)
+		}
+		for i, p := range y.pods { // a rollout replaces the pods; new pods have the request of the template
+			q := *p
+			q.UID = fmt.Sprint("new-", i)
+			q.Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 250<<20)}}
+			y.pods[i] = &q
+		}
+		y.passes(u, 3, nil)
+		if got := y.hpa.Utilization[0].Percent; got != 80 || len(y.hpa.Points) != 0 {
+			t.Errorf("target %d %%, records %v; want 80 %% and none", got, y.hpa.Points)
+		}
+	})
+}

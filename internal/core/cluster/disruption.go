@@ -1,0 +1,77 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+	"strings"
+)
+
+// A DisruptionBudget is a PodDisruptionBudget: the part of its spec and status that decides about the eviction of a pod that is not
+// ready.
+type DisruptionBudget struct {
+	Name        string
+	Selector    Selector
+	Healthy     int32 // status.currentHealthy
+	Desired     int32 // status.desiredHealthy
+	AlwaysAllow bool  // spec.unhealthyPodEvictionPolicy AlwaysAllow: pods that are not ready may be evicted
+	Current     bool  // the status belongs to the current spec
+}
+
+// A Selector is a label selector. All of its requirements must hold. A pod is selected by an empty list, and never if None is set.
+type Selector struct {
+	Requirements []Requirement
+	None         bool // selects no pod: the object has no selector, or an invalid one
+}
+
+// A Requirement is a condition on one label.
+type Requirement struct {
+	Key    string
+	Op     SelectorOp
+	Values []string // for In and NotIn
+}
+
+// A SelectorOp is an operator of a label selector.
+type SelectorOp uint8
+
+// The operators.
+const (
+	In SelectorOp = iota
+	NotIn
+	Exists
+	DoesNotExist
+)
+
+// Matches reports whether the selector selects a pod with the given labels, each as "key=value".
+func (s Selector) Matches(labels []string) bool {
+	if s.None {
+		return false
+	}
+	for _, r := range s.Requirements {
+		if !r.holds(labels) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r Requirement) holds(labels []string) bool {
+	value, exists := "", false
+	for _, label := range labels {
+		if key, v, _ := strings.Cut(label, "="); key == r.Key {
+			value, exists = v, true
+		}
+	}
+	switch r.Op {
+	case In:
+		return exists && slices.Contains(r.Values, value)
+	case NotIn:
+		return !exists || !slices.Contains(r.Values, value)
+	case Exists:
+		return exists
+	case DoesNotExist:
+		return !exists
+	}
+	return false
+}

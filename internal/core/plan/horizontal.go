@@ -1,0 +1,32 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// leftToHPA returns LeftToHPA if a pod would change without the HPAs of its workload. Otherwise it returns the given reason.
+func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise Reason) Reason {
+	if len(a.Horizontal) == 0 {
+		return otherwise
+	}
+	without := *a
+	without.Horizontal = nil
+	fits := policy.Fit(&without, s.w.Limits[p.Namespace], p)
+	v := judge(s.now, s.b, &without, p, fits)
+	if v.wanted.Code == Fits {
+		return otherwise
+	}
+	for i := range fits {
+		state, h := policy.HorizontalOf(a, fits[i].Container, v.wanted.Resource)
+		if state.IsLeft() {
+			r := v.wanted
+			r.Code, r.Text = LeftToHPA, h.HPA.Name
+			return r
+		}
+	}
+	return otherwise
+}

@@ -1,0 +1,421 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// An OOM rescue gives an OOM-killed container more memory at once: in place if the update mode resizes, else by eviction, else by
+// deletion. A deletion is no eviction, so no PodDisruptionBudget is asked. Therefore a pod is deleted only if all of this holds:
+//
+//   - a PodDisruptionBudget refused its eviction, and it would not if the OOM-killed pods were ready
+//   - it is not ready, and a container was OOM-killed minKills times in a row
+//   - its recommendation has more memory than it was killed with
+//   - no data is lost with it, and its controller replaces it
+//   - no other pod of the workload was deleted whose replacement is not ready yet
+//
+// The back-off of deletions grows while the replacements are OOM-killed too (Ledger.rescues).
+
+// A RescueMode selects what is done for OOM-killed pods (--oom-rescue).
+type RescueMode uint8
+
+// The rescue modes.
+const (
+	NoRescue         RescueMode = iota // upstream's rules only
+	RescueByEviction                   // resize or evict at once
+	RescueByDeletion                   // also delete pods that a disruption budget does not allow to be evicted
+)
+
+// minKills is the number of consecutive OOM kills after which a pod may be deleted.
+const minKills = 3
+
+// noticeablyMore is the factor by which the memory must grow before the next pod is deleted, if the replacement of the last one was
+// OOM-killed too.
+const noticeablyMore = 1.1
+
+// A rescue is the last deletion of a pod of a workload.
+type rescue struct {
+	at     time.Time
+	newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
+	uid    string    // of the deleted pod
+	memory int64     // bytes that the replacement gets
+	again  int       // consecutive deletions after which the replacement was OOM-killed too
+}
+
+// recordRescue records that a pod was deleted, or may have been.
+func (l *Ledger) recordRescue(now time.Time, d Decision) {
+	next := rescue{at: now, newest: d.Pod.Created, uid: d.Pod.UID}
+	if d.scope != nil {
+		next.newest = d.scope.newest
+	}
+	if kill, ok := killOf(now, historyTTL, d.Autoscaler, d.Pod, d.With); ok {
+		next.memory = kill.to
+	}
+	if d.again {
+		next.again = l.rescues[workloadOf(d.Pod)].again + 1
+	}
+	l.rescues[workloadOf(d.Pod)] = next
+}
+
+// forgetRescues forgets deletions after historyTTL, but not while pods of the workload are not ready because of OOM kills.
+func (l *Ledger) forgetRescues(now time.Time, ds []Decision) {
+	if len(l.rescues) == 0 {
+		return
+	}
+	crashing := map[cluster.Workload]bool{}
+	for i := range ds {
+		if p := ds[i].Pod; p.Crash != nil {
+			crashing[workloadOf(p)] = true
+		}
+	}
+	maps.DeleteFunc(l.rescues, func(w cluster.Workload, r rescue) bool { return !crashing[w] && now.Sub(r.at) > historyTTL })
+}
+
+// A memoryKill is an OOM kill of a container that gets more memory by its recommendation.
+type memoryKill struct {
+	container *cluster.Container
+	lived     time.Duration
+	to        int64 // bytes: the new limit of the container or pod, or the new request if there is no limit
+	atLimit   bool  // the container or the pod has a memory limit; otherwise the node was short of memory
+}
+
+// killOf returns the OOM kill within the given time for which the pod would get more memory; false if there is none.
+func killOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) (memoryKill, bool) {
+	for i := range fits {
+		c := p.Container(fits[i].Container)
+		if c == nil || c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.Observed, c.Name) {
+			continue
+		}
+		if cp := a.Policy(c.Name); cp != nil && cp.Off || !c.Exit.Now && now.Sub(c.Exit.Finished) >= within {
+			continue
+		}
+		kill := memoryKill{container: c, lived: c.Exit.Finished.Sub(c.Exit.Started)}
+		var from int64
+		from, kill.to, kill.atLimit = memoryOf(p, c, fits, &fits[i])
+		if compare(cluster.Memory, kill.to, from) > 0 {
+			return kill, true
+		}
+	}
+	return memoryKill{}, false
+}
+
+// memoryOf returns the amount of memory at which a container is killed, now and with fit, and whether it is a limit. Without a limit of
+// the container or the pod it is the request, because the kernel kills the containers first that use more than they request.
+func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *policy.Fitted) (from, to int64, atLimit bool) {
+	requests, limits := c.Running()
+	if limits.Memory > 0 {
+		return limits.Memory, fit.Limits.Or(limits).Memory, true
+	}
+	if p.PodLevel != nil && p.PodLevel.Limits.Memory > 0 {
+		return p.PodLevel.Limits.Memory, policy.PodLevelOf(p, fits).Limits.Memory, true
+	}
+	return requests.Memory, fit.Requests.Or(requests).Memory, false
+}
+
+// judgeRescue makes a pod change at once, whatever its age, if a container was OOM-killed and gets more memory. A pod that is in service
+// and would be restarted changes at once only if the container was killed soon after its start (--evict-after-oom-threshold).
+func (s *pass) judgeRescue(d *Decision) {
+	if s.b.Rescue == NoRescue {
+		return
+	}
+	kill, ok := killOf(s.now, s.b.RescueFor, d.Autoscaler, d.Pod, d.With)
+	if !ok {
+		return
+	}
+	disrupts := healthOf(s.now, s.b, d.Pod) != down && (!d.Autoscaler.Mode.Resizes() || restarts(d.Pod, d.With))
+	if disrupts && kill.lived >= s.b.quickOOM(d.Autoscaler) {
+		return
+	}
+	d.Rescue = true
+	requests, _ := kill.container.Running()
+	to := requests.Memory
+	for i := range d.With {
+		if d.With[i].Container == kill.container.Name {
+			to = d.With[i].Requests.Or(requests).Memory
+		}
+	}
+	d.Wanted = Reason{
+		Code: OutOfMemory, Container: nameUnlessSole(d.Pod)(kill.container.Name), Resource: cluster.Memory,
+		From: requests.Memory, To: to, For: kill.lived,
+	}
+	if !kill.atLimit {
+		d.Wanted.Code = NodeOutOfMemory
+	}
+	i := slices.IndexFunc(s.w.Nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node })
+	if i >= 0 && s.w.Nodes[i].LowMemory {
+		d.Wanted.Text = d.Pod.Node
+	}
+}
+
+// evictionChecks returns the checks for an eviction.
+func (t *candidate) evictionChecks() []check {
+	if t.d.Rescue {
+		return rescueChecks
+	}
+	return evictionChecks
+}
+
+// resizeChecks returns the checks for a resize.
+func (t *candidate) resizeChecks() []check {
+	if t.d.Rescue {
+		return rescueInPlaceChecks
+	}
+	return resizeChecks
+}
+
+// rescueChecks are evictionChecks, but the minimum number of replicas protects only pods that are in service.
+var rescueChecks = []check{
+	(*candidate).sameSize,
+	(*candidate).replacementRefused,
+	(*candidate).replacementOverQuota,
+	(*candidate).unplaceable,
+	(*candidate).requirementsUnmet,
+	(*candidate).replacementMissing,
+	(*candidate).backingOff,
+	(*candidate).probing,
+	(*candidate).evictionRefused,
+	(*candidate).replicasUnknown,
+	(*candidate).tooFewToRescue,
+	(*candidate).overBudget,
+}
+
+// rescueInPlaceChecks are resizeChecks, but the minimum number of replicas and the disruption budget protect only pods in service that
+// the resize restarts.
+var rescueInPlaceChecks = []check{
+	(*candidate).undone,
+	(*candidate).resizeRefused,
+	(*candidate).replacementRefused,
+	(*candidate).resizeOverQuota,
+	(*candidate).unplaceable,
+	(*candidate).replicasUnknown,
+	(*candidate).tooFewToRescueInPlace,
+	(*candidate).overBudgetInPlace,
+}
+
+// deletionChecks are the checks for a deletion, after a disruption budget has refused the eviction.
+var deletionChecks = []check{
+	(*candidate).fewKills,
+	(*candidate).dataWouldBeLost,
+	(*candidate).replicasUnknown,
+	(*candidate).rescueInProgress,
+	(*candidate).budgetOfOthers,
+	(*candidate).deletionRefused,
+}
+
+func (t *candidate) tooFewToRescue() (Reason, bool) {
+	return t.tooFew(), t.g.below && t.health() != down
+}
+
+func (t *candidate) tooFewToRescueInPlace() (Reason, bool) {
+	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && restarts(t.d.Pod, t.d.With)
+}
+
+// isStuckResizing reports whether a pod that is down has a resize that waits or has failed, and may be evicted instead.
+func (t *candidate) isStuckResizing() bool {
+	r := t.d.Pod.Resize
+	if r == nil || resizeCodes[r.State] == Fits || r.Problem == cluster.MemoryInUse {
+		return false
+	}
+	return t.d.Autoscaler.Mode.Evicts() && t.health() == down
+}
+
+// resizeCodes are the reasons for which a pod that is down does not wait for its resize.
+var resizeCodes = map[cluster.ResizeState]ReasonCode{
+	cluster.ResizeDeferred: ResizeWaiting, cluster.ResizeInfeasible: ResizeImpossible,
+	cluster.ResizeError: ResizeFailed, cluster.ResizeUnknown: ResizeUnclear,
+}
+
+// evict decides on an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
+func (t *candidate) evict(because ReasonCode) {
+	t.try(Evict, t.evictionChecks(), because)
+	if t.d.Do == Leave && t.d.Reason.Code == DisruptionBudget {
+		t.delete()
+	}
+}
+
+// delete decides on the deletion of a pod to rescue, if no check blocks it. If one does, it is the reason to leave the pod.
+func (t *candidate) delete() {
+	if !t.d.Rescue || t.b.Rescue != RescueByDeletion || !t.isCrashing(t.d.Pod) {
+		return
+	}
+	for _, o := range deletionChecks {
+		if r, blocked := o(t); blocked {
+			t.leave(r)
+			return
+		}
+	}
+	t.d.Do, t.d.Reason, t.d.Fallback = Delete, t.d.Wanted, false
+	t.d.Reason.Fallback = DisruptionBudget
+	t.d.again = t.isRepeated()
+	t.reserve(Evict)
+	if t.deleted == nil {
+		t.deleted = map[cluster.Workload]*cluster.Pod{}
+	}
+	t.deleted[workloadOf(t.d.Pod)] = t.d.Pod
+}
+
+// deleteInstead decides on the deletion of a pod whose eviction a disruption budget has just refused. It reports whether the pod is
+// to be deleted.
+func (p *Pass) deleteInstead(d *Decision, last refused) bool {
+	if d.scope == nil {
+		return false
+	}
+	p.leave(d, last.reason(p.b, Evict))
+	p.candidate(d).delete()
+	return d.Do == Delete
+}
+
+// endRescue lets the next pass delete a pod of the workload if the deletion of this one was not carried out.
+func (s *pass) endRescue(d *Decision, why RefusalKind) {
+	if d.scope != nil && d.Do == Delete && why != OutcomeIsUnknown {
+		delete(d.scope.deleted, workloadOf(d.Pod))
+	}
+}
+
+// isCrashing reports whether a pod is not ready because of OOM kills.
+func (s *pass) isCrashing(p *cluster.Pod) bool {
+	return p.Crash != nil && p.Live() && !p.Ready && healthOf(s.now, s.b, p) == down
+}
+
+// crashingIn returns the pods of a namespace that are not ready because of OOM kills.
+func (s *pass) crashingIn(namespace string) []*cluster.Pod {
+	if s.crashing == nil {
+		s.crashing = map[string][]*cluster.Pod{}
+		for _, g := range s.w.Governed {
+			for _, p := range g.Pods {
+				if s.isCrashing(p) {
+					s.crashing[p.Namespace] = append(s.crashing[p.Namespace], p)
+				}
+			}
+		}
+	}
+	return s.crashing[namespace]
+}
+
+func (t *candidate) fewKills() (Reason, bool) {
+	most := 0
+	for i := range t.d.Pod.Containers {
+		if e := t.d.Pod.Containers[i].Exit; e != nil && e.OOM {
+			most = max(most, int(e.Kills))
+		}
+	}
+	return Reason{Code: FewKills, Have: most, Want: minKills}, most < minKills
+}
+
+func (t *candidate) dataWouldBeLost() (Reason, bool) {
+	return Reason{Code: DataWouldBeLost}, t.d.Pod.Crash.Data
+}
+
+// budgetOfOthers blocks a deletion unless exactly one disruption budget selects the pod, and it would allow the eviction if the
+// OOM-killed pods were ready.
+func (t *candidate) budgetOfOthers() (Reason, bool) {
+	p := t.d.Pod
+	all, known := t.w.Budgets[p.Namespace]
+	if !known {
+		return Reason{Code: BudgetsUnknown}, true
+	}
+	var of *cluster.DisruptionBudget
+	for i := range all {
+		if !all[i].Selector.Matches(p.Crash.Labels) {
+			continue
+		}
+		if of != nil {
+			return Reason{Code: BudgetOfOthers, Text: of.Name + ", " + all[i].Name}, true
+		}
+		of = &all[i]
+	}
+	if of == nil || !of.Current || of.AlwaysAllow || of.Healthy >= of.Desired {
+		// The disruption budget has changed since, so the eviction is tried again after its back-off.
+		r, _ := t.w.Ledger.refusal(p, Evict)
+		return r.reason(t.b, Evict), true
+	}
+	crashing := int32(0)
+	for _, other := range t.crashingIn(p.Namespace) {
+		if of.Selector.Matches(other.Crash.Labels) {
+			crashing++
+		}
+	}
+	return Reason{Code: BudgetOfOthers, Text: of.Name, Have: int(of.Healthy + crashing), Want: int(of.Desired)}, of.Healthy+crashing < of.Desired
+}
+
+// rescueInProgress blocks a deletion until the replacement of the last deleted pod of the workload is ready. If it was OOM-killed too,
+// the next pod is deleted after a back-off, and only with noticeably more memory.
+func (t *candidate) rescueInProgress() (Reason, bool) {
+	p, workload := t.d.Pod, workloadOf(t.d.Pod)
+	if other := t.deleted[workload]; other != nil && other != p {
+		return Reason{Code: RescueInProgress, Text: other.Name}, true
+	}
+	last, ok := t.w.Ledger.rescues[workload]
+	if !ok {
+		return Reason{}, false
+	}
+	state := t.stateOf(last)
+	if state == replacementAbsent {
+		return Reason{Code: RescueInProgress}, true
+	}
+	if !t.isRepeated() {
+		return Reason{}, false
+	}
+	if until := last.at.Add(backoff(t.b, last.again+1)); t.now.Before(until) {
+		return Reason{Code: BackingOff, Until: until, Have: last.again + 1, Text: "deletion"}, true
+	}
+	kill, _ := killOf(t.now, t.b.RescueFor, t.d.Autoscaler, p, t.d.With)
+	return Reason{Code: NotEnoughMemory, From: last.memory, To: kill.to}, float64(kill.to) < noticeablyMore*float64(last.memory)
+}
+
+// isRepeated reports whether a deletion would follow one that did not help: the pod is a replacement itself, or the replacement of the
+// last deleted pod is not ready because of OOM kills.
+func (t *candidate) isRepeated() bool {
+	last, ok := t.w.Ledger.rescues[workloadOf(t.d.Pod)]
+	return ok && (t.d.Pod.Created.After(last.newest) || t.stateOf(last) == replacementKilled)
+}
+
+// A rescueState is the state of the replacement of a deleted pod.
+type rescueState uint8
+
+const (
+	replacementAbsent rescueState = iota // does not exist or is not ready yet
+	replacementServing
+	replacementKilled // not ready because of OOM kills
+)
+
+// stateOf returns the state of the replacement of the last deleted pod.
+func (t *candidate) stateOf(last rescue) rescueState {
+	workload := workloadOf(t.d.Pod)
+	state := replacementAbsent
+	settled := !t.now.Before(last.at.Add(watchDelay))
+	for _, p := range t.pods {
+		switch {
+		case workloadOf(p) != workload || !p.Live():
+		case p.UID == last.uid:
+			if settled {
+				return replacementServing // the deletion, whose outcome was unknown, was not carried out
+			}
+		case !p.Created.After(last.newest):
+		case serves(p):
+			return replacementServing
+		case t.isCrashing(p):
+			state = replacementKilled
+		}
+	}
+	if _, owes := t.w.Ledger.pending[t.d.Pod.Controller]; state == replacementAbsent && settled && (!owes || t.complete[t.d.Pod.Controller]) {
+		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
+	}
+	return state
+}
+
+// deletionRefused blocks a deletion during the back-off after a refusal.
+func (t *candidate) deletionRefused() (Reason, bool) {
+	r, ok := t.w.Ledger.refusal(t.d.Pod, Delete)
+	if !ok || !t.now.Before(r.until(t.b)) {
+		return Reason{}, false
+	}
+	return r.reason(t.b, Delete), true
+}

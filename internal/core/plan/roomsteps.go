@@ -1,0 +1,200 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
+)
+
+// apply changes the decisions as the plan of a node requires.
+func (s *pass) apply(p room.Plan, byUID map[string]*Decision) {
+	for _, step := range p.Steps {
+		d := byUID[step.ID]
+		if d == nil {
+			continue
+		}
+		switch step.Do {
+		case room.ShrinkPod:
+			s.applyShrink(d, step)
+		case room.GrowPart:
+			s.applyPart(d, step)
+		case room.GrowPod:
+			if d.Reason.Code == AwaitingRoom { // a deferred resize needs nothing: the kubelet completes it
+				s.tryResize(d)
+			}
+		case room.MovePod: // all moves for a pod are made together, see below
+		case room.Wait:
+		}
+	}
+	for len(p.Steps) > 0 {
+		step := p.Steps[0]
+		p.Steps = p.Steps[1:]
+		if step.Do != room.MovePod {
+			continue
+		}
+		moves := []room.Step{step}
+		for len(p.Steps) > 0 && p.Steps[0].Do == room.MovePod && p.Steps[0].ForID == step.ForID && step.ForID != "" {
+			moves = append(moves, p.Steps[0])
+			p.Steps = p.Steps[1:]
+		}
+		s.applyMoves(moves, byUID)
+	}
+}
+
+// applyShrink resizes a pod in place to its lower target, unless it does that anyway.
+func (s *pass) applyShrink(d *Decision, step room.Step) {
+	if step.ForID == "" || d.Do != Leave {
+		return
+	}
+	r := Reason{Code: MakesRoom, Text: step.For}
+	pairs(d.Pod, d.With, false, func(x pair) {
+		if !x.limit && r.Resource == 0 && compare(x.resource, x.to, x.from) < 0 {
+			r.Resource, r.From, r.To, r.Container = x.resource, x.from, x.to, nameUnlessSole(d.Pod)(x.container.Name)
+		}
+	})
+	d.Do, d.Reason, d.Fallback = Resize, r, false
+	s.roomCandidate(d).reserve(Resize)
+}
+
+// tryResize resizes a pod that is left, if no check blocks that. It keeps the reason to leave the pod otherwise.
+func (s *pass) tryResize(d *Decision) bool {
+	before := d.Reason
+	s.candidate(d).try(Resize, resizeChecks, Fits)
+	if d.Do == Leave {
+		d.Reason = before
+	}
+	return d.Do == Resize
+}
+
+// applyPart makes a pod grow by a part.
+func (s *pass) applyPart(d *Decision, step room.Step) {
+	with, ok := s.partOf(d, step)
+	if !ok || d.Do == Leave && !s.tryResize(d) {
+		return
+	}
+	d.With, d.part, d.Fallback = with, true, false
+	d.Reason.Part = true
+}
+
+// partOf returns the requests and limits of the containers for growth by a part: each container gets the same share of its increase
+// of a resource. No container shrinks. It returns false if the API server would refuse them, or they change nothing.
+func (s *pass) partOf(d *Decision, step room.Step) ([]policy.Fitted, bool) {
+	p := d.Pod
+	out := slices.Clone(d.With)
+	for i := range out {
+		f := &out[i]
+		c := p.Container(f.Container)
+		if c == nil {
+			return nil, false
+		}
+		requests, limits := c.Running()
+		for _, res := range cluster.All {
+			share := shareOf(res, p, d.With, step)
+			unit := unitOf(d.Autoscaler, c.Name, res)
+			f.Requests = growBy(res, requests, f.Requests, share, unit)
+			f.Limits = growBy(res, limits, f.Limits, share, unit)
+		}
+	}
+	size := room.Of(total(p, out)).Sub(step.From)
+	if !step.To.Sub(step.From).Holds(size) || !grows(p, out) || alreadyAsked(p, out) ||
+		changesQoS(s.w.Limits[p.Namespace], p, out) || policy.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
+		return nil, false
+	}
+	return out, true
+}
+
+// shareOf returns the fraction of the increases of the containers that the pod gets now.
+func shareOf(res cluster.Resource, p *cluster.Pod, with []policy.Fitted, step room.Step) float64 {
+	given := step.To.Memory - step.From.Memory
+	if res == cluster.CPU {
+		given = step.To.CPU - step.From.CPU
+	}
+	increase := int64(0)
+	pairs(p, with, false, func(x pair) {
+		if !x.limit && x.resource == res {
+			increase += max(0, x.to-x.from)
+		}
+	})
+	if increase == 0 {
+		return 0
+	}
+	return min(1, float64(given)/float64(increase))
+}
+
+// unitOf returns the unit to which amounts of a container are rounded down: whole cores if its autoscaler wants that.
+func unitOf(a *cluster.Autoscaler, container string, res cluster.Resource) int64 {
+	switch {
+	case res == cluster.Memory:
+		return mebibyte
+	case slices.Contains(a.IntegerCPU, container):
+		return 1000
+	}
+	return 1
+}
+
+// growBy returns wanted amounts with one resource set to what the container has and a share of its increase. Amounts that would
+// shrink stay as they are.
+func growBy(res cluster.Resource, had, wanted cluster.Resources, share float64, unit int64) cluster.Resources {
+	to, ok := wanted.Get(res)
+	if !ok {
+		return wanted
+	}
+	from := had.Amount(res)
+	if to <= from || share >= 1 {
+		return wanted.Set(res, max(to, from))
+	}
+	now := from + int64(float64(to-from)*share)
+	return wanted.Set(res, max(from, now-now%unit))
+}
+
+// applyMoves evicts pods that make room for the same pod, or the pod itself. It evicts all of them or none.
+func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
+	var done []*Decision
+	var before []Reason
+	for _, step := range moves {
+		d := byUID[step.ID]
+		reason := d.Reason
+		if !s.applyMove(d, step) {
+			for i, undo := range done {
+				undo.Do, undo.Reason, undo.roomFor = Leave, before[i], ""
+				s.endProbe(undo)
+				if undo.taken {
+					undo.taken = false
+					undo.scope.groups[undo.Pod.Controller].giveBack(undo.health)
+				}
+			}
+			return
+		}
+		done, before = append(done, d), append(before, reason)
+	}
+	for _, step := range moves {
+		n := s.rooms.nodes[step.Node]
+		n.open = n.open.Sub(step.To)
+	}
+}
+
+// applyMove evicts a pod, if no check blocks that.
+func (s *pass) applyMove(d *Decision, step room.Step) bool {
+	before := d.Reason
+	t := s.roomCandidate(d)
+	if step.ForID == "" { // its own resize waits for room
+		t.try(Evict, evictionChecks, ResizeWaiting)
+	} else {
+		wanted := d.Wanted
+		t.try(Evict, moveChecks, Fits)
+		d.Wanted = wanted
+	}
+	if d.Do != Evict {
+		d.Reason = before
+		return false
+	}
+	if step.ForID != "" {
+		d.Reason, d.roomFor = Reason{Code: MovesForRoom, Text: step.For}, step.ForID
+	}
+	return true
+}

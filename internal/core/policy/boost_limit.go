@@ -1,0 +1,83 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"sort"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// wholeBoost is the share of a whole startup boost. A boost that is limited is a whole number of parts of it.
+const wholeBoost = 1024
+
+// Boosted is the size of a pod with its startup boost.
+type Boosted struct {
+	Fits      []Fitted
+	Originals []Original // of the boosted containers
+	NoBase    []string   // containers with a factor that multiplies nothing: they have neither a CPU request nor a recommendation
+	Refusal   Refusal    // why no boost is possible without taking CPU from a container; Fits is the size with the whole boost then
+}
+
+// AdmissibleBoost applies the startup boost (Boost) and changes the sizes so that the API server admits them (Admissible). If the
+// boost does not fit into the pod-level resources or the pod LimitRange, it is limited, so that it takes no CPU from other containers.
+func AdmissibleBoost(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted, most int64) Boosted {
+	by := func(share int64) Boosted {
+		b := boostBy(a, p, slices.Clone(fits), most, share)
+		Admissible(l, p, b.Fits)
+		return b
+	}
+	whole := by(wholeBoost)
+	if !takesCPU(p, fits, whole) {
+		return whole
+	}
+	tooMuch := int64(sort.Search(wholeBoost-1, func(i int) bool { return takesCPU(p, fits, by(int64(i)+1)) })) + 1
+	if limited := by(tooMuch - 1); totalCPU(p, limited.Fits) > totalCPU(p, fits) {
+		return limited
+	}
+	unlimited := boostBy(a, p, slices.Clone(fits), most, wholeBoost)
+	whole.Refusal = Refused(l, p, unlimited.Fits)
+	if !whole.Refusal.Refused() {
+		whole.Refusal = Refusal{Kind: SumAbovePodLevel, Resource: cluster.CPU, Have: totalCPU(p, unlimited.Fits), Want: totalCPU(p, whole.Fits)}
+	}
+	return whole
+}
+
+// totalCPU returns the sum of the CPU requests of the regular containers of a pod with fits set on it.
+func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Role == cluster.Regular {
+			requests, _ := sizeOf(c, fits)
+			total = sum(total, requests.CPU)
+		}
+	}
+	return total
+}
+
+// takesCPU reports whether a container has less CPU with a boost than without it.
+func takesCPU(p *cluster.Pod, fits []Fitted, b Boosted) bool {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Role != cluster.Regular {
+			continue
+		}
+		requests, limits := sizeOf(c, fits)
+		boostedRequests, boostedLimits := sizeOf(c, b.Fits)
+		if boostedRequests.CPU < requests.CPU || boostedLimits.Has.Has(cluster.CPU) && boostedLimits.CPU < limits.CPU {
+			return true
+		}
+	}
+	return false
+}
+
+// sizeOf returns the requests and limits of a container with fits set on it.
+func sizeOf(c *cluster.Container, fits []Fitted) (requests, limits cluster.Resources) {
+	for i := range fits {
+		if fits[i].Container == c.Name {
+			return fits[i].Requests.Or(c.Requests), fits[i].Limits.Or(c.Limits)
+		}
+	}
+	return c.Requests, c.Limits
+}

@@ -1,0 +1,145 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A HorizontalState is what podfit does with a request by which a HorizontalPodAutoscaler (HPA) scales.
+type HorizontalState uint8
+
+// The states.
+const (
+	NotScaled           HorizontalState = iota // no HPA depends on the request
+	LeftToHPA                                  // podfit does not change the request
+	SeveralMetrics                             // more than one metric depends on the request, so podfit does not change it
+	ScalePointMissing                          // podfit has not recorded the scale point on the HPA yet, so it does not change the request
+	ScalePointStopped                          // others overwrite the target of the HPA, so podfit does not change the request
+	ScalePointPreserved                        // podfit changes the request and the target of the HPA together
+)
+
+// IsLeft reports whether podfit does not change the request.
+func (s HorizontalState) IsLeft() bool {
+	switch s {
+	case LeftToHPA, SeveralMetrics, ScalePointMissing, ScalePointStopped:
+		return true
+	case NotScaled, ScalePointPreserved:
+		return false
+	}
+	return false
+}
+
+// HorizontalOf returns what podfit does with the request of a container, and the first metric that depends on it.
+//
+// An HPA with a target utilization compares usage with the request. If podfit changed the request, the HPA would change the number of
+// replicas, the usage of each pod would change, and so would the recommendation. By default, podfit does not change such a request. A
+// pod without the request is no exception: the HPA cannot compute a utilization of such pods, and would start to scale if podfit set
+// the request.
+func HorizontalOf(a *cluster.Autoscaler, container string, res cluster.Resource) (HorizontalState, cluster.Horizontal) {
+	first, n := a.ScaledBy(container, res)
+	switch {
+	case n == 0:
+		return NotScaled, first
+	case !a.PreserveScalePoint:
+		return LeftToHPA, first
+	case n > 1:
+		return SeveralMetrics, first
+	}
+	point := first.HPA.Of(first.Metric)
+	switch {
+	case point == nil:
+		return ScalePointMissing, first
+	case point.Stopped():
+		return ScalePointStopped, first
+	}
+	return ScalePointPreserved, first
+}
+
+// leftToHPA returns the resources of a container that podfit does not change because an HPA scales by them.
+func leftToHPA(a *cluster.Autoscaler, container string) cluster.Set {
+	var left cluster.Set
+	if len(a.Horizontal) == 0 {
+		return left
+	}
+	for _, res := range cluster.All {
+		if state, _ := HorizontalOf(a, container, res); state.IsLeft() {
+			left = left.With(res)
+		}
+	}
+	return left
+}
+
+// holdScalePoints keeps the targets within the range in which the scale point can be preserved. If the bounds of the containers do not
+// allow that, the request is left alone. It returns the remaining fits.
+func holdScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, bound func(*Fitted, cluster.Resource, int64) int64) []Fitted {
+	if !a.PreserveScalePoint || len(a.Horizontal) == 0 {
+		return fits
+	}
+	for _, h := range a.Horizontal {
+		for i := range h.Utilization {
+			u := &h.Utilization[i]
+			if point := h.Of(u); point != nil && !point.Stopped() {
+				holdScalePoint(p, fits, u, RequestsAt(point), bound)
+			}
+		}
+	}
+	fits = slices.DeleteFunc(fits, func(f Fitted) bool { return f.Estimate.Target.Has.Empty() })
+	if !slices.ContainsFunc(fits, func(f Fitted) bool { return !f.Inserted }) {
+		return nil
+	}
+	return fits
+}
+
+// holdScalePoint scales the targets of the containers on which a metric depends into a range of their sum.
+func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget, r RequestRange, bound func(*Fitted, cluster.Resource, int64) int64) {
+	fixed, sized := splitRequests(p, fits, u)
+	to := min(max(sum(fixed, sized), r.Low), r.High) - fixed
+	if sized == 0 || to == sized {
+		return
+	}
+	for i := range fits {
+		f := &fits[i]
+		if v, ok := f.Estimate.Target.Get(u.Resource); ok && !f.Inserted && u.Concerns(f.Container) {
+			round := scaled
+			if to > sized {
+				round = scaledUp
+			}
+			v, _ = round(v, max(to, 0), sized)
+			v = bound(f, u.Resource, v)
+			f.Estimate.Target = f.Estimate.Target.Set(u.Resource, v)
+			f.Notes = append(f.Notes, Note{Resource: u.Resource, Kind: HeldToScalePoint})
+		}
+	}
+	if fixed, sized = splitRequests(p, fits, u); to > 0 && r.contains(sum(fixed, sized), len(fits)) {
+		return
+	}
+	for i := range fits {
+		if f := &fits[i]; !f.Inserted && u.Concerns(f.Container) {
+			e := &f.Estimate
+			e.Lower, e.Target, e.Upper = e.Lower.Unset(u.Resource), e.Target.Unset(u.Resource), e.Upper.Unset(u.Resource)
+		}
+	}
+}
+
+// splitRequests returns the sum of the requests on which a metric depends: those that podfit does not set, and those that it sets.
+func splitRequests(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget) (fixed, sized int64) {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Role == cluster.Init || !u.Concerns(c.Name) {
+			continue
+		}
+		at := slices.IndexFunc(fits, func(f Fitted) bool { return f.Container == c.Name && !f.Inserted })
+		if at >= 0 {
+			if v, ok := fits[at].Estimate.Target.Get(u.Resource); ok {
+				sized = sum(sized, v)
+				continue
+			}
+		}
+		fixed = sum(fixed, c.Requests.Amount(u.Resource))
+	}
+	return fixed, sized
+}

@@ -1,0 +1,254 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// Limits of the search for moves.
+const (
+	exactUpTo = 20      // candidates; with more, the search is greedy
+	maxVisits = 100_000 // sets that the exact search looks at; after that it returns the best one so far
+)
+
+// costOf returns what the eviction of a pod costs: the seconds until its replacement is ready, multiplied by the share of the
+// replicas that is missing meanwhile and by a weight of its priority, which doubles with the priority squared. The cost is at least 1.
+func costOf(p *Pod) int64 {
+	c := p.Move
+	priority := int64(1 + bits.Len32(uint32(max(p.Priority, 0))))
+	seconds := min(max(c.StartSeconds, 1), 600)
+	missing := int64(max(c.Wanted-c.Ready, 0)) + 1
+	share := 1 + 100*missing/int64(max(c.Wanted, 1)) // percent of the replicas that are not ready after the eviction
+	return priority * seconds * share
+}
+
+// A move is a candidate with its cost.
+type move struct {
+	*pod
+	cost int64
+}
+
+// A chosen move has a node for its replacement.
+type chosenMove struct {
+	move
+	spot int // index into the other nodes
+}
+
+// moveFor moves pods to other nodes so that the pod gets its room, or moves the pod itself if that is cheaper. It returns false if
+// no moves give it its room. lack is what is missing with the given shrinks. If the kubelet does not know the new size of the pod
+// yet, nothing moves now: the scheduler would use the free room for another pod.
+func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
+	candidates := m.movable(p, shrinks)
+	set := m.search(candidates, lack)
+	if p.Move != nil {
+		if self, ok := m.place([]move{{p, costOf(&p.Pod)}}); ok && (set == nil || self[0].cost < cost(set)) {
+			set, shrinks = self, nil
+		}
+	}
+	if set == nil {
+		return false
+	}
+	m.shrinkAll(shrinks, p)
+	if !p.Asked {
+		m.wait(p, p.Target.Sub(p.Holds))
+		return true
+	}
+	for _, c := range set {
+		m.others[c.spot].Free = m.others[c.spot].Free.Sub(c.Move.Size)
+		s := Step{Do: MovePod, ID: c.ID, Name: c.Name, From: c.Holds, To: c.Move.Size, Node: m.others[c.spot].Node}
+		if c.pod != p {
+			s.For, s.ForID = p.Name, p.ID
+			m.free = m.free.Add(c.Holds)
+		}
+		m.steps = append(m.steps, s)
+		c.used = true
+	}
+	m.still = true
+	if !p.used {
+		m.grow(p, p.Target)
+	}
+	return true
+}
+
+// movable returns the pods that may move for another one, without those that shrink for it and those with a higher priority, the
+// cheapest first.
+func (m *maker) movable(need *pod, shrinks []*pod) []move {
+	var out []move
+	for i := range m.pods {
+		c := &m.pods[i]
+		if c == need || c.used || c.Move == nil || c.Needs || c.Priority > need.Priority || slices.Contains(shrinks, c) {
+			continue
+		}
+		out = append(out, move{c, costOf(&c.Pod)})
+	}
+	slices.SortStableFunc(out, func(a, b move) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.Move.DeletionCost, b.Move.DeletionCost))
+	})
+	return out
+}
+
+// search returns the cheapest set of moves that frees what is lacking, and whose replacements fit on the other nodes; nil if there
+// is none.
+func (m *maker) search(candidates []move, lack Amount) []chosenMove {
+	best := m.greedy(candidates, lack)
+	if len(candidates) > exactUpTo {
+		return best
+	}
+	s := search{maker: m, candidates: candidates, best: best, limit: maxVisits}
+	if best != nil {
+		s.cost = cost(best)
+	}
+	s.rest = make([]Amount, len(candidates)+1)
+	for i := len(candidates) - 1; i >= 0; i-- {
+		s.rest[i] = s.rest[i+1].Add(candidates[i].Holds)
+	}
+	s.spots = slices.Clone(m.others)
+	s.from(0, lack, 0)
+	return s.best
+}
+
+func cost(set []chosenMove) int64 {
+	var sum int64
+	for _, c := range set {
+		sum += c.cost
+	}
+	return sum
+}
+
+// greedy takes the moves with the lowest cost for what they free, until enough is free, and then drops those that are not needed,
+// the dearest first.
+func (m *maker) greedy(candidates []move, lack Amount) []chosenMove {
+	left := lack
+	var set []chosenMove
+	spots := slices.Clone(m.others)
+	used := make([]bool, len(candidates))
+	for !left.isZero() {
+		best, bestSpot, bestValue := -1, 0, 0.0
+		for i, c := range candidates {
+			m.visits++
+			value := coverage(c.Holds, left) / float64(c.cost)
+			if used[i] || value <= bestValue {
+				continue
+			}
+			if spot := tightest(spots, c.Move); spot >= 0 {
+				best, bestSpot, bestValue = i, spot, value
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		c := candidates[best]
+		used[best] = true
+		spots[bestSpot].Free = spots[bestSpot].Free.Sub(c.Move.Size)
+		set = append(set, chosenMove{c, bestSpot})
+		left = left.Sub(c.Holds).positive()
+	}
+	return withoutUnneeded(set, lack)
+}
+
+// coverage returns how much of what is lacking an amount covers: from 0 to the number of resources.
+func coverage(a, lack Amount) float64 {
+	part := func(a, lack int64) float64 {
+		if lack <= 0 {
+			return 0
+		}
+		return min(1, max(0, float64(a)/float64(lack)))
+	}
+	return part(a.CPU, lack.CPU) + part(a.Memory, lack.Memory)
+}
+
+func withoutUnneeded(set []chosenMove, lack Amount) []chosenMove {
+	var freed Amount
+	for _, c := range set {
+		freed = freed.Add(c.Holds)
+	}
+	slices.SortStableFunc(set, func(a, b chosenMove) int { return cmp.Compare(b.cost, a.cost) })
+	return slices.DeleteFunc(set, func(c chosenMove) bool {
+		without := freed.Sub(c.Holds)
+		if !without.Holds(lack) {
+			return false
+		}
+		freed = without
+		return true
+	})
+}
+
+// place returns the moves with a node for each, or false if one fits nowhere.
+func (m *maker) place(moves []move) ([]chosenMove, bool) {
+	spots := slices.Clone(m.others)
+	var out []chosenMove
+	for _, c := range moves {
+		spot := tightest(spots, c.Move)
+		if spot < 0 {
+			return nil, false
+		}
+		spots[spot].Free = spots[spot].Free.Sub(c.Move.Size)
+		out = append(out, chosenMove{c, spot})
+	}
+	return out, true
+}
+
+// tightest returns the node with the least room that still holds the replacement, or -1.
+func tightest(spots []Spot, c *Candidate) int {
+	best := -1
+	for _, i := range c.Spots {
+		if spots[i].Free.Holds(c.Size) && (best < 0 || tighter(spots[i], spots[best])) {
+			best = i
+		}
+	}
+	return best
+}
+
+func tighter(a, b Spot) bool {
+	return cmp.Or(cmp.Compare(a.Free.Memory, b.Free.Memory), cmp.Compare(a.Free.CPU, b.Free.CPU), cmp.Compare(a.Node, b.Node)) < 0
+}
+
+// A search is the exact search for the cheapest set of moves: depth first over the candidates, each moved to each node or not at
+// all. It leaves out branches that cannot become cheaper than the best set, or cannot free enough.
+type search struct {
+	*maker
+	candidates []move
+	rest       []Amount // what the candidates from an index on free together
+	spots      []Spot
+	set        []chosenMove
+	best       []chosenMove
+	cost       int64
+	limit      int
+}
+
+// from decides on the candidates from index i on. spent is the cost of the set so far.
+func (s *search) from(i int, lack Amount, spent int64) {
+	s.visits++
+	s.limit--
+	if s.best != nil && spent >= s.cost || s.limit < 0 {
+		return
+	}
+	if lack.isZero() {
+		s.best, s.cost = slices.Clone(s.set), spent
+		return
+	}
+	if i == len(s.candidates) || !s.rest[i].Holds(lack) {
+		return
+	}
+	c := s.candidates[i]
+	if coverage(c.Holds, lack) > 0 {
+		tried := map[Amount]bool{} // nodes with the same room are the same
+		for _, at := range c.Move.Spots {
+			free := s.spots[at].Free
+			if !free.Holds(c.Move.Size) || tried[free] {
+				continue
+			}
+			tried[free] = true
+			s.spots[at].Free = free.Sub(c.Move.Size)
+			s.set = append(s.set, chosenMove{c, at})
+			s.from(i+1, lack.Sub(c.Holds).positive(), spent+c.cost)
+			s.set = s.set[:len(s.set)-1]
+			s.spots[at].Free = free
+		}
+	}
+	s.from(i+1, lack, spent)
+}

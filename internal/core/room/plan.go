@@ -1,0 +1,250 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// A Kind is what a step does.
+type Kind uint8
+
+// The kinds of steps, in the order in which they are taken.
+const (
+	ShrinkPod Kind = iota // resize a pod in place to its target, which is smaller
+	MovePod               // evict a pod; its replacement fits on another node
+	GrowPod               // resize a pod in place to its target
+	GrowPart              // resize a pod in place by what fits now
+	Wait                  // the pod keeps waiting: there is not enough room
+)
+
+var kindNames = [...]string{"shrink", "move", "grow", "grow in part", "wait"}
+
+// String returns the kind as a verb.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// A Step is one action on one pod. The steps of a plan are taken in order.
+type Step struct {
+	Do       Kind
+	ID, Name string // of the pod
+	From, To Amount
+	For      string // the name of the pod that gets the room; "" if it is the pod itself
+	ForID    string
+	Node     string // where the replacement fits; set for MovePod
+	Lacks    Amount // what the node lacks; set for Wait and GrowPart
+}
+
+// A Plan is the steps on one node.
+type Plan struct {
+	Node  string
+	Free  Amount // before the first step
+	Steps []Step
+}
+
+// Make returns the steps that give the pods of a node room. The pods are served by priority, then in the order in which they began
+// to wait. For each pod, shrinks come first: they cost nothing. Then comes the cheapest set of moves, if moves are allowed, or
+// else growth by a part.
+func Make(r Request) Plan {
+	m := newMaker(r)
+	for i := range m.pods {
+		if p := &m.pods[i]; p.Planned && p.shrinks() {
+			m.shrink(p, nil)
+		}
+	}
+	for _, p := range m.needing() {
+		m.serve(p)
+	}
+	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps}
+	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
+	return out
+}
+
+// phase orders shrinks before all other steps, because growth needs their room.
+func (k Kind) phase() int {
+	if k == ShrinkPod {
+		return 0
+	}
+	return 1
+}
+
+// A maker is the state of one call of Make.
+type maker struct {
+	pods   []pod
+	others []Spot
+	free   Amount
+	still  bool // no pod may move, because one is leaving already
+	steps  []Step
+	visits int // sets of moves that the search looked at
+}
+
+// A pod is a pod and what the plan does with it.
+type pod struct {
+	Pod
+	used bool // it shrinks, moves or grows
+}
+
+// shrinks reports whether the pod may shrink in place, and takes no more of any resource then.
+func (p *pod) shrinks() bool { return p.Shrinks && p.Holds.Holds(p.Target) }
+
+func newMaker(r Request) *maker {
+	m := &maker{free: r.Free, still: r.Leaving, others: slices.Clone(r.Others), pods: make([]pod, len(r.Pods))}
+	for i := range r.Pods {
+		m.pods[i].Pod = r.Pods[i]
+	}
+	slices.SortFunc(m.pods, func(a, b pod) int { return strings.Compare(a.ID, b.ID) })
+	return m
+}
+
+func (m *maker) needing() []*pod {
+	var out []*pod
+	for i := range m.pods {
+		if m.pods[i].Needs {
+			out = append(out, &m.pods[i])
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Since, b.Since))
+	})
+	return out
+}
+
+// serve decides how one pod gets its room.
+func (m *maker) serve(p *pod) {
+	if p.used {
+		return // it moves
+	}
+	increase := p.Target.Sub(p.Holds)
+	if m.free.Holds(increase) {
+		m.grow(p, p.Target)
+		return
+	}
+	var shrinks []*pod
+	if p.Allowed >= Shrink {
+		shrinks = m.shrinksFor(p, increase)
+	}
+	room := m.free.Add(surplusOf(shrinks))
+	if room.Holds(increase) {
+		m.shrinkAll(shrinks, p)
+		m.grow(p, p.Target)
+		return
+	}
+	switch {
+	case p.Allowed < Move:
+	case m.still:
+		m.wait(p, increase) // the room of the pod that leaves may be enough
+		return
+	case m.moveFor(p, room.Lacking(increase), shrinks):
+		return
+	}
+	if part := partial(p, room); p.Allowed >= Split && p.Divisible && isWorth(p, part) {
+		m.shrinkAll(shrinks, p)
+		m.grow(p, part)
+		return
+	}
+	m.wait(p, increase)
+}
+
+func (m *maker) wait(p *pod, increase Amount) {
+	m.steps = append(m.steps, Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)})
+}
+
+// partial returns the size that a pod can have with the given room: between its present size and its target.
+func partial(p *pod, room Amount) Amount {
+	part := func(holds, target, room int64) int64 { return holds + max(0, min(target-holds, room)) }
+	return Amount{part(p.Holds.CPU, p.Target.CPU, room.CPU), part(p.Holds.Memory, p.Target.Memory, room.Memory)}
+}
+
+// isWorth reports whether growth by a part changes the size of the pod enough to justify a resize.
+func isWorth(p *pod, to Amount) bool {
+	enough := func(from, to int64) bool { return to > from && float64(to-from) >= p.Least*float64(from) }
+	return enough(p.Holds.CPU, to.CPU) || enough(p.Holds.Memory, to.Memory)
+}
+
+// shrinksFor returns the pods to shrink so that the increase of a pod fits: for each resource that is short those with the largest
+// surplus of it, only as many as needed. If all of them are not enough, it returns all that help.
+func (m *maker) shrinksFor(p *pod, increase Amount) []*pod {
+	var chosen []*pod
+	taken := map[*pod]bool{}
+	room := m.free
+	for _, of := range []func(Amount) int64{cpuOf, memoryOf} {
+		candidates := m.shrinkable(p, of)
+		for _, c := range candidates {
+			if of(room.Lacking(increase)) == 0 {
+				break
+			}
+			if !taken[c] {
+				taken[c] = true
+				chosen = append(chosen, c)
+				room = room.Add(c.Holds.Sub(c.Target))
+			}
+		}
+	}
+	// A pod that was chosen for CPU may have become unnecessary with the pods that were chosen for memory.
+	for i := len(chosen) - 1; i >= 0; i-- {
+		without := room.Sub(chosen[i].Holds.Sub(chosen[i].Target))
+		if room.Lacking(increase) == without.Lacking(increase) {
+			room = without
+			chosen = slices.Delete(chosen, i, i+1)
+		}
+	}
+	return chosen
+}
+
+func cpuOf(a Amount) int64    { return a.CPU }
+func memoryOf(a Amount) int64 { return a.Memory }
+
+// shrinkable returns the pods that may shrink and give back some of a resource, the largest surplus first.
+func (m *maker) shrinkable(but *pod, of func(Amount) int64) []*pod {
+	var out []*pod
+	for i := range m.pods {
+		if c := &m.pods[i]; c != but && c.shrinks() && !c.Needs && !c.used && of(c.Holds) > of(c.Target) {
+			out = append(out, c)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *pod) int {
+		return cmp.Compare(of(b.Holds)-of(b.Target), of(a.Holds)-of(a.Target))
+	})
+	return out
+}
+
+func surplusOf(pods []*pod) Amount {
+	var sum Amount
+	for _, p := range pods {
+		sum = sum.Add(p.Holds.Sub(p.Target))
+	}
+	return sum
+}
+
+func (m *maker) shrinkAll(pods []*pod, to *pod) {
+	for _, p := range pods {
+		m.shrink(p, to)
+	}
+}
+
+func (m *maker) shrink(p, to *pod) {
+	s := Step{Do: ShrinkPod, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target}
+	if to != nil {
+		s.For, s.ForID = to.Name, to.ID
+	}
+	m.steps = append(m.steps, s)
+	m.free = m.free.Add(p.Holds.Sub(p.Target))
+	p.used = true
+}
+
+func (m *maker) grow(p *pod, to Amount) {
+	s := Step{Do: GrowPod, ID: p.ID, Name: p.Name, From: p.Holds, To: to}
+	if to != p.Target {
+		s.Do, s.Lacks = GrowPart, p.Target.Sub(to).positive()
+	}
+	m.steps = append(m.steps, s)
+	m.free = m.free.Sub(to.Sub(p.Holds))
+	p.used = true
+}

@@ -1,0 +1,103 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+const budgetsPath = "/apis/policy/v1/poddisruptionbudgets"
+
+func budgetJSON(name string, healthy int) string {
+	return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"selector":{"matchLabels":{"app":"web"}}},"status":{"currentHealthy":%d,"desiredHealthy":2}}`, name, healthy)
+}
+
+func TestWorld_disruptionBudgetChanges_isUpdated(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Apply(budgetsPath, budgetJSON("b", 0))
+	f.Apply(budgetsPath, budgetJSON("a", 0))
+	w := startWorld(t, f, Options{Budgets: true})
+	all, known := w.DisruptionBudgets("shop")
+	if !known || len(all) != 2 || all[0].Name != "a" || !all[0].Selector.Matches([]string{"app=web"}) {
+		t.Errorf("known %t: %+v", known, all)
+	}
+	if all, known := w.DisruptionBudgets("other"); !known || len(all) != 0 {
+		t.Errorf("a namespace without budgets: known %t, %+v", known, all)
+	}
+	f.Apply(budgetsPath, budgetJSON("a", 1))
+	kubetest.Eventually(t, "the new status arrives", func() bool {
+		all, _ := w.DisruptionBudgets("shop")
+		return all[0].Healthy == 1
+	})
+}
+
+// Upstream's roles grant no right to read PodDisruptionBudgets. podfit starts without them.
+func TestWorld_disruptionBudgetsForbidden_areUnknown(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET "+budgetsPath, 403, forbidden)
+	var text logText
+	w := startWorld(t, f, Options{Budgets: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if _, known := w.DisruptionBudgets("shop"); known || !w.Synced() {
+		t.Errorf("known %t, synced %t", known, w.Synced())
+	}
+	if !strings.Contains(text.String(), "resource=poddisruptionbudgets") {
+		t.Errorf("no warning:\n%s", text.String())
+	}
+	if _, known := NewWorld(clientsOf(f), Options{}).DisruptionBudgets("shop"); known {
+		t.Error("known without a watch")
+	}
+}
+
+func TestWorld_oomKilledPods_signalAnEarlyPass(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+	key := cluster.Key{Namespace: "shop", Name: "web-1"}
+	put := func(name string, crash *cluster.Crash) {
+		k := cluster.Key{Namespace: key.Namespace, Name: name}
+		w.pods.put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: crash == nil, Crash: crash})
+	}
+	advise := func(name string, memory int64) {
+		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: name}
+		a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, memory)}}}
+		w.autoscalers.put(a.Key, &autoscalerEntry{Autoscaler: a, version: "1"})
+	}
+	signalled := func() bool {
+		select {
+		case <-w.Urgent():
+			return true
+		default:
+			return false
+		}
+	}
+	for i, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"a ready pod", func() { put("web-1", nil) }, false},
+		{"a recommendation without killed pods", func() { advise("web", 1<<20) }, false},
+		{"a killed pod", func() { put("web-1", &cluster.Crash{Version: "1"}) }, true},
+		{"a change of it", func() { put("web-1", &cluster.Crash{Version: "2"}) }, true},
+		{"the same recommendation", func() { advise("web", 1<<20) }, false},
+		{"another recommendation", func() { advise("web", 2<<20) }, true},
+		{"a pod that becomes ready beside it", func() { put("web-2", nil) }, true},
+		{"the pod is ready again", func() { put("web-1", nil) }, false},
+		{"a recommendation afterwards", func() { advise("web", 3<<20) }, false},
+		{"another killed pod", func() { put("web-2", &cluster.Crash{}) }, true},
+		{"its deletion", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "web-2"}) }, false},
+	} {
+		step.do()
+		if got := signalled(); got != step.want {
+			t.Errorf("step %d, %s: signal %t, want %t", i, step.what, got, step.want)
+		}
+	}
+	if len(w.urgent.crashing) != 0 {
+		t.Errorf("namespaces with killed pods: %v, want none", w.urgent.crashing)
+	}
+}

@@ -1,0 +1,73 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+var rescued = Condition{Type: "OOMRescue", Status: True, Reason: "Deleted", Message: "Pod web-1 was deleted."}
+
+func TestWriteConditions_conditionIsNew_recommendationAndOtherConditionsAreKept(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{"observedGeneration":3,
+		"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m"},"uncappedTarget":{"cpu":"1"}}]},
+		"conditions":[{"type":"RecommendationProvided","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"}]}`)
+	now := kubetest.At(t, "2026-03-01T12:00:00Z")
+	for i, want := range []bool{true, false} {
+		if wrote, err := w.WriteConditions(t.Context(), a, now, rescued); wrote != want || err != nil {
+			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, want, err)
+		}
+	}
+	var ops []struct {
+		Path  string
+		Value json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(f.Body(statusPatch)), &ops); err != nil || len(ops) != 2 || ops[0].Path != "/metadata/resourceVersion" {
+		t.Fatalf("patch %s, error %v", f.Body(statusPatch), err)
+	}
+	var status v1.VerticalPodAutoscalerStatus
+	if err := json.Unmarshal(ops[1].Value, &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.ObservedGeneration == nil || *status.ObservedGeneration != 3 || len(status.Conditions) != 2 || status.Conditions[0].Type != "OOMRescue" ||
+		status.Recommendation == nil || status.Recommendation.ContainerRecommendations[0].UncappedTarget.Cpu().String() != "1" {
+		t.Errorf("status %s", ops[1].Value)
+	}
+	if wrote, err := w.WriteConditions(t.Context(), a, now, Condition{Type: rescued.Type}); !wrote || err != nil {
+		t.Errorf("removal: wrote %t, error %v", wrote, err)
+	}
+	if wrote, err := w.WriteConditions(t.Context(), a, now, Condition{Type: rescued.Type}); wrote || err != nil {
+		t.Errorf("second removal: wrote %t, error %v", wrote, err)
+	}
+}
+
+func TestWriteConditions_autoscalerWasReplaced_isNotWritten(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{}`)
+	replaced := *a
+	replaced.UID = "another"
+	if _, err := w.WriteConditions(t.Context(), &replaced, kubetest.At(t, "2026-03-01T12:00:00Z"), rescued); !errors.Is(err, kube.ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The API server has no status yet, so that a missing observedGeneration does not mean that the CRD has no such field.
+func TestWriteConditions_statusIsEmpty_nextStatusIsWrittenWithGeneration(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{}`)
+	now := kubetest.At(t, "2026-03-01T12:00:00Z")
+	if _, err := w.WriteConditions(t.Context(), a, now, rescued); err != nil {
+		t.Fatal(err)
+	}
+	if w.generationPruned {
+		t.Error("the CRD counts as one without status.observedGeneration")
+	}
+}
