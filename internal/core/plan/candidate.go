@@ -24,7 +24,8 @@ type check func(*candidate) (Reason, bool)
 
 // evictionChecks are the checks for an eviction.
 var evictionChecks = []check{
-	(*candidate).sameSize,
+	(*candidate).sameSize, // the first, see moveChecks
+	(*candidate).switchedOff,
 	(*candidate).replacementRefused,
 	(*candidate).replacementOverQuota,
 	(*candidate).unplaceable,
@@ -35,6 +36,7 @@ var evictionChecks = []check{
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
+	(*candidate).awaitsCanary,
 	(*candidate).overRadius,
 	(*candidate).overBudget,
 }
@@ -49,11 +51,13 @@ var replacementChecks = []check{
 	(*candidate).backingOff,
 	(*candidate).probing,
 	(*candidate).evictionRefused,
+	(*candidate).awaitsCanary,
 	(*candidate).overRadius,
 }
 
 // resizeChecks are the checks for a resize.
 var resizeChecks = []check{
+	(*candidate).switchedOff,
 	(*candidate).undone,
 	(*candidate).resizeRefused,
 	(*candidate).replacementRefused,
@@ -61,6 +65,7 @@ var resizeChecks = []check{
 	(*candidate).unplaceable,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicasInPlace,
+	(*candidate).awaitsCanary,
 	(*candidate).overRadius,
 	(*candidate).overBudgetInPlace,
 }
@@ -118,6 +123,7 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
 	t.pass.radius.plan(t.d.Pod)
+	t.beCanary()
 	if do == Evict {
 		t.probe(t.d)
 	}

@@ -35,6 +35,9 @@ type State struct {
 	// Changes are the requests that were changed in the last hour, the oldest first. Only recorded if their share is limited.
 	Changes []rollout.Change
 
+	// Canary is the state of the canary of the workload; nil if there is none.
+	Canary *rollout.State
+
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
 
@@ -150,6 +153,7 @@ func (l *Ledger) Export(b Budget) []State {
 		}
 	}
 	l.exportPods(b, state)
+	l.exportCanaries(state)
 	for w, list := range l.changes {
 		state(w).Changes = list
 	}

@@ -29,6 +29,7 @@ type Ledger struct {
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
 
+	canaries     map[cluster.Workload]rollout.State
 	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
 	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
 
@@ -64,8 +65,8 @@ func NewLedger() *Ledger {
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
-		lacking: map[string]shortOfRoom{},
-		changes: map[cluster.Workload][]rollout.Change{},
+		lacking:  map[string]shortOfRoom{},
+		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
 	}
 }
 
@@ -126,6 +127,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
 	l.forgetChanges(now)
+	l.learnCanaries(now, w, ds)
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })

@@ -410,4 +410,14 @@ var leaveMessages = []Message{
 			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it.",
 		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
 	},
+	{
+		Code: AwaitingCanary, Example: Reason{Text: "web-7d4-x2x9z", Until: exampleTime},
+		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`.",
+		Remedy:  "No action is required. To change all pods at once, remove the annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout-`.",
+	},
+	{
+		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
+		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
+		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait by removing the annotation `podfit.dev/rollout` of the VPA.",
+	},
 }

@@ -90,11 +90,13 @@ const (
 
 	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
 
-	Frozen        // the user has stopped all changes
-	OutsideWindow // no change window is open
-	BlastRadius   // enough requests were changed in the last hour
+	Frozen         // the user has stopped all changes
+	OutsideWindow  // no change window is open
+	BlastRadius    // enough requests were changed in the last hour
+	AwaitingCanary // another pod shows first whether the new size works
+	Reverted       // the new size did not work, and the size before applies
 
-	lastCode = BlastRadius
+	lastCode = Reverted
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -118,6 +120,7 @@ var codeNames = map[ReasonCode]string{
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
 	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom",
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
+	AwaitingCanary: "Canary", Reverted: "Reverted",
 }
 
 // String returns the name of the reason.
@@ -305,7 +308,7 @@ func (r Reason) outcome() string {
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case Interrupted:
 		return "The previous updater ended while it changed pods of this workload, so it is unknown which pods it changed. No pod is changed until " + timestamp(r.Until)
-	case Frozen, OutsideWindow, BlastRadius:
+	case Frozen, OutsideWindow, BlastRadius, AwaitingCanary, Reverted:
 		return r.waiting()
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",

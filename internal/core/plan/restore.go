@@ -36,6 +36,7 @@ func (l *Ledger) restore(now time.Time, s *State) {
 		addNew(l.evictions, s.Workload, s.Eviction.restore(now))
 	}
 	l.restoreChanges(now, s)
+	l.restoreCanary(now, s)
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
 	}

@@ -57,6 +57,12 @@ func (r Reason) waiting() string {
 	case r.Code == OutsideWindow:
 		return "No change window is open. The next one opens at " + timestamp(r.Until)
 	}
+	if r.Code == AwaitingCanary {
+		return "Pod " + text + " gets the new size first and is watched (annotation podfit.dev/rollout)" + nextAttempt(r.Until)
+	}
+	if r.Code == Reverted {
+		return "The recommendation is held back, because after the last change " + text + nextAttempt(r.Until)
+	}
 	if text == "" {
 		return "It is unknown what an earlier updater has changed in the last hour, because it could not store that" + nextAttempt(r.Until)
 	}

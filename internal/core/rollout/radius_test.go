@@ -11,7 +11,7 @@ import (
 )
 
 func TestRadius_changesInTheLastHour_limitTheNextOne(t *testing.T) {
-	noon := at(t, "2026-03-02T12:00:00Z")
+
 	change := func(ago time.Duration, cpu int64) Change {
 		return Change{At: noon.Add(-ago).Truncate(time.Minute), Requests: cluster.Amounts(cpu, 0)}
 	}
@@ -50,7 +50,7 @@ func TestRadius_changesInTheLastHour_limitTheNextOne(t *testing.T) {
 }
 
 func TestRecord_manyChanges_keepsABoundedListOfTheLastHour(t *testing.T) {
-	noon := at(t, "2026-03-02T12:00:00Z")
+
 	var list []Change
 	for s := range 3 * 3600 {
 		list = Record(list, noon.Add(time.Duration(s)*time.Second), cluster.Amounts(1, 1))
