@@ -87,7 +87,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
 				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
-				Rules: true, FreezeSwitch: c.Updater.FreezeSwitch(), Log: p.Log,
+				Rules: true, Held: true, FreezeSwitch: c.Updater.FreezeSwitch(), Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			recommend, err := recommender.Work(&c.Recommender, p, clients, world)

@@ -240,13 +240,17 @@ func (o *pendingReplacements) export(controller cluster.Workload) PendingState {
 	return out
 }
 
-// LastAction returns the time of the last action on a pod that was carried out, or may have been; zero if there is none.
+// LastAction returns the time of the last action on a pod that was carried out, or may have been, and of the last change of a canary; zero
+// if there is none.
 func (s *State) LastAction() time.Time {
 	last := s.ActingSince
 	later := func(at time.Time) {
 		if at.After(last) {
 			last = at
 		}
+	}
+	if s.Canary != nil {
+		later(s.Canary.Since)
 	}
 	if s.Eviction != nil {
 		later(s.Eviction.At)

@@ -63,6 +63,9 @@ func (w *World) addFeeds() {
 	if w.o.Profiles {
 		w.addProfileNames()
 	}
+	if w.o.Held {
+		w.addHeld()
+	}
 	if w.o.Rules {
 		w.addRules()
 	}

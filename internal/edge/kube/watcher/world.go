@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -39,6 +40,7 @@ type Options struct {
 	HPAs      bool // HorizontalPodAutoscalers
 	Evictions bool // events of the kubelet about evicted pods
 	Rules     bool // annotations of namespaces, and FreezeSwitch
+	Held      bool // sizes that were reverted, in UpdateStates
 
 	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
 	FreezeSwitch cluster.Key
@@ -80,6 +82,8 @@ type World struct {
 
 	rules            store[cluster.ChangeRules] // of namespaces
 	freezes          store[cluster.Freeze]      // at most one
+	helds            store[heldSize]            // by UpdateState
+	heldOf           map[cluster.Workload]rollout.State
 	horizontal       store[*cluster.HorizontalAutoscaler]
 	horizontalOf     map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler // those that depend on requests, by target
 	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
@@ -123,6 +127,8 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.profileNames = store[struct{}]{mu: &w.mu}
 	w.rules = store[cluster.ChangeRules]{mu: &w.mu}
 	w.freezes = store[cluster.Freeze]{mu: &w.mu}
+	w.helds = store[heldSize]{mu: &w.mu, changed: w.indexHeld}
+	w.heldOf = make(map[cluster.Workload]rollout.State)
 	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
