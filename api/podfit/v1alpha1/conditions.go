@@ -25,6 +25,12 @@ const (
 	// ReasonEvicted, ReasonDeleted). It is False while an OOM-killed pod does not get more memory; the reason is that of the decision.
 	// The updater sets it.
 	ConditionOOMRescue = "OOMRescue"
+	// ConditionAnnotationInvalid is True if an annotation about the time or the rollout of changes is invalid (ReasonInvalid). The updater
+	// sets it.
+	ConditionAnnotationInvalid = "AnnotationInvalid"
+	// ConditionReverted is True while a recommendation is held back because a canary failed with it (ReasonOOMKilled, ReasonRestarted,
+	// ReasonNotReady). The updater sets it.
+	ConditionReverted = "Reverted"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
@@ -54,6 +60,10 @@ const (
 
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
+
+	ReasonOOMKilled = "OOMKilled"
+	ReasonRestarted = "Restarted"
+	ReasonNotReady  = "NotReady"
 
 	ReasonRequestLeft         = "RequestLeft"
 	ReasonOthersReset         = "TargetResetByOthers"

@@ -39,9 +39,11 @@ type Config struct {
 	Address              string
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
-	FreezeConfigMap      string // name of the ConfigMap that freezes the cluster; "" if there is none
-	OOMRescue            string // off, evict or delete
-	MakeRoom             string // what is done to make room for resizes on full nodes
+	NamespaceShare       float64 // share of the requests of a namespace that may be changed in an hour
+	ClusterShare         float64 // likewise of the cluster
+	FreezeConfigMap      string  // name of the ConfigMap that freezes the cluster; "" if there is none
+	OOMRescue            string  // off, evict or delete
+	MakeRoom             string  // what is done to make room for resizes on full nodes
 	DryRun               bool
 	Tables               io.Writer // where a dry run writes tables; nil: nowhere
 }
@@ -64,9 +66,9 @@ func Defaults() Config {
 		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
-		FreezeConfigMap: "podfit-freeze",
-		OOMRescue:       rescueDelete,
-		MakeRoom:        room.Split.String(),
+		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
+		OOMRescue: rescueDelete,
+		MakeRoom:  room.Split.String(),
 	}
 }
 
@@ -96,6 +98,10 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
 	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
 		"Set to false in clusters that add nodes on demand.")
+	fs.Float64Var(&c.NamespaceShare, "max-change-per-hour-namespace", c.NamespaceShare, "Maximum share of the requests of a namespace that is changed in an hour, counted by the requests of changed pods. "+
+		"Above 0, at most 1. 1 means no limit. The first change of an hour is always possible.")
+	fs.Float64Var(&c.ClusterShare, "max-change-per-hour-cluster", c.ClusterShare, "Maximum share of the requests of the cluster that is changed in an hour, counted by the requests of changed pods. "+
+		"Above 0, at most 1. 1 means no limit. The first change of an hour is always possible.")
 	fs.StringVar(&c.FreezeConfigMap, "freeze-configmap", c.FreezeConfigMap, "Name of a ConfigMap in podfit's namespace that stops all changes of running pods while its key freeze is true. "+
 		"Empty means that there is none. The ConfigMap need not exist.")
 	fs.StringVar(&c.OOMRescue, "oom-rescue", c.OOMRescue, "How pods with an OOM-killed container get more memory at once, whatever their age and the number of replicas. "+
@@ -149,6 +155,14 @@ func (c *Config) ValidateOwn() error {
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
+	}
+	for _, share := range []struct {
+		flag  string
+		value float64
+	}{{"max-change-per-hour-namespace", c.NamespaceShare}, {"max-change-per-hour-cluster", c.ClusterShare}} {
+		if !(share.value > 0 && share.value <= 1) {
+			errs = append(errs, fmt.Errorf("--%s must be above 0 and at most 1, got %v", share.flag, share.value))
+		}
 	}
 	if problems := validation.IsDNS1123Subdomain(c.FreezeConfigMap); c.FreezeConfigMap != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))

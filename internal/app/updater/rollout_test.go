@@ -5,6 +5,7 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // freezable is a cluster that is frozen after some writes.
@@ -69,12 +71,9 @@ func TestUpdater_freezeDuringAPass_sendsNothingMore(t *testing.T) {
 					f.config.RateLimit, f.config.RateBurst = 10, 1 // one action after the other
 					u := newUpdater(f.config, f, f, f, f, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), f.log)
 					codes := map[plan.ReasonCode]int{}
-					u.decided = func(ds []plan.Decision) {
-						for i := range ds {
-							codes[ds[i].Reason.Code]++
-						}
+					for _, d := range u.update(t.Context(), time.Now()) {
+						codes[d.Reason.Code]++
 					}
-					u.pass(t.Context(), time.Now())
 					if got := f.writes.Load(); got != after {
 						t.Errorf("%d writes, want %d", got, after)
 					}
@@ -110,6 +109,105 @@ func TestUpdater_freezeEnds_changesPods(t *testing.T) {
 		u.pass(t.Context(), time.Now())
 		if !slices.Contains(y.done, "evict "+y.pods[0].Name) {
 			t.Errorf("done %q", y.done)
+		}
+	})
+}
+
+// conditions records the conditions that were written.
+type conditions struct {
+	written []string
+	err     error
+}
+
+func (c *conditions) WriteConditions(_ context.Context, a *cluster.Autoscaler, _ time.Time, say ...watcher.Condition) (bool, error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	for _, s := range say {
+		if s.Status != watcher.Removed {
+			c.written = append(c.written, a.Name+" "+string(s.Type)+" "+s.Reason+": "+s.Message)
+		}
+	}
+	return true, nil
+}
+
+func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.WindowProblem = `window "x": unknown time zone "Mars/Base"`
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{err: errors.New("conflict")}
+		u.conditions = c
+		u.pass(t.Context(), time.Now())
+		c.err = nil
+		for range 5 {
+			u.pass(t.Context(), time.Now())
+		}
+		want := `web AnnotationInvalid Invalid: Annotation podfit.dev/change-window is invalid, so no running pod is changed: window "x": unknown time zone "Mars/Base".`
+		if len(y.done) > 0 || len(c.written) != 1 || c.written[0] != want {
+			t.Errorf("done %q, conditions %q", y.done, c.written)
+		}
+		events := 0
+		for _, e := range y.recorded {
+			if strings.HasPrefix(e, "InvalidAnnotation web: ") {
+				events++
+			}
+		}
+		if events == 0 || events > 2 {
+			t.Errorf("%d warnings: %q", events, y.recorded)
+		}
+	})
+}
+
+func TestUpdater_canaryFails_isRevertedAndReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.InPlaceOrRecreate)
+		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: 10 * time.Minute}
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{}
+		u.conditions = c
+		before := y.pods[0].Containers[0].Requests
+		u.pass(t.Context(), time.Now())
+		changed := func() (out []int) {
+			for i, p := range y.pods {
+				if p.Containers[0].Requests != before {
+					out = append(out, i)
+				}
+			}
+			return out
+		}
+		if got := changed(); len(got) != 1 {
+			t.Fatalf("%d pods have the new size: %q", len(got), y.done)
+		}
+		time.Sleep(time.Minute)
+		y.replace(y.pods[changed()[0]], func(q *cluster.Pod) { q.Containers[0].Restarts = 5 })
+		for range 3 {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
+		if got := changed(); len(got) > 0 {
+			t.Errorf("%d pods have the new size: %q", len(got), y.done)
+		}
+		if len(c.written) != 1 || !strings.HasPrefix(c.written[0], "web Reverted Restarted: The recommendation was reverted, because after the change a container of pod ") {
+			t.Errorf("conditions %q", c.written)
+		}
+	})
+}
+
+func TestUpdater_changesAreLimitedAndStatesCannotBeStored_waitsAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.config.NamespaceShare = 0.5
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		u.assumeChanges(time.Now())
+		u.pass(t.Context(), time.Now())
+		if len(y.done) > 0 {
+			t.Fatalf("done %q", y.done)
+		}
+		time.Sleep(time.Hour)
+		u.pass(t.Context(), time.Now())
+		if len(y.done) == 0 {
+			t.Error("nothing done after an hour")
 		}
 	})
 }

@@ -85,6 +85,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
 		}
+		u.assumeChanges(time.Now())
 		process.EveryOr(ctx, c.Interval, c.earlyPasses(world.Urgent()), minPause, p.Recovering("updater", u.pass))
 		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
@@ -189,10 +190,11 @@ type updater struct {
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 
-	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	conditions   conditionWriter              // nil: no conditions are written
-	rescueStates map[cluster.Key]rescueState  // what was written last
-	outdated     bool                         // the last pass was skipped because a watch was not up to date
+	stale        func(now time.Time) []string  // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter               // nil: no conditions are written
+	rescueStates map[cluster.Key]rescueState   // what was written last
+	rollouts     map[cluster.Key]rolloutReport // what was reported last
+	outdated     bool                          // the last pass was skipped because a watch was not up to date
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -211,7 +213,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]rescueState{},
+		rescueStates: map[cluster.Key]rescueState{}, rollouts: map[cluster.Key]rolloutReport{},
 	}
 }
 
@@ -240,6 +242,7 @@ func (c *Config) budget() plan.Budget {
 	b.QuickOOM = c.EvictAfterOOM
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
+	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
@@ -272,6 +275,9 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 	}
 	if u.config.WatchesAllPods() {
 		w.Pods = s.Pods
+	}
+	if u.budget.LimitsRadius() {
+		w.Requested = plan.RequestedBy(s.Pods)
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -370,6 +376,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.states.save(leading, now, u.ledger, u.budget, false)
 	e.publishOutcome(decisions)
 	e.writeRescueConditions(ctx, now, served, decisions)
+	e.reportRollouts(ctx, now, w)
 	e.finish()
 	watch.Step("EvictPods")
 	if ctx.Err() == nil {

@@ -92,6 +92,9 @@ type Autoscaler struct {
 	// autoscaler.
 	Remarked bool
 
+	// Warned is true if the status has a condition about annotations or a reverted recommendation, which the updater sets.
+	Warned bool
+
 	// FetchingHistory is true while a condition in the status reports that the history is still being read. No checkpoint of its
 	// workload is written in the meantime.
 	FetchingHistory bool

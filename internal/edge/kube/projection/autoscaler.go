@@ -59,6 +59,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			if c.Status == corev1.ConditionFalse {
 				a.ProfileProblem = c.Reason
 			}
+		case v1alpha1.ConditionAnnotationInvalid, v1alpha1.ConditionReverted:
+			a.Warned = true
 		case v1.FetchingHistory:
 			a.FetchingHistory = c.Status == corev1.ConditionTrue
 		}
