@@ -33,13 +33,22 @@ func (e *execution) frozen(d *plan.Decision) (plan.Reason, bool) {
 // gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
 // freeze began. It returns an error if there is a freeze now.
 func (e *execution) gate(ctx context.Context, d *plan.Decision) (context.Context, error) {
-	check := func() error {
-		if reason, frozen := e.frozen(d); frozen {
-			return &frozenError{reason}
-		}
-		return nil
+	g := freezeGate{e, d}
+	return kube.WithGate(ctx, g), g.Closed()
+}
+
+// A freezeGate is closed while a freeze stops a decision.
+type freezeGate struct {
+	e *execution
+	d *plan.Decision
+}
+
+// Closed implements kube.Gate.
+func (g freezeGate) Closed() error {
+	if reason, frozen := g.e.frozen(g.d); frozen {
+		return &frozenError{reason}
 	}
-	return kube.WithGate(ctx, check), check()
+	return nil
 }
 
 // A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.
@@ -120,5 +129,5 @@ func (u *updater) assumeChanges(now time.Time) {
 	}
 	u.ledger.AssumeChanges(now)
 	u.log.Warn("It is unknown what was changed in the last hour; nothing is changed for an hour, because --max-change-per-hour-namespace or --max-change-per-hour-cluster is set",
-		slog.Time("until", now.Add(rollout.Hour)))
+		slog.Time("until", now.Add(rollout.Span)))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -210,4 +211,37 @@ func TestUpdater_changesAreLimitedAndStatesCannotBeStored_waitsAnHour(t *testing
 			t.Error("nothing done after an hour")
 		}
 	})
+}
+
+func TestConfig_freezeConfigMap_selectsTheSwitchInTheNamespaceOfPodfit(t *testing.T) {
+	t.Setenv("NAMESPACE", "vpa")
+	for name, c := range map[string]struct {
+		flag    string
+		want    cluster.Key
+		problem string
+	}{
+		"default":       {"", cluster.Key{Namespace: "vpa", Name: "podfit-freeze"}, ""},
+		"another name":  {"--freeze-configmap=stop", cluster.Key{Namespace: "vpa", Name: "stop"}, ""},
+		"none":          {"--freeze-configmap=", cluster.Key{}, ""},
+		"invalid name":  {"--freeze-configmap=A/b", cluster.Key{Namespace: "vpa", Name: "A/b"}, "--freeze-configmap must be the name of a ConfigMap"},
+		"invalid share": {"--max-change-per-hour-cluster=0", cluster.Key{Namespace: "vpa", Name: "podfit-freeze"}, "--max-change-per-hour-cluster must be above 0"},
+		"no number":     {"--max-change-per-hour-namespace=NaN", cluster.Key{Namespace: "vpa", Name: "podfit-freeze"}, "--max-change-per-hour-namespace must be above 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Defaults()
+			fs := pflag.NewFlagSet("updater", pflag.ContinueOnError)
+			config.OwnFlags(fs)
+			var args []string
+			if c.flag != "" {
+				args = append(args, c.flag)
+			}
+			if err := fs.Parse(args); err != nil {
+				t.Fatal(err)
+			}
+			err := config.ValidateOwn()
+			if got := config.FreezeSwitch(); got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("switch %v, error %v", got, err)
+			}
+		})
+	}
 }

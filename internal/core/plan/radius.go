@@ -49,8 +49,8 @@ func newRadius(now time.Time, w World, b Budget) *radius {
 			of.Changes = append(of.Changes, list...)
 		}
 	}
-	if since := w.Ledger.changesSince; !since.IsZero() && now.Before(since.Add(rollout.Hour)) {
-		out.unknown = since.Add(rollout.Hour)
+	if since := w.Ledger.changesSince; !since.IsZero() && now.Before(since.Add(rollout.Span)) {
+		out.unknown = since.Add(rollout.Span)
 	}
 	return out
 }

@@ -10,8 +10,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// Hour is the time over which changes are added up.
-const Hour = time.Hour
+// Span is the time over which changes are added up.
+const Span = time.Hour
 
 // A Change is the requests of the pods that were changed in one minute, before the change.
 type Change struct {
@@ -49,7 +49,7 @@ func Recent(list []Change, now time.Time) []Change {
 	return out
 }
 
-func (c Change) expires() time.Time { return c.At.Add(Hour + time.Minute) }
+func (c Change) expires() time.Time { return c.At.Add(Span + time.Minute) }
 
 // A Radius limits the share of requests that is changed in an hour.
 type Radius struct {

@@ -15,6 +15,19 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// A switchGate is closed while a switch is on.
+type switchGate struct {
+	on  *atomic.Bool
+	err error
+}
+
+func (g switchGate) Closed() error {
+	if g.on.Load() {
+		return g.err
+	}
+	return nil
+}
+
 // A request that has waited for the rate limit of the client must not be sent after a freeze has begun.
 func TestWithGate_gateCloses_requestIsNotSent(t *testing.T) {
 	var sent atomic.Int32
@@ -30,12 +43,7 @@ func TestWithGate_gateCloses_requestIsNotSent(t *testing.T) {
 	}
 	errFrozen := errors.New("frozen")
 	var closed atomic.Bool
-	ctx := WithGate(t.Context(), func() error {
-		if closed.Load() {
-			return errFrozen
-		}
-		return nil
-	})
+	ctx := WithGate(t.Context(), switchGate{&closed, errFrozen})
 	pod := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "1"}
 	if err := NewActor(c).Evict(ctx, pod); err != nil || sent.Load() != 1 {
 		t.Fatalf("error %v, %d requests sent", err, sent.Load())

@@ -92,7 +92,7 @@ func FuzzRules_anyText_neverPanics(f *testing.F) {
 }
 
 func TestRules_freeze_isOnUnlessTheValueMeansFalse(t *testing.T) {
-	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "": true, "yes": true, "ture": true, "false": false, " FALSE ": false, "0": false} {
+	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "": true, "yes": true, "ture": true, "false": false, "FALSE\n": false, "0": false} {
 		if got := Rules(map[string]string{rollout.AnnotationFreeze: value}).Frozen; got != want {
 			t.Errorf("%q: frozen %t", value, got)
 		}
