@@ -169,8 +169,11 @@ func TestMessages_everyEventSent_isExplained(t *testing.T) {
 		}
 		for _, f := range src.files {
 			ast.Inspect(f, func(n ast.Node) bool {
+				if d, ok := n.(*ast.FuncDecl); ok && d.Name.Name == "typeOf" {
+					return false // it lists the warnings, which docs/messages.md names
+				}
 				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "EventTypeWarning" {
-					t.Errorf("%s sends events of type Warning, but according to docs/messages.md all are Normal", dir)
+					t.Errorf("%s sends warnings that docs/messages.md does not name", dir)
 				}
 				return true
 			})
@@ -238,7 +241,7 @@ func entry(b *strings.Builder, meaning, remedy string) {
 }
 
 func writeEvents(t *testing.T, b *strings.Builder) {
-	b.WriteString("\n## Events\n\nThe updater sends events of type `Normal` from the source `" + kube.EventSource + "`. To list them, run `kubectl -n NAMESPACE describe vpa VPA`, or " +
+	b.WriteString("\n## Events\n\nThe updater sends events from the source `" + kube.EventSource + "`. `" + kube.EventInvalidAnnotation + "` and `" + kube.EventReverted + "` have the type `Warning`, all others `Normal`. To list them, run `kubectl -n NAMESPACE describe vpa VPA`, or " +
 		"`kubectl get events -A --field-selector reason=REASON`.\n")
 	texts := []*source{parse(t, kubeDir), parse(t, updaterDir)}
 	for _, m := range events() {

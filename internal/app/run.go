@@ -86,7 +86,8 @@ your own machine. To size new pods from your machine, the API server must be abl
 				return nil, err
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
-				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles, Log: p.Log,
+				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
+				Rules: true, Held: true, FreezeSwitch: c.Updater.FreezeSwitch(), Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			recommend, err := recommender.Work(&c.Recommender, p, clients, world)

@@ -109,6 +109,7 @@ var rights = map[string][]string{
 		"cluster coordination.k8s.io/leases[vpa-admission-controller]: get",
 		"cluster core/events: create patch",
 		"cluster core/limitranges: list watch",
+		"cluster core/namespaces: list watch",
 		"cluster core/nodes: list watch",
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
@@ -119,6 +120,7 @@ var rights = map[string][]string{
 		"cluster policy/poddisruptionbudgets: list watch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
+		"kube-system core/configmaps[podfit-freeze]: list watch",
 	},
 	"vpa-admission-controller": {
 		"cluster */*/scale: get",
@@ -135,6 +137,7 @@ var rights = map[string][]string{
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster podfit.dev/sizingprofiles: list watch",
+		"cluster podfit.dev/updatestates: list watch",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-admission-controller]: get update",
 		"kube-system core/secrets[vpa-tls-certs]: get update",
@@ -231,6 +234,7 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
+		"kube-system/podfit:updater",
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
 		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster

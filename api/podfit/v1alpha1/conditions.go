@@ -29,6 +29,12 @@ const (
 	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it. It is absent if the update mode changes
 	// no running pods, or there are none. The updater sets it.
 	ConditionUpdating = "Updating"
+	// ConditionAnnotationInvalid is True if an annotation about the time or the rollout of changes is invalid (ReasonInvalid). The updater
+	// sets it.
+	ConditionAnnotationInvalid = "AnnotationInvalid"
+	// ConditionReverted is True while a recommendation is held back because a canary failed with it (ReasonOOMKilled, ReasonRestarted,
+	// ReasonNotReady). The updater sets it.
+	ConditionReverted = "Reverted"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
@@ -61,6 +67,10 @@ const (
 
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
+
+	ReasonOOMKilled = "OOMKilled"
+	ReasonRestarted = "Restarted"
+	ReasonNotReady  = "NotReady"
 
 	ReasonRequestLeft         = "RequestLeft"
 	ReasonOthersReset         = "TargetResetByOthers"

@@ -89,6 +89,8 @@ const (
 	MaxRequestedSizes = 32
 	// MaxRoomShortages is the maximum number of entries of status.roomShortages.
 	MaxRoomShortages = 10
+	// MaxRequestChanges is the maximum number of entries of status.changes.
+	MaxRequestChanges = 62
 )
 
 // UpdateStateStatus contains the records of a workload. All times except those named newestPod are by the clock of the updater.
@@ -149,6 +151,16 @@ type UpdateStateStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	RoomShortages []RoomShortage `json:"roomShortages,omitempty"`
+	// changes contains the requests of the pods that were changed in the last hour, by minute. They are only recorded if
+	// --max-change-per-hour-namespace or --max-change-per-hour-cluster limits them.
+	// +optional
+	// +kubebuilder:validation:MaxItems=62
+	// +listType=atomic
+	Changes []RequestChange `json:"changes,omitempty"`
+
+	// canary is the state of the canary of the workload, if its VerticalPodAutoscaler has the annotation podfit.dev/rollout: canary.
+	// +optional
+	Canary *CanaryRecord `json:"canary,omitempty"`
 
 	// Records of further features are added here, one typed field per feature.
 }
@@ -429,4 +441,80 @@ type EvictedPod struct {
 	// newestPod is the creation time of the newest pod of the workload at that time, by the clock of the API server.
 	// +optional
 	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
+}
+
+// RequestChange is the sum of the requests of the pods that were changed in one minute, before the change.
+type RequestChange struct {
+	// time is the start of the minute.
+	Time metav1.Time `json:"time"`
+
+	// requests is the sum.
+	// +optional
+	Requests *RequestedAmounts `json:"requests,omitempty"`
+}
+
+// The phases of a canary.
+const (
+	CanaryIdle     = "Idle"
+	CanaryStarting = "Starting"
+	CanaryWatching = "Watching"
+	CanaryAccepted = "Accepted"
+	CanaryHeld     = "Held"
+)
+
+// CanaryRecord is the state of the canary of a workload: the pod that gets a new size first.
+type CanaryRecord struct {
+	// phase is Idle, Starting (the canary is about to be changed), Watching (it has the new size), Accepted (the other pods may get the
+	// size) or Held (the size was reverted, and pods get the requests in before until untilTime). A record with another phase is ignored.
+	// +kubebuilder:validation:MaxLength=32
+	Phase string `json:"phase"`
+
+	// pod is the name of the canary.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod,omitempty"`
+
+	// uid is the UID of the canary. Its replacement has another one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	UID string `json:"uid,omitempty"`
+
+	// controller is the direct controller of the canary.
+	// +optional
+	Controller *WorkloadReference `json:"controller,omitempty"`
+
+	// sinceTime is the time at which the canary was chosen, or, in phase Held, at which it was reverted.
+	// +optional
+	SinceTime *metav1.MicroTime `json:"sinceTime,omitempty"`
+
+	// untilTime is the end of the cool-down, in phase Held.
+	// +optional
+	UntilTime *metav1.MicroTime `json:"untilTime,omitempty"`
+
+	// before contains the requests of the canary before the change. At most 32 containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	Before []RequestedSize `json:"before,omitempty"`
+
+	// after contains the requests of the canary after the change. At most 32 containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	After []RequestedSize `json:"after,omitempty"`
+
+	// restarts is the number of restarts of the containers of the canary that do not count as a failure.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Restarts int32 `json:"restarts,omitempty"`
+
+	// cause is why the size was reverted: OOMKilled, Restarted or NotReady.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Cause string `json:"cause,omitempty"`
+
+	// reverts is the number of reverts in a row.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Reverts int32 `json:"reverts,omitempty"`
 }

@@ -38,7 +38,7 @@ configuration. If no certificate files exist, it creates and renews its own cert
 				return nil, err
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
-				Limits: true, Quotas: true, Profiles: !c.NoProfiles, Log: p.Log,
+				Limits: true, Quotas: true, Profiles: !c.NoProfiles, Held: true, Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			serve, err := Work(&c, p, clients, world)

@@ -60,12 +60,12 @@ func (v *clusterView) Project(ctx context.Context, p *corev1.Pod) *cluster.Pod {
 	return pod
 }
 
-// Governing returns the VPA that governs the pods of a workload, or nil.
+// Governing returns the VPA that governs the pods of a workload, or nil. If its recommendation was reverted, it has the size before.
 func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
 	if !v.serves(w.Namespace) {
 		return nil
 	}
-	return v.world.Governing(w)
+	return v.world.Held(v.world.Governing(w), w, time.Now())
 }
 
 // Limits returns the LimitRanges and ResourceQuotas of a namespace.

@@ -131,6 +131,26 @@ var conditionMessages = []ConditionMessage{
 		Remedy:  "Raise the memory limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA.",
 	},
 	{
+		Type: v1alpha1.ConditionAnnotationInvalid, Status: watcher.True, Reason: v1alpha1.ReasonInvalid,
+		Meaning: "An annotation about the time or the rollout of changes is invalid. The message names the annotation and the mistake. The updater sets the condition.",
+		Remedy:  "Correct the annotation. See [rollout.md](rollout.md) for the form.",
+	},
+	{
+		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonOOMKilled,
+		Meaning: "The canary was OOM-killed with the new size, so pods have the size before until the time in the message. The updater sets the condition.",
+		Remedy:  "Set `minAllowed` for memory in the VPA, or find out why the container needs more memory. See the decision reason `Reverted`.",
+	},
+	{
+		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonRestarted,
+		Meaning: "A container of the canary restarted with the new size, so pods have the size before until the time in the message.",
+		Remedy:  "Find out why it ended: `kubectl -n NAMESPACE describe pod POD`. See the decision reason `Reverted`.",
+	},
+	{
+		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonNotReady,
+		Meaning: "The canary was not ready with the new size at the end of `podfit.dev/canary-duration`, so pods have the size before until the time in the message.",
+		Remedy:  "Find out why it is not ready: `kubectl -n NAMESPACE describe pod POD`. If it only needs longer to start, set a longer `podfit.dev/canary-duration`.",
+	},
+	{
 		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonResized,
 		Meaning: "The updater resized an OOM-killed pod in place at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
 		Remedy:  "No action is required.",

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -37,8 +39,11 @@ type Config struct {
 	Address              string
 	BoostSyncs           int // number of startup boosts that are removed concurrently
 	ReplacementMustFit   bool
-	OOMRescue            string // off, evict or delete
-	MakeRoom             string // what is done to make room for resizes on full nodes
+	NamespaceShare       float64 // share of the requests of a namespace that may be changed in an hour
+	ClusterShare         float64 // likewise of the cluster
+	FreezeConfigMap      string  // name of the ConfigMap that freezes the cluster; "" if there is none
+	OOMRescue            string  // off, evict or delete
+	MakeRoom             string  // what is done to make room for resizes on full nodes
 	DryRun               bool
 	Tables               io.Writer // where a dry run writes tables; nil: nowhere
 }
@@ -61,6 +66,7 @@ func Defaults() Config {
 		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
 		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
+		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(),
 	}
@@ -92,6 +98,12 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
 	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
 		"Set to false in clusters that add nodes on demand.")
+	fs.Float64Var(&c.NamespaceShare, "max-change-per-hour-namespace", c.NamespaceShare, "Maximum share of the requests of a namespace that is changed in an hour, counted by the requests of changed pods. "+
+		"Above 0, at most 1. 1 means no limit. The first change of an hour is always possible.")
+	fs.Float64Var(&c.ClusterShare, "max-change-per-hour-cluster", c.ClusterShare, "Maximum share of the requests of the cluster that is changed in an hour, counted by the requests of changed pods. "+
+		"Above 0, at most 1. 1 means no limit. The first change of an hour is always possible.")
+	fs.StringVar(&c.FreezeConfigMap, "freeze-configmap", c.FreezeConfigMap, "Name of a ConfigMap in podfit's namespace that stops all changes of running pods while its key freeze is true. "+
+		"Empty means that there is none. The ConfigMap need not exist.")
 	fs.StringVar(&c.OOMRescue, "oom-rescue", c.OOMRescue, "How pods with an OOM-killed container get more memory at once, whatever their age and the number of replicas. "+
 		"off: only by the rules for all pods. evict: by a resize or an eviction. "+
 		"delete: also by deleting a pod that is not ready and was OOM-killed three times in a row, if a PodDisruptionBudget does not allow its eviction and lacks only such pods.")
@@ -99,6 +111,14 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
 		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
+}
+
+// FreezeSwitch returns the ConfigMap that freezes the cluster. It has no name if there is none.
+func (c *Config) FreezeSwitch() cluster.Key {
+	if c.FreezeConfigMap == "" {
+		return cluster.Key{}
+	}
+	return cluster.Key{Namespace: process.OwnNamespace(c.StatusNamespace), Name: c.FreezeConfigMap}
 }
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
@@ -135,6 +155,17 @@ func (c *Config) ValidateOwn() error {
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
+	}
+	for _, share := range []struct {
+		flag  string
+		value float64
+	}{{"max-change-per-hour-namespace", c.NamespaceShare}, {"max-change-per-hour-cluster", c.ClusterShare}} {
+		if !(share.value > 0 && share.value <= 1) {
+			errs = append(errs, fmt.Errorf("--%s must be above 0 and at most 1, got %v", share.flag, share.value))
+		}
+	}
+	if problems := validation.IsDNS1123Subdomain(c.FreezeConfigMap); c.FreezeConfigMap != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))
 	}
 	if _, known := rescueModes[c.OOMRescue]; !known {
 		errs = append(errs, fmt.Errorf("--oom-rescue must be off, evict or delete, got %q", c.OOMRescue))

@@ -88,15 +88,21 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		}
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, code) })
 	}
+	if reason, frozen := e.frozen(&d); frozen {
+		return e.record(func() []plan.Decision { return e.pass.Stopped(d, reason) })
+	}
 	if e.guard.holds(&d) {
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.HPANotWritten) })
 	}
 	e.states.announce(ctx, e.now, plan.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
+	var stopped *frozenError
 	switch {
 	case err == nil:
 		e.succeeded(&d)
 		return nil
+	case errors.As(err, &stopped):
+		return e.record(func() []plan.Decision { return e.pass.Stopped(d, stopped.reason) })
 	case errors.Is(err, kube.ErrNotSent):
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
 	case errors.Is(err, kube.ErrNotFound), d.Do != plan.Resize && errors.Is(err, kube.ErrConflict):
@@ -233,23 +239,27 @@ func (e *execution) exhaust(do plan.Act) bool {
 	return !known
 }
 
-// perform evicts, deletes or resizes a pod.
+// perform evicts, deletes or resizes a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze.
 func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
+	gated, err := e.gate(ctx, d)
+	if err != nil {
+		return err
+	}
 	switch d.Do {
 	case plan.Evict:
-		return e.pods.Evict(ctx, d.Pod)
+		return e.pods.Evict(gated, d.Pod)
 	case plan.Delete:
-		return e.pods.Delete(ctx, d.Pod)
+		return e.pods.Delete(gated, d.Pod)
 	case plan.Resize, plan.Leave:
 	}
-	if err := e.pods.Resize(ctx, d.Pod, d.With); err != nil {
+	if err := e.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
 	}
 	var boosts []string // annotations of startup boosts that have ended
 	for _, c := range d.Unboost {
 		boosts = append(boosts, policy.BoostAnnotation+c)
 	}
-	err := e.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
+	err = e.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
 	switch {
 	case err == nil, errors.Is(err, kube.ErrNotFound):
 	case len(boosts) > 0:

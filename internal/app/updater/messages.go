@@ -44,6 +44,17 @@ var eventMessages = []kube.EventMessage{
 		Remedy: "No action is required. If it repeats, look at the condition `OOMKillLoop`, and find out why the container needs more and more memory. To prevent deletions, set `--oom-rescue=evict` for the updater.",
 	},
 	{
+		Reason: kube.EventInvalidAnnotation, Object: "VerticalPodAutoscaler",
+		Meaning: "An annotation about the time or the rollout of changes is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`). The text has the mistake. " +
+			"With an invalid change window, no running pod is changed, except for OOM-killed ones. It is a warning, written once per mistake; the condition `AnnotationInvalid` has the same text.",
+		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md) for the form.",
+	},
+	{
+		Reason: kube.EventReverted, Object: "VerticalPodAutoscaler",
+		Meaning: "The first pod with a new size (`podfit.dev/rollout: canary`) was OOM-killed, restarted or was not ready, so podfit goes back to the size before, and holds the recommendation back. The text has the cause and the end of the wait. It is a warning.",
+		Remedy:  "See the decision reason `Reverted`.",
+	},
+	{
 		Reason: eventNotAutoscaled, Object: "Pod",
 		Meaning: "The namespace contains VPAs, but no controller owns this pod, so no VPA can apply to it. There is one event per pod and start of the updater.",
 		Remedy:  "If the pod is meant to be autoscaled, create it by a controller such as a Deployment, and reference that in `spec.targetRef` of a VPA. Otherwise no action is required.",

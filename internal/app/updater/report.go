@@ -152,6 +152,7 @@ var needsAttention = map[plan.ReasonCode]bool{
 	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
 	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
+	plan.Frozen:    true,
 	plan.OverQuota: true, plan.HPANotWritten: true, plan.ServerNotReached: true,
 	plan.DataWouldBeLost: true, plan.BudgetsUnknown: true, plan.BudgetOfOthers: true, plan.NotEnoughMemory: true, plan.DeletionRefused: true,
 }

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -42,7 +43,8 @@ that it would make.`,
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
+				Rules: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			c.Tables = s.Out
 			work := Work(&c, p, clients, world)
@@ -84,6 +86,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
 		}
+		u.assumeChanges(time.Now())
 		u.waits = world
 		u.summaries = newSummaryWriter(world, p.Log)
 		writing, stop := context.WithCancel(ctx)
@@ -124,6 +127,7 @@ type world interface {
 	Nodes() []cluster.Node
 	Selectors() [][]string
 	Tolerations() []cluster.Tolerations
+	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 }
 
 // podChanger changes running pods.
@@ -191,11 +195,12 @@ type updater struct {
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
 
-	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	conditions   conditionWriter              // nil: no conditions are written
-	rescueStates map[cluster.Key]rescueState  // what was written last
-	summaries    *summaryWriter               // nil: no condition Updating is written
-	outdated     bool                         // the last pass was skipped because a watch was not up to date
+	stale        func(now time.Time) []string  // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter               // nil: no conditions are written
+	rollouts     map[cluster.Key]rolloutReport // what was reported last
+	rescueStates map[cluster.Key]rescueState   // what was written last
+	summaries    *summaryWriter                // nil: no condition Updating is written
+	outdated     bool                          // the last pass was skipped because a watch was not up to date
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -214,7 +219,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{},
+		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]rolloutReport{},
 	}
 }
 
@@ -244,6 +249,7 @@ func (c *Config) budget() plan.Budget {
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
 	b.Window = c.Interval - c.Interval/10
+	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.InPlace = c.Gates.On(process.InPlaceGate)
@@ -271,10 +277,14 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Nodes:       u.world.Nodes(),
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
+		Rules:       make(map[cluster.Key]rollout.Rules, len(served)),
 		Ledger:      u.ledger,
 	}
 	if u.config.WatchesAllPods() {
 		w.Pods = s.Pods
+	}
+	if u.budget.LimitsRadius() {
+		w.Requested = plan.RequestedBy(s.Pods)
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -283,6 +293,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 	}
 	for i := range w.Governed {
 		g := &w.Governed[i]
+		w.Rules[g.Autoscaler.Key] = u.world.Rules(g.Autoscaler)
 		if ns := g.Autoscaler.Namespace; w.Limits[ns] == (policy.Limits{}) {
 			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: u.world.Quotas(ns)}
 		}
@@ -378,6 +389,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
+	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
 	e.summarizeUpdates(now, s.Autoscalers, decisions)
 	e.finish()
 	watch.Step("EvictPods")

@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -62,8 +63,9 @@ func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
 func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
 	return y.budgets, true
 }
-func (y *fakeCluster) Selectors() [][]string              { return nil }
-func (y *fakeCluster) Tolerations() []cluster.Tolerations { return nil }
+func (y *fakeCluster) Selectors() [][]string                     { return nil }
+func (y *fakeCluster) Tolerations() []cluster.Tolerations        { return nil }
+func (y *fakeCluster) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
 func (y *fakeCluster) Nodes() []cluster.Node {
 	if y.nodes != nil {
 		return y.nodes

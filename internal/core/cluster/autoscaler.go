@@ -67,6 +67,8 @@ type Autoscaler struct {
 	Boost         *Boost        // spec.startupBoost
 	Advice        []Advice      // status.recommendation, sorted by container
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
+	Rules         ChangeRules   // the user's rules for changes of running pods (annotations)
+	Canary        Canary        // how changes are rolled out (annotations)
 
 	// PreserveScalePoint is true if the annotation podfit.dev/hpa allows podfit to change a request by which an HPA scales, together
 	// with the target of the HPA.
@@ -89,6 +91,9 @@ type Autoscaler struct {
 	// Remarked is true if the status has a condition that only podfit sets. podfit removes these when another recommender serves the
 	// autoscaler.
 	Remarked bool
+
+	// Warned is true if the status has a condition about annotations or a reverted recommendation, which the updater sets.
+	Warned bool
 
 	// FetchingHistory is true while a condition in the status reports that the history is still being read. No checkpoint of its
 	// workload is written in the meantime.

@@ -28,6 +28,10 @@ type Budget struct {
 	PerVPAConfig bool // feature gate PerVPAConfig: EvictAfterOOM of the autoscaler overrides QuickOOM
 	StartupBoost bool // feature gate CPUStartupBoost
 
+	// Shares of the requests of a namespace and of the cluster that may be changed in an hour (--max-change-per-hour-namespace,
+	// --max-change-per-hour-cluster). 1 or more means no limit.
+	NamespaceShare, ClusterShare float64
+
 	DeferredFor   time.Duration // a resize that waits for room on the node longer than this has failed
 	InProgressFor time.Duration // a resize that takes longer than this has failed
 	StuckFor      time.Duration // a pod that is not Ready for longer than this does not recover by itself
@@ -70,6 +74,8 @@ func DefaultBudget() Budget {
 		Threshold:       0.1,
 		Lifetime:        12 * time.Hour,
 		QuickOOM:        10 * time.Minute,
+		NamespaceShare:  1,
+		ClusterShare:    1,
 		DeferredFor:     5 * time.Minute,
 		InProgressFor:   time.Hour,
 		StuckFor:        10 * time.Minute,

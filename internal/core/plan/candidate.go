@@ -24,7 +24,8 @@ type check func(*candidate) (Reason, bool)
 
 // evictionChecks are the checks for an eviction.
 var evictionChecks = []check{
-	(*candidate).sameSize,
+	(*candidate).sameSize, // the first, see moveChecks
+	(*candidate).switchedOff,
 	(*candidate).replacementRefused,
 	(*candidate).replacementOverQuota,
 	(*candidate).unplaceable,
@@ -36,6 +37,8 @@ var evictionChecks = []check{
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
+	(*candidate).awaitsCanary,
+	(*candidate).overRadius,
 	(*candidate).overBudget,
 }
 
@@ -49,10 +52,13 @@ var replacementChecks = []check{
 	(*candidate).backingOff,
 	(*candidate).probing,
 	(*candidate).evictionRefused,
+	(*candidate).awaitsCanary,
+	(*candidate).overRadius,
 }
 
 // resizeChecks are the checks for a resize.
 var resizeChecks = []check{
+	(*candidate).switchedOff,
 	(*candidate).undone,
 	(*candidate).resizeRefused,
 	(*candidate).replacementRefused,
@@ -60,6 +66,8 @@ var resizeChecks = []check{
 	(*candidate).unplaceable,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicasInPlace,
+	(*candidate).awaitsCanary,
+	(*candidate).overRadius,
 	(*candidate).overBudgetInPlace,
 }
 
@@ -76,6 +84,10 @@ var unboostChecks = []check{
 
 // take decides on the candidate.
 func (t *candidate) take() {
+	if r, off := t.switchedOff(); off {
+		t.leave(r)
+		return
+	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	if r, blocked := t.interrupted(); blocked {
 		t.leave(r)
@@ -111,6 +123,8 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	t.d.Reason.Fallback = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
+	t.pass.radius.plan(t.d.Pod)
+	t.beCanary()
 	if do == Evict {
 		t.probe(t.d)
 	}

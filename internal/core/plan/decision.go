@@ -68,6 +68,7 @@ type Decision struct {
 	part    bool         // With is a part of the increase; the rest follows when the node has room
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict
 
+	canary  bool      // the pod is the canary of its workload
 	rank    int       // position in the order in which the pods of the autoscaler are decided on
 	slot    slot      // position in the order of execution
 	refused time.Time // when an action on the pod was last refused; zero if none was

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // A State is the part of a Ledger that concerns one workload, as values that can be stored. Restore reads it back.
@@ -33,6 +34,12 @@ type State struct {
 	Deletion     *DeletionState
 	Rounds       *RoundsState
 	Shortages    []ShortageState // the most recent first
+
+	// Changes are the requests that were changed in the last hour, the oldest first. Only recorded if their share is limited.
+	Changes []rollout.Change
+
+	// Canary is the state of the canary of the workload; nil if there is none.
+	Canary *rollout.State
 
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
@@ -190,6 +197,10 @@ func (l *Ledger) Export(b Budget) []State {
 	}
 	l.exportShortages(state)
 	l.exportPods(b, state)
+	l.exportCanaries(state)
+	for w, list := range l.changes {
+		state(w).Changes = list
+	}
 	delete(states, cluster.Workload{})
 	out := make([]State, 0, len(states))
 	for _, s := range states {
@@ -292,13 +303,17 @@ func (o *pendingReplacements) export(controller cluster.Workload) PendingState {
 	return out
 }
 
-// LastAction returns the time of the last action on a pod that was carried out, or may have been; zero if there is none.
+// LastAction returns the time of the last action on a pod that was carried out, or may have been, and of the last change of a canary; zero
+// if there is none.
 func (s *State) LastAction() time.Time {
 	last := s.ActingSince
 	later := func(at time.Time) {
 		if at.After(last) {
 			last = at
 		}
+	}
+	if s.Canary != nil {
+		later(s.Canary.Since)
 	}
 	if s.Eviction != nil {
 		later(s.Eviction.At)

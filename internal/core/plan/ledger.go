@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // A Ledger records attempts to change pods and their effects. A Pass writes the outcomes, Learn writes the observations of each
@@ -29,6 +30,10 @@ type Ledger struct {
 	rounds    map[cluster.Workload]rounds              // evictions of all pods of a workload
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
 	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
+
+	canaries     map[cluster.Workload]rollout.State
+	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
+	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
 
 	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
@@ -63,6 +68,7 @@ func NewLedger() *Ledger {
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 		lacking: map[string]shortOfRoom{}, spends: map[string]spend{}, rounds: map[cluster.Workload]rounds{},
+		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
 	}
 }
 
@@ -128,6 +134,8 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
 	l.forgetServed(now)
 	l.forgetSpends(now)
+	l.forgetChanges(now)
+	l.learnCanaries(now, w, ds)
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r rounds) bool { return now.Sub(r.at) > roundsTTL })

@@ -394,9 +394,36 @@ var leaveMessages = []Message{
 		Remedy: "No action is required: the updater continues after 5 minutes. If this occurs often, find out why the updater restarts: `kubectl -n kube-system describe pod -l app=vpa-updater`.",
 	},
 	{
+		Code: Frozen, Example: Reason{Text: "ConfigMap kube-system/podfit-freeze (incident 7)"},
+		Meaning: "All changes of running pods are stopped, by the annotation `podfit.dev/freeze` of the VPA or its namespace, or for the whole cluster by the ConfigMap of `--freeze-configmap`. " +
+			"The text names the switch. New pods get their recommended size as before. OOM-killed pods wait, too.",
+		Remedy: "Find out who set the switch and why. To end the freeze, remove it: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/freeze-`, `kubectl annotate namespace NAMESPACE podfit.dev/freeze-`, or `kubectl -n kube-system delete configmap podfit-freeze`.",
+	},
+	{
+		Code: OutsideWindow, Example: Reason{Until: exampleTime},
+		Meaning: "The annotation `podfit.dev/change-window` of the VPA or its namespace allows changes only at certain times, and it is not such a time, or the annotation is invalid. " +
+			"Pods with a container that was OOM-killed soon after its start do not wait.",
+		Remedy: "No action is required if the time is as intended. If the annotation is invalid, correct it: the text names the mistake. See [rollout.md](rollout.md#change-windows).",
+	},
+	{
+		Code: BlastRadius, Example: Reason{Have: 24, Want: 20, Text: "namespace shop", Until: exampleTime},
+		Meaning: "In the last hour, podfit has changed pods with as large a share of the requests of the namespace or the cluster as `--max-change-per-hour-namespace` or `--max-change-per-hour-cluster` allows, and the change of this pod would exceed it.",
+		Remedy:  "No action is required. To change more pods per hour, raise the flag.",
+	},
+	{
 		Code: AwaitingRoom, Example: Reason{Text: "memory=72Mi"},
 		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The rest follows when the node has room. The text has what the node lacks. " +
 			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it.",
 		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
+	},
+	{
+		Code: AwaitingCanary, Example: Reason{Text: "web-7d4-x2x9z", Until: exampleTime},
+		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`.",
+		Remedy:  "No action is required. To change all pods at once, remove the annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout-`.",
+	},
+	{
+		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
+		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
+		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait by removing the annotation `podfit.dev/rollout` of the VPA.",
 	},
 }

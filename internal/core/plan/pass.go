@@ -38,6 +38,8 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
+	p.radius = newRadius(now, w, b)
+	p.canaries = observeCanaries(now, w)
 	p.ds = p.decide()
 	return p
 }
@@ -65,6 +67,8 @@ func (p *Pass) Failures() []Failure { return p.failures }
 func (p *Pass) Done(d Decision) {
 	p.w.Ledger.Done(p.now, d)
 	own := &p.ds[p.at(d)]
+	p.canaryChanged(own, true)
+	p.countChange(d)
 	if own.taken {
 		p.group(own).changed++
 	}
@@ -88,8 +92,13 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		ready = g.ready - g.changed
 	}
 	p.w.Ledger.Refused(p.now, d, r, ready)
+	if r.Kind == OutcomeIsUnknown {
+		p.countChange(d)
+		p.canaryChanged(own, false)
+	}
 	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
 	if d.Fallback && last.isLasting() && p.hasProbe(own) {
+		p.endCanary(own)
 		p.leave(own, Reason{Code: Probing})
 		return p.giveBack(own)
 	}
@@ -97,6 +106,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		g := p.group(own)
 		trial := r.Kind.leavesReplacementOpen()
 		if trial && p.isAwaited(d.Pod.Controller, g) {
+			p.endCanary(own)
 			p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
 			return p.giveBack(own)
 		}
@@ -119,6 +129,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	p.endRescue(own, r.Kind)
 	if !r.Kind.keepsBudget() {
 		p.endProbe(own)
+		p.endCanary(own)
 	}
 	if d.Do == Evict && d.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
 		p.group(own).trial = false
@@ -160,18 +171,23 @@ func (p *Pass) explainHeldEviction(d *Decision) {
 // not in service.
 func (p *Pass) Gone(d Decision) {
 	p.w.Ledger.markServed(p.now, d)
+	p.endCanary(&p.ds[p.at(d)])
 	p.leave(&p.ds[p.at(d)], Reason{Code: AlreadyGone})
 }
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
-func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
+func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision { return p.Stopped(d, Reason{Code: why}) }
+
+// Stopped is Skipped with a reason that has more than a code.
+func (p *Pass) Stopped(d Decision, why Reason) []Decision {
 	own := &p.ds[p.at(d)]
 	if own.Do == Evict && own.Reason.Fallback == ResizeRefused {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
+	p.endCanary(own)
 	p.endRescue(own, NotReached)
-	p.leave(own, Reason{Code: why})
+	p.leave(own, why)
 	return p.giveBack(own)
 }
 
@@ -219,7 +235,7 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 		switch {
 		case waiting.Do != Leave:
 			next = append(next, *waiting)
-		case waiting.Reason.Code == Probing:
+		case waiting.Reason.Code == Probing, waiting.Reason.Code == AwaitingCanary:
 			still = append(still, at)
 		}
 	}
@@ -227,7 +243,7 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 	return next
 }
 
-// enqueue collects the decisions that wait for budget or for a probe.
+// enqueue collects the decisions that wait for budget, a probe or a canary.
 func (p *Pass) enqueue() {
 	if p.queued {
 		return
@@ -235,7 +251,7 @@ func (p *Pass) enqueue() {
 	p.queued = true
 	var waiting []int
 	for i := range p.ds {
-		if d := &p.ds[i]; d.Do == Leave && (d.Reason.Code == BudgetSpent || d.Reason.Code == Probing) {
+		if d := &p.ds[i]; d.Do == Leave && (d.Reason.Code == BudgetSpent || d.Reason.Code == Probing || d.Reason.Code == AwaitingCanary) {
 			waiting = append(waiting, i)
 		}
 	}

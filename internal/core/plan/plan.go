@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -95,7 +96,9 @@ type pass struct {
 	nodeSizes nodeSizes
 	short     map[cluster.Workload]Shortage
 
-	reserved map[string][]cluster.PodResources // amounts of the namespace's quotas that the decisions use
+	canaries map[cluster.Workload]rollout.State // of workloads with canaries
+	radius   *radius                            // nil if the amount of changes is not limited
+	reserved map[string][]cluster.PodResources  // amounts of the namespace's quotas that the decisions use
 
 	crashing map[string][]*cluster.Pod // pods that are down because of OOM kills, by namespace
 	scopes   map[*cluster.Autoscaler]*scope
@@ -116,6 +119,8 @@ type scope struct {
 	effective map[cluster.Workload]bool
 	newest    time.Time          // when the newest of the pods was created
 	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
+
+	firsts map[cluster.Workload]*cluster.Pod // the pod that this pass changes as a canary
 
 	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
 
@@ -167,6 +172,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 		d.Reason = Reason{Code: GateOff, Text: a.Mode.String()}
 		return d
 	}
+	a = s.held(a, p)
 	d.With = policy.Fit(a, s.w.Limits[p.Namespace], p)
 	switch {
 	case boosted:

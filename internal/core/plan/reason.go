@@ -92,7 +92,13 @@ const (
 
 	ChangesTooOften // pods were evicted again soon after they were replaced, because the recommendation keeps changing
 
-	lastCode = ChangesTooOften
+	Frozen         // the user has stopped all changes
+	OutsideWindow  // no change window is open
+	BlastRadius    // enough requests were changed in the last hour
+	AwaitingCanary // another pod shows first whether the new size works
+	Reverted       // the new size did not work, and the size before applies
+
+	lastCode = Reverted
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -115,6 +121,8 @@ var codeNames = map[ReasonCode]string{
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
 	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
+	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
+	AwaitingCanary: "Canary", Reverted: "Reverted",
 }
 
 // String returns the name of the reason.
@@ -304,6 +312,8 @@ func (r Reason) outcome() string {
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case Interrupted:
 		return "The previous updater ended while it changed pods of this workload, so it is unknown which pods it changed. No pod is changed until " + timestamp(r.Until)
+	case Frozen, OutsideWindow, BlastRadius, AwaitingCanary, Reverted:
+		return r.waiting()
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
 			r.Have, r.Want, span(r.For))

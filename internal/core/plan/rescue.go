@@ -201,6 +201,7 @@ var rescueInPlaceChecks = []check{
 
 // deletionChecks are the checks for a deletion, after a disruption budget has refused the eviction.
 var deletionChecks = []check{
+	(*candidate).switchedOff,
 	(*candidate).fewKills,
 	(*candidate).dataWouldBeLost,
 	(*candidate).replicasUnknown,

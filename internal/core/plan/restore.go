@@ -46,6 +46,8 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	for i := range s.Shortages {
 		l.restoreShortage(now, s.Workload, &s.Shortages[i])
 	}
+	l.restoreChanges(now, s)
+	l.restoreCanary(now, s)
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
 	}

@@ -180,7 +180,9 @@ var shrinkReasons = map[ReasonCode]bool{Fits: true, PodTooYoung: true, SmallChan
 
 // shrinkChecks are the checks for a resize that makes room for another pod.
 var shrinkChecks = []check{
+	(*candidate).switchedOff,
 	(*candidate).interrupted,
+	(*candidate).awaitsCanary,
 	(*candidate).undone,
 	(*candidate).resizeRefused,
 	(*candidate).replacementRefused,

@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // World is the input of Plan. Plan does not change it.
@@ -33,6 +34,11 @@ type World struct {
 	// among them counts as one that tolerates all taints.
 	Tolerations []cluster.Tolerations
 
+	// Rules are the user's rules for the time of changes, by autoscaler. For an autoscaler that is not in it, its own rules apply.
+	Rules map[cluster.Key]rollout.Rules
+
+	// Requested are the requests of all live pods by namespace. They are needed if the budget limits the share of requests that is changed.
+	Requested map[string]cluster.Resources
 	// Budgets are the PodDisruptionBudgets of the namespaces with OOM-killed pods that are not ready. A namespace that is not in it has
 	// unknown ones.
 	Budgets map[string][]cluster.DisruptionBudget

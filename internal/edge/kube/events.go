@@ -66,5 +66,13 @@ func (e *Events) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 	e.recorder.Event(&corev1.ObjectReference{
 		APIVersion: v1.GroupVersion().String(), Kind: "VerticalPodAutoscaler",
 		Namespace: a.Namespace, Name: a.Name, UID: types.UID(a.UID),
-	}, corev1.EventTypeNormal, reason, message)
+	}, typeOf(reason), reason, message)
+}
+
+// typeOf returns the type of an event about an autoscaler.
+func typeOf(reason string) string {
+	if reason == EventInvalidAnnotation || reason == EventReverted {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
 }

@@ -102,8 +102,31 @@ func FenceOf(ctx context.Context) *Fence {
 	return f
 }
 
-// fenced is a round tripper that rejects requests whose context has a closed fence, and holds requests back while the API server asks
-// for that.
+// A Gate decides whether requests may be sent now.
+type Gate interface {
+	// Closed returns the error of requests that may not be sent now, or nil.
+	Closed() error
+}
+
+type gateKey struct{}
+
+// WithGate returns a context whose requests are sent only if the gate is not closed. The gate is checked when a request is sent, after
+// its wait for the rate limit of the client. Otherwise the request has the error of the gate.
+func WithGate(parent context.Context, gate Gate) context.Context {
+	return context.WithValue(parent, gateKey{}, gate)
+}
+
+// checkGate returns the error of the gate of a context, if it has one.
+func checkGate(ctx context.Context) error {
+	gate, ok := ctx.Value(gateKey{}).(Gate)
+	if !ok {
+		return nil
+	}
+	return gate.Closed()
+}
+
+// fenced is a round tripper that rejects requests whose context has a closed fence or a closed gate, and holds requests back while the
+// API server asks for that.
 type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -116,6 +139,9 @@ func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	if f := FenceOf(q.Context()); f != nil && !f.isOpen() {
 		return t.reject(q, ErrFenced)
+	}
+	if err := checkGate(q.Context()); err != nil {
+		return t.reject(q, err)
 	}
 	if s == nil {
 		return t.next.RoundTrip(q)

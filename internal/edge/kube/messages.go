@@ -11,6 +11,12 @@ const (
 	EventInPlaceResizeSkipped = "InPlaceResizeSkipped"
 )
 
+// The reasons of warnings, which only podfit has.
+const (
+	EventInvalidAnnotation = "InvalidAnnotation"
+	EventReverted          = "RecommendationReverted"
+)
+
 // An EventMessage explains an event reason to operators, for docs/messages.md.
 type EventMessage struct {
 	Reason  string

@@ -24,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
@@ -214,6 +215,8 @@ func (v *view) DisruptionBudgets(namespace string) ([]cluster.DisruptionBudget, 
 func (v *view) Selectors() [][]string { return nil }
 
 func (v *view) Tolerations() []cluster.Tolerations { return nil }
+
+func (v *view) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
 
 func (v *view) Nodes() []cluster.Node {
 	w := v.sim.world

@@ -83,6 +83,7 @@ func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 		}
 		out.MissingReplacements = append(out.MissingReplacements, m)
 	}
+	out.Changes, out.Canary = storeChanges(s.Changes), storeCanary(s.Canary)
 	spec := updateStateSpec(s.Workload)
 	for isTooLarge(&spec, &out) {
 		dropRecord(&out)
@@ -259,7 +260,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -308,6 +309,8 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		}
 		out.Pods = append(out.Pods, p)
 	}
+	errs = loadChanges(errs, parts.Changes, &out)
+	errs = o.loadCanary(errs, parts.Canary, &out)
 	return out, errors.Join(errs[:min(len(errs), maxPartErrors)]...)
 }
 

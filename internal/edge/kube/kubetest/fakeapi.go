@@ -414,6 +414,8 @@ var fakeKinds = map[string][2]string{
 	"/apis/batch/v1/jobs":                                          {"batch/v1", "Job"},
 	"/apis/batch/v1/cronjobs":                                      {"batch/v1", "CronJob"},
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers":           {"autoscaling.k8s.io/v1", "VerticalPodAutoscaler"},
+	"/api/v1/namespaces":                                           {"v1", "Namespace"},
+	"/api/v1/configmaps":                                           {"v1", "ConfigMap"},
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints": {"autoscaling.k8s.io/v1", "VerticalPodAutoscalerCheckpoint"},
 	"/apis/podfit.dev/v1alpha1/usagehistories":                     {"podfit.dev/v1alpha1", "UsageHistory"},
 	"/apis/podfit.dev/v1alpha1/updatestates":                       {"podfit.dev/v1alpha1", "UpdateState"},

@@ -33,6 +33,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		Policies:   policies(o.Spec.ResourcePolicy),
 		Advice:     advice(o.Status.Recommendation),
 		IntegerCPU: integerCPU(o.Annotations),
+		Rules:      Rules(o.Annotations),
+		Canary:     canary(o.Annotations),
 		MakeRoom:   makeRoom(o.Annotations),
 
 		PreserveScalePoint: o.Annotations[v1alpha1.AnnotationHPA] == v1alpha1.PreserveScalePoint,
@@ -57,6 +59,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			if c.Status == corev1.ConditionFalse {
 				a.ProfileProblem = c.Reason
 			}
+		case v1alpha1.ConditionAnnotationInvalid, v1alpha1.ConditionReverted:
+			a.Warned = true
 		case v1.FetchingHistory:
 			a.FetchingHistory = c.Status == corev1.ConditionTrue
 		}

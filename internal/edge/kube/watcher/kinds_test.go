@@ -83,8 +83,8 @@ func startKinds(t *testing.T, d *fakeDiscovery) (*kinds, *sync.Mutex) {
 }
 
 var (
-	rollout = projection.GroupKind{Group: "argoproj.io", Kind: "Rollout"}
-	robot   = projection.GroupKind{Group: "example.com", Kind: "Robot"}
+	rolloutKind = projection.GroupKind{Group: "argoproj.io", Kind: "Rollout"}
+	robot       = projection.GroupKind{Group: "example.com", Kind: "Robot"}
 )
 
 func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
@@ -98,25 +98,25 @@ func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
 			info, err := k.find(gk)
 			return err == nil && info.scalable()
 		}
-		if !scalable(rollout) || scalable(robot) {
+		if !scalable(rolloutKind) || scalable(robot) {
 			t.Fatal("the kinds differ from the result of discovery")
 		}
 
 		d.set(errors.New("unavailable"))
 		time.Sleep(2 * kindsRefresh)
-		if !scalable(rollout) {
+		if !scalable(rolloutKind) {
 			t.Error("a kind is lost after discovery failed")
 		}
 		d.set(&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "argoproj.io", Version: "v1alpha1"}: errors.New("unavailable")}},
 			resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
 		time.Sleep(2 * kindsRefresh)
-		if !scalable(rollout) || !scalable(robot) {
+		if !scalable(rolloutKind) || !scalable(robot) {
 			t.Error("a kind is lost after discovery of one group failed")
 		}
 
 		d.set(nil, resources("example.com/v1", "robots", "Robot"))
 		time.Sleep(2 * kindsRefresh)
-		if scalable(rollout) || scalable(robot) {
+		if scalable(rolloutKind) || scalable(robot) {
 			t.Error("kinds that discovery no longer returns are still known (S-15)")
 		}
 	})

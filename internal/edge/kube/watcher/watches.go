@@ -63,6 +63,12 @@ func (w *World) addFeeds() {
 	if w.o.Profiles {
 		w.addProfileNames()
 	}
+	if w.o.Held {
+		w.addHeld()
+	}
+	if w.o.Rules {
+		w.addRules()
+	}
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projection.MemoryEvictions)
 		s.fieldSelector = and(w.namespaces(), "reason=Evicted")

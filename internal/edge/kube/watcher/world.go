@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -38,9 +39,15 @@ type Options struct {
 	Profiles  bool // the names of SizingProfiles
 	HPAs      bool // HorizontalPodAutoscalers
 	Evictions bool // events of the kubelet about evicted pods
-	DryRun    bool // WriteStatus sends nothing
-	Boosts    bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
-	Log       *slog.Logger
+	Rules     bool // annotations of namespaces, and FreezeSwitch
+	Held      bool // sizes that were reverted, in UpdateStates
+
+	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
+	FreezeSwitch cluster.Key
+
+	DryRun bool // WriteStatus sends nothing
+	Boosts bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
+	Log    *slog.Logger
 }
 
 // A World stores the known state of the cluster. The watches write it; the loops and the webhook read single objects or
@@ -73,6 +80,10 @@ type World struct {
 	profileNames store[struct{}]
 	profileFeed  *feed // nil if they are not watched
 
+	rules            store[cluster.ChangeRules] // of namespaces
+	freezes          store[cluster.Freeze]      // at most one
+	helds            store[heldSize]            // by UpdateState
+	heldOf           map[cluster.Workload]rollout.State
 	horizontal       store[*cluster.HorizontalAutoscaler]
 	horizontalOf     map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler // those that depend on requests, by target
 	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
@@ -114,6 +125,10 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.budgets = store[cluster.DisruptionBudget]{mu: &w.mu}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
 	w.profileNames = store[struct{}]{mu: &w.mu}
+	w.rules = store[cluster.ChangeRules]{mu: &w.mu}
+	w.freezes = store[cluster.Freeze]{mu: &w.mu}
+	w.helds = store[heldSize]{mu: &w.mu, changed: w.indexHeld}
+	w.heldOf = make(map[cluster.Workload]rollout.State)
 	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}

@@ -1,0 +1,133 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// A frozenError is the error of an action that was not sent because of a freeze.
+type frozenError struct{ reason plan.Reason }
+
+func (e *frozenError) Error() string { return e.reason.String() }
+
+// frozen reports whether a freeze stops a decision now. It reads the current state of the watches, because a freeze may begin in the
+// middle of a pass.
+func (e *execution) frozen(d *plan.Decision) (plan.Reason, bool) {
+	return plan.FrozenBy(e.world.Rules(d.Autoscaler))
+}
+
+// gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
+// freeze began. It returns an error if there is a freeze now.
+func (e *execution) gate(ctx context.Context, d *plan.Decision) (context.Context, error) {
+	g := freezeGate{e, d}
+	return kube.WithGate(ctx, g), g.Closed()
+}
+
+// A freezeGate is closed while a freeze stops a decision.
+type freezeGate struct {
+	e *execution
+	d *plan.Decision
+}
+
+// Closed implements kube.Gate.
+func (g freezeGate) Closed() error {
+	if reason, frozen := g.e.frozen(g.d); frozen {
+		return &frozenError{reason}
+	}
+	return nil
+}
+
+// A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.
+type rolloutReport struct {
+	problem  string // the errors in the annotations
+	cause    string // the reason of the condition Reverted
+	reverted string // its message
+}
+
+// reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event.
+func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
+	for i := range w.Governed {
+		a := w.Governed[i].Autoscaler
+		before, known := e.rollouts[a.Key]
+		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
+		if report == before && (known || !a.Warned) {
+			continue
+		}
+		if report.problem != "" && report.problem != before.problem {
+			e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
+			e.events.Autoscaler(a, kube.EventInvalidAnnotation, report.problem)
+		}
+		if report.reverted != "" && report.reverted != before.reverted {
+			e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
+			e.events.Autoscaler(a, kube.EventReverted, report.reverted)
+		}
+		if e.conditions != nil && !e.config.DryRun {
+			_, err := e.conditions.WriteConditions(ctx, a, now,
+				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
+				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted))
+			if err != nil { // the object has changed, for example; the next pass writes the conditions
+				e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
+				continue
+			}
+		}
+		e.rollouts[a.Key] = report
+	}
+	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ rolloutReport) bool { return !e.governs(key) })
+}
+
+// conditionOf returns a condition that is True, or removed if there is no message.
+func conditionOf(kind, reason, message string) watcher.Condition {
+	if message == "" {
+		return watcher.Condition{Type: v1.VerticalPodAutoscalerConditionType(kind), Status: watcher.Removed}
+	}
+	return watcher.Condition{Type: v1.VerticalPodAutoscalerConditionType(kind), Status: watcher.True, Reason: reason, Message: message}
+}
+
+// revertReasons are the reasons of the condition Reverted.
+var revertReasons = map[rollout.Cause]string{
+	rollout.OOMKilled: v1alpha1.ReasonOOMKilled, rollout.Restarted: v1alpha1.ReasonRestarted, rollout.NotReady: v1alpha1.ReasonNotReady,
+}
+
+func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) rolloutReport {
+	var out rolloutReport
+	var problems []string
+	if p := a.Rules.WindowProblem; p != "" {
+		problems = append(problems, "Annotation "+rollout.AnnotationWindow+" is invalid, so no running pod is changed: "+p+".")
+	} else if p := rules.Namespace.WindowProblem; p != "" && !a.Rules.HasWindows() {
+		problems = append(problems, "Annotation "+rollout.AnnotationWindow+" of namespace "+a.Namespace+" is invalid, so no running pod is changed: "+p+".")
+	}
+	if p := a.Canary.Problem; p != "" {
+		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
+	}
+	out.problem = strings.Join(problems, " ")
+	if canary.Phase == rollout.Held {
+		out.cause = revertReasons[canary.Cause]
+		out.reverted = "The recommendation was reverted, because after the change " + canary.Text() + ". The size before applies until " + canary.Until.UTC().Format(time.RFC3339) + "."
+	}
+	return out
+}
+
+// assumeChanges makes the updater change nothing for an hour if the amount of changes is limited and it is unknown what an earlier updater
+// has changed, because states cannot be stored.
+func (u *updater) assumeChanges(now time.Time) {
+	if !u.budget.LimitsRadius() || u.states.isActive() {
+		return
+	}
+	u.ledger.AssumeChanges(now)
+	u.log.Warn("It is unknown what was changed in the last hour; nothing is changed for an hour, because --max-change-per-hour-namespace or --max-change-per-hour-cluster is set",
+		slog.Time("until", now.Add(rollout.Span)))
+}

@@ -1,0 +1,247 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// freezable is a cluster that is frozen after some writes.
+type freezable struct {
+	*fakeCluster
+	after  int32 // writes before the freeze
+	writes atomic.Int32
+}
+
+func (f *freezable) Rules(a *cluster.Autoscaler) rollout.Rules {
+	r := rollout.Rules{Autoscaler: a}
+	if f.writes.Load() >= f.after {
+		r.Cluster = cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "podfit-freeze"}, Reason: "incident 7"}
+	}
+	return r
+}
+
+func (f *freezable) Evict(ctx context.Context, p *cluster.Pod) error {
+	f.writes.Add(1)
+	return f.fakeCluster.Evict(ctx, p)
+}
+
+func (f *freezable) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	f.writes.Add(1)
+	return f.fakeCluster.Resize(ctx, p, with)
+}
+
+// thirty adds workloads of one pod each until there are thirty pods.
+func thirty(y *fakeCluster) {
+	first, a := y.pods[0], y.autoscalers[0]
+	for i := range 27 {
+		p, b := *first, *a
+		p.Name, p.UID = fmt.Sprintf("more-%d", i), fmt.Sprintf("more-%d", i)
+		p.Controller.Name, p.Top.Name = p.Name, p.Name
+		b.Name, b.UID, b.Target, b.MinReplicas = p.Name, p.UID, p.Top, 1
+		y.pods, y.autoscalers = append(y.pods, &p), append(y.autoscalers, &b)
+	}
+}
+
+func TestUpdater_freezeDuringAPass_sendsNothingMore(t *testing.T) {
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for _, after := range []int32{0, 1, 5} {
+			t.Run(fmt.Sprintf("%s after %d", mode, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &freezable{fakeCluster: newFakeCluster(mode), after: after}
+					thirty(f.fakeCluster)
+					f.config.RateLimit, f.config.RateBurst = 10, 1 // one action after the other
+					u := newUpdater(f.config, f, f, f, f, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), f.log)
+					codes := map[plan.ReasonCode]int{}
+					for _, d := range u.update(t.Context(), time.Now()) {
+						codes[d.Reason.Code]++
+					}
+					if got := f.writes.Load(); got != after {
+						t.Errorf("%d writes, want %d", got, after)
+					}
+					if codes[plan.Frozen] == 0 {
+						t.Errorf("reasons %v", codes)
+					}
+					events := strings.Count(strings.Join(f.recorded, "\n"), "Changes are frozen by the ConfigMap kube-system/podfit-freeze (incident 7).")
+					if events == 0 || events > 28 {
+						t.Errorf("%d events: %q", events, f.recorded)
+					}
+					u.pass(t.Context(), time.Now().Add(time.Minute))
+					if got := f.writes.Load(); got != after {
+						t.Errorf("%d writes after the second pass", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestUpdater_freezeEnds_changesPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.Frozen = true
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		u.pass(t.Context(), time.Now())
+		if len(y.done) > 0 {
+			t.Fatalf("done %q", y.done)
+		}
+		thawed := *y.autoscalers[0]
+		thawed.Rules.Frozen = false
+		y.autoscalers = []*cluster.Autoscaler{&thawed}
+		u.pass(t.Context(), time.Now())
+		if !slices.Contains(y.done, "evict "+y.pods[0].Name) {
+			t.Errorf("done %q", y.done)
+		}
+	})
+}
+
+// conditions records the conditions that were written.
+type conditions struct {
+	written []string
+	err     error
+}
+
+func (c *conditions) WriteConditions(_ context.Context, a *cluster.Autoscaler, _ time.Time, say ...watcher.Condition) (bool, error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	for _, s := range say {
+		if s.Status != watcher.Removed {
+			c.written = append(c.written, a.Name+" "+string(s.Type)+" "+s.Reason+": "+s.Message)
+		}
+	}
+	return true, nil
+}
+
+func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.WindowProblem = `window "x": unknown time zone "Mars/Base"`
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{err: errors.New("conflict")}
+		u.conditions = c
+		u.pass(t.Context(), time.Now())
+		c.err = nil
+		for range 5 {
+			u.pass(t.Context(), time.Now())
+		}
+		want := `web AnnotationInvalid Invalid: Annotation podfit.dev/change-window is invalid, so no running pod is changed: window "x": unknown time zone "Mars/Base".`
+		if len(y.done) > 0 || len(c.written) != 1 || c.written[0] != want {
+			t.Errorf("done %q, conditions %q", y.done, c.written)
+		}
+		events := 0
+		for _, e := range y.recorded {
+			if strings.HasPrefix(e, "InvalidAnnotation web: ") {
+				events++
+			}
+		}
+		if events == 0 || events > 2 {
+			t.Errorf("%d warnings: %q", events, y.recorded)
+		}
+	})
+}
+
+func TestUpdater_canaryFails_isRevertedAndReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.InPlaceOrRecreate)
+		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: 10 * time.Minute}
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{}
+		u.conditions = c
+		before := y.pods[0].Containers[0].Requests
+		u.pass(t.Context(), time.Now())
+		changed := func() (out []int) {
+			for i, p := range y.pods {
+				if p.Containers[0].Requests != before {
+					out = append(out, i)
+				}
+			}
+			return out
+		}
+		if got := changed(); len(got) != 1 {
+			t.Fatalf("%d pods have the new size: %q", len(got), y.done)
+		}
+		time.Sleep(time.Minute)
+		y.replace(y.pods[changed()[0]], func(q *cluster.Pod) { q.Containers[0].Restarts = 5 })
+		for range 3 {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
+		if got := changed(); len(got) > 0 {
+			t.Errorf("%d pods have the new size: %q", len(got), y.done)
+		}
+		if len(c.written) != 1 || !strings.HasPrefix(c.written[0], "web Reverted Restarted: The recommendation was reverted, because after the change a container of pod ") {
+			t.Errorf("conditions %q", c.written)
+		}
+	})
+}
+
+func TestUpdater_changesAreLimitedAndStatesCannotBeStored_waitsAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.config.NamespaceShare = 0.5
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		u.assumeChanges(time.Now())
+		u.pass(t.Context(), time.Now())
+		if len(y.done) > 0 {
+			t.Fatalf("done %q", y.done)
+		}
+		time.Sleep(time.Hour)
+		u.pass(t.Context(), time.Now())
+		if len(y.done) == 0 {
+			t.Error("nothing done after an hour")
+		}
+	})
+}
+
+func TestConfig_freezeConfigMap_selectsTheSwitchInTheNamespaceOfPodfit(t *testing.T) {
+	t.Setenv("NAMESPACE", "vpa")
+	for name, c := range map[string]struct {
+		flag    string
+		want    cluster.Key
+		problem string
+	}{
+		"default":       {"", cluster.Key{Namespace: "vpa", Name: "podfit-freeze"}, ""},
+		"another name":  {"--freeze-configmap=stop", cluster.Key{Namespace: "vpa", Name: "stop"}, ""},
+		"none":          {"--freeze-configmap=", cluster.Key{}, ""},
+		"invalid name":  {"--freeze-configmap=A/b", cluster.Key{Namespace: "vpa", Name: "A/b"}, "--freeze-configmap must be the name of a ConfigMap"},
+		"invalid share": {"--max-change-per-hour-cluster=0", cluster.Key{Namespace: "vpa", Name: "podfit-freeze"}, "--max-change-per-hour-cluster must be above 0"},
+		"no number":     {"--max-change-per-hour-namespace=NaN", cluster.Key{Namespace: "vpa", Name: "podfit-freeze"}, "--max-change-per-hour-namespace must be above 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Defaults()
+			fs := pflag.NewFlagSet("updater", pflag.ContinueOnError)
+			config.OwnFlags(fs)
+			var args []string
+			if c.flag != "" {
+				args = append(args, c.flag)
+			}
+			if err := fs.Parse(args); err != nil {
+				t.Fatal(err)
+			}
+			err := config.ValidateOwn()
+			if got := config.FreezeSwitch(); got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("switch %v, error %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "time"
+
+// ChangeRules are a user's rules for changes of running pods: the annotations of an autoscaler or of a namespace. The zero value
+// has no rules.
+type ChangeRules struct {
+	Frozen bool // no running pod is changed (podfit.dev/freeze)
+
+	// Windows are the times in which running pods may be changed (podfit.dev/change-window). None means at any time.
+	Windows []ChangeWindow
+
+	// WindowProblem is the error in the annotation with the windows, "" if there is none. With an error, there are no windows, and no
+	// pod is changed.
+	WindowProblem string
+}
+
+// HasWindows reports whether there is a rule about the time of changes, valid or not.
+func (r *ChangeRules) HasWindows() bool { return len(r.Windows) > 0 || r.WindowProblem != "" }
+
+// A ChangeWindow starts whenever a cron schedule fires in a time zone, and ends after a duration. Bit n of a set stands for the value n.
+type ChangeWindow struct {
+	Minutes, Hours, Days, Months, Weekdays uint64 // minutes from 0, hours from 0, days and months from 1, weekdays from Sunday = 0
+
+	// If neither is true, the window starts on days that are in Days or in Weekdays, as cron defines it. If one of them is true, only
+	// the other set counts.
+	AnyDay, AnyWeekday bool
+
+	Duration time.Duration
+	Zone     *time.Location
+}
+
+// A Freeze is the switch that stops all changes of running pods in the cluster.
+type Freeze struct {
+	On     bool
+	By     Key    // the ConfigMap that is the switch
+	Reason string // what the user wrote there, "" if nothing
+}
+
+// Canary is how the changes of a workload are rolled out (annotations podfit.dev/rollout and podfit.dev/canary-duration).
+type Canary struct {
+	On      bool
+	Watch   time.Duration // how long the first pod is watched before the others are changed
+	Problem string        // the error in the annotations, "" if there is none
+}

@@ -1,0 +1,302 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// canaries simulates a workload with a canary: the updater with its stored state, the controller, the kubelet and the webhook.
+type canaries struct {
+	t      *testing.T
+	w      World
+	a      *cluster.Autoscaler
+	b      Budget
+	now    time.Time
+	kills  bool // the kubelet kills containers with the new size
+	never  bool // pods with the new size are never ready
+	stored []State
+	serial int
+	writes []string // actions on pods that were carried out
+}
+
+func newCanaries(t *testing.T, replicas int, mode cluster.Mode) *canaries {
+	w, a := shrinking(replicas)
+	a.Mode, a.MinReplicas = mode, 1
+	a.Canary = cluster.Canary{On: true, Watch: 10 * time.Minute}
+	return &canaries{t: t, w: w, a: a, b: DefaultBudget(), now: noon}
+}
+
+// A crash is a place in a pass at which the updater is killed.
+type crash int
+
+const (
+	noCrash crash = iota
+	beforeAction
+	afterAction
+	beforeSave
+	afterSave
+)
+
+// pass runs one pass. If the updater is killed in it, the next pass begins with the stored state.
+func (c *canaries) pass(at crash) {
+	p := Begin(c.now, c.w, c.b)
+	c.w.Ledger.Learn(c.now, c.w, p.Decisions())
+	var acts []Decision
+	for _, d := range p.Decisions() {
+		if d.Do != Leave {
+			acts = append(acts, d)
+		}
+	}
+	if len(acts) > 0 { // announce
+		c.stored = c.w.Ledger.Export(c.b)
+		if len(c.stored) == 0 {
+			c.stored = []State{{Workload: c.a.Target}}
+		}
+		c.stored[0].ActingSince = c.now
+	}
+	for _, d := range acts {
+		if at == beforeAction {
+			break
+		}
+		c.carryOut(&d)
+		if at == afterAction {
+			break
+		}
+		p.Done(d)
+	}
+	if at != beforeAction && at != afterAction && at != beforeSave {
+		c.stored = c.w.Ledger.Export(c.b)
+	}
+	if at != noCrash {
+		c.w.Ledger = NewLedger()
+		c.w.Ledger.Restore(c.now.Add(time.Second), c.stored)
+	}
+}
+
+func (c *canaries) carryOut(d *Decision) {
+	pods := c.w.Governed[0].Pods
+	i := slices.IndexFunc(pods, func(p *cluster.Pod) bool { return p.UID == d.Pod.UID })
+	q := *pods[i]
+	q.Containers = slices.Clone(q.Containers)
+	c.writes = append(c.writes, fmt.Sprintf("%s %s", d.Do, q.UID))
+	if d.Do == Resize {
+		q.Containers[0].Requests = d.With[0].Requests
+		pods[i] = &q
+		return
+	}
+	c.serial++
+	q.UID, q.Created, q.Started, q.Ready = fmt.Sprint("new-", c.serial), c.now.Add(time.Second), c.now.Add(time.Second), false
+	held := storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
+	q.Containers[0] = cluster.Container{Name: "app", Requests: held.Advice[0].Target}
+	pods[i] = &q
+}
+
+func storedCanary(all []State, w cluster.Workload) rollout.State {
+	for i := range all {
+		if all[i].Workload == w && all[i].Canary != nil {
+			return *all[i].Canary
+		}
+	}
+	return rollout.State{}
+}
+
+// tick lets a minute pass.
+func (c *canaries) tick() {
+	c.now = c.now.Add(time.Minute)
+	pods := c.w.Governed[0].Pods
+	for i, p := range pods {
+		q := *p
+		q.Containers = slices.Clone(q.Containers)
+		isNew := q.Containers[0].Requests.CPU == 100
+		if !q.Ready && !(c.never && isNew) {
+			q.Ready, q.ReadySince = true, c.now
+		}
+		if c.kills && isNew && q.Containers[0].Exit == nil {
+			q.Containers[0].Exit = &cluster.Exit{OOM: true, Started: c.now.Add(-30 * time.Minute), Finished: c.now}
+		}
+		pods[i] = &q
+	}
+}
+
+// count returns how many pods have the new size.
+func (c *canaries) count() int {
+	n := 0
+	for _, p := range c.w.Governed[0].Pods {
+		if p.Containers[0].Requests.CPU == 100 {
+			n++
+		}
+	}
+	return n
+}
+
+func TestCanary_runsWell_othersFollow(t *testing.T) {
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for _, replicas := range []int{1, 4} {
+			t.Run(fmt.Sprint(mode, replicas), func(t *testing.T) {
+				c := newCanaries(t, replicas, mode)
+				for minute := range 40 {
+					c.pass(noCrash)
+					if n := c.count(); minute < 9 && n != 1 {
+						t.Fatalf("%d pods have the new size after %d minutes", n, minute)
+					}
+					c.tick()
+				}
+				if c.count() != replicas || len(c.writes) != replicas {
+					t.Errorf("%d of %d pods have the new size after %q", c.count(), replicas, c.writes)
+				}
+			})
+		}
+	}
+}
+
+func TestCanary_fails_isRevertedOnce(t *testing.T) {
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for _, replicas := range []int{1, 4} {
+			t.Run(fmt.Sprint(mode, replicas), func(t *testing.T) {
+				c := newCanaries(t, replicas, mode)
+				c.kills = true
+				for range 24 * 60 {
+					c.pass(noCrash)
+					c.tick()
+				}
+				if c.count() != 0 || len(c.writes) != 2 {
+					t.Errorf("%d pods have the bad size after a day, %q", c.count(), c.writes)
+				}
+				s := c.w.Ledger.Canary(c.a.Target)
+				if s.Phase != rollout.Held || s.Cause != rollout.OOMKilled {
+					t.Errorf("state %+v", s)
+				}
+				for range 14 * 24 * 60 {
+					c.pass(noCrash)
+					c.tick()
+				}
+				if len(c.writes) > 8 {
+					t.Errorf("%d changes in two weeks: %q", len(c.writes), c.writes)
+				}
+			})
+		}
+	}
+}
+
+func TestCanary_neverReady_isReverted(t *testing.T) {
+	c := newCanaries(t, 4, cluster.Recreate)
+	c.never = true
+	for range 60 {
+		c.pass(noCrash)
+		c.tick()
+	}
+	if s := c.w.Ledger.Canary(c.a.Target); c.count() != 0 || len(c.writes) != 2 || s.Cause != rollout.NotReady {
+		t.Errorf("%d pods have the bad size after %q, state %+v", c.count(), c.writes, s)
+	}
+}
+
+// For every minute and every place of a pass at which the updater is killed: until the canary is accepted, no second pod gets the new
+// size, and a bad size ends reverted.
+func TestCanary_updaterIsKilledAnywhere_changesNoSecondPod(t *testing.T) {
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for _, kills := range []bool{false, true} {
+			for minute := range 14 {
+				for at := beforeAction; at <= afterSave; at++ {
+					t.Run(fmt.Sprintf("%s kills=%t minute %d place %d", mode, kills, minute, at), func(t *testing.T) {
+						c := newCanaries(t, 4, mode)
+						c.kills = kills
+						for m := range 90 {
+							where := noCrash
+							if m == minute {
+								where = at
+							}
+							c.pass(where)
+							accepted := c.w.Ledger.Canary(c.a.Target).Phase == rollout.Accepted
+							if n := c.count(); n > 1 && !accepted {
+								t.Fatalf("%d pods have the new size in minute %d: %q", n, m, c.writes)
+							}
+							c.tick()
+						}
+						if kills && (c.count() != 0 || len(c.writes) > 3) {
+							t.Errorf("%d pods have the bad size: %q", c.count(), c.writes)
+						}
+						if !kills && (c.count() != 4 || len(c.writes) != 4) {
+							t.Errorf("%d pods have the size: %q", c.count(), c.writes)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestCanary_recommendationChangesWhileWatched_newSizeNeedsItsOwnCanary(t *testing.T) {
+	c := newCanaries(t, 4, cluster.InPlaceOrRecreate)
+	c.pass(noCrash)
+	changed := *c.a
+	changed.Advice = slices.Clone(changed.Advice)
+	changed.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(20, 32<<20), Target: cluster.Amounts(40, 64<<20), Upper: cluster.Amounts(60, 100<<20)}
+	c.a = &changed
+	c.w.Governed[0].Autoscaler = &changed
+	for minute := range 60 {
+		c.tick()
+		c.pass(noCrash)
+		sizes := map[int64]int{}
+		for _, p := range c.w.Governed[0].Pods {
+			sizes[p.Containers[0].Requests.CPU]++
+		}
+		if minute < 9 && sizes[40] > 0 || minute < 19 && sizes[40] > 1 {
+			t.Fatalf("sizes %v after %d minutes", sizes, minute)
+		}
+	}
+	if len(c.writes) > 5 {
+		t.Errorf("changes %q", c.writes)
+	}
+	for _, p := range c.w.Governed[0].Pods {
+		if p.Containers[0].Requests.CPU != 40 {
+			t.Errorf("pod %s has %v", p.Name, p.Containers[0].Requests)
+		}
+	}
+}
+
+func TestCanary_firstPodIsRefused_anotherPodIsTheCanary(t *testing.T) {
+	c := newCanaries(t, 4, cluster.Recreate)
+	p := Begin(c.now, c.w, c.b)
+	c.w.Ledger.Learn(c.now, c.w, p.Decisions())
+	first := evictions(p)
+	if len(first) != 1 {
+		t.Fatalf("%d evictions", len(first))
+	}
+	next := p.Refused(first[0], Refusal{Kind: DeniedByBudget})
+	if len(next) != 1 || next[0].Pod == first[0].Pod {
+		t.Fatalf("next %+v", next)
+	}
+	p.Done(next[0])
+	if s := c.w.Ledger.Canary(c.a.Target); s.Phase != rollout.Watching || s.UID != next[0].Pod.UID {
+		t.Errorf("state %+v", s)
+	}
+}
+
+func TestCanary_annotationIsRemoved_holdEnds(t *testing.T) {
+	c := newCanaries(t, 4, cluster.InPlaceOrRecreate)
+	c.kills = true
+	for range 5 {
+		c.pass(noCrash)
+		c.tick()
+	}
+	if s := c.w.Ledger.Canary(c.a.Target); s.Phase != rollout.Held {
+		t.Fatalf("state %+v", s)
+	}
+	c.a.Canary = cluster.Canary{}
+	c.kills = false
+	for range 20 {
+		c.pass(noCrash)
+		c.tick()
+	}
+	if c.count() != 4 || c.w.Ledger.Canary(c.a.Target).Phase != rollout.Idle {
+		t.Errorf("%d pods have the new size", c.count())
+	}
+}

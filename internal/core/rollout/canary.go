@@ -1,0 +1,307 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A canary is the first pod of a workload that gets a new size. The others follow if it runs well for a time. If it does not, the pods
+// with the new size get the size before, and the recommendation is held back for a cool-down.
+//
+//	          a pod is chosen              it was changed             it ran well for the duration
+//	Idle ──────────────────────▶ Starting ───────────────▶ Watching ───────────────────────────────▶ Accepted
+//	 ▲ ▲                            │                       │    │                                        │
+//	 │ └── not carried out ─────────┘     the canary is gone│    │ it was OOM-killed, restarted,          │ a target that
+//	 ├──────────────────────────────────────────────────────┘    │ or is not ready                        │ differs much
+//	 │                     the cool-down has ended               ▼                                        │
+//	 ├──────────────────────────────────────────────────────── Held                                       │
+//	 └────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//
+// Starting is stored before the canary is changed, so that an updater that starts after a crash finds out what was done. The cool-down
+// doubles with each revert in a row, so that a size that never works costs fewer and fewer attempts.
+
+// Phase is the state of the canary of a workload.
+type Phase uint8
+
+// The phases.
+const (
+	Idle     Phase = iota // there is no canary
+	Starting              // the change of a canary is decided, and its outcome is not known
+	Watching              // the canary has the new size, or its replacement will
+	Accepted              // pods may get the size of the canary
+	Held                  // the size was reverted; the size before applies until the end of the cool-down
+)
+
+// Cause is why a size was reverted.
+type Cause uint8
+
+// The causes.
+const (
+	NoCause Cause = iota
+	OOMKilled
+	Restarted
+	NotReady
+)
+
+// Times of a canary.
+const (
+	// DefaultWatch is how long a canary is watched if the autoscaler does not set it.
+	DefaultWatch = 10 * time.Minute
+	// startTimeout is how long the watch may take to show a change whose outcome is not known.
+	startTimeout = 5 * time.Minute
+	// Cooldown is how long a recommendation is held back after the first revert. It doubles with each revert in a row.
+	Cooldown    = 24 * time.Hour
+	maxCooldown = 32 * 24 * time.Hour
+)
+
+// closeTo is the relative difference up to which a target counts as the accepted size.
+const closeTo = 0.25
+
+// A Size is the requests of a container.
+type Size struct {
+	Container string
+	Requests  cluster.Resources
+}
+
+// State is the state of the canary of a workload. The zero value is Idle.
+type State struct {
+	Phase      Phase
+	Pod, UID   string           // the pod that was chosen
+	Controller cluster.Workload // its direct controller, which changes with the revision of a Deployment
+	Since      time.Time        // when the canary was chosen; in phase Held, when it was reverted
+	Until      time.Time        // end of the cool-down, in phase Held
+	Before     []Size           // its requests before the change
+	After      []Size           // its requests after the change
+	Restarts   int32            // restarts of its containers before the change, and those that the change causes
+	Cause      Cause
+	Reverts    int // in a row
+}
+
+// Start returns the state in which a pod is the canary.
+func (s State) Start(now time.Time, p *cluster.Pod, after []Size, causesRestart bool) State {
+	next := State{Phase: Starting, Pod: p.Name, UID: p.UID, Controller: p.Controller, Since: now, After: after, Restarts: restartsOf(p), Reverts: s.Reverts}
+	if causesRestart {
+		next.Restarts += int32(len(after))
+	}
+	for _, a := range after {
+		if c := p.Container(a.Container); c != nil {
+			requests, _ := c.Running()
+			next.Before = append(next.Before, Size{a.Container, requests})
+		}
+	}
+	return next
+}
+
+// Changed returns the state after the canary was changed.
+func (s State) Changed() State {
+	s.Phase = Watching
+	return s
+}
+
+// Cancel returns the state after the canary was not changed.
+func (s State) Cancel() State { return State{Reverts: s.Reverts} }
+
+// Observe returns the state after an observation of all pods of the workload.
+func (s State) Observe(now time.Time, watch time.Duration, pods []*cluster.Pod) State {
+	if now.Before(s.Since) { // the clock was set back
+		s.Since = now
+	}
+	switch s.Phase {
+	case Starting:
+		return s.observeStart(now, pods)
+	case Watching:
+		return s.observeCanary(now, watch, pods)
+	case Held:
+		if !now.Before(s.Until) || s.Until.Sub(now) > maxCooldown {
+			return s.Cancel()
+		}
+	case Idle, Accepted:
+	}
+	return s
+}
+
+// observeStart finds out whether a change was carried out. Pods with the new size and a missing canary show that it was.
+func (s State) observeStart(now time.Time, pods []*cluster.Pod) State {
+	exists := slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.UID == s.UID && p.Live() })
+	switch {
+	case len(s.canaries(pods)) > 0 || !exists:
+		return s.Changed()
+	case now.Sub(s.Since) >= startTimeout:
+		return s.Cancel()
+	}
+	return s
+}
+
+func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster.Pod) State {
+	canaries := s.canaries(pods)
+	late := now.Sub(s.Since) >= watch
+	if slices.ContainsFunc(pods, func(p *cluster.Pod) bool {
+		return p.Live() && p.Controller != s.Controller && !p.Created.Before(s.Since.Truncate(time.Second))
+	}) {
+		return s.Cancel() // another revision is rolled out, so nothing is known about the size
+	}
+	if len(canaries) == 0 {
+		if late {
+			return s.Cancel()
+		}
+		return s
+	}
+	watched := true
+	for _, p := range canaries {
+		switch {
+		case s.isOOMKilled(p):
+			return s.revert(now, OOMKilled)
+		case s.hasRestarted(p):
+			return s.revert(now, Restarted)
+		case !p.Ready && late:
+			return s.revert(now, NotReady)
+		case !p.Ready || now.Sub(p.ReadySince) < watch && p.ReadySince.After(s.Since) || !late:
+			watched = false
+		}
+	}
+	if !watched {
+		return s
+	}
+	s.Phase, s.Reverts = Accepted, 0
+	return s
+}
+
+// canaries returns the live pods with the new size that were changed or created since the canary was chosen.
+func (s State) canaries(pods []*cluster.Pod) []*cluster.Pod {
+	var out []*cluster.Pod
+	for _, p := range pods {
+		if p.Live() && (p.UID == s.UID || !p.Created.Before(s.Since.Truncate(time.Second))) && HasSize(p, s.After) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (s State) isOOMKilled(p *cluster.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
+		return c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(s.Since) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
+	})
+}
+
+// hasRestarted reports whether a container restarted since the change. A new pod may restart once, for example because it starts before
+// what it depends on.
+func (s State) hasRestarted(p *cluster.Pod) bool {
+	allowed := s.Restarts
+	if p.UID != s.UID {
+		allowed = 1
+	}
+	return restartsOf(p) > allowed
+}
+
+func restartsOf(p *cluster.Pod) int32 {
+	sum := int32(0)
+	for i := range p.Containers {
+		if p.Containers[i].Role == cluster.Regular {
+			sum += p.Containers[i].Restarts
+		}
+	}
+	return sum
+}
+
+// revert returns the state in which the size before applies again.
+func (s State) revert(now time.Time, why Cause) State {
+	s.Phase, s.Since, s.Cause, s.Reverts = Held, now, why, s.Reverts+1
+	cooldown := Cooldown
+	for n := 1; n < s.Reverts && cooldown < maxCooldown; n++ {
+		cooldown *= 2
+	}
+	s.Until = now.Add(min(cooldown, maxCooldown))
+	return s
+}
+
+// Accepts reports whether pods may get a size because a canary ran well with it, or with about the same.
+func (s State) Accepts(target []Size) bool {
+	if s.Phase != Accepted || len(target) == 0 {
+		return false
+	}
+	for _, t := range target {
+		at := slices.IndexFunc(s.After, func(a Size) bool { return a.Container == t.Container })
+		if at < 0 {
+			return false
+		}
+		for _, res := range cluster.All {
+			from, had := s.After[at].Requests.Get(res)
+			to, has := t.Requests.Get(res)
+			if has && (!had || math.Abs(float64(to)-float64(from)) > closeTo*math.Max(float64(from), 1)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// HasSize reports whether a pod runs with a size, apart from rounding.
+func HasSize(p *cluster.Pod, size []Size) bool {
+	for _, s := range size {
+		c := p.Container(s.Container)
+		if c == nil {
+			return false
+		}
+		requests, _ := c.Running()
+		for _, res := range cluster.All {
+			want, set := s.Requests.Get(res)
+			if has := requests.Amount(res); set && math.Abs(float64(has)-float64(want)) > rounding(res) {
+				return false
+			}
+		}
+	}
+	return len(size) > 0
+}
+
+// rounding is the difference up to which two amounts count as the same.
+func rounding(res cluster.Resource) float64 {
+	if res == cluster.Memory {
+		return 4096
+	}
+	return 1
+}
+
+// Hold returns the autoscaler with the recommendation that applies to its pods: the size before a reverted one, or its own. A memory
+// target above both sizes is kept, because it comes from a need that neither of them meets.
+func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
+	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) {
+		return a
+	}
+	held := *a
+	held.Advice = slices.Clone(a.Advice)
+	for i := range held.Advice {
+		adv := &held.Advice[i]
+		before := slices.IndexFunc(s.Before, func(b Size) bool { return b.Container == adv.Container })
+		if before < 0 {
+			continue
+		}
+		size := s.Before[before].Requests
+		after := slices.IndexFunc(s.After, func(b Size) bool { return b.Container == adv.Container })
+		if to, ok := adv.Target.Get(cluster.Memory); ok && after >= 0 && to > max(size.Memory, s.After[after].Requests.Memory) {
+			size = size.Set(cluster.Memory, to)
+		}
+		adv.Target, adv.Lower, adv.Upper = size, size, size
+	}
+	return &held
+}
+
+// Text returns why a size was reverted, as the end of a sentence.
+func (s State) Text() string {
+	switch s.Cause {
+	case OOMKilled:
+		return fmt.Sprintf("a container of pod %s, or of its replacement, was OOM-killed", s.Pod)
+	case Restarted:
+		return fmt.Sprintf("a container of pod %s, or of its replacement, restarted", s.Pod)
+	case NotReady:
+		return fmt.Sprintf("pod %s, or its replacement, was not ready", s.Pod)
+	case NoCause:
+	}
+	return ""
+}

@@ -1,0 +1,195 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+var (
+	noon     = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	before   = cluster.Amounts(1000, 1<<30)
+	after    = cluster.Amounts(100, 128<<20)
+	revision = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+	watch    = 10 * time.Minute
+)
+
+// running returns a ready pod of the first revision.
+func running(uid string, requests cluster.Resources, change ...func(*cluster.Pod)) *cluster.Pod {
+	p := &cluster.Pod{
+		Key: cluster.Key{Namespace: "shop", Name: "web-" + uid}, UID: uid, Controller: revision, Phase: cluster.Running, Ready: true, Node: "a",
+		Created: noon.Add(-time.Hour), ReadySince: noon.Add(-time.Hour), Containers: []cluster.Container{{Name: "app", Requests: requests}},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func createdAt(t time.Time) func(*cluster.Pod) {
+	return func(p *cluster.Pod) { p.Created, p.ReadySince = t, t.Add(time.Minute) }
+}
+func notReady(p *cluster.Pod)  { p.Ready = false }
+func deleting(p *cluster.Pod)  { p.Deleting = true }
+func nextRev(p *cluster.Pod)   { p.Controller.Name = "web-2" }
+func restarted(p *cluster.Pod) { p.Containers[0].Restarts = 2 }
+func killed(p *cluster.Pod) {
+	p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon.Add(2 * time.Minute), Finished: noon.Add(3 * time.Minute)}
+}
+
+// watching returns the state after pod a was changed at noon.
+func watching() State { return starting().Changed() }
+
+func starting() State {
+	return State{}.Start(noon, running("a", before), []Size{{"app", after}}, false)
+}
+
+func TestState_observations_leadToTheDocumentedPhase(t *testing.T) {
+	early, late := noon.Add(5*time.Minute), noon.Add(12*time.Minute)
+	replaced := createdAt(noon.Add(30 * time.Second))
+	held := watching().revert(noon, OOMKilled)
+	for name, c := range map[string]struct {
+		from  State
+		now   time.Time
+		pods  []*cluster.Pod
+		phase Phase
+		cause Cause
+	}{
+		// Starting: the updater has restarted, and the outcome of the change is not known.
+		"started, resized":                    {starting(), early, []*cluster.Pod{running("a", after), running("b", before)}, Watching, NoCause},
+		"started, evicted":                    {starting(), early, []*cluster.Pod{running("b", before)}, Watching, NoCause},
+		"started, being evicted":              {starting(), early, []*cluster.Pod{running("a", before, deleting), running("b", before)}, Watching, NoCause},
+		"started, another pod was changed":    {starting(), early, []*cluster.Pod{running("a", before), running("c", after, replaced)}, Watching, NoCause},
+		"started, not carried out, too early": {starting(), early.Add(-time.Minute), []*cluster.Pod{running("a", before)}, Starting, NoCause},
+		"started, not carried out":            {starting(), late, []*cluster.Pod{running("a", before)}, Idle, NoCause},
+		"started, no pods any more":           {starting(), late, nil, Watching, NoCause},
+
+		// Watching.
+		"resized, runs well, too early":   {watching(), early, []*cluster.Pod{running("a", after)}, Watching, NoCause},
+		"resized, runs well":              {watching(), late, []*cluster.Pod{running("a", after), running("b", before)}, Accepted, NoCause},
+		"replaced, runs well":             {watching(), late, []*cluster.Pod{running("c", after, replaced), running("b", before)}, Accepted, NoCause},
+		"replaced, ready too short":       {watching(), noon.Add(10 * time.Minute), []*cluster.Pod{running("c", after, replaced)}, Watching, NoCause},
+		"single replica":                  {watching(), late, []*cluster.Pod{running("a", after)}, Accepted, NoCause},
+		"all pods have the size already":  {watching(), late, []*cluster.Pod{running("a", after), running("b", after)}, Accepted, NoCause},
+		"OOM-killed":                      {watching(), early, []*cluster.Pod{running("a", after, killed)}, Held, OOMKilled},
+		"OOM-killed before the change":    {State{}.Start(noon.Add(4*time.Minute), running("a", before), []Size{{"app", after}}, false).Changed(), early, []*cluster.Pod{running("a", after, killed)}, Watching, NoCause},
+		"another old pod is OOM-killed":   {watching(), early, []*cluster.Pod{running("a", after), running("b", before, killed)}, Watching, NoCause},
+		"restarted":                       {watching(), early, []*cluster.Pod{running("a", after, restarted)}, Held, Restarted},
+		"replacement restarted often":     {watching(), early, []*cluster.Pod{running("c", after, replaced, restarted)}, Held, Restarted},
+		"not ready, too early":            {watching(), early, []*cluster.Pod{running("a", after, notReady)}, Watching, NoCause},
+		"never ready":                     {watching(), late, []*cluster.Pod{running("c", after, replaced, notReady)}, Held, NotReady},
+		"one of two is not ready":         {watching(), late, []*cluster.Pod{running("a", after), running("c", after, replaced, notReady)}, Held, NotReady},
+		"deleted by others, too early":    {watching(), early, []*cluster.Pod{running("b", before)}, Watching, NoCause},
+		"deleted by others, not replaced": {watching(), late, []*cluster.Pod{running("b", before)}, Idle, NoCause},
+		"removed by a scale-down":         {watching(), late, []*cluster.Pod{running("a", after, deleting), running("b", before)}, Idle, NoCause},
+		"scaled to zero":                  {watching(), late, nil, Idle, NoCause},
+		"replacement got the old size":    {watching(), late, []*cluster.Pod{running("c", before, replaced)}, Idle, NoCause},
+		"another revision is rolled out":  {watching(), early, []*cluster.Pod{running("a", after), running("d", after, replaced, nextRev)}, Idle, NoCause},
+		"other revision fails":            {watching(), early, []*cluster.Pod{running("d", after, replaced, nextRev, killed)}, Idle, NoCause},
+		"clock was set back":              {watching(), noon.Add(-time.Hour), []*cluster.Pod{running("a", after)}, Watching, NoCause},
+
+		// Held and the others.
+		"held during the cool-down": {held, noon.Add(24*time.Hour - 1), []*cluster.Pod{running("a", after)}, Held, OOMKilled},
+		"cool-down has ended":       {held, noon.Add(24 * time.Hour), []*cluster.Pod{running("a", before)}, Idle, NoCause},
+		"accepted":                  {State{Phase: Accepted, Since: noon}, late, []*cluster.Pod{running("a", after, killed)}, Accepted, NoCause},
+		"idle":                      {State{}, late, []*cluster.Pod{running("a", before, killed)}, Idle, NoCause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.from.Observe(c.now, watch, c.pods)
+			if got.Phase != c.phase || got.Cause != c.cause {
+				t.Errorf("phase %d, cause %d, want %d, %d", got.Phase, got.Cause, c.phase, c.cause)
+			}
+			if again := c.from.Observe(c.now, watch, c.pods); again.Phase != got.Phase {
+				t.Error("the observation is not a function of its input")
+			}
+		})
+	}
+}
+
+func TestState_restartByTheResize_isNoRegression(t *testing.T) {
+	s := State{}.Start(noon, running("a", before), []Size{{"app", after}}, true).Changed()
+	once := func(p *cluster.Pod) { p.Containers[0].Restarts = 1 }
+	if got := s.Observe(noon.Add(time.Minute), watch, []*cluster.Pod{running("a", after, once)}); got.Phase != Watching {
+		t.Errorf("phase %d", got.Phase)
+	}
+	if got := s.Observe(noon.Add(time.Minute), watch, []*cluster.Pod{running("a", after, restarted)}); got.Phase != Held {
+		t.Errorf("phase %d after another restart", got.Phase)
+	}
+}
+
+// A size that never works is tried less and less often.
+func TestState_revertsInARow_cooldownDoubles(t *testing.T) {
+	s, now, attempts := State{}, noon, 0
+	for now.Before(noon.Add(365 * 24 * time.Hour)) {
+		s = s.Start(now, running("a", before), []Size{{"app", after}}, false).Changed()
+		attempts++
+		oom := running("a", after)
+		oom.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(time.Second)}
+		s = s.Observe(now.Add(time.Minute), watch, []*cluster.Pod{oom})
+		if s.Phase != Held || s.Until.Sub(now) > maxCooldown+time.Hour {
+			t.Fatalf("phase %d until %v", s.Phase, s.Until)
+		}
+		now = s.Until
+		s = s.Observe(now, watch, nil)
+	}
+	if attempts > 17 {
+		t.Errorf("%d attempts in a year", attempts)
+	}
+	s = s.Start(now, running("a", before), []Size{{"app", after}}, false).Changed().Observe(now.Add(time.Hour), watch, []*cluster.Pod{running("a", after)})
+	if s.Phase != Accepted || s.Reverts != 0 {
+		t.Errorf("phase %d, %d reverts after a success", s.Phase, s.Reverts)
+	}
+}
+
+func TestState_acceptedSize_allowsAboutTheSame(t *testing.T) {
+	s := State{Phase: Accepted, After: []Size{{"app", cluster.Amounts(100, 1000)}}}
+	for name, c := range map[string]struct {
+		target []Size
+		want   bool
+	}{
+		"the same":          {[]Size{{"app", cluster.Amounts(100, 1000)}}, true},
+		"a quarter more":    {[]Size{{"app", cluster.Amounts(125, 1000)}}, true},
+		"more than that":    {[]Size{{"app", cluster.Amounts(126, 1000)}}, false},
+		"much less memory":  {[]Size{{"app", cluster.Amounts(100, 700)}}, false},
+		"another container": {[]Size{{"new", cluster.Amounts(100, 1000)}}, false},
+		"nothing":           {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := s.Accepts(c.target); got != c.want {
+				t.Errorf("accepted %t", got)
+			}
+		})
+	}
+	if (State{Phase: Watching, After: s.After}).Accepts(s.After) {
+		t.Error("accepted while watched")
+	}
+}
+
+func TestHold_revertedSize_previousSizeApplies(t *testing.T) {
+	s := watching().revert(noon, OOMKilled)
+	a := &cluster.Autoscaler{Canary: cluster.Canary{On: true}, Advice: []cluster.Advice{
+		{Container: "app", Estimate: cluster.Estimate{Lower: after, Target: after, Upper: after}},
+		{Container: "new", Estimate: cluster.Estimate{Target: after}},
+	}}
+	held := s.Hold(noon.Add(time.Hour), a)
+	if held.Advice[0].Target != before || held.Advice[0].Lower != before || held.Advice[0].Upper != before || held.Advice[1].Target != after || a.Advice[0].Target != after {
+		t.Errorf("advice %+v", held.Advice)
+	}
+	if s.Hold(s.Until, a) != a {
+		t.Error("held after the cool-down")
+	}
+	off := *a
+	off.Canary.On = false
+	if s.Hold(noon, &off) != &off || watching().Hold(noon, a) != a {
+		t.Error("held without a reason")
+	}
+	more := *a
+	more.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, 2<<30)}}}
+	if got := s.Hold(noon, &more).Advice[0].Target; got != cluster.Amounts(1000, 2<<30) {
+		t.Errorf("target %v, want the larger need of memory", got)
+	}
+}

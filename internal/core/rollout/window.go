@@ -1,0 +1,162 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"math/bits"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// AnnotationWindow is the annotation of an autoscaler or a namespace with the times in which running pods may be changed.
+const AnnotationWindow = "podfit.dev/change-window"
+
+// MaxWindowDuration is the maximum duration of a change window.
+const MaxWindowDuration = 31 * 24 * time.Hour
+
+// horizon is how many days ahead the next start of a window is searched. February 29 occurs every 4 years, or every 8 years around 2100.
+const horizon = 8*366 + 1
+
+// windowsOf returns the rules about times that apply: those of the autoscaler, else those of its namespace.
+func windowsOf(r Rules) *cluster.ChangeRules {
+	if r.Autoscaler.Rules.HasWindows() {
+		return &r.Autoscaler.Rules
+	}
+	return &r.Namespace
+}
+
+// A Closed explains why no change window is open.
+type Closed struct {
+	Until   time.Time // start of the next window; zero if there is none
+	Problem string    // the error in the annotation, "" if there is none
+}
+
+// Outside reports whether the windows of an autoscaler do not allow changes now. Windows of the autoscaler replace those of the namespace. An
+// invalid annotation allows no changes.
+func Outside(now time.Time, r Rules) (Closed, bool) {
+	rules := windowsOf(r)
+	switch {
+	case rules.WindowProblem != "":
+		return Closed{Problem: rules.WindowProblem}, true
+	case len(rules.Windows) == 0:
+		return Closed{}, false
+	}
+	for i := range rules.Windows {
+		if IsOpen(now, &rules.Windows[i]) {
+			return Closed{}, false
+		}
+	}
+	var next time.Time
+	for i := range rules.Windows {
+		at, found := Next(now, &rules.Windows[i])
+		if found && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return Closed{Until: next}, true
+}
+
+// IsOpen reports whether a window is open: it started at most its duration ago. A start in the hour that a time zone skips is at the end
+// of the gap. A start in an hour that a time zone repeats is in its first pass. The duration is elapsed time.
+func IsOpen(now time.Time, w *cluster.ChangeWindow) bool {
+	last, found := lastStart(now, w)
+	return found && now.Before(last.Add(w.Duration))
+}
+
+// lastStart returns the last start of a window that is not after now and within its duration.
+func lastStart(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
+	year, month, day := now.In(w.Zone).Date()
+	days := int(w.Duration/(24*time.Hour)) + 2
+	for back := range days {
+		date := time.Date(year, month, day-back, 12, 0, 0, 0, time.UTC)
+		if !startsOn(w, date) {
+			continue
+		}
+		var last time.Time
+		eachStart(w, date, func(at time.Time) bool {
+			if at.After(now) {
+				return false
+			}
+			last = at
+			return true
+		})
+		if !last.IsZero() {
+			return last, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Next returns the first start of a window after now, and false if there is none.
+func Next(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
+	year, month, day := now.In(w.Zone).Date()
+	for ahead := range horizon {
+		date := time.Date(year, month, day+ahead, 12, 0, 0, 0, time.UTC)
+		if !startsOn(w, date) {
+			continue
+		}
+		var next time.Time
+		eachStart(w, date, func(at time.Time) bool {
+			if at.After(now) {
+				next = at
+			}
+			return next.IsZero()
+		})
+		if !next.IsZero() {
+			return next, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// startsOn reports whether the schedule of a window fires on a date.
+func startsOn(w *cluster.ChangeWindow, date time.Time) bool {
+	if !has(w.Months, int(date.Month())) {
+		return false
+	}
+	day, weekday := has(w.Days, date.Day()), has(w.Weekdays, int(date.Weekday()))
+	if w.AnyDay || w.AnyWeekday {
+		return day && weekday
+	}
+	return day || weekday
+}
+
+func has(set uint64, n int) bool { return set&(1<<uint(n)) != 0 }
+
+// eachStart calls visit for each start on a date, in the order of the wall clock, until visit returns false.
+func eachStart(w *cluster.ChangeWindow, date time.Time, visit func(time.Time) bool) {
+	for hours := w.Hours; hours != 0; hours &= hours - 1 {
+		for minutes := w.Minutes; minutes != 0; minutes &= minutes - 1 {
+			at := instant(w.Zone, date, bits.TrailingZeros64(hours), bits.TrailingZeros64(minutes))
+			if !visit(at) {
+				return
+			}
+		}
+	}
+}
+
+// instant returns when a wall clock in a time zone shows a time: the first time if it shows it twice, and the end of the gap if it skips
+// it.
+func instant(zone *time.Location, date time.Time, hour, minute int) time.Time {
+	at := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, zone)
+	begin, end := at.ZoneBounds()
+	wall := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, time.UTC)
+	shown := time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
+	switch {
+	case shown.After(wall): // time.Date chose the offset before the gap
+		return begin
+	case shown.Before(wall): // time.Date chose the offset after the gap
+		return end
+	case begin.IsZero():
+		return at
+	}
+	_, offset := at.Zone()
+	_, before := begin.Add(-time.Second).Zone()
+	first := at.Add(time.Duration(offset-before) * time.Second)
+	if first.Before(begin) && first.Before(at) {
+		return first
+	}
+	return at
+}

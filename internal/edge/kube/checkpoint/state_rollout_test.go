@@ -1,0 +1,61 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
+	noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	for phase := rollout.Idle; phase <= rollout.Held; phase++ {
+		want := plan.State{
+			Workload: w, Changes: []rollout.Change{{At: noon, Requests: cluster.Amounts(1500, 1<<30)}},
+			Canary: &rollout.State{
+				Phase: phase, Pod: "web-1", UID: "1", Controller: cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-7"},
+				Since: noon, Until: noon.Add(time.Hour), Before: []rollout.Size{{Container: "app", Requests: cluster.Amounts(1000, 1<<30)}},
+				After: []rollout.Size{{Container: "app", Requests: cluster.Amounts(100, 1<<20)}}, Restarts: 2, Cause: rollout.Restarted, Reverts: 3,
+			},
+		}
+		status, err := json.Marshal(updateStateStatus(&want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := updateStateObject{Status: status}
+		o.Metadata.Namespace = "shop"
+		got, err := o.state(w)
+		if diff := gocmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("phase %d: error %v (-want +got):\n%s", phase, err, diff)
+		}
+	}
+}
+
+func TestUpdateState_invalidCanary_isIgnoredAndReported(t *testing.T) {
+	for name, c := range map[string]struct{ status, problem string }{
+		"unknown phase":   {`{"canary":{"phase":"Dancing"}}`, `unknown phase "Dancing"`},
+		"unknown cause":   {`{"canary":{"phase":"Held","cause":"Moon"}}`, `unknown cause "Moon"`},
+		"negative amount": {`{"canary":{"phase":"Held","before":[{"container":"app","requests":{"cpu":"-1"}}]}}`, "an amount is negative"},
+		"not an object":   {`{"canary":7}`, "decode canary"},
+		"changes":         {`{"changes":[7,{"time":"2026-03-02T12:00:00Z","requests":{"cpu":"-1"}}]}`, "an amount is negative"},
+		"null":            {`{"canary":null,"changes":null}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := updateStateObject{Status: []byte(c.status)}
+			got, err := o.state(cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"})
+			if got.Canary != nil || len(got.Changes) > 0 || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("state %+v, error %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // the container image has no time zone database
+
+	"github.com/robfig/cron/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// Limits of the annotations.
+const (
+	maxWindows  = 16
+	maxRuleText = 4096 // bytes of an annotation
+	maxQuoted   = 80   // bytes of an annotation that a message quotes
+	maxReason   = 200  // bytes of the reason in a ConfigMap
+	minWindow   = time.Minute
+	minCanary   = time.Minute
+	maxCanary   = 24 * time.Hour
+)
+
+// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: an error in the
+// windows is part of the rules, and no pod is changed then.
+func Rules(annotations map[string]string) cluster.ChangeRules {
+	out := cluster.ChangeRules{Frozen: isOn(annotations, rollout.AnnotationFreeze)}
+	text, set := annotations[rollout.AnnotationWindow]
+	if !set {
+		return out
+	}
+	windows, err := changeWindows(text)
+	if err != nil {
+		out.WindowProblem = err.Error()
+		return out
+	}
+	out.Windows = windows
+	return out
+}
+
+// isOn reports whether a switch is on. Every value except those that mean false switches it on, so that a misspelled value does not
+// leave it off.
+func isOn(values map[string]string, key string) bool {
+	value, set := values[key]
+	on, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(value)))
+	return set && (on || err != nil)
+}
+
+// FreezeSwitch returns the switch of the cluster from its ConfigMap.
+func FreezeSwitch(m *corev1.ConfigMap) cluster.Freeze {
+	out := cluster.Freeze{By: cluster.Key{Namespace: m.Namespace, Name: m.Name}, On: isOn(m.Data, "freeze")}
+	if out.On {
+		out.Reason = shortened(oneLine(m.Data["reason"]), maxReason)
+	}
+	return out
+}
+
+// changeWindows parses the annotation with the change windows: "schedule; duration; zone", separated by line breaks or "|". The zone may be
+// missing and is UTC then.
+func changeWindows(text string) ([]cluster.ChangeWindow, error) {
+	if len(text) > maxRuleText {
+		return nil, fmt.Errorf("the annotation has %d bytes, more than %d", len(text), maxRuleText)
+	}
+	var out []cluster.ChangeWindow
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '|' }) {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		if len(out) == maxWindows {
+			return nil, fmt.Errorf("there are more than %d windows", maxWindows)
+		}
+		w, err := changeWindow(part)
+		if err != nil {
+			return nil, fmt.Errorf("window %q: %w", shortened(oneLine(part), maxQuoted), err)
+		}
+		out = append(out, w)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the annotation has no window")
+	}
+	return out, nil
+}
+
+func changeWindow(text string) (cluster.ChangeWindow, error) {
+	parts := strings.Split(text, ";")
+	if len(parts) < 2 || len(parts) > 3 {
+		return cluster.ChangeWindow{}, fmt.Errorf("it must have the form \"schedule; duration; time zone\", got %d parts", len(parts))
+	}
+	zone := time.UTC
+	if len(parts) == 3 {
+		z, err := location(strings.TrimSpace(parts[2]))
+		if err != nil {
+			return cluster.ChangeWindow{}, err
+		}
+		zone = z
+	}
+	duration, err := time.ParseDuration(strings.TrimSpace(parts[1]))
+	if err != nil {
+		return cluster.ChangeWindow{}, fmt.Errorf("the duration must have a form such as 4h or 90m: %w", err)
+	}
+	if duration < minWindow || duration > rollout.MaxWindowDuration {
+		return cluster.ChangeWindow{}, fmt.Errorf("the duration must be between %v and %v, got %v", minWindow, rollout.MaxWindowDuration, duration)
+	}
+	out, err := schedule(strings.TrimSpace(parts[0]))
+	if err != nil {
+		return cluster.ChangeWindow{}, err
+	}
+	out.Duration, out.Zone = duration, zone
+	if _, fires := rollout.Next(time.Date(2000, time.March, 1, 0, 0, 0, 0, time.UTC), &out); !fires {
+		return cluster.ChangeWindow{}, errors.New("the schedule never fires")
+	}
+	return out, nil
+}
+
+// location returns a time zone of the IANA database. "Local" is rejected, because it would be the zone of the container.
+func location(name string) (*time.Location, error) {
+	if name == "" || name == "Local" {
+		return nil, fmt.Errorf("the time zone must be a name such as Europe/Berlin or UTC, got %q", name)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("unknown time zone %q; use a name such as Europe/Berlin", shortened(name, maxQuoted))
+	}
+	return zone, nil
+}
+
+// star is the bit with which package cron marks a field that is "*".
+const star = 1 << 63
+
+// schedule parses a cron schedule of five fields.
+func schedule(text string) (cluster.ChangeWindow, error) {
+	fields := strings.Fields(text)
+	if len(fields) != 5 || strings.Contains(text, "=") { // cron accepts a prefix with a time zone, and panics if it is incomplete
+		return cluster.ChangeWindow{}, fmt.Errorf("the schedule must have 5 fields (minute, hour, day of month, month, day of week), got %d", len(fields))
+	}
+	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	parsed, err := parser.Parse(strings.Join(fields, " "))
+	if err != nil {
+		return cluster.ChangeWindow{}, fmt.Errorf("parse the schedule: %w", err)
+	}
+	s, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return cluster.ChangeWindow{}, errors.New("the schedule is not a cron schedule")
+	}
+	return cluster.ChangeWindow{
+		Minutes: s.Minute &^ star, Hours: s.Hour &^ star, Days: s.Dom &^ star, Months: s.Month &^ star, Weekdays: s.Dow &^ star,
+		AnyDay: s.Dom&star != 0, AnyWeekday: s.Dow&star != 0,
+	}, nil
+}
+
+// The annotations about canaries.
+const (
+	annotationRollout        = "podfit.dev/rollout"
+	annotationCanaryDuration = "podfit.dev/canary-duration"
+)
+
+// canary returns how the changes of a workload are rolled out. An invalid annotation selects the more careful way.
+func canary(annotations map[string]string) cluster.Canary {
+	value, set := annotations[annotationRollout]
+	if !set {
+		return cluster.Canary{}
+	}
+	out := cluster.Canary{On: true, Watch: rollout.DefaultWatch}
+	switch strings.ToLower(strings.TrimSpace(value)) {
+	case "canary":
+	case "all", "":
+		return cluster.Canary{}
+	default:
+		out.Problem = fmt.Sprintf("annotation %s must be canary or all, got %q; it counts as canary", annotationRollout, shortened(oneLine(value), maxQuoted))
+	}
+	text, set := annotations[annotationCanaryDuration]
+	if !set {
+		return out
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(text))
+	if err != nil || d < minCanary || d > maxCanary {
+		out.Problem = fmt.Sprintf("annotation %s must be between %v and %v, got %q; it counts as %v",
+			annotationCanaryDuration, minCanary, maxCanary, shortened(oneLine(text), maxQuoted), out.Watch)
+		return out
+	}
+	out.Watch = d
+	return out
+}
+
+// oneLine replaces line breaks and other control characters, so that a user's text cannot imitate several lines of a message.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func shortened(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

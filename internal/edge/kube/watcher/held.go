@@ -1,0 +1,82 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+)
+
+// A heldSize is the part of an UpdateState that the admission controller needs: a size that was reverted.
+type heldSize struct {
+	workload cluster.Workload
+	state    rollout.State // its phase is Held, or there is nothing to hold
+}
+
+// addHeld watches UpdateStates for reverted sizes. Nothing waits for them: without them, new pods get the recommendation.
+func (w *World) addHeld() {
+	c, err := kube.NewUpdateStates(w.clients, w.o.Namespace)
+	if err != nil {
+		w.log.Warn("Cannot watch UpdateStates; new pods get recommendations that were reverted", slog.Any("error", err))
+		return
+	}
+	s := typed(v1alpha1.ResourceUpdateStates, c, heldSizeOf)
+	s.fieldSelector = w.namespaces()
+	s.lostWithout = "which recommendations were reverted after a canary"
+	s.remedy = "install the CRDs: podfit crds | kubectl apply -f -"
+	s.nonBlocking = true
+	f := addFeed(w, s, &w.helds)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.markReady()
+}
+
+// heldSizeOf returns the reverted size in an object. An object that cannot be decoded has none.
+func heldSizeOf(o *kube.UpdateStateObject) heldSize {
+	var spec v1alpha1.UpdateStateSpec
+	var status struct {
+		Canary *v1alpha1.CanaryRecord `json:"canary"`
+	}
+	if json.Unmarshal(o.Spec, &spec) != nil || json.Unmarshal(o.Status, &status) != nil || status.Canary == nil || status.Canary.Phase != v1alpha1.CanaryHeld {
+		return heldSize{}
+	}
+	state, err := checkpoint.CanaryState(status.Canary, o.Namespace)
+	if err != nil {
+		return heldSize{}
+	}
+	t := spec.Target
+	return heldSize{cluster.Workload{Group: t.Group, Kind: t.Kind, Namespace: o.Namespace, Name: t.Name}, state}
+}
+
+// indexHeld keeps the index by workload. The mutex is held.
+func (w *World) indexHeld(_ cluster.Key, before, now *heldSize) heldSize {
+	if before != nil {
+		delete(w.heldOf, before.workload)
+	}
+	if now == nil {
+		return heldSize{}
+	}
+	if now.state.Phase == rollout.Held {
+		w.heldOf[now.workload] = now.state
+	}
+	return *now
+}
+
+// Held returns the autoscaler with the recommendation that applies to the pods of a workload: the size before, if the recommended one was
+// reverted.
+func (w *World) Held(a *cluster.Autoscaler, of cluster.Workload, now time.Time) *cluster.Autoscaler {
+	if a == nil || !a.Canary.On {
+		return a
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heldOf[of].Hold(now, a)
+}

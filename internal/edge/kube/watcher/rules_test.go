@@ -1,0 +1,117 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+const (
+	namespacesPath = "/api/v1/namespaces"
+	configMapsPath = "/api/v1/configmaps"
+	freezePath     = "/api/v1/namespaces/kube-system/configmaps"
+)
+
+var freezeSwitch = cluster.Key{Namespace: "kube-system", Name: "podfit-freeze"}
+
+// frozenBy returns which switch stops changes of a VPA of namespace shop; "" if none does.
+func frozenBy(w *World) string {
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}
+	if all := w.Autoscalers(); len(all) > 0 {
+		a = all[0]
+	}
+	by, _ := rollout.Frozen(w.Rules(a))
+	return by
+}
+
+func TestWorld_freezeOfEachScope_isSeenWithinASecond(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	w := startWorld(t, f, Options{Rules: true, FreezeSwitch: freezeSwitch})
+	if by := frozenBy(w); by != "" {
+		t.Fatalf("frozen by %s without a switch", by)
+	}
+	within := func(what, want string, change func()) {
+		t.Helper()
+		began := time.Now()
+		change()
+		kubetest.Eventually(t, what, func() bool { return strings.HasPrefix(frozenBy(w), want) && (want != "" || frozenBy(w) == "") })
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: took %v", what, took)
+		}
+	}
+	within("the ConfigMap freezes", "ConfigMap kube-system/podfit-freeze (incident 7)", func() {
+		f.Apply(configMapsPath, `{"metadata":{"namespace":"kube-system","name":"podfit-freeze"},"data":{"freeze":"true","reason":"incident 7"}}`)
+	})
+	within("the ConfigMap freezes no more", "", func() {
+		f.Apply(configMapsPath, `{"metadata":{"namespace":"kube-system","name":"podfit-freeze"},"data":{"freeze":"false"}}`)
+	})
+	within("the ConfigMap freezes again", "ConfigMap", func() {
+		f.Apply(configMapsPath, `{"metadata":{"namespace":"kube-system","name":"podfit-freeze"},"data":{"freeze":"true"}}`)
+	})
+	within("the ConfigMap is deleted", "", func() { f.Delete(configMapsPath, "kube-system/podfit-freeze") })
+	within("the namespace is frozen", "annotation podfit.dev/freeze of namespace shop", func() {
+		f.Apply(namespacesPath, `{"metadata":{"name":"shop","annotations":{"podfit.dev/freeze":"true"}}}`)
+	})
+	within("the namespace is not frozen", "", func() { f.Apply(namespacesPath, `{"metadata":{"name":"shop"}}`) })
+}
+
+func TestWorld_namespacesAndConfigMapForbidden_runsWithoutThem(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Reply("GET "+namespacesPath, 403, forbidden)
+	f.Reply("GET "+freezePath, 403, forbidden)
+	var text logText
+	w := startWorld(t, f, Options{Rules: true, FreezeSwitch: freezeSwitch, Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if !w.Synced() || frozenBy(w) != "" || len(w.Stale(time.Now())) > 0 {
+		t.Errorf("synced %t, frozen by %q, stale %v", w.Synced(), frozenBy(w), w.Stale(time.Now()))
+	}
+	for _, want := range []string{"whether the ConfigMap kube-system/podfit-freeze freezes the cluster", "whether a namespace has the annotation podfit.dev/freeze"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the log does not contain %q:\n%s", want, text.String())
+		}
+	}
+}
+
+// A freeze must not end because the API server is unavailable, or because a right is taken away.
+func TestWorld_rightIsLostDuringAFreeze_staysFrozen(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Apply(configMapsPath, `{"metadata":{"namespace":"kube-system","name":"podfit-freeze"},"data":{"freeze":"true"}}`)
+	w := startWorld(t, f, Options{Rules: true, FreezeSwitch: freezeSwitch})
+	kubetest.Eventually(t, "the cluster is frozen", func() bool { return frozenBy(w) != "" })
+	f.Reply("GET "+freezePath, 403, forbidden)
+	f.Stop()
+	f.Start()
+	kubetest.Eventually(t, "the watch fails", func() bool {
+		for _, s := range w.Health() {
+			if s.Resource == "configmaps" && s.Err != nil {
+				return true
+			}
+		}
+		return false
+	})
+	if frozenBy(w) == "" {
+		t.Error("not frozen any more")
+	}
+}
+
+func TestWorld_onlyOneNamespaceIsWatched_selectsItByName(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	w := NewWorld(clientsOf(f), Options{Namespace: "shop"})
+	if got := w.namespaceNames(); got != "metadata.name=shop" {
+		t.Errorf("selector %q", got)
+	}
+	w = NewWorld(clientsOf(f), Options{Ignored: []string{"a", "b"}})
+	if got := w.namespaceNames(); got != "metadata.name!=a,metadata.name!=b" {
+		t.Errorf("selector %q", got)
+	}
+}
