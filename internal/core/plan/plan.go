@@ -165,7 +165,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 		d.Reason = Reason{Code: GateOff, Text: a.Mode.String()}
 		return d
 	}
-	d.With = policy.Fit(a, s.w.Limits[p.Namespace], p)
+	d.With = policy.Fit(a, s.w.limitsOf(p), p)
 	switch {
 	case boosted:
 		s.judgeBoosted(&d)
