@@ -70,7 +70,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for ResourceQuotas, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
+// except for ResourceQuotas, the nodes that the admission controller reads, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -132,6 +132,7 @@ var rights = map[string][]string{
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster core/limitranges: list watch",
+		"cluster core/nodes: list watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster podfit.dev/sizingprofiles: list watch",

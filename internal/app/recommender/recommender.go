@@ -31,8 +31,7 @@ type world interface {
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
-	Nodes() []cluster.Node
-	Selectors() [][]string // node selectors of pods
+	process.NodeWatch
 	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...watcher.Condition) (bool, error)
 }
 

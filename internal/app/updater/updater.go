@@ -120,9 +120,7 @@ type world interface {
 	Limits(namespace string) cluster.LimitRange
 	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
 	DisruptionBudgets(namespace string) (all []cluster.DisruptionBudget, known bool)
-	Nodes() []cluster.Node
-	Selectors() [][]string
-	Tolerations() []cluster.Tolerations
+	process.NodeWatch
 }
 
 // podChanger changes running pods.
@@ -264,6 +262,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Nodes:       u.world.Nodes(),
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
+		Fleet:       u.config.NodeFit.Fleet(u.world),
 		Ledger:      u.ledger,
 	}
 	if u.config.WatchesAllPods() {

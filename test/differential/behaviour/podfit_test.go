@@ -168,6 +168,9 @@ func (v *view) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) { re
 
 func (v *view) Selectors() [][]string { return nil }
 
+// Daemons returns no DaemonSets.
+func (v *view) Daemons() []cluster.Daemon { return nil }
+
 func (v *view) Tolerations() []cluster.Tolerations { return nil }
 
 func (v *view) Nodes() []cluster.Node {
