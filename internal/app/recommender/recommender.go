@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -73,6 +74,7 @@ type recommender struct {
 	governing memo[cluster.Workload, *cluster.Autoscaler] // of all autoscalers, the one that is applied to the pods
 	podsSeen  memo[cluster.Workload, podsSeen]
 	limits    memo[usage.Ref, int64] // memoryLimit
+	fleet     *policy.Fleet          // of the current pass
 
 	tracked  map[cluster.Key]bool      // pods in the usage store
 	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
@@ -318,6 +320,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.prune(now)
 	watch.Step("DeleteRemovedPods")
 
+	r.fleet = r.nodeSizes()
 	r.advise(ctx, now, v)
 	watch.Step("UpdateVPAs")
 
@@ -402,6 +405,7 @@ func (r *recommender) dropMemos() {
 	r.governing.drop()
 	r.podsSeen.drop()
 	r.limits.drop()
+	r.fleet = nil
 }
 
 // served returns the autoscalers that this recommender serves.
