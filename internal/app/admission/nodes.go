@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // nodeTableAge is the maximum age of the table of node sizes. A review uses the watched nodes of that time ago at most, so that it does
@@ -21,21 +21,21 @@ const nodeTableAge = 5 * time.Second
 
 // A nodeTable gives the webhook the sizes of the watched nodes.
 type nodeTable struct {
-	config *process.NodeFit
-	watch  process.NodeWatch
+	options watcher.FleetOptions
+	watch   watcher.Nodes
 
 	mu    sync.Mutex
 	fleet *policy.Fleet
 	built time.Time
 }
 
-func newNodeTable(config *process.NodeFit, watch process.NodeWatch) *nodeTable {
-	return &nodeTable{config: config, watch: watch}
+func newNodeTable(options watcher.FleetOptions, watch watcher.Nodes) *nodeTable {
+	return &nodeTable{options: options, watch: watch}
 }
 
 // Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
 func (t *nodeTable) Sizes(p *corev1.Pod) *policy.NodeSizes {
-	if !t.config.Scale {
+	if !t.options.Scale {
 		return nil
 	}
 	fleet := t.current()
@@ -57,7 +57,7 @@ func (t *nodeTable) current() *policy.Fleet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fleet == nil || time.Since(t.built) > nodeTableAge {
-		t.fleet, t.built = t.config.Fleet(t.watch), time.Now()
+		t.fleet, t.built = watcher.Fleet(t.watch, t.options), time.Now()
 	}
 	return t.fleet
 }

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // NodeFit is the configuration of what happens with pods whose recommendation fits on no node.
@@ -43,28 +42,14 @@ func (n *NodeFit) Validate() error {
 	return errors.Join(errs...)
 }
 
-// A NodeWatch has the nodes of the cluster.
-type NodeWatch interface {
-	Nodes() []cluster.Node
-	Daemons() []cluster.Daemon
-	Selectors() [][]string
-	Tolerations() []cluster.Tolerations
-}
-
-// Fleet returns the sizes of the nodes of the cluster and of those that can be added.
-func (n *NodeFit) Fleet(w NodeWatch) *policy.Fleet {
-	c := policy.FleetConfig{
-		Nodes: w.Nodes(), Daemons: w.Daemons(), Selectors: w.Selectors(), Tolerations: w.Tolerations(), Unscaled: !n.Scale,
+// Options returns the options of watcher.Fleet.
+func (n *NodeFit) Options() watcher.FleetOptions {
+	out := watcher.FleetOptions{Scale: n.Scale}
+	if n.MaxNodeCPU.Given {
+		out.MaxCPU = n.MaxNodeCPU.MilliValue()
 	}
-	if n.MaxNodeCPU.Given || n.MaxNodeMem.Given {
-		var size cluster.Resources
-		if n.MaxNodeCPU.Given {
-			size = size.Set(cluster.CPU, n.MaxNodeCPU.MilliValue())
-		}
-		if n.MaxNodeMem.Given {
-			size = size.Set(cluster.Memory, n.MaxNodeMem.Value())
-		}
-		c.New = append(c.New, cluster.NewNode{Size: size})
+	if n.MaxNodeMem.Given {
+		out.MaxMemory = n.MaxNodeMem.Value()
 	}
-	return policy.NewFleet(c)
+	return out
 }

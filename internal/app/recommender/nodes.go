@@ -15,9 +15,9 @@ import (
 
 // nodeSizes returns the sizes of the nodes of the cluster, with any value of --fit-nodes.
 func (r *recommender) nodeSizes() *policy.Fleet {
-	config := r.config.NodeFit
-	config.Scale = true
-	return config.Fleet(r.world)
+	options := r.config.NodeFit.Options()
+	options.Scale = true
+	return watcher.Fleet(r.world, options)
 }
 
 // maxNodesExamined is the maximum number of pods of a DaemonSet whose nodes are examined in a pass.
@@ -29,17 +29,11 @@ const maxNodesExamined = 1000
 func (r *recommender) sayNodes(adv *advice, governing bool, pods []*cluster.Pod) {
 	a := *adv.to
 	a.Advice = adv.containers
-	live := slices.Collect(func(yield func(*cluster.Pod) bool) {
-		for _, p := range pods {
-			if p.Live() && !yield(p) {
-				return
-			}
-		}
-	})
 	if a.Mode == cluster.Off || !governing {
 		adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.Removed, "", "")
 		return
 	}
+	live := slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { return !p.Live() })
 	if len(live) == 0 {
 		return
 	}

@@ -32,7 +32,7 @@ type world interface {
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
-	process.NodeWatch
+	watcher.Nodes
 	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...watcher.Condition) (bool, error)
 }
 
@@ -320,7 +320,6 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.prune(now)
 	watch.Step("DeleteRemovedPods")
 
-	r.fleet = r.nodeSizes()
 	r.advise(ctx, now, v)
 	watch.Step("UpdateVPAs")
 
@@ -424,7 +423,8 @@ func (r *recommender) serves(a *cluster.Autoscaler) bool {
 	return r.config.Serves(a) || r.config.Common.Serves(a.Namespace) && r.catalog.Contains(a)
 }
 
-// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state.
+// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state. It also
+// reads the sizes of nodes.
 func (r *recommender) configure(now time.Time, v view) {
 	governed := make(map[cluster.Workload]bool, len(v.governing))
 	perVPAConfig := r.config.Gates.On(process.PerVPAConfig)
@@ -447,6 +447,7 @@ func (r *recommender) configure(now time.Time, v view) {
 		nodes = recommend.NewNodes(r.world.Nodes(), r.world.Selectors())
 	}
 	r.workloads.Apply(r.usageStore, now, v.Snapshot, v.assignments, nodes)
+	r.fleet = r.nodeSizes()
 }
 
 // elected returns the served autoscaler that governs a workload. If none changes pods, it returns the oldest.

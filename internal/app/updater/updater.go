@@ -120,7 +120,7 @@ type world interface {
 	Limits(namespace string) cluster.LimitRange
 	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
 	DisruptionBudgets(namespace string) (all []cluster.DisruptionBudget, known bool)
-	process.NodeWatch
+	watcher.Nodes
 }
 
 // podChanger changes running pods.
@@ -262,7 +262,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Nodes:       u.world.Nodes(),
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
-		Fleet:       u.config.NodeFit.Fleet(u.world),
+		Fleet:       watcher.Fleet(u.world, u.config.NodeFit.Options()),
 		Ledger:      u.ledger,
 	}
 	if u.config.WatchesAllPods() {
