@@ -26,9 +26,10 @@ func (f *fakeNodes) Nodes() []cluster.Node {
 	f.reads++
 	return f.nodes
 }
-func (f *fakeNodes) Daemons() []cluster.Daemon          { return nil }
-func (f *fakeNodes) Selectors() [][]string              { return nil }
-func (f *fakeNodes) Tolerations() []cluster.Tolerations { return nil }
+func (f *fakeNodes) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
+func (f *fakeNodes) Daemons() []cluster.Daemon           { return nil }
+func (f *fakeNodes) Selectors() [][]string               { return nil }
+func (f *fakeNodes) Tolerations() []cluster.Tolerations  { return nil }
 
 func TestNodeTable_newPod_getsTheSizesOfItsNodes(t *testing.T) {
 	taint := []cluster.Taint{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}}

@@ -62,9 +62,10 @@ func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
 func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
 	return y.budgets, true
 }
-func (y *fakeCluster) Daemons() []cluster.Daemon          { return nil }
-func (y *fakeCluster) Selectors() [][]string              { return nil }
-func (y *fakeCluster) Tolerations() []cluster.Tolerations { return nil }
+func (y *fakeCluster) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
+func (y *fakeCluster) Daemons() []cluster.Daemon           { return nil }
+func (y *fakeCluster) Selectors() [][]string               { return nil }
+func (y *fakeCluster) Tolerations() []cluster.Tolerations  { return nil }
 func (y *fakeCluster) Nodes() []cluster.Node {
 	if y.nodes != nil {
 		return y.nodes

@@ -168,6 +168,9 @@ func (v *view) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) { re
 
 func (v *view) Selectors() [][]string { return nil }
 
+// NewNodes returns no nodes that can be added.
+func (v *view) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
+
 // Daemons returns no DaemonSets.
 func (v *view) Daemons() []cluster.Daemon { return nil }
 

@@ -4,6 +4,8 @@
 package watcher
 
 import (
+	"slices"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -23,12 +25,15 @@ type Nodes interface {
 	Daemons() []cluster.Daemon
 	Selectors() [][]string              // node selectors of pods
 	Tolerations() []cluster.Tolerations // of pods
+	NewNodes() (all []cluster.NewNode, known bool)
 }
 
-// Fleet returns the sizes of the nodes of the cluster and of those that can be added.
+// Fleet returns the sizes of the nodes of the cluster and of those that can be added. While the latter are unknown, pods are not scaled.
 func Fleet(w Nodes, o FleetOptions) *policy.Fleet {
+	added, known := w.NewNodes()
 	c := policy.FleetConfig{
-		Nodes: w.Nodes(), Daemons: w.Daemons(), Selectors: w.Selectors(), Tolerations: w.Tolerations(), Unscaled: !o.Scale,
+		Nodes: w.Nodes(), Daemons: w.Daemons(), Selectors: w.Selectors(), Tolerations: w.Tolerations(), Unscaled: !o.Scale || !known,
+		New: slices.Clone(added),
 	}
 	var largest cluster.Resources
 	if o.MaxCPU > 0 {
