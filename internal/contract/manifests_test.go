@@ -70,7 +70,7 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 }
 
 // What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for ResourceQuotas, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
+// except for ResourceQuotas, the nodes that the admission controller reads, NodePools, MachineDeployments, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -84,11 +84,13 @@ var rights = map[string][]string{
 		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
+		"cluster cluster.x-k8s.io/machinedeployments: list",
 		"cluster core/events: list watch",
 		"cluster core/limitranges: list watch",
 		"cluster core/nodes: list watch",
 		"cluster core/pods: list watch",
 		"cluster core/replicationcontrollers: get list watch",
+		"cluster karpenter.sh/nodepools: list",
 		"cluster metrics.k8s.io/pods: get list",
 		"cluster podfit.dev/sizingprofiles: list",
 		"cluster podfit.dev/usagehistories: create delete get list patch",
@@ -106,6 +108,7 @@ var rights = map[string][]string{
 		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
+		"cluster cluster.x-k8s.io/machinedeployments: list",
 		"cluster coordination.k8s.io/leases[vpa-admission-controller]: get",
 		"cluster core/events: create patch",
 		"cluster core/limitranges: list watch",
@@ -116,6 +119,7 @@ var rights = map[string][]string{
 		"cluster core/pods: delete list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
+		"cluster karpenter.sh/nodepools: list",
 		"cluster podfit.dev/updatestates: create delete get list patch",
 		"cluster policy/poddisruptionbudgets: list watch",
 		"kube-system coordination.k8s.io/leases: create",
@@ -133,9 +137,12 @@ var rights = map[string][]string{
 		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
+		"cluster cluster.x-k8s.io/machinedeployments: list",
 		"cluster core/limitranges: list watch",
+		"cluster core/nodes: list watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
+		"cluster karpenter.sh/nodepools: list",
 		"cluster podfit.dev/sizingprofiles: list watch",
 		"cluster podfit.dev/updatestates: list watch",
 		"kube-system coordination.k8s.io/leases: create",

@@ -333,6 +333,13 @@ var Differences = []Difference{
 		Test:     "TestPlan_transcripts_areUnchanged/place",
 	},
 	{
+		Name:     "pods larger than any node",
+		Upstream: "applies the recommendation even if no node or ResourceQuota can ever hold the pod",
+		Podfit:   "scales the containers down in proportion to what fits, none below its lower bound; the status keeps the recommendation; --fit-nodes=false restores upstream's behaviour",
+		Reason:   "a pod with fewer resources is better than a pending one",
+		Test:     "TestPlan_transcripts_areUnchanged/fit-nodes",
+	},
+	{
 		Name:     "refused actions",
 		Upstream: "retries every refused eviction and resize after a minute, in any order",
 		Podfit:   "retries after a back-off of 1 to 90 minutes, after pods without refusals; immediately when more pods are ready",

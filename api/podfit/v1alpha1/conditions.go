@@ -38,6 +38,10 @@ const (
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
+	// ConditionNeedsLargerNode is True if pods with the recommended size fit on no node that may take them. The pods get a smaller size
+	// (ReasonScaledDown), or the recommendation is not applied or its pods stay Pending (ReasonNoNodeFits). The status keeps the
+	// recommendation.
+	ConditionNeedsLargerNode = "NeedsLargerNode"
 	// ConditionHorizontalPodAutoscaler is True if a HorizontalPodAutoscaler scales the target by the utilization of a request that the
 	// autoscaler controls. podfit leaves the request alone (ReasonRequestLeft, ReasonOthersReset), or changes it together with the
 	// target of the HPA (ReasonScalePointPreserved).
@@ -72,6 +76,9 @@ const (
 	ReasonRestarted = "Restarted"
 	ReasonNotReady  = "NotReady"
 
+	ReasonScaledDown = "ScaledDown"
+	ReasonNoNodeFits = "NoNodeFits"
+
 	ReasonRequestLeft         = "RequestLeft"
 	ReasonOthersReset         = "TargetResetByOthers"
 	ReasonScalePointPreserved = "ScalePointPreserved"
@@ -81,6 +88,6 @@ const (
 func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
-		ConditionRecommendationNotAdmitted, ConditionHorizontalPodAutoscaler,
+		ConditionRecommendationNotAdmitted, ConditionNeedsLargerNode, ConditionHorizontalPodAutoscaler,
 	}
 }

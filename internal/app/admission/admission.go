@@ -38,7 +38,7 @@ configuration. If no certificate files exist, it creates and renews its own cert
 				return nil, err
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
-				Limits: true, Quotas: true, Profiles: !c.NoProfiles, Held: true, Log: p.Log,
+				Nodes: true, Limits: true, Quotas: true, Profiles: !c.NoProfiles, Held: true, Log: p.Log,
 			}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			serve, err := Work(&c, p, clients, world)
@@ -75,7 +75,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	}
 	metrics := webhook.NewMetrics(p.Registry)
 	view := newClusterView(world, c.Serves, metrics, p.Log)
-	handler := webhook.NewHandler(view, c.handlerOptions(world), metrics, p.Log)
+	options := c.handlerOptions(world)
+	options.Nodes = newNodeTable(c.NodeFit.Options(), world)
+	handler := webhook.NewHandler(view, options, metrics, p.Log)
 	server, err := webhook.NewServer(webhook.Config{
 		Files: files, Standalone: standalone,
 		Secret: cluster.Key{Namespace: namespace, Name: registration.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,

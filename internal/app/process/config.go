@@ -25,6 +25,7 @@ type Common struct {
 	Namespace         string   // --vpa-object-namespace: serve only VPAs of this namespace; "" means all
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	HPA               string   // HPALeave or HPAIgnore
+	NodeFit           NodeFit
 	Gates             Gates
 	Log               LogConfig
 	ReadOnly          bool // dry run: podfit changes no object in the cluster
@@ -38,7 +39,7 @@ const (
 
 // CommonDefaults returns upstream's defaults.
 func CommonDefaults() Common {
-	return Common{QPS: 50, Burst: 100, HPA: HPALeave, Gates: Gates{}, Log: LogDefaults()}
+	return Common{QPS: 50, Burst: 100, HPA: HPALeave, NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults()}
 }
 
 // Flags binds the configuration to flags, with upstream's names.
@@ -53,6 +54,7 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
 	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+
 		"leave (do not change them, unless the VPA has the annotation podfit.dev/hpa) or ignore (change them like other requests).")
+	c.NodeFit.Flags(fs)
 	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")
 	c.Log.Flags(fs)
 }
@@ -72,6 +74,7 @@ func (c *Common) Validate() error {
 	if !(c.Burst >= 0) { // also true for NaN
 		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 0, got %v", c.Burst))
 	}
+	errs = append(errs, c.NodeFit.Validate())
 	return errors.Join(errs...)
 }
 

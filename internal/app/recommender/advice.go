@@ -115,6 +115,7 @@ func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advic
 	r.sayHistory(&adv, now)
 	r.sayOOMLoops(&adv, governing, now, seen)
 	r.sayAdmission(&adv, pods)
+	r.sayNodes(&adv, governing, pods)
 	sayHorizontal(&adv, governing, pods)
 	return adv
 }

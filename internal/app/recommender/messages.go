@@ -27,6 +27,8 @@ type ConditionMessage struct {
 // ConditionMessages returns the explanations of all conditions of VPAs, those of one type together.
 func ConditionMessages() []ConditionMessage { return conditionMessages }
 
+const seeNodes = "`kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory`."
+
 var conditionMessages = []ConditionMessage{
 	{
 		Type: v1.RecommendationProvided, Status: watcher.True,
@@ -195,6 +197,21 @@ var conditionMessages = []ConditionMessage{
 		Type: v1alpha1.ConditionRecommendationNotAdmitted, Status: watcher.True, Reason: v1alpha1.ReasonNoSizeAdmitted,
 		Meaning: "The API server would reject pods with the recommended size and with each other size that podfit can set. Pods keep the resources of their template. The message has the rule that they violate.",
 		Remedy:  "Search for the rule in the section about the annotation `vpaUpdates`. Correct the pod template, the LimitRange, or `minAllowed` and `maxAllowed` in the VPA.",
+	},
+	{
+		Type: v1alpha1.ConditionNeedsLargerNode, Status: watcher.True, Reason: v1alpha1.ReasonScaledDown,
+		Meaning: "The recommendation of all containers of a pod together fits on no node that may take the pod. The containers are scaled down in proportion, none below its lower bound. " +
+			"The status keeps the recommendation. The message has the number of pods, the requests that a node must hold in addition to its DaemonSet pods, and the requests that the pods get. " +
+			"Required node affinity is not evaluated.",
+		Remedy: "Add a node of that size, or set `maxAllowed`. To see the sizes of nodes, run " + seeNodes +
+			" If your cluster autoscaler adds larger nodes, set `--max-node-cpu` and `--max-node-memory` for all components. To get the behaviour of upstream, set `--fit-nodes=false`.",
+	},
+	{
+		Type: v1alpha1.ConditionNeedsLargerNode, Status: watcher.True, Reason: v1alpha1.ReasonNoNodeFits,
+		Meaning: "The recommendation fits on no node that may take the pod, and no smaller size is possible: the lower bounds fit on no node either, a LimitRange or minAllowed does not allow it, " +
+			"the QoS class would change, or `--fit-nodes` is false. New pods stay Pending, and running pods are not changed unless `--replacement-must-fit` is false.",
+		Remedy: "Add a node of that size, or set `maxAllowed`. To see the sizes of nodes, run " + seeNodes +
+			" If your cluster autoscaler adds larger nodes, set `--max-node-cpu` and `--max-node-memory` for all components.",
 	},
 	{
 		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonRequestLeft,

@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -31,8 +32,7 @@ type world interface {
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
 	MemoryEvictions() []usage.OOM
-	Nodes() []cluster.Node
-	Selectors() [][]string // node selectors of pods
+	watcher.Nodes
 	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...watcher.Condition) (bool, error)
 }
 
@@ -74,6 +74,7 @@ type recommender struct {
 	governing memo[cluster.Workload, *cluster.Autoscaler] // of all autoscalers, the one that is applied to the pods
 	podsSeen  memo[cluster.Workload, podsSeen]
 	limits    memo[usage.Ref, int64] // memoryLimit
+	fleet     *policy.Fleet          // of the current pass
 
 	tracked  map[cluster.Key]bool      // pods in the usage store
 	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
@@ -403,6 +404,7 @@ func (r *recommender) dropMemos() {
 	r.governing.drop()
 	r.podsSeen.drop()
 	r.limits.drop()
+	r.fleet = nil
 }
 
 // served returns the autoscalers that this recommender serves.
@@ -421,7 +423,8 @@ func (r *recommender) serves(a *cluster.Autoscaler) bool {
 	return r.config.Serves(a) || r.config.Common.Serves(a.Namespace) && r.catalog.Contains(a)
 }
 
-// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state.
+// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state. It also
+// reads the sizes of nodes.
 func (r *recommender) configure(now time.Time, v view) {
 	governed := make(map[cluster.Workload]bool, len(v.governing))
 	perVPAConfig := r.config.Gates.On(process.PerVPAConfig)
@@ -444,6 +447,7 @@ func (r *recommender) configure(now time.Time, v view) {
 		nodes = recommend.NewNodes(r.world.Nodes(), r.world.Selectors())
 	}
 	r.workloads.Apply(r.usageStore, now, v.Snapshot, v.assignments, nodes)
+	r.fleet = r.nodeSizes()
 }
 
 // elected returns the served autoscaler that governs a workload. If none changes pods, it returns the oldest.

@@ -68,8 +68,11 @@ func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
 	return out, nil
 }
 
-func (b *bench) Nodes() []cluster.Node { return b.nodes }
-func (b *bench) Selectors() [][]string { return nil }
+func (b *bench) Nodes() []cluster.Node               { return b.nodes }
+func (b *bench) Selectors() [][]string               { return nil }
+func (b *bench) Tolerations() []cluster.Tolerations  { return nil }
+func (b *bench) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
+func (b *bench) Daemons() []cluster.Daemon           { return nil }
 
 // dependencies returns the dependencies of a recommender of the bench.
 func (b *bench) dependencies() dependencies {

@@ -60,6 +60,9 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 	small := func(fake *fakeCluster) {
 		fake.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(200, 100<<20), Ready: true}}
 	}
+	between := func(fake *fakeCluster) { // the lower bound fits, the target does not
+		fake.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(64000, 220<<20), Ready: true}}
+	}
 	crashing := func(fake *fakeCluster) {
 		fake.pods = fake.pods[:1]
 		p := fake.pods[0]
@@ -83,6 +86,10 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		"use-status":             {"--use-admission-controller-status=false", "evict", cluster.Recreate, away, time.Hour, 0, 3},
 		"interval":               {"--updater-interval=30m", "evict", cluster.Recreate, nil, 20 * time.Minute, 3, 1},
 		"replacement-must-fit":   {"--replacement-must-fit=false", "evict", cluster.Recreate, small, time.Hour, 0, 3},
+		"fit-nodes":              {"--fit-nodes=false", "evict", cluster.Recreate, between, time.Hour, 3, 0},
+		"max-node-memory":        {"--max-node-memory=1Gi", "evict", cluster.Recreate, small, time.Hour, 0, 3},
+		"max-node-cpu":           {"--max-node-cpu=1", "evict", cluster.Recreate, small, time.Hour, 0, 3},
+		"max-node":               {"--max-node-cpu=250m", "evict", cluster.Recreate, small, time.Hour, 0, 0},
 		"oom-rescue":             {"--oom-rescue=off", "evict", cluster.Recreate, crashing, time.Hour, 1, 0},
 		"namespace-share":        {"--max-change-per-hour-namespace=0.34", "evict", cluster.Recreate, nil, 30 * time.Minute, 3, 1},
 		"cluster-share":          {"--max-change-per-hour-cluster=0.34", "evict", cluster.Recreate, nil, 30 * time.Minute, 3, 1},

@@ -124,10 +124,8 @@ type world interface {
 	Limits(namespace string) cluster.LimitRange
 	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
 	DisruptionBudgets(namespace string) (all []cluster.DisruptionBudget, known bool)
-	Nodes() []cluster.Node
-	Selectors() [][]string
-	Tolerations() []cluster.Tolerations
 	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
+	watcher.Nodes
 }
 
 // podChanger changes running pods.
@@ -278,6 +276,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		Selectors:   u.world.Selectors(),
 		Tolerations: u.world.Tolerations(),
 		Rules:       make(map[cluster.Key]rollout.Rules, len(served)),
+		Fleet:       watcher.Fleet(u.world, u.config.NodeFit.Options()),
 		Ledger:      u.ledger,
 	}
 	if u.config.WatchesAllPods() {

@@ -66,6 +66,8 @@ func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, boo
 func (y *fakeCluster) Selectors() [][]string                     { return nil }
 func (y *fakeCluster) Tolerations() []cluster.Tolerations        { return nil }
 func (y *fakeCluster) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
+func (y *fakeCluster) NewNodes() ([]cluster.NewNode, bool)       { return nil, true }
+func (y *fakeCluster) Daemons() []cluster.Daemon                 { return nil }
 func (y *fakeCluster) Nodes() []cluster.Node {
 	if y.nodes != nil {
 		return y.nodes

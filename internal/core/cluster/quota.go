@@ -18,6 +18,7 @@ type Quotas struct {
 type Quota struct {
 	Name       string
 	Left       PodResources // hard minus used, rounded down; negative if more is used. Only resources that the quota bounds are set
+	Hard       PodResources // the bounds of the quota, rounded down
 	BoundsPods bool
 	PodsLeft   int64 // hard minus used number of pods
 	NotCounted bool  // the status has no usage yet; the API server refuses the pods that the quota counts

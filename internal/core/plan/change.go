@@ -158,43 +158,11 @@ func restarts(p *cluster.Pod, fits []policy.Fitted) bool {
 // changesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
 // refuses. It returns false if the pod's current class does not follow from its spec.
 func changesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
-	before := qosOf(policy.Limits{}, p, nil)
+	before := policy.QoSOf(policy.Limits{}, p, nil)
 	if p.QoS != cluster.UnknownQoS && p.QoS != before {
 		return false
 	}
-	return qosOf(l, p, fits) != before
-}
-
-// qosOf returns the class a pod has by its spec, with fits and the defaults of LimitRanges set on it.
-func qosOf(around policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.QoS {
-	var requests, limits cluster.Resources
-	guaranteed := true
-	if level := policy.PodLevelOf(p, fits); level != nil { // the containers' amounts do not determine the class
-		requests, limits = level.Requests, level.Limits
-		guaranteed = limits.CPU > 0 && limits.Memory > 0
-	}
-	for i := range p.Containers {
-		if p.PodLevel != nil {
-			break
-		}
-		c := &p.Containers[i]
-		r, l := c.Requests, c.Limits
-		for j := range fits {
-			if c.Role == cluster.Regular && fits[j].Container == c.Name {
-				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
-			}
-		}
-		r, l = around.Defaulted(r, l)
-		guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
-		requests, limits = requests.Add(r), limits.Add(l)
-	}
-	switch {
-	case requests.CPU == 0 && requests.Memory == 0 && limits.CPU == 0 && limits.Memory == 0:
-		return cluster.BestEffort
-	case guaranteed && requests.CPU == limits.CPU && requests.Memory == limits.Memory:
-		return cluster.Guaranteed
-	}
-	return cluster.Burstable
+	return policy.QoSOf(l, p, fits) != before
 }
 
 // total returns the requests that the scheduler counts for a pod with fits set on it: the sum of containers and sidecars, or, if

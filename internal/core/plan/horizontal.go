@@ -15,7 +15,7 @@ func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise Reason
 	}
 	without := *a
 	without.Horizontal = nil
-	fits := policy.Fit(&without, s.w.Limits[p.Namespace], p)
+	fits := policy.Fit(&without, s.w.limitsOf(p), p)
 	v := judge(s.now, s.b, &without, p, fits)
 	if v.wanted.Code == Fits {
 		return otherwise

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 )
 
 // nodeSizes returns whether a pod would fit on an empty node.
@@ -18,6 +19,16 @@ type nodeSizes struct {
 	tolerations []cluster.Tolerations
 	largest     map[nodeKey][]cluster.Resources
 	byName      map[string]cluster.Resources
+	fleet       *policy.Fleet // nil if nodes that can be added are not known
+}
+
+// limitsOf returns the bounds of the size of a pod.
+func (w *World) limitsOf(p *cluster.Pod) policy.Limits {
+	l := w.Limits[p.Namespace]
+	if w.Fleet != nil {
+		l.Nodes = w.Fleet.Of(p)
+	}
+	return l
 }
 
 // A nodeKey identifies the nodes that may take a pod.
@@ -29,7 +40,7 @@ type nodeKey struct {
 func nodeSizesOf(w World) nodeSizes {
 	pl := nodeSizes{
 		unknown: len(w.Nodes) == 0, selectors: w.Selectors, tolerations: w.Tolerations,
-		largest: map[nodeKey][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(w.Nodes)),
+		largest: map[nodeKey][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(w.Nodes)), fleet: w.Fleet,
 	}
 	for _, n := range w.Nodes {
 		if n.Ready && !n.Cordoned {
@@ -40,7 +51,7 @@ func nodeSizesOf(w World) nodeSizes {
 	return pl
 }
 
-// fit reports whether a pod with the given requests fits on a node. A pod of a DaemonSet is replaced on its own node. For other
+// fit reports whether a pod with the given requests fits on a node, or on one that can be added. A pod of a DaemonSet is replaced on its own node. For other
 // pods, node selector and tolerations count; required node affinity is not evaluated.
 func (pl nodeSizes) fit(p *cluster.Pod, size cluster.Resources) bool {
 	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
@@ -53,7 +64,7 @@ func (pl nodeSizes) fit(p *cluster.Pod, size cluster.Resources) bool {
 		}
 		return true
 	}
-	return slices.ContainsFunc(pl.largestFor(nodeKey{p.Place, p.Tolerance}), fits)
+	return slices.ContainsFunc(pl.largestFor(nodeKey{p.Place, p.Tolerance}), fits) || pl.fleet.CanAdd(p, size)
 }
 
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in

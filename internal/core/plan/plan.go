@@ -173,7 +173,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 		return d
 	}
 	a = s.held(a, p)
-	d.With = policy.Fit(a, s.w.Limits[p.Namespace], p)
+	d.With = policy.Fit(a, s.w.limitsOf(p), p)
 	switch {
 	case boosted:
 		s.judgeBoosted(&d)

@@ -70,14 +70,14 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 		PodLevel:   &cluster.PodResources{Requests: size, Limits: size},
 		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(50, 1<<20)}},
 	}
-	if q := qosOf(policy.Limits{}, pod, nil); q != cluster.Guaranteed {
+	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Guaranteed {
 		t.Errorf("class %d", q)
 	}
 	if got := total(pod, nil); got != size {
 		t.Errorf("the total is %v", got)
 	}
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
-	if q := qosOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
+	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
 		t.Errorf("class %d", q)
 	}
 }

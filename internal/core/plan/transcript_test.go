@@ -38,8 +38,10 @@ import (
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
 //	node NAME RESOURCES [cordoned] [label=KEY=VALUE]... [taint=KEY=VALUE]...   taints have the effect NoSchedule
+//	new-node RESOURCES [taint=KEY=VALUE]...   a node that can be added; taints have the effect NoSchedule
+//	daemon NAME RESOURCES         a DaemonSet with pods on all nodes without taints
 //	pdb NS/NAME HEALTHY DESIRED [always] [outdated] [app=NAME]   a PodDisruptionBudget for the pods of a workload, by default NAME
-//	budget OPTION...              skip-in-place in-place per-vpa boost any-size min-replicas=N tolerance=F rescue=off|evict|delete make-room=VALUE
+//	budget OPTION...              skip-in-place in-place per-vpa boost any-size fit-nodes min-replicas=N tolerance=F rescue=off|evict|delete make-room=VALUE
 //	after D                       time passes
 //	plan [NS/NAME]...             prints the decisions, of the given autoscalers if any are given
 //	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
@@ -66,6 +68,9 @@ type scene struct {
 	selects     [][]string
 	tolerations []cluster.Tolerations
 	budgets     map[string][]cluster.DisruptionBudget
+	fit         bool // pods are scaled down to the nodes
+	newNodes    []cluster.NewNode
+	daemons     []cluster.Daemon
 	lazy        bool // evicted pods are not replaced
 	born        int
 }
@@ -92,7 +97,7 @@ func TestPlan_transcripts_areUnchanged(t *testing.T) {
 func (s *scene) command(f []string, out *strings.Builder) error {
 	commands := map[string]func([]string) error{
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
-		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "budget": s.setBudget,
+		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "new-node": s.addNewNode, "daemon": s.addDaemon, "budget": s.setBudget,
 		"after": s.after, "ready": s.ready, "kubelet": s.kubelet,
 		"rooms": func([]string) error {
 			for _, p := range Begin(s.now, s.world(), s.budget).Rooms() {
@@ -122,8 +127,29 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 func (s *scene) world() World {
 	return World{
 		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
-		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods),
+		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(),
 	}
+}
+
+func (s *scene) fleet() *policy.Fleet {
+	return policy.NewFleet(policy.FleetConfig{
+		Nodes: s.nodes, Daemons: s.daemons, Selectors: s.selects, Tolerations: s.tolerations, New: s.newNodes, Unscaled: !s.fit,
+	})
+}
+
+func (s *scene) addNewNode(f []string) error {
+	before := s.nodes
+	err := s.addNode(append([]string{"new"}, f...))
+	n := s.nodes[len(before)]
+	s.nodes = before
+	s.newNodes = append(s.newNodes, cluster.NewNode{Size: n.Allocatable, Taints: n.Taints})
+	return err
+}
+
+func (s *scene) addDaemon(f []string) error {
+	r, err := sections(f[1:], "")
+	s.daemons = append(s.daemons, cluster.Daemon{Key: cluster.Key{Namespace: "kube-system", Name: f[0]}, Requests: r[""]})
+	return err
 }
 
 // plan plans twice, the second time with everything shuffled, and insists on the same decisions.
@@ -329,7 +355,10 @@ func (s *scene) replace(d Decision, webhook bool) {
 		p.Node = "somewhere"
 	}
 	if webhook {
-		set(p, policy.Fit(d.Autoscaler, s.limits[p.Namespace], p))
+		p.Place, p.Tolerance = old.Place, old.Tolerance
+		limits := s.limits[p.Namespace]
+		limits.Nodes = s.fleet().Of(p)
+		set(p, policy.Fit(d.Autoscaler, limits, p))
 	}
 	s.pods[slices.Index(s.pods, old)] = p
 	s.schedule(p)
@@ -733,6 +762,8 @@ func (s *scene) setBudget(f []string) error {
 			s.budget.StartupBoost = true
 		case "any-size":
 			s.budget.MustFit = false
+		case "fit-nodes":
+			s.fit = true
 		case "rescue":
 			s.budget.Rescue = map[string]RescueMode{"evict": RescueByEviction, "delete": RescueByDeletion}[value]
 		case "make-room":

@@ -26,6 +26,9 @@ type World struct {
 	// would fit.
 	Nodes []cluster.Node
 
+	// Fleet contains the sizes of nodes to which Plan scales down pods that fit on no node. Nil means that it scales none.
+	Fleet *policy.Fleet
+
 	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). A pod whose selector is not
 	// among them could be placed on any node whose taints it tolerates.
 	Selectors [][]string

@@ -9,6 +9,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 type Limits struct {
 	Range  cluster.LimitRange // of the pod's namespace
 	Quotas *cluster.Quotas    // of the namespace of the pod; nil if there are none or they are not known
+	Nodes  *NodeSizes         // of the nodes that may take the pod; nil if the size of a pod is not scaled down to what fits
 }
 
 // Fitted is the size that one container of a pod should have.
@@ -42,8 +43,16 @@ type Fitted struct {
 // First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
 // limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
-// the bounds is restored (W-12). Finally, Admissible changes sizes that the API server would refuse, and the target accordingly.
+// the bounds is restored (W-12). Admissible changes sizes that the API server would refuse, and the target accordingly. Finally, if
+// l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
+	fits := boundedEstimates(a, l, p)
+	settle(a, l, p, fits)
+	return scaleToNode(a, l, p, fits)
+}
+
+// boundedEstimates returns the containers with their estimates within all bounds of containers, and without sizes.
+func boundedEstimates(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
 	if len(fits) == 0 {
 		return nil
@@ -58,10 +67,14 @@ func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 		f.Estimate.Lower = b.apply(f.Estimate.Lower, nil)
 		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil)
 	}
-	fits = holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
+	return holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
 		b := boundsOf(p.Container(f.Container), a.Policy(f.Container), l.Range.Container)
 		return b.apply(cluster.Resources{}.Set(res, v), nil).Amount(res)
 	})
+}
+
+// settle sets the sizes of the containers in place by their targets.
+func settle(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) {
 	for i := range fits {
 		f := &fits[i]
 		c := p.Container(f.Container)
@@ -79,7 +92,6 @@ func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 		f.Estimate.Target = f.Requests
 		f.Estimate = ordered(f.Estimate)
 	}
-	return fits
 }
 
 // recommended returns the containers of the pod with their recommendations, restricted to the resources that the policy controls.

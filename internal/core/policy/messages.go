@@ -88,6 +88,16 @@ var noteMessages = []NoteMessage{
 			"The target utilization of the HPA stays between 50 and 90 %, so the request cannot follow the recommendation further.",
 		Remedy: "Change the target of the HPA or the request in the pod template, so that their product fits the recommendation. Or scale by an absolute value (`averageValue`).",
 	},
+	{
+		Kind: HeldToNode, Meaning: "The recommendation of all containers together fits on no node that may take the pod, so the containers were scaled down in proportion, " +
+			"but none below its lower bound. The status of the VPA contains the full recommendation. Upstream has no such text.",
+		Remedy: "Look at the condition `NeedsLargerNode` of the VPA, and add a larger node. If your autoscaler adds larger nodes, set `--max-node-cpu` and `--max-node-memory`, or `--fit-nodes=false`.",
+	},
+	{
+		Kind: HeldToQuota, Meaning: "The recommendation of all containers together exceeds a ResourceQuota of the namespace even if no other pod uses it, so the containers were scaled down in proportion, " +
+			"but none below its lower bound. Upstream has no such text.",
+		Remedy: "If the pod needs more, raise the quota." + seeQuotas,
+	},
 }
 
 var refusalMessages = []RefusalMessage{

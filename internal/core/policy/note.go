@@ -26,9 +26,11 @@ const (
 	LimitOverflow        // the proportional limit does not fit into an int64
 	HeldToAdmitted       // the API server would refuse the pod otherwise
 	HeldToScalePoint     // the target of an HPA cannot follow a further change
+	HeldToNode           // the pod would fit on no node otherwise
+	HeldToQuota          // the pod would exceed a ResourceQuota even if no other pod used it
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last two, which upstream does
+// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last four, which upstream does
 // not have.
 var noteTexts = [...]string{
 	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
@@ -41,6 +43,8 @@ var noteTexts = [...]string{
 	LimitOverflow:        ": failed to keep limit to request ratio; capping limit to int64",
 	HeldToAdmitted:       " capped to what the API server admits",
 	HeldToScalePoint:     " capped to keep the scale point of the HorizontalPodAutoscaler",
+	HeldToNode:           " capped to the largest node for the pod",
+	HeldToQuota:          " capped to what the ResourceQuota allows",
 }
 
 // String returns the text of the note in the annotation vpaUpdates.

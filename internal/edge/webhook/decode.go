@@ -103,10 +103,14 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 			Resources      *requirements `json:"resources"`
 
 			// These fields determine which ResourceQuotas apply to the pod.
-			Overhead      resourceList   `json:"overhead"`
-			Deadline      *int64         `json:"activeDeadlineSeconds"`
-			PriorityClass string         `json:"priorityClassName"`
-			Affinity      crossNamespace `json:"affinity"`
+			Overhead      resourceList `json:"overhead"`
+			Deadline      *int64       `json:"activeDeadlineSeconds"`
+			PriorityClass string       `json:"priorityClassName"`
+			Affinity      podAffinity  `json:"affinity"`
+
+			// These fields determine which nodes may take the pod.
+			NodeSelector nodeSelector `json:"nodeSelector"`
+			Tolerations  tolerations  `json:"tolerations"`
 		} `json:"spec"`
 	}
 	err := errors.Join(kjson.Unmarshal(text, &from), checkNames(from.Metadata.Name, from.Metadata.GenerateName, from.Spec.PriorityClass))
@@ -120,8 +124,12 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 		Spec: corev1.PodSpec{
 			InitContainers: from.Spec.InitContainers, Containers: from.Spec.Containers, Overhead: from.Spec.Overhead.list,
 			ActiveDeadlineSeconds: from.Spec.Deadline, PriorityClassName: from.Spec.PriorityClass,
-			Affinity: from.Spec.Affinity.affinity(),
+			Affinity: from.Spec.Affinity.affinity(), NodeName: from.Spec.Affinity.node,
+			NodeSelector: from.Spec.NodeSelector.labels, Tolerations: from.Spec.Tolerations.all,
 		},
+	}
+	if from.Spec.NodeSelector.unknown || from.Spec.Tolerations.unknown {
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // any node may take it
 	}
 	if from.Metadata.Annotations {
 		p.Annotations = map[string]string{} // podfit only adds to them

@@ -47,6 +47,9 @@ type Options struct {
 
 	// Profiles are the profiles that recommender names are compared with. Nil disables the check.
 	Profiles profiles
+
+	// Nodes are the nodes that the size of a new pod is scaled down to. Nil means that it is not.
+	Nodes nodes
 }
 
 // profiles are the names of all profiles, from memory.

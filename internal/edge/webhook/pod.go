@@ -57,7 +57,11 @@ func (h *Handler) pod(ctx context.Context, review *decodedReview, response *admi
 
 // fit returns the JSON patch that sets the size of a pod. The order of its operations does not change.
 func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.Pod) ([]byte, error) {
-	s := h.fitted(a, projected, standingOf(p))
+	limits := h.world.Limits(projected.Namespace)
+	if h.options.Nodes != nil {
+		limits.Nodes = h.options.Nodes.Sizes(p)
+	}
+	s := h.fitted(a, limits, projected, standingOf(p))
 	if s.refused.Refused() {
 		h.unsized.Do(func() {
 			h.log.Info("New pod keeps its own resources: the API server would reject it with the recommended ones",
@@ -118,8 +122,7 @@ type newSize struct {
 
 // fitted returns the size of a new pod. If the API server would reject the pod with its new size but not with its own resources, the pod
 // gets no startup boost, and if that is not sufficient, it keeps its own resources.
-func (h *Handler) fitted(a *cluster.Autoscaler, p *cluster.Pod, standing cluster.Standing) newSize {
-	limits := h.world.Limits(p.Namespace)
+func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster.Pod, standing cluster.Standing) newSize {
 	refusal := func(fits []policy.Fitted) policy.Refusal {
 		r := policy.Refused(limits, p, fits)
 		if r.Refused() && !(r.Kind.OfLimitRange() && policy.Refused(limits, p, nil).Refused()) {

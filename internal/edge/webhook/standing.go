@@ -37,8 +37,10 @@ func crossing(a *corev1.Affinity) cluster.Truth {
 		return cluster.No
 	case a.PodAffinity != nil:
 		return cluster.Yes
+	case a.PodAntiAffinity != nil:
+		return cluster.Unknown
 	}
-	return cluster.Unknown
+	return cluster.No
 }
 
 // crossNamespace is whether an affinity refers to pods of other namespaces. The zero value means that it does not.
@@ -70,7 +72,7 @@ func (c crossNamespace) affinity() *corev1.Affinity {
 	case c.yes:
 		return &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 	case c.unknown:
-		return &corev1.Affinity{}
+		return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	}
 	return nil
 }

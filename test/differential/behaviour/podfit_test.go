@@ -214,6 +214,12 @@ func (v *view) DisruptionBudgets(namespace string) ([]cluster.DisruptionBudget, 
 
 func (v *view) Selectors() [][]string { return nil }
 
+// NewNodes returns no nodes that can be added.
+func (v *view) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
+
+// Daemons returns no DaemonSets.
+func (v *view) Daemons() []cluster.Daemon { return nil }
+
 func (v *view) Tolerations() []cluster.Tolerations { return nil }
 
 func (v *view) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }

@@ -16,6 +16,7 @@ import (
 type ControllerState struct {
 	Parent cluster.Workload // the controller that owns it, zero when none does
 	Scale  cluster.Scale
+	Daemon *cluster.Daemon // only of a DaemonSet
 }
 
 // Controller returns the owner and the scale of a controller. For kinds of which only the metadata is watched, the scale is
@@ -35,6 +36,7 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 		c.Scale = specScale(o.Spec.Replicas)
 	case *appsv1.DaemonSet:
 		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady}
+		c.Daemon = daemon(o, in)
 	}
 	return c
 }

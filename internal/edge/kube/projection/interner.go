@@ -76,7 +76,7 @@ func (in *Interner) String(s string) string {
 
 // place returns the place of a pod: the nodes that its node selector and node affinity allow.
 func (in *Interner) place(p *corev1.PodSpec) cluster.Place {
-	if a := p.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if hasRequiredNodeAffinity(p) {
 		return cluster.Somewhere
 	}
 	if len(p.NodeSelector) == 0 {

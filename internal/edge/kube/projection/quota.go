@@ -25,23 +25,21 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 	out := cluster.Quota{Name: q.Name}
 	for _, of := range [...]struct {
 		to   *cluster.Resources
+		hard *cluster.Resources
 		res  cluster.Resource
 		keys []corev1.ResourceName
 	}{
-		{to: &out.Left.Requests, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU}},
-		{to: &out.Left.Requests, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceRequestsMemory}},
-		{to: &out.Left.Limits, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceLimitsCPU}},
-		{to: &out.Left.Limits, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceLimitsMemory}},
+		{to: &out.Left.Requests, hard: &out.Hard.Requests, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU}},
+		{to: &out.Left.Requests, hard: &out.Hard.Requests, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceRequestsMemory}},
+		{to: &out.Left.Limits, hard: &out.Hard.Limits, res: cluster.CPU, keys: []corev1.ResourceName{corev1.ResourceLimitsCPU}},
+		{to: &out.Left.Limits, hard: &out.Hard.Limits, res: cluster.Memory, keys: []corev1.ResourceName{corev1.ResourceLimitsMemory}},
 	} {
 		for _, key := range of.keys {
 			left, bounds, counted := leftOf(q, key)
 			out.NotCounted = out.NotCounted || bounds && !counted
 			if bounds {
-				v := amountLeft(of.res, left)
-				if before, ok := of.to.Get(of.res); ok {
-					v = min(v, before)
-				}
-				*of.to = of.to.Set(of.res, v)
+				lower(of.to, of.res, amountLeft(of.res, left))
+				lower(of.hard, of.res, amountLeft(of.res, q.Status.Hard[key]))
 			}
 		}
 	}
@@ -50,6 +48,13 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 	out.NotCounted = out.NotCounted || bounds && !counted
 	out.Scopes = scopesOf(&q.Spec)
 	return out
+}
+
+// lower sets an amount unless a lower one is set.
+func lower(to *cluster.Resources, res cluster.Resource, v int64) {
+	if before, ok := to.Get(res); !ok || v < before {
+		*to = to.Set(res, v)
+	}
 }
 
 // scopesOf returns the scopes of a quota, or a single unreadable one if they exceed the bounds.

@@ -37,30 +37,32 @@ func TestQuota_objectFields_giveUnusedAmounts(t *testing.T) {
 	}{
 		"hard minus used, with both names of CPU requests": {
 			`status: {hard: {cpu: "2", requests.cpu: 1500m, limits.memory: 1Gi}, used: {cpu: "1", requests.cpu: "1", limits.memory: 0}}`,
-			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(500), Limits: memory(1 << 30)}},
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(500), Limits: memory(1 << 30)}, Hard: cluster.PodResources{Requests: cpu(1500), Limits: memory(1 << 30)}},
 		},
 		"more used than allowed, fractions of bytes": {
 			`status: {hard: {requests.memory: 0.1Gi, limits.cpu: "1"}, used: {requests.memory: 0, limits.cpu: 1500m}}`,
-			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(107374182), Limits: cpu(-500)}},
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(107374182), Limits: cpu(-500)}, Hard: cluster.PodResources{Requests: memory(107374182), Limits: cpu(1000)}},
 		},
 		"amounts that do not fit in int64": {
 			`status: {hard: {cpu: "9223372036854775807", limits.cpu: 10P, memory: 1e19, pods: 1e19},
 				used: {cpu: 0, limits.cpu: 0, memory: 1, pods: 1}}`,
 			cluster.Quota{Name: "q", BoundsPods: true, PodsLeft: kube.MostAmount, Left: cluster.PodResources{
 				Requests: cluster.Amounts(kube.MostAmount, kube.MostAmount), Limits: cpu(kube.MostAmount),
+			}, Hard: cluster.PodResources{
+				Requests: cluster.Amounts(kube.MostAmount, kube.MostAmount), Limits: cpu(kube.MostAmount),
 			}},
 		},
 		"more used than fits in int64": {
 			`status: {hard: {cpu: 1, memory: 1}, used: {cpu: 10P, memory: 1e19}}`,
-			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cluster.Amounts(-kube.MostAmount, -kube.MostAmount)}},
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cluster.Amounts(-kube.MostAmount, -kube.MostAmount)}, Hard: cluster.PodResources{Requests: cluster.Amounts(1000, 1)}},
 		},
 		"hard of spec and status differ: the status is used": {
 			`{spec: {hard: {cpu: "2"}}, status: {hard: {memory: 1Gi}, used: {memory: 1Gi}}}`,
-			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(0)}},
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: memory(0)}, Hard: cluster.PodResources{Requests: memory(1 << 30)}},
 		},
 		"usage is not calculated yet": {
 			`status: {hard: {cpu: "2"}}`,
-			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(2000)}, NotCounted: true},
+			cluster.Quota{Name: "q", Left: cluster.PodResources{Requests: cpu(2000)}, Hard: cluster.PodResources{Requests: cpu(2000)}, NotCounted: true},
 		},
 		"pods": {
 			`{spec: {scopes: [NotBestEffort]}, status: {hard: {pods: 3}, used: {pods: 2}}}`,

@@ -143,6 +143,18 @@ func (w *World) Nodes() []cluster.Node {
 	return out
 }
 
+// Daemons returns all DaemonSets, sorted.
+func (w *World) Daemons() []cluster.Daemon {
+	var out []cluster.Daemon
+	w.owners.known[projection.GroupKind{Group: "apps", Kind: "DaemonSet"}].each(func(_ cluster.Key, c projection.ControllerState) {
+		if c.Daemon != nil {
+			out = append(out, *c.Daemon)
+		}
+	})
+	slices.SortFunc(out, func(a, b cluster.Daemon) int { return a.Compare(b.Key) })
+	return out
+}
+
 // Selectors returns the node selectors of pods: the selector of a pod with place p is at index p - cluster.Selected.
 func (w *World) Selectors() [][]string { return w.in.Selectors() }
 

@@ -89,6 +89,7 @@ type World struct {
 	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
 
 	nodes       store[cluster.Node]
+	newNodes    newNodes
 	evictions   store[[]usage.OOM]
 	owners      owners
 	arrived     chan struct{}                // nil unless a review waits: closed when an owner arrives
@@ -131,6 +132,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.heldOf = make(map[cluster.Workload]rollout.State)
 	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
 	w.nodes = store[cluster.Node]{mu: &w.mu}
+	w.newNodes.denied = map[string]bool{}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
 		known:  make(map[projection.GroupKind]*store[projection.ControllerState]),
@@ -149,6 +151,9 @@ func (w *World) Start(ctx context.Context) {
 	}
 	if w.o.Pods != NoPods {
 		w.running.Go(func() { w.forgetSelectors(ctx) })
+	}
+	if w.o.Nodes {
+		w.running.Go(func() { w.readNewNodes(ctx) })
 	}
 	w.running.Go(func() {
 		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)

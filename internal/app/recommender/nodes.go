@@ -1,0 +1,107 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"fmt"
+	"slices"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// nodeSizes returns the sizes of the nodes of the cluster, with any value of --fit-nodes.
+func (r *recommender) nodeSizes() *policy.Fleet {
+	options := r.config.NodeFit.Options()
+	options.Scale = true
+	return watcher.Fleet(r.world, options)
+}
+
+// maxNodesExamined is the maximum number of pods of a DaemonSet whose nodes are examined in a pass.
+const maxNodesExamined = 1000
+
+// sayNodes sets the condition NeedsLargerNode if pods with the recommended size fit on no node that may take them. The pods of a
+// DaemonSet are examined one by one, because each stays on its node. For other workloads, the first live pod stands for all. Without a
+// live pod the condition stays unchanged.
+func (r *recommender) sayNodes(adv *advice, governing bool, pods []*cluster.Pod) {
+	a := *adv.to
+	a.Advice = adv.containers
+	if a.Mode == cluster.Off || !governing {
+		adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.Removed, "", "")
+		return
+	}
+	live := slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { return !p.Live() })
+	if len(live) == 0 {
+		return
+	}
+	found := r.tooLarge(&a, live)
+	if found.pods == 0 {
+		adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.Removed, "", "")
+		return
+	}
+	reason := v1alpha1.ReasonNoNodeFits
+	consequence := "No smaller size is possible, because of the lower bound, a LimitRange or the QoS class, so new pods stay Pending."
+	switch {
+	case !r.config.NodeFit.Scale:
+		consequence = "New pods stay Pending, because --fit-nodes is false."
+	case found.scaled:
+		reason = v1alpha1.ReasonScaledDown
+		consequence = fmt.Sprintf("The pods get %s instead.", found.given)
+	}
+	adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.True, reason, fmt.Sprintf(
+		"%s no node that may take them. A node needs %s beside its DaemonSet pods. %s Add a larger node, or set maxAllowed.",
+		fitOn(found.pods), found.need, consequence))
+}
+
+// fitOn returns the beginning of the sentence about a number of pods.
+func fitOn(pods int) string {
+	if pods == 1 {
+		return "1 pod fits with its recommended size on"
+	}
+	return fmt.Sprintf("%d pods fit with their recommended size on", pods)
+}
+
+// tooLarge contains the pods of a workload that fit on no node with the recommended size.
+type tooLarge struct {
+	pods        int
+	need, given cluster.Resources // requests of the first of them: recommended, and after scaling
+	scaled      bool
+}
+
+func (r *recommender) tooLarge(a *cluster.Autoscaler, live []*cluster.Pod) tooLarge {
+	all := live[:1]
+	isDaemon := live[0].Controller.Kind == "DaemonSet"
+	if isDaemon {
+		all = live[:min(len(live), maxNodesExamined)]
+	}
+	limits := policy.Limits{Range: r.world.Limits(a.Namespace)}
+	var out tooLarge
+	for _, p := range all {
+		sizes := r.fleet.Of(p)
+		wanted := policy.Fit(a, limits, p)
+		need := requestsOf(limits, p, wanted)
+		if len(wanted) == 0 || sizes.Hold(need) {
+			continue
+		}
+		if out.pods++; out.pods > 1 {
+			continue
+		}
+		withNodes := limits
+		withNodes.Nodes = sizes
+		out.need, out.given = need, requestsOf(limits, p, policy.Fit(a, withNodes, p))
+		out.scaled = out.given != need
+	}
+	if out.pods > 0 && !isDaemon {
+		out.pods = len(live)
+	}
+	return out
+}
+
+// requestsOf returns the requests that the scheduler counts for a pod with fits set on it.
+func requestsOf(limits policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
+	demand := policy.DemandOf(limits, p, cluster.Standing{}, fits)
+	return demand.Most().Requests
+}

@@ -1,0 +1,78 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+func TestRecommender_podFitsOnNoNode_setsNeedsLargerNode(t *testing.T) {
+	memory := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, v) }
+	node := func(name string, gib int64) cluster.Node {
+		return cluster.Node{Name: name, Allocatable: cluster.Amounts(8000, gib<<30), Ready: true}
+	}
+	for name, c := range map[string]struct {
+		nodes                        []cluster.Node
+		mode                         cluster.Mode
+		minimum                      int64 // minAllowed
+		flags                        []string
+		wantStatus, wantReason, want string
+	}{
+		"it fits":             {nodes: []cluster.Node{node("n", 64)}, wantStatus: watcher.Removed},
+		"nodes are not known": {wantStatus: watcher.Removed},
+		"mode Off":            {nodes: []cluster.Node{node("n", 8)}, mode: cluster.Off, wantStatus: watcher.Removed},
+		"scaled down": {
+			nodes: []cluster.Node{node("n", 12), node("m", 4)}, wantStatus: watcher.True, wantReason: v1alpha1.ReasonScaledDown,
+			want: "2 pods fit with their recommended size on no node that may take them. A node needs cpu=",
+		},
+		"the size that the pods get": {
+			nodes: []cluster.Node{node("n", 12)}, wantStatus: watcher.True, wantReason: v1alpha1.ReasonScaledDown, want: "memory=12Gi instead.",
+		},
+		"a minimum that does not fit": {
+			nodes: []cluster.Node{node("n", 8)}, minimum: 9 << 30, wantStatus: watcher.True, wantReason: v1alpha1.ReasonNoNodeFits, want: "New pods stay Pending.",
+		},
+		"switched off": {
+			nodes: []cluster.Node{node("n", 8)}, flags: []string{"--fit-nodes=false"},
+			wantStatus: watcher.True, wantReason: v1alpha1.ReasonNoNodeFits, want: "--fit-nodes is false",
+		},
+		"a node that can be added": {
+			nodes: []cluster.Node{node("n", 8)}, flags: []string{"--max-node-cpu=8", "--max-node-memory=64Gi"}, wantStatus: watcher.Removed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+				b.config.Flags(flags)
+				if err := flags.Parse(c.flags); err != nil {
+					t.Fatal(err)
+				}
+				b.use["app"] = cluster.Amounts(300, 10<<30)
+				b.nodes = c.nodes
+				a := b.autoscale("web", b.deployment("web", 2, "app"))
+				a.Mode = c.mode
+				if c.minimum > 0 {
+					a.Policies = []cluster.ContainerPolicy{{Container: "app", MinAllowed: memory(c.minimum)}}
+				}
+				b.run(10 * time.Minute)
+				got := b.condition("web", v1alpha1.ConditionNeedsLargerNode)
+				if got.Status != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(strings.ToLower(got.Message), strings.ToLower(c.want)) {
+					t.Errorf("condition %+v, want status %q, reason %q, text %q", got, c.wantStatus, c.wantReason, c.want)
+				}
+				if advice := b.autoscalers[0].AdviceFor("app"); advice == nil || advice.Target.Memory < 10<<30 {
+					t.Errorf("recommendation %+v, want at least 10Gi in the status", advice)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,272 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A ceiling bounds the requests and limits of a whole pod. Amounts that are not set are not bounded.
+type ceiling struct {
+	requests, limits cluster.Resources
+	quota            cluster.Set // resources that a ResourceQuota bounds more than the node
+}
+
+// ceilings returns the bounds of a pod, one for each size of node: the size of the node, and what the ResourceQuotas of the namespace
+// could allow if no other pod used them. It returns none if nothing bounds the pod.
+func (l Limits) ceilings() []ceiling {
+	if l.Nodes == nil {
+		return nil
+	}
+	quota := l.hardQuota()
+	if len(l.Nodes.Largest) == 0 {
+		if quota == (cluster.PodResources{}) {
+			return nil
+		}
+		return []ceiling{{requests: quota.Requests, limits: quota.Limits, quota: quota.Requests.Has | quota.Limits.Has}}
+	}
+	out := make([]ceiling, 0, len(l.Nodes.Largest))
+	for _, size := range l.Nodes.Largest {
+		c := ceiling{requests: size, limits: quota.Limits, quota: quota.Limits.Has}
+		for _, res := range cluster.All {
+			if hard, bounded := quota.Requests.Get(res); bounded && hard < size.Amount(res) {
+				c.requests = c.requests.Set(res, hard)
+				c.quota = c.quota.With(res)
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// hardQuota returns the lowest hard bounds of the quotas that count any pod with requests, whatever its other properties are.
+func (l Limits) hardQuota() cluster.PodResources {
+	var out cluster.PodResources
+	if l.Quotas == nil {
+		return out
+	}
+	lowest := func(to *cluster.Resources, hard cluster.Resources) {
+		for _, res := range cluster.All {
+			if v, bounded := hard.Get(res); bounded {
+				if before, ok := to.Get(res); !ok || v < before {
+					*to = to.Set(res, v)
+				}
+			}
+		}
+	}
+	for i := range l.Quotas.List {
+		if q := &l.Quotas.List[i]; q.Counts(cluster.Standing{}, false) == cluster.Yes {
+			lowest(&out.Requests, q.Hard.Requests)
+			lowest(&out.Limits, q.Hard.Limits)
+		}
+	}
+	return out
+}
+
+// holds reports whether a pod with the given requests and limits is within the ceiling.
+func (c *ceiling) holds(amounts cluster.PodResources) bool {
+	for _, res := range cluster.All {
+		if v, bounded := c.requests.Get(res); bounded && amounts.Requests.Amount(res) > v {
+			return false
+		}
+		if v, bounded := c.limits.Get(res); bounded && amounts.Limits.Amount(res) > v {
+			return false
+		}
+	}
+	return true
+}
+
+// part returns the part of the amounts that the ceiling leaves in the resource that it bounds most, at most 1.
+func (c *ceiling) part(amounts cluster.PodResources) float64 {
+	part := 1.0
+	for _, res := range cluster.All {
+		if v, bounded := c.requests.Get(res); bounded {
+			part = min(part, float64(v)/float64(max(amounts.Requests.Amount(res), 1)))
+		}
+		if v, bounded := c.limits.Get(res); bounded {
+			part = min(part, float64(v)/float64(max(amounts.Limits.Amount(res), 1)))
+		}
+	}
+	return part
+}
+
+// demandOf returns the requests and limits of a pod with fits set on it, rounded up.
+func demandOf(l Limits, p *cluster.Pod, fits []Fitted) cluster.PodResources {
+	demand := DemandOf(l, p, cluster.Standing{}, fits)
+	return demand.Most()
+}
+
+// scaleToNode scales a pod that fits on no node, or that exceeds a ResourceQuota even alone, down to what fits: the containers in
+// proportion to their requests, but no request below its lower bound or below the present one. It returns fits unchanged if the pod
+// fits, and if no smaller size is allowed: then the pod has to wait for a larger node.
+//
+// The smaller size must be valid wherever the wanted one is, and have the same QoS class. A pod with the overhead of a RuntimeClass is
+// not scaled, because the overhead is not known.
+func scaleToNode(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Fitted {
+	if len(fits) == 0 || l.Nodes == nil || p.Overhead {
+		return fits
+	}
+	ceilings := l.ceilings()
+	wanted := demandOf(l, p, fits)
+	if len(ceilings) == 0 || slices.ContainsFunc(ceilings, func(c ceiling) bool { return c.holds(wanted) }) {
+		return fits
+	}
+	slices.SortStableFunc(ceilings, func(x, y ceiling) int { return cmp.Compare(y.part(wanted), x.part(wanted)) })
+	for i := range ceilings {
+		s := scaling{a: a, l: l, p: p, wanted: wanted, fits: fits, to: &ceilings[i]}
+		if scaled, ok := s.apply(); ok {
+			return scaled
+		}
+	}
+	return fits
+}
+
+// A scaling is one attempt to scale a pod down.
+type scaling struct {
+	a      *cluster.Autoscaler
+	l      Limits
+	p      *cluster.Pod
+	fits   []Fitted             // the wanted size
+	wanted cluster.PodResources // its sums over the pod
+	to     *ceiling
+}
+
+// apply returns the scaled size, and false if it is not allowed.
+func (s *scaling) apply() ([]Fitted, bool) {
+	out := boundedEstimates(s.a, s.l, s.p)
+	if len(out) != len(s.fits) {
+		return nil, false
+	}
+	floors := s.floors()
+	for _, res := range cluster.All {
+		if excess := s.excess(res); excess > 0 && !s.lower(out, floors, res, excess) {
+			return nil, false
+		}
+	}
+	settle(s.a, s.l, s.p, out)
+	return out, s.allows(out, floors)
+}
+
+// excess returns by how much the sum of the requests that fits sets must fall.
+func (s *scaling) excess(res cluster.Resource) int64 {
+	excess := int64(0)
+	if most, bounded := s.to.requests.Get(res); bounded {
+		excess = s.wanted.Requests.Amount(res) - most
+	}
+	most, bounded := s.to.limits.Get(res)
+	if over := s.wanted.Limits.Amount(res) - most; bounded && over > 0 {
+		var requests, limits int64
+		for i := range s.fits {
+			requests, limits = sum(requests, s.fits[i].Requests.Amount(res)), sum(limits, s.fits[i].Limits.Amount(res))
+		}
+		part, _ := scaledUp(requests, over, limits)
+		excess = max(excess, part)
+	}
+	return excess
+}
+
+// floors returns the lowest amounts that the requests of the containers may be scaled to. An amount without a lower bound is not scaled,
+// and neither is one that podfit changes together with the target of an HPA.
+func (s *scaling) floors() []cluster.Resources {
+	present := s.p.Node != "" || s.to.holds(demandOf(s.l, s.p, nil))
+	out := make([]cluster.Resources, len(s.fits))
+	for i := range s.fits {
+		f := &s.fits[i]
+		running, _ := s.p.Container(f.Container).Running()
+		for _, res := range cluster.All {
+			want, ok := f.Requests.Get(res)
+			if !ok {
+				continue
+			}
+			floor, bounded := f.Estimate.Lower.Get(res)
+			if present {
+				floor = max(floor, running.Amount(res))
+			}
+			if state, _ := HorizontalOf(s.a, f.Container, res); !bounded || f.Inserted || state == ScalePointPreserved {
+				floor = want
+			}
+			out[i] = out[i].Set(res, max(min(floor, want), min(want, 1)))
+		}
+	}
+	return out
+}
+
+// lower lowers the targets of one resource by the excess, in proportion. It reports whether the floors allow that.
+func (s *scaling) lower(out []Fitted, floors []cluster.Resources, res cluster.Resource, excess int64) bool {
+	var total, least int64
+	for i := range s.fits {
+		total, least = sum(total, s.fits[i].Requests.Amount(res)), sum(least, floors[i].Amount(res))
+	}
+	if total == math.MaxInt64 || total-excess < least {
+		return false
+	}
+	kind := HeldToNode
+	if s.to.quota.Has(res) {
+		kind = HeldToQuota
+	}
+	for i, to := range s.shares(floors, res, total-excess) {
+		f := &out[i]
+		if want, ok := s.fits[i].Requests.Get(res); ok && to < want {
+			f.Estimate.Target = f.Estimate.Target.Set(res, to)
+			f.Notes = append(slices.Clip(f.Notes), Note{Resource: res, Kind: kind})
+		}
+	}
+	return true
+}
+
+// shares divides an amount among the containers in proportion to what they want, each at least its floor. Shares are rounded down, CPU to
+// whole cores where the autoscaler asks for whole cores.
+func (s *scaling) shares(floors []cluster.Resources, res cluster.Resource, amount int64) []int64 {
+	shares := make([]int64, len(s.fits))
+	atFloor := make([]bool, len(s.fits))
+	for again := true; again; {
+		again = false
+		rest := amount
+		weights := int64(0)
+		for i := range s.fits {
+			if atFloor[i] {
+				rest -= shares[i]
+			} else {
+				weights = sum(weights, s.fits[i].Requests.Amount(res))
+			}
+		}
+		for i := range s.fits {
+			if atFloor[i] {
+				continue
+			}
+			want, floor := s.fits[i].Requests.Amount(res), floors[i].Amount(res)
+			if weights > 0 {
+				shares[i], _ = scaled(rest, want, weights)
+			}
+			if res == cluster.CPU && want%1000 == 0 && slices.Contains(s.a.IntegerCPU, s.fits[i].Container) {
+				shares[i] -= shares[i] % 1000
+			}
+			if shares[i] < floor {
+				shares[i], atFloor[i], again = floor, true, true
+			}
+		}
+	}
+	return shares
+}
+
+// allows reports whether a scaled size is within the ceiling and the floors, and as valid as the wanted size.
+func (s *scaling) allows(out []Fitted, floors []cluster.Resources) bool {
+	for i := range out {
+		f := &out[i]
+		for _, res := range cluster.All {
+			v, want := f.Requests.Amount(res), s.fits[i].Requests.Amount(res)
+			whole := want%1000 != 0 || v%1000 == 0 || res != cluster.CPU || !slices.Contains(s.a.IntegerCPU, f.Container)
+			if v < floors[i].Amount(res) || v > want || !whole {
+				return false
+			}
+		}
+	}
+	return s.to.holds(demandOf(s.l, s.p, out)) &&
+		(!Refused(s.l, s.p, out).Refused() || Refused(s.l, s.p, s.fits).Refused()) &&
+		QoSOf(s.l, s.p, out) == QoSOf(s.l, s.p, s.fits)
+}

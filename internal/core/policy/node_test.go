@@ -1,0 +1,336 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+const gib = int64(1) << 30
+
+// amountsOf returns an amount of CPU in cores and of memory in GiB.
+func amountsOf(cores, gibs int64) cluster.Resources { return cluster.Amounts(cores*1000, gibs*gib) }
+
+// A wish is a container and its recommendation.
+type wish struct {
+	name                 string
+	request, limit       cluster.Resources // in the spec
+	lower, target, upper cluster.Resources
+}
+
+func podOf(ws ...wish) (*cluster.Autoscaler, *cluster.Pod) {
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}}
+	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}}
+	for i, w := range ws {
+		p.Containers = append(p.Containers, cluster.Container{Name: w.name, Index: uint8(i), Requests: w.request, Limits: w.limit})
+		if !w.target.Has.Empty() {
+			a.Advice = append(a.Advice, cluster.Advice{Container: w.name, Estimate: cluster.Estimate{Lower: w.lower, Target: w.target, Upper: w.upper}})
+		}
+	}
+	return a, p
+}
+
+func nodesOf(sizes ...cluster.Resources) *policy.NodeSizes {
+	f := policy.FleetConfig{}
+	for i, s := range sizes {
+		f.Nodes = append(f.Nodes, cluster.Node{Name: string(rune('a' + i)), Allocatable: s})
+	}
+	return policy.NewFleet(f).For(nil, nil, false)
+}
+
+func requestsOf(fits []policy.Fitted) []cluster.Resources {
+	var out []cluster.Resources
+	for _, f := range fits {
+		out = append(out, f.Requests)
+	}
+	return out
+}
+
+func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
+	one := amountsOf(1, 1)
+	hard := func(requests, limits cluster.Resources) *cluster.Quotas {
+		return &cluster.Quotas{List: []cluster.Quota{{Name: "q", Hard: cluster.PodResources{Requests: requests, Limits: limits}}}}
+	}
+	ofMemory := func(gibs int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, gibs*gib) }
+	for name, c := range map[string]struct {
+		limits policy.Limits
+		change func(*cluster.Autoscaler, *cluster.Pod)
+		wishes []wish
+		want   []cluster.Resources
+		kind   policy.NoteKind // of the first container; 255: not scaled
+	}{
+		"it fits": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 8)}}, []cluster.Resources{amountsOf(4, 8)}, 255,
+		},
+		"nodes unknown": {
+			policy.Limits{Nodes: nodesOf()}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(40, 80)}}, []cluster.Resources{amountsOf(40, 80)}, 255,
+		},
+		"switched off": {
+			policy.Limits{}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(40, 80)}}, []cluster.Resources{amountsOf(40, 80)}, 255,
+		},
+		"one container": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, policy.HeldToNode,
+		},
+		"in proportion": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{
+				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
+				{name: "proxy", request: one, lower: one, target: amountsOf(4, 8)},
+			},
+			[]cluster.Resources{amountsOf(4, 12), amountsOf(4, 4)}, policy.HeldToNode,
+		},
+		"beside a container without recommendation": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{
+				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
+				{name: "proxy", request: amountsOf(1, 4)},
+			},
+			[]cluster.Resources{amountsOf(4, 12)}, policy.HeldToNode,
+		},
+		"not below the lower bound": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{
+				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
+				{name: "proxy", request: one, lower: amountsOf(1, 7), target: amountsOf(4, 8)},
+			},
+			[]cluster.Resources{amountsOf(4, 9), amountsOf(4, 7)}, policy.HeldToNode,
+		},
+		"not below the present request": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{
+				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
+				{name: "proxy", request: amountsOf(1, 7), lower: one, target: amountsOf(4, 8)},
+			},
+			[]cluster.Resources{amountsOf(4, 9), amountsOf(4, 7)}, policy.HeldToNode,
+		},
+		"a template that fits on no node is no minimum": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{{name: "app", request: amountsOf(1, 20), lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, policy.HeldToNode,
+		},
+		"the lower bound does not fit": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{{name: "app", request: one, lower: amountsOf(1, 20), target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+		},
+		"no lower bound": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{{name: "app", request: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+		},
+		"minAllowed does not fit": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))},
+			func(a *cluster.Autoscaler, _ *cluster.Pod) {
+				a.Policies = []cluster.ContainerPolicy{{Container: "app", MinAllowed: ofMemory(20)}}
+			},
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+		},
+		"the minimum of a LimitRange does not fit": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16)), Range: cluster.LimitRange{Pod: cluster.Range{Min: ofMemory(20)}}}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+		},
+		"the kind of node that leaves most": {
+			policy.Limits{Nodes: nodesOf(amountsOf(32, 8), amountsOf(4, 24))}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 24)}, policy.HeldToNode,
+		},
+		"the kind of node that holds the lower bounds": {
+			policy.Limits{Nodes: nodesOf(amountsOf(32, 8), amountsOf(4, 24))}, nil,
+			[]wish{{name: "app", request: one, lower: amountsOf(6, 1), target: amountsOf(8, 32)}}, []cluster.Resources{amountsOf(8, 8)}, policy.HeldToNode,
+		},
+		"whole cores": {
+			policy.Limits{Nodes: nodesOf(cluster.Amounts(7900, 16*gib))},
+			func(a *cluster.Autoscaler, _ *cluster.Pod) { a.IntegerCPU = []string{"app"} },
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(16, 8)}}, []cluster.Resources{amountsOf(7, 8)}, policy.HeldToNode,
+		},
+		"Guaranteed pods stay Guaranteed": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
+			[]wish{{name: "app", request: one, limit: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, policy.HeldToNode,
+		},
+		"a Guaranteed pod with kept limits would become Burstable": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))},
+			func(a *cluster.Autoscaler, _ *cluster.Pod) {
+				a.Policies = []cluster.ContainerPolicy{{Container: "app", RequestsOnly: true}}
+			},
+			[]wish{{name: "app", request: amountsOf(4, 20), limit: amountsOf(4, 20), lower: one, target: amountsOf(4, 32)}},
+			[]cluster.Resources{amountsOf(4, 20)}, 255,
+		},
+		"an overhead that is not known": {
+			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, func(_ *cluster.Autoscaler, p *cluster.Pod) { p.Overhead = true },
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+		},
+		"a quota on requests": {
+			policy.Limits{Nodes: nodesOf(amountsOf(64, 64)), Quotas: hard(ofMemory(10), cluster.Resources{})}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 10)}, policy.HeldToQuota,
+		},
+		"a quota on limits": {
+			policy.Limits{Nodes: nodesOf(), Quotas: hard(cluster.Resources{}, ofMemory(10))}, nil,
+			[]wish{{name: "app", request: one, limit: amountsOf(1, 2), lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 5)}, policy.HeldToQuota,
+		},
+		"a quota that allows nothing": {
+			policy.Limits{Nodes: nodesOf(), Quotas: hard(ofMemory(0), cluster.Resources{})}, nil,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, p := podOf(c.wishes...)
+			if c.change != nil {
+				c.change(a, p)
+			}
+			fits := policy.Fit(a, c.limits, p)
+			if got := requestsOf(fits); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("requests %v, want %v", got, c.want)
+			}
+			held := policy.NoteKind(255)
+			for _, n := range fits[0].Notes {
+				if n.Kind == policy.HeldToNode || n.Kind == policy.HeldToQuota {
+					held = n.Kind
+				}
+			}
+			if held != c.kind {
+				t.Errorf("note %d, want %d", held, c.kind)
+			}
+		})
+	}
+}
+
+// TestFit_randomPods_scalingKeepsItsPromises checks the scaling with random pods and nodes: what is scaled fits on a node, keeps the order
+// of the bounds, never falls below a lower bound, does not rise with smaller nodes, and is the same for the pod that has it.
+func TestFit_randomPods_scalingKeepsItsPromises(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	amount := func(most int64) cluster.Resources {
+		return cluster.Amounts(1+r.Int64N(most), 1+r.Int64N(most*1_000_003))
+	}
+	smaller := func(of cluster.Resources) cluster.Resources {
+		return cluster.Amounts(1+r.Int64N(of.CPU), 1+r.Int64N(of.Memory))
+	}
+	scaled := 0
+	for range 3000 {
+		var ws []wish
+		for i := range 1 + r.IntN(4) {
+			w := wish{name: string(rune('a' + i)), request: amount(2000)}
+			if r.IntN(2) == 0 {
+				w.limit = w.request.Add(amount(1000))
+			}
+			if r.IntN(5) > 0 {
+				w.target = amount(9000)
+				w.lower = smaller(smaller(w.target))
+				w.upper = w.target.Add(amount(5000))
+			}
+			ws = append(ws, w)
+		}
+		a, p := podOf(ws...)
+		size := amount(20000)
+		limits := policy.Limits{Nodes: nodesOf(size)}
+		wanted := policy.Fit(a, policy.Limits{}, p)
+		fits := policy.Fit(a, limits, p)
+		total := func(fits []policy.Fitted) cluster.Resources {
+			demand := policy.DemandOf(policy.Limits{}, p, cluster.Standing{}, fits)
+			return demand.Most().Requests
+		}
+		if reflect.DeepEqual(requestsOf(fits), requestsOf(wanted)) {
+			continue
+		}
+		scaled++
+		if sum := total(fits); sum.CPU > size.CPU || sum.Memory > size.Memory {
+			t.Fatalf("scaled to %v, which does not fit on a node with %v", sum, size)
+		}
+		for i := range fits {
+			f, w := &fits[i], &wanted[i]
+			for _, res := range cluster.All {
+				lower, to := w.Estimate.Lower.Amount(res), f.Requests.Amount(res)
+				if to < lower || to > w.Requests.Amount(res) || f.Estimate.Target.Amount(res) != to || f.Estimate.Upper.Amount(res) < to {
+					t.Fatalf("container %s: %s %d of %+v, wanted %+v", f.Container, res, to, f.Estimate, w.Estimate)
+				}
+				if limit, set := f.Limits.Get(res); set && limit < to {
+					t.Fatalf("container %s: %s limit %d is below the request %d", f.Container, res, limit, to)
+				}
+			}
+		}
+		next := *p
+		next.Containers = nil
+		for i := range p.Containers {
+			c := p.Containers[i]
+			for j := range fits {
+				if fits[j].Container == c.Name {
+					c.Requests, c.Limits = fits[j].Requests.Or(c.Requests), fits[j].Limits.Or(c.Limits)
+				}
+			}
+			next.Containers = append(next.Containers, c)
+		}
+		if again := policy.Fit(a, limits, &next); !reflect.DeepEqual(requestsOf(again), requestsOf(fits)) {
+			t.Fatalf("the pod with the size %v would get %v", requestsOf(fits), requestsOf(again))
+		}
+		more := nodesOf(size.Add(amount(5000)))
+		if more.Hold(total(nil)) != limits.Nodes.Hold(total(nil)) {
+			continue // only on the larger node, the present requests are minima
+		}
+		larger := policy.Fit(a, policy.Limits{Nodes: more}, p)
+		for i := range fits {
+			if larger[i].Requests.CPU < fits[i].Requests.CPU || larger[i].Requests.Memory < fits[i].Requests.Memory {
+				t.Fatalf("a larger node gives %v, less than %v", larger[i].Requests, fits[i].Requests)
+			}
+		}
+	}
+	if scaled < 200 {
+		t.Errorf("only %d pods were scaled", scaled)
+	}
+}
+
+func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
+	gpu := []cluster.Taint{{Key: "gpu", Effect: "NoSchedule"}}
+	tolerates := cluster.Tolerations{{Key: "gpu", Exists: true}}
+	config := policy.FleetConfig{
+		Nodes: []cluster.Node{
+			{Name: "small", Allocatable: amountsOf(4, 8), Labels: []string{"pool=a"}},
+			{Name: "big", Allocatable: amountsOf(16, 64), Labels: []string{"pool=b"}},
+			{Name: "gpu", Allocatable: amountsOf(64, 128), Taints: gpu, Tainted: true},
+			{Name: "cordoned", Allocatable: amountsOf(96, 256), Cordoned: true},
+			{Name: "new"},
+		},
+		Daemons: []cluster.Daemon{
+			{Key: cluster.Key{Namespace: "kube-system", Name: "proxy"}, Requests: amountsOf(1, 1), Tolerations: cluster.Tolerations{{Exists: true}}},
+			{Key: cluster.Key{Namespace: "kube-system", Name: "only-b"}, Requests: amountsOf(1, 2), Selector: []string{"pool=b"}},
+			{Key: cluster.Key{Namespace: "kube-system", Name: "unknown"}, Requests: amountsOf(9, 9), Somewhere: true},
+		},
+		Selectors: [][]string{{"pool=a"}, {"pool=c"}}, Tolerations: []cluster.Tolerations{tolerates},
+	}
+	for name, c := range map[string]struct {
+		pod  cluster.Pod
+		add  []cluster.NewNode
+		want []cluster.Resources
+	}{
+		"any node without a taint": {cluster.Pod{}, nil, []cluster.Resources{amountsOf(14, 61)}},
+		"a node selector":          {cluster.Pod{Place: cluster.Selected}, nil, []cluster.Resources{amountsOf(3, 7)}},
+		"no node for the selector": {cluster.Pod{Place: cluster.Selected + 1}, nil, nil},
+		"a toleration":             {cluster.Pod{Tolerance: cluster.FirstListed}, nil, []cluster.Resources{amountsOf(63, 127)}},
+		"a node that can be added": {cluster.Pod{}, []cluster.NewNode{{Size: amountsOf(33, 17)}}, []cluster.Resources{amountsOf(32, 16), amountsOf(14, 61)}},
+		"a tainted node that can be added": {
+			cluster.Pod{}, []cluster.NewNode{{Size: amountsOf(33, 17), Taints: gpu}}, []cluster.Resources{amountsOf(14, 61)},
+		},
+		"a pod of a DaemonSet": {
+			cluster.Pod{Node: "big", Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil,
+			[]cluster.Resources{amountsOf(15, 63)},
+		},
+		"an unscheduled pod of a DaemonSet": {
+			cluster.Pod{Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := config
+			config.New = c.add
+			f := policy.NewFleet(config)
+			for range 2 { // the second time from the cache
+				if got := f.Of(&c.pod).Largest; !reflect.DeepEqual(got, c.want) {
+					t.Errorf("sizes %v, want %v", got, c.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+const (
+	nodePoolsPath  = "/apis/karpenter.sh/v1/nodepools"
+	nodeGroupsPath = "/apis/cluster.x-k8s.io/v1beta1/machinedeployments"
+	noSuchKind     = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+)
+
+func TestWorld_autoscalerOfNodes_sizesOfNewNodesAreRead(t *testing.T) {
+	const (
+		pool  = `{"kind":"NodePoolList","items":[{"spec":{"limits":{"cpu":"16","memory":"64Gi"}}}]}`
+		group = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{},"items":[{"metadata":{"name":"g","annotations":{
+			"cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size":"3",
+			"capacity.cluster-autoscaler.kubernetes.io/cpu":"8","capacity.cluster-autoscaler.kubernetes.io/memory":"128Gi"}}}]}`
+	)
+	type reply struct {
+		code int
+		text string
+	}
+	for name, c := range map[string]struct {
+		pools, groups reply
+		want          []cluster.Resources
+		logged        int
+	}{
+		"neither":   {reply{404, noSuchKind}, reply{404, noSuchKind}, nil, 0},
+		"Karpenter": {reply{200, pool}, reply{404, noSuchKind}, []cluster.Resources{cluster.Amounts(16000, 64<<30)}, 0},
+		"both":      {reply{200, pool}, reply{200, group}, []cluster.Resources{cluster.Amounts(16000, 64<<30), cluster.Amounts(8000, 128<<30)}, 0},
+		"no right":  {reply{403, forbidden}, reply{403, forbidden}, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := kubetest.NewFakeAPI(t)
+			f.ApplyShop()
+			f.Reply("GET "+nodePoolsPath, c.pools.code, c.pools.text)
+			f.Reply("GET "+nodeGroupsPath, c.groups.code, c.groups.text)
+			var text logText
+			w := startWorld(t, f, Options{Nodes: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
+			kubetest.Eventually(t, "the new nodes are known", func() bool { _, known := w.NewNodes(); return known })
+			if got := Fleet(w, FleetOptions{Scale: true}).For([]string{"no=node"}, nil, false).Largest; !reflect.DeepEqual(got, c.want) {
+				t.Errorf("sizes %v, want %v", got, c.want)
+			}
+			if n := strings.Count(text.String(), "which nodes can be added"); n < c.logged || c.logged == 0 && n > 0 {
+				t.Errorf("log:\n%s", text.String())
+			}
+		})
+	}
+}
+
+func TestFleet_newNodesAreNotRead_podsAreNotScaled(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Reply("GET "+nodePoolsPath, 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`)
+	w := startWorld(t, f, Options{Nodes: true})
+	kubetest.Eventually(t, "a read has failed", func() bool { return f.Refusals("GET "+nodePoolsPath) > 0 })
+	if sizes := Fleet(w, FleetOptions{Scale: true}).For(nil, nil, false); sizes != nil {
+		t.Errorf("sizes %v, want nil", sizes)
+	}
+}

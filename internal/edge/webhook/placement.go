@@ -1,0 +1,119 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// nodes are the nodes of the cluster, from memory.
+type nodes interface {
+	// Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
+	Sizes(*corev1.Pod) *policy.NodeSizes
+}
+
+// Bounds of the fields that determine which nodes may take a pod. If one is exceeded, the nodes for the pod are unknown.
+const (
+	maxSelector       = 100 // labels in the node selector
+	maxTolerations    = 100
+	maxPlacementNames = 64 << 10 // bytes of each of these fields
+)
+
+// A nodeSelector is the node selector of a pod. It is unknown if it exceeds its bounds.
+type nodeSelector struct {
+	labels  map[string]string
+	unknown bool
+}
+
+func (s *nodeSelector) UnmarshalJSON(text []byte) error {
+	if s.unknown = len(text) > maxPlacementNames; s.unknown {
+		return nil
+	}
+	err := kjson.Unmarshal(text, &s.labels)
+	if len(s.labels) > maxSelector {
+		*s = nodeSelector{unknown: true}
+	}
+	return err
+}
+
+// tolerations are the tolerations of a pod. They are unknown if they exceed their bounds.
+type tolerations struct {
+	all     []corev1.Toleration
+	unknown bool
+}
+
+func (t *tolerations) UnmarshalJSON(text []byte) error {
+	if t.unknown = len(text) > maxPlacementNames; t.unknown {
+		return nil
+	}
+	err := elements(text, maxTolerations, "tolerations", func(element []byte) error {
+		var one corev1.Toleration
+		err := kjson.Unmarshal(element, &one)
+		t.all = append(t.all, one)
+		return err
+	})
+	if _, tooMany := errors.AsType[unboundedError](err); tooMany {
+		*t = tolerations{unknown: true}
+		return nil
+	}
+	return err
+}
+
+// A podAffinity is the affinity of a pod: whether it refers to pods of other namespaces, and to which nodes it restricts the pod.
+type podAffinity struct {
+	crossNamespace
+	restricts bool   // there is a required node affinity
+	node      string // the only node that it allows, as for pods of DaemonSets; "" if it is another affinity
+}
+
+func (a *podAffinity) UnmarshalJSON(text []byte) error {
+	var from struct {
+		NodeAffinity struct {
+			Required shared `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+		} `json:"nodeAffinity"`
+	}
+	err := errors.Join(a.crossNamespace.UnmarshalJSON(text), kjson.Unmarshal(text, &from))
+	a.restricts = len(from.NodeAffinity.Required) > 0
+	if required := from.NodeAffinity.Required; a.restricts && len(required) < maxName {
+		a.node = onlyNode(required)
+	}
+	return err
+}
+
+// onlyNode returns the node that a required node affinity names, or "" if it is of another form.
+func onlyNode(required []byte) string {
+	var s corev1.NodeSelector
+	if kjson.Unmarshal(bytes.Clone(required), &s) != nil || len(s.NodeSelectorTerms) != 1 {
+		return ""
+	}
+	t := &s.NodeSelectorTerms[0]
+	if len(t.MatchFields) != 1 || len(t.MatchExpressions) > 0 {
+		return ""
+	}
+	f := &t.MatchFields[0]
+	if f.Key != metav1.ObjectNameField || f.Operator != corev1.NodeSelectorOpIn || len(f.Values) != 1 {
+		return ""
+	}
+	return f.Values[0]
+}
+
+// affinity encodes a as an affinity. standingOf decodes what concerns other namespaces, and policy.NodeSizes the rest.
+func (a *podAffinity) affinity() *corev1.Affinity {
+	out := a.crossNamespace.affinity()
+	if !a.restricts {
+		return out
+	}
+	if out == nil {
+		out = &corev1.Affinity{}
+	}
+	out.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
+	return out
+}
