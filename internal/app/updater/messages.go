@@ -12,6 +12,7 @@ const (
 	eventResizeRefused      = "ResizeRefused"
 	eventNotAutoscaled      = "NotAutoscaled"
 	eventOOMRescue          = "OOMRescue"
+	eventSurge              = "Surge"
 )
 
 // EventMessages returns the explanations of the events that only podfit has, for docs/messages.md.
@@ -42,6 +43,12 @@ var eventMessages = []kube.EventMessage{
 		Meaning: "A container of a pod was OOM-killed and its recommendation has more memory, so the updater resized, evicted or deleted the pod at once (`--oom-rescue`). A pod is deleted if a PodDisruptionBudget does not allow its eviction " +
 			"and lacks only OOM-killed pods; then the pod has the event, too. The text after the first sentence is the reason.",
 		Remedy: "No action is required. If it repeats, look at the condition `OOMKillLoop`, and find out why the container needs more and more memory. To prevent deletions, set `--oom-rescue=evict` for the updater.",
+	},
+	{
+		Reason: eventSurge, Object: "Pod",
+		Meaning: "The updater replaces this pod by a surge: it has raised `spec.replicas` of the Deployment by one, and the ReplicaSet removes this pod when all other pods are ready. Then the number of replicas is as before. " +
+			"The text after the first sentence is the reason.",
+		Remedy: "No action is required. To evict the pods of a VPA instead, set its annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/mover=evict`. The flag `--mover` of the updater applies to all VPAs without the annotation.",
 	},
 	{
 		Reason: eventNotAutoscaled, Object: "Pod",

@@ -71,6 +71,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if !c.ReadOnly {
 			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
 		}
+		if !c.ReadOnly {
+			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
+		}
 		u.conditions = world
 		u.reportUnknownRoom()
 		if !c.DryRun {
@@ -185,6 +188,7 @@ type updater struct {
 	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
+	surges      *surges     // nil: no pod is surged
 
 	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
 	conditions   conditionWriter              // nil: no conditions are written
@@ -239,6 +243,7 @@ func (c *Config) budget() plan.Budget {
 	b.MustFit = c.ReplacementMustFit
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
+	b.Mover, _ = plan.ParseMover(c.Mover)
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -334,6 +339,10 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	watch := process.NewStopwatch(u.metrics.execution)
 	watch.Health = u.health
 	defer watch.Total()
+	if !u.isCurrent(now) {
+		return nil
+	}
+	inProgress := u.surges.advance(ctx, now, u.world.Snapshot, u.config.Serves, u.ledger) // a surge ends even if no other pod may change
 	if !u.ready(ctx, now) {
 		return nil
 	}
@@ -343,6 +352,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
+	w.Surges = inProgress
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
@@ -394,12 +404,8 @@ func (u *updater) restore(stored []plan.State) {
 	}
 }
 
-// ready reports whether pods may be changed: only while all watches are up to date, and the status lease shows that new pods get
-// their recommendation at admission.
+// ready reports whether pods may be changed: only while the status lease shows that new pods get their recommendation at admission.
 func (u *updater) ready(ctx context.Context, now time.Time) bool {
-	if !u.isCurrent(now) {
-		return false
-	}
 	if !u.config.UseStatus {
 		return true
 	}

@@ -35,6 +35,7 @@ var evictionChecks = []check{
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
+	(*candidate).surgeNotReady,
 	(*candidate).overBudget,
 }
 
@@ -80,6 +81,11 @@ func (t *candidate) take() {
 		t.leave(Reason{Code: Interrupted, Until: until})
 		return
 	}
+	if t.isSurging(p) {
+		r, _ := t.surging()
+		t.leave(r)
+		return
+	}
 	switch {
 	case t.d.Wanted.Code == BoostOver:
 		t.try(Resize, unboostChecks, Fits)
@@ -110,8 +116,13 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 	t.d.Reason.Fallback = because
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
-	if do == Evict {
+	switch do {
+	case Evict:
 		t.probe(t.d)
+	case Surge: // takes nothing out of service
+		t.beginSurge()
+		return
+	case Leave, Resize, Delete:
 	}
 	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived {
 		t.d.taken, t.d.health = true, t.health()

@@ -95,7 +95,7 @@ var changeMessages = []Message{
 	},
 	{
 		Code: MovesForRoom, Example: Reason{Text: "shop/cart-0"},
-		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is evicted, because its replacement fits on another node and no other set of evictions costs less. " +
+		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is replaced by a surge or an eviction, because its replacement fits on another node and no other set of moves costs less. " +
 			"It happens only with `--make-room=move`. The text names the other pod.",
 		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink`.",
 	},
@@ -392,5 +392,18 @@ var leaveMessages = []Message{
 		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The rest follows when the node has room. The text has what the node lacks. " +
 			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it.",
 		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
+	},
+	{
+		Code: Surging, Example: Reason{Text: "web-6d4cf56db6-x2vqk", Until: exampleTime},
+		Meaning: "A surge replaces a pod of the Deployment: the Deployment has one replica more, and the pod that the text names is removed when all other pods are ready. There is one surge of a Deployment at a time. " +
+			"The annotation `podfit.dev/surge` of the Deployment has the number of replicas before.",
+		Remedy: "No action is required. To end a surge at once, set `spec.replicas` of the Deployment to the number that you want: podfit then removes its annotation and keeps your number.",
+	},
+	{
+		Code: SurgeFailed, Example: Reason{Text: "not all pods were ready within 10m", Until: exampleTime},
+		Meaning: "A surge of the pod could not begin, or ended without its removal, and the number of replicas is as before. The text has the cause. After a back-off, podfit tries again. " +
+			"If the additional pod was not created or found no node, podfit evicts the pod instead, if the rules for evictions allow it.",
+		Remedy: "Find out why the additional pod was not ready: `kubectl -n NAMESPACE describe deployment DEPLOYMENT` and the events of its pods. If a controller or a GitOps tool resets `spec.replicas`, " +
+			"set the annotation `podfit.dev/mover` of the VPA to `evict`.",
 	},
 }

@@ -90,7 +90,10 @@ const (
 
 	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
 
-	lastCode = AwaitingRoom
+	Surging     // a surge of the workload is in progress
+	SurgeFailed // a surge of the pod ended without its removal
+
+	lastCode = SurgeFailed
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -113,6 +116,7 @@ var codeNames = map[ReasonCode]string{
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
 	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom",
+	Surging: "Surging", SurgeFailed: "SurgeFailed",
 }
 
 // String returns the name of the reason.
@@ -268,6 +272,10 @@ func (r Reason) outcome() string {
 		return r.quote("The resize waits for room on the node")
 	case AwaitingRoom:
 		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
+	case Surging:
+		return "A surge of the Deployment is in progress. It replaces pod " + r.Text + " and is taken back at " + timestamp(r.Until) + " if the new pod is not ready"
+	case SurgeFailed:
+		return r.quote("The surge of the pod was taken back") + nextAttempt(r.Until)
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:

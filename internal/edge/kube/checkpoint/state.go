@@ -29,11 +29,11 @@ const outcomeDone = "Done"
 var outcomes = map[plan.RefusalKind]string{
 	plan.Denied: "Denied", plan.DeniedByBudget: "DisruptionBudget", plan.DeniedByNode: "NodeCapacity", plan.DeniedByQuota: "Quota",
 	plan.Unsupported: "Unsupported", plan.WebhookFailed: "WebhookFailed", plan.ServerBusy: "ServerBusy", plan.NotReached: "NotReached",
-	plan.OutcomeIsUnknown: "NoAnswer",
+	plan.OutcomeIsUnknown: "NoAnswer", plan.NotReadyInTime: "NotReadyInTime",
 }
 
 // actions are the names of the actions. They are stored, so they are never changed.
-var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize"}
+var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Surge: "Surge"}
 
 // named returns the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
