@@ -333,6 +333,25 @@ func (s *surges) reportInvalid(w cluster.Workload) {
 	}
 }
 
+// reportInvalidMovers logs annotations podfit.dev/mover without a valid value, once for each value.
+func (u *updater) reportInvalidMovers(served []*cluster.Autoscaler) {
+	var current map[cluster.Key]string
+	for _, a := range served {
+		if _, ok := plan.ParseMover(a.Mover); ok || a.Mover == "" {
+			continue
+		}
+		if current == nil {
+			current = map[cluster.Key]string{}
+		}
+		current[a.Key] = a.Mover
+		if u.moverInvalid[a.Key] != a.Mover {
+			u.log.Warn("The annotation podfit.dev/mover is invalid, so --mover applies; it must be evict, room or surge",
+				slog.String("vpa", a.Key.String()), slog.String("used", a.Mover))
+		}
+	}
+	u.moverInvalid = current
+}
+
 // The values of the label result of surges.
 const (
 	surgeBegun     = "begun"

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -447,4 +448,72 @@ func TestSurge_annotationSurge_overridesTheFlag(t *testing.T) {
 	y.config.Mover, y.autoscalers[0].Mover = plan.MoveByEviction.String(), "surge"
 	y.run(60)
 	y.checkEnd(3, 3)
+}
+
+func TestUpdater_invalidAnnotationMover_isLoggedOnceAndFlagApplies(t *testing.T) {
+	y := newSurgeCluster(t, 3)
+	var logged lines
+	y.log = logged.logger()
+	y.autoscalers[0].Mover = "drain"
+	y.run(60)
+	if n := logged.count("it must be evict, room or surge"); n != 1 || logged.count("used=drain") == 0 {
+		t.Errorf("%d warnings:\n%s", n, logged.text.String())
+	}
+	y.checkEnd(3, 3)
+}
+
+func TestConfig_mover_acceptsOnlyItsValues(t *testing.T) {
+	for value, valid := range map[string]bool{"evict": true, "room": true, "surge": true, "": false, "move": false} {
+		c := Defaults()
+		c.Mover = value
+		err := c.ValidateOwn()
+		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "--mover must be evict, room or surge") {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+// A tenant may write any record. podfit changes nothing then, and reads the Deployment only.
+func TestSurge_recordIsInvalid_deploymentIsLeftAndReportedOnce(t *testing.T) {
+	y := newSurgeCluster(t, 3)
+	var logged lines
+	y.log = logged.logger()
+	y.deployment.Recorded = true
+	y.run(30)
+	if y.requests != 0 || !y.deployment.Recorded || y.deployment.Replicas != 3 {
+		t.Errorf("%d writes, %d replicas", y.requests, y.deployment.Replicas)
+	}
+	if n := logged.count("annotation podfit.dev/surge of a Deployment is invalid"); n != 1 {
+		t.Errorf("%d warnings, want 1", n)
+	}
+}
+
+// Reads that fail are tried again after a back-off, and the surge goes on when they succeed.
+func TestSurge_apiServerFails_isTriedAgainWithBackoffAndLoggedOnce(t *testing.T) {
+	y := newSurgeCluster(t, 3)
+	var logged lines
+	y.log = logged.logger()
+	u := y.start()
+	u.pass(t.Context(), y.now)
+	y.reconcile(y.now.Add(time.Minute))
+	y.readErr = kube.ErrForbidden
+	for range 60 {
+		u.pass(t.Context(), y.now)
+		y.reconcile(y.now.Add(30 * time.Second))
+	}
+	if n := logged.count("Cannot go on with a surge"); n != 1 {
+		t.Errorf("%d warnings, want 1", n)
+	}
+	if y.created != 1 || y.count("evict") > 0 {
+		t.Errorf("%d pods created, %v", y.created, y.done)
+	}
+	y.readErr = nil
+	for range 240 {
+		u.pass(t.Context(), y.now)
+		y.check()
+		y.reconcile(y.now.Add(30 * time.Second))
+	}
+	if y.deployment.Replicas != 3 || y.deployment.Recorded || y.count("evict") > 0 {
+		t.Errorf("%d replicas, record %+v, %v", y.deployment.Replicas, y.deployment.Surge, y.done)
+	}
 }

@@ -187,6 +187,8 @@ type updater struct {
 	roomReported     map[string]string                        // the plan that was logged for a node, by node
 	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
 
+	moverInvalid map[cluster.Key]string // invalid values of the annotation podfit.dev/mover
+
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 	surges      *surges     // nil: no pod is surged
 
@@ -368,6 +370,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	}
 	e.publishPlan(w, decisions)
 	u.reportRooms(served, pass.Rooms())
+	u.reportInvalidMovers(served)
 	e.reportShortages(pass.Shortages())
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)

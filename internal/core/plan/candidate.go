@@ -113,7 +113,7 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 		}
 	}
 	t.d.Do, t.d.Reason = do, t.d.Wanted
-	t.d.Reason.Fallback = because
+	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == Surge
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
 	switch do {

@@ -141,6 +141,7 @@ type Reason struct {
 	Until     time.Time     // when the reason ends by itself
 	Text      string        // message of the kubelet or the API server, an update mode, or another pod
 	Part      bool          // the pod gets only a part of the increase for now
+	Surge     bool          // the pod is not evicted but replaced by a surge
 }
 
 // String returns the reason as full sentences.
@@ -150,6 +151,9 @@ func (r Reason) String() string {
 		s += " The pod gets a part of the increase now, and the rest when its node has room."
 	}
 	if b := fallbackSentences[r.Fallback]; b != "" {
+		if r.Surge {
+			b = strings.Replace(b, "The pod is evicted", "A surge replaces the pod", 1)
+		}
 		s += " " + b
 	}
 	return s
