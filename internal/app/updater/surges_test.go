@@ -5,7 +5,6 @@ package updater
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,10 +21,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-var errKilled = errors.New("the updater is dead")
-
-// A surgeCluster is a Deployment with its controllers, and an API server that stops to answer at a given request: the updater is
-// killed then.
+// A surgeCluster is a Deployment with its controllers.
 type surgeCluster struct {
 	*fakeCluster
 	t          *testing.T
@@ -42,10 +38,7 @@ type surgeCluster struct {
 	readErr    error
 	writeErr   error
 
-	requests int  // writes so far
-	killAt   int  // the request at which the updater is killed; 0: never
-	applied  bool // that request takes effect
-	dead     bool
+	killer
 }
 
 func newSurgeCluster(t *testing.T, replicas int) *surgeCluster {
@@ -56,24 +49,6 @@ func newSurgeCluster(t *testing.T, replicas int) *surgeCluster {
 	top := y.pods[0].Top
 	y.deployment = cluster.Deployment{Workload: top, UID: "d", Replicas: int32(replicas), Observed: true}
 	return y
-}
-
-// write passes a write to the cluster, unless the updater is killed at it.
-func (y *surgeCluster) write(change func() error) error {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.dead {
-		return errKilled
-	}
-	y.requests++
-	if y.requests != y.killAt {
-		return change()
-	}
-	y.dead = true
-	if y.applied {
-		_ = change()
-	}
-	return errKilled
 }
 
 func (y *surgeCluster) Scale(cluster.Workload) cluster.Scale {
@@ -92,8 +67,8 @@ func (y *surgeCluster) Surging() []cluster.Workload {
 }
 
 func (y *surgeCluster) Read(context.Context, cluster.Workload) (cluster.Deployment, error) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
+	y.killer.mu.Lock()
+	defer y.killer.mu.Unlock()
 	if y.dead {
 		return cluster.Deployment{}, errKilled
 	}
