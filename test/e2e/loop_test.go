@@ -55,6 +55,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"quota-in-place":                    quotaInPlace,
 		"quota-recreate":                    quotaRecreate,
 		"oom-kill-loops":                    oomLoops,
+		"surge":                             surgeReplacesPods,
 		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {

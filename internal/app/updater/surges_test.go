@@ -39,6 +39,7 @@ type surgeCluster struct {
 	writeErr   error
 
 	killer
+	states *memoryStates // nil: the updater stores nothing. Otherwise the time must be that of a bubble
 }
 
 func newSurgeCluster(t *testing.T, replicas int) *surgeCluster {
@@ -119,6 +120,9 @@ func (y *surgeCluster) Evict(_ context.Context, p *cluster.Pod) error {
 
 // reconcile does what the ReplicaSet controller, the scheduler and the kubelet do until a time.
 func (y *surgeCluster) reconcile(now time.Time) {
+	if y.states != nil {
+		time.Sleep(now.Sub(y.now))
+	}
 	y.now = now
 	for i, p := range y.pods {
 		if !p.Ready && y.starts >= 0 && p.Node != "" && now.Sub(p.Created) >= y.starts {
@@ -160,6 +164,12 @@ func (y *surgeCluster) start() *updater {
 	y.dead = false
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 	u.surges = newSurges(y, y, u)
+	if y.states != nil {
+		u.states.store = killedStates{y.states, &y.killer}
+		if err := u.states.load(y.t.Context(), u.restore); err != nil {
+			y.t.Fatal(err)
+		}
+	}
 	return u
 }
 
@@ -226,26 +236,22 @@ func TestSurge_podsBelowBounds_eachIsReplacedOnceAndNoneIsMissing(t *testing.T) 
 	}
 }
 
-// The updater is killed at each write of three surges, before or after the write takes effect, with a watch that shows the record and
-// with one that lags until the restart.
+// The updater is killed at each write of three surges, before or after the write takes effect, with and without stored states.
 func TestSurge_updaterIsKilledAtAnyWrite_noReplicaTooManyAndNoPodTwice(t *testing.T) {
-	clean := newSurgeCluster(t, 3)
-	clean.run(120)
-	if clean.requests < 12 {
-		t.Fatalf("three surges take %d writes, want at least 12", clean.requests)
-	}
-	for at := 1; at <= clean.requests; at++ {
-		for _, applied := range []bool{false, true} {
-			t.Run(fmt.Sprintf("write %d, applied %t", at, applied), func(t *testing.T) {
-				y := newSurgeCluster(t, 3)
-				y.killAt, y.applied = at, applied
-				y.run(120)
-				y.checkEnd(3, 3)
-				if n := y.count("evict"); n > 0 {
-					t.Errorf("%d evictions", n)
-				}
-			})
-		}
+	for _, stores := range []bool{false, true} {
+		everyKill(t, 12, func(t *testing.T, k *killer) {
+			y := newSurgeCluster(t, 3)
+			y.killAt, y.applied = k.killAt, k.applied
+			if stores {
+				y.states = newMemoryStates()
+			}
+			y.run(120)
+			k.requests = y.requests
+			y.checkEnd(3, 3)
+			if n := y.count("evict"); n > 0 {
+				t.Errorf("%d evictions", n)
+			}
+		})
 	}
 }
 
