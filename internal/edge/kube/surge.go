@@ -88,10 +88,9 @@ func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, rep
 		ops = append(ops, PatchOp{Op: "test", Path: "/spec/replicas", Value: d.Replicas}, PatchOp{Op: "replace", Path: "/spec/replicas", Value: replicas})
 	}
 	key := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.AnnotationSurge)
-	switch {
-	case s == nil:
+	if s == nil {
 		ops = append(ops, PatchOp{Op: "remove", Path: key})
-	default:
+	} else {
 		text, err := json.Marshal(surgeRecord{Replicas: s.Replicas, Pod: s.Pod, UID: s.UID, Cost: s.Cost, Deadline: s.Deadline.UTC().Truncate(time.Second), Lowered: s.Lowered})
 		if err != nil {
 			return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
