@@ -84,7 +84,6 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		"interval":               {"--updater-interval=30m", "evict", cluster.Recreate, nil, 20 * time.Minute, 3, 1},
 		"replacement-must-fit":   {"--replacement-must-fit=false", "evict", cluster.Recreate, small, time.Hour, 0, 3},
 		"oom-rescue":             {"--oom-rescue=off", "evict", cluster.Recreate, crashing, time.Hour, 1, 0},
-		"mover":                  {"--mover=surge", "evict", cluster.Recreate, nil, time.Hour, 3, 0},
 		"dry-run":                {"--dry-run", "evict", cluster.Recreate, nil, time.Hour, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
