@@ -44,6 +44,10 @@ const (
 // pods of the autoscaler: off, shrink, split or move.
 const AnnotationMakeRoom = "podfit.dev/make-room"
 
+// AnnotationMover is an annotation on autoscalers that only podfit has. It overrides the flag --mover of the updater for the pods of the
+// autoscaler: evict, room or surge.
+const AnnotationMover = "podfit.dev/mover"
+
 // Annotations that the kubelet sets on the Event of a pod that it evicted. The values are comma-separated lists of equal
 // length.
 const (

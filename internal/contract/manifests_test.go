@@ -100,7 +100,7 @@ var rights = map[string][]string{
 	"vpa-updater": {
 		"cluster */*/scale: get",
 		"cluster apps/daemonsets: get list watch",
-		"cluster apps/deployments: get list watch",
+		"cluster apps/deployments: get list patch watch",
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",

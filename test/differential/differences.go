@@ -305,6 +305,13 @@ var Differences = []Difference{
 		Test:     "TestPlan_transcripts_areUnchanged/room",
 	},
 	{
+		Name:     "surges",
+		Upstream: "evicts pods",
+		Podfit:   "pods of Deployments that move to make room are replaced by a surge, and with --mover=surge so are all pods of Deployments; --mover=evict disables it",
+		Reason:   "nothing is out of service meanwhile",
+		Test:     "TestSurge_podsBelowBounds_eachIsReplacedOnceAndNoneIsMissing",
+	},
+	{
 		Name:     "budget of decreases",
 		Upstream: "a resize that only lowers requests takes from the disruption budget",
 		Podfit:   "it takes nothing if it restarts no container, unless --make-room=off",

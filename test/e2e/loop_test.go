@@ -57,6 +57,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"oom-kill-loops":                    oomLoops,
 		"resize-restarts-containers":        resizeRestarts,
 		"memory-decrease-refused":           memoryDecreaseRefused,
+		"surge":                             surgeReplacesPods,
 		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,3 +15,7 @@ const (
 	// the targets and remove the annotation.
 	AnnotationScalePoint = "podfit.dev/scale-point"
 )
+
+// AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the
+// record until the pod of the record is removed. podfit writes it together with spec.replicas, and removes it at the end of the surge.
+const AnnotationSurge = "podfit.dev/surge"

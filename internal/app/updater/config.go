@@ -44,6 +44,7 @@ type Config struct {
 	FreezeConfigMap      string  // name of the ConfigMap that freezes the cluster; "" if there is none
 	OOMRescue            string  // off, evict or delete
 	MakeRoom             string  // what is done to make room for resizes on full nodes
+	Mover                string  // how pods are replaced: evict, room or surge
 	DryRun               bool
 	Tables               io.Writer // where a dry run writes tables; nil: nowhere
 }
@@ -69,6 +70,7 @@ func Defaults() Config {
 		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(),
+		Mover:     plan.SurgeForRoom.String(),
 	}
 }
 
@@ -110,6 +112,8 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.MakeRoom, "make-room", c.MakeRoom, "What to do if a resize does not fit on its node: off (wait), shrink (first resize other pods on the node in place to their lower targets), "+
 		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
 		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
+	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
+		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -152,6 +156,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
 		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
+	}
+	if _, ok := plan.ParseMover(c.Mover); !ok {
+		errs = append(errs, fmt.Errorf("--mover must be evict, room or surge, got %q", c.Mover))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))

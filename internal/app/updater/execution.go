@@ -131,6 +131,10 @@ func (e *execution) record(outcome func() []plan.Decision) []plan.Decision {
 
 // kindOf returns the kind of a failed action. The first error of the table that matches decides.
 func kindOf(err error) plan.RefusalKind {
+	var surge refusedSurge
+	if errors.As(err, &surge) {
+		return surge.Kind
+	}
 	for _, k := range []struct {
 		err  error
 		kind plan.RefusalKind
@@ -161,6 +165,8 @@ func failureOf(d *plan.Decision, err error) string {
 		return "EvictionError"
 	case d.Do == plan.Delete:
 		return "DeletionError"
+	case d.Do == plan.Surge:
+		return "SurgeError"
 	case len(d.Unboost) > 0:
 		return "UnboostError"
 	case errors.Is(err, kube.ErrNodeCapacity):
@@ -239,18 +245,14 @@ func (e *execution) exhaust(do plan.Act) bool {
 	return !known
 }
 
-// perform evicts, deletes or resizes a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze.
+// perform resizes a pod, or has its mover replace it, unless a freeze has begun. The annotation completes a resize, also during a freeze.
 func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
 	gated, err := e.gate(ctx, d)
 	if err != nil {
 		return err
 	}
-	switch d.Do {
-	case plan.Evict:
-		return e.pods.Evict(gated, d.Pod)
-	case plan.Delete:
-		return e.pods.Delete(gated, d.Pod)
-	case plan.Resize, plan.Leave:
+	if m := e.movers()[d.Do]; m != nil {
+		return m.move(gated, d)
 	}
 	if err := e.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
@@ -279,12 +281,14 @@ const annotationInPlace = "vpaInPlaceUpdated"
 func (e *execution) succeeded(d *plan.Decision) {
 	e.mu.Lock()
 	e.pass.Done(*d)
-	changed := e.evicted
-	if d.Do == plan.Resize {
-		changed = e.resized
+	switch d.Do {
+	case plan.Resize:
+		e.resized[d.Autoscaler.Key] = *d
 		delete(e.fallbackReported, d.Autoscaler.Key)
+	case plan.Evict, plan.Delete:
+		e.evicted[d.Autoscaler.Key] = *d
+	case plan.Surge, plan.Leave:
 	}
-	changed[d.Autoscaler.Key] = *d
 	delete(e.heldReported, d.Autoscaler.Key)
 	e.mu.Unlock()
 
@@ -297,6 +301,11 @@ func (e *execution) succeeded(d *plan.Decision) {
 		e.logger(d).Info("Deleted a pod")
 		e.events.Pod(d.Pod, eventOOMRescue, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
 		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
+		return
+	}
+	if d.Do == plan.Surge {
+		e.logger(d).Info("Began a surge")
+		e.events.Pod(d.Pod, eventSurge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
 		return
 	}
 	if d.Do == plan.Evict {

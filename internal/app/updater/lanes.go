@@ -15,9 +15,9 @@ type lane struct {
 	boost bool // the actions end a startup boost
 }
 
-// laneOf returns the lane of an action. Deletions share the lane and the rate limit of evictions.
+// laneOf returns the lane of an action. Deletions and surges share the lane and the rate limit of evictions.
 func laneOf(d *plan.Decision) lane {
-	if d.Do == plan.Delete {
+	if d.Do == plan.Delete || d.Do == plan.Surge {
 		return lane{do: plan.Evict}
 	}
 	return lane{d.Do, len(d.Unboost) > 0}

@@ -12,6 +12,7 @@ const (
 	eventResizeRefused      = "ResizeRefused"
 	eventNotAutoscaled      = "NotAutoscaled"
 	eventOOMRescue          = "OOMRescue"
+	eventSurge              = "Surge"
 )
 
 // EventMessages returns the explanations of the events that only podfit has, for docs/messages.md.
@@ -53,6 +54,12 @@ var eventMessages = []kube.EventMessage{
 		Reason: kube.EventReverted, Object: "VerticalPodAutoscaler",
 		Meaning: "The first pod with a new size (`podfit.dev/rollout: canary`) was OOM-killed, restarted or was not ready, so podfit goes back to the size before, and holds the recommendation back. The text has the cause and the end of the wait. It is a warning.",
 		Remedy:  "See the decision reason `Reverted`.",
+	},
+	{
+		Reason: eventSurge, Object: "Pod",
+		Meaning: "The updater replaces this pod by a surge: it has raised `spec.replicas` of the Deployment by one, and the ReplicaSet removes this pod when all other pods are ready. Then the number of replicas is as before. " +
+			"The text after the first sentence is the reason.",
+		Remedy: "No action is required. To evict the pods of a VPA instead, set its annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/mover=evict`. The flag `--mover` of the updater applies to all VPAs without the annotation.",
 	},
 	{
 		Reason: eventNotAutoscaled, Object: "Pod",

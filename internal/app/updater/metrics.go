@@ -22,6 +22,7 @@ type Metrics struct {
 	skipped                                           *prometheus.CounterVec
 	statesAvailable                                   prometheus.Gauge
 	stateWrites                                       *prometheus.CounterVec
+	surges                                            *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
 }
@@ -73,7 +74,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, result := range []string{resultOK, resultError} {
 		m.stateWrites.WithLabelValues(result).Add(0)
 	}
-	reg.MustRegister(m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites)
+	m.surges = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "podfit_updater", Name: "surges_total", Help: "Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.",
+	}, []string{"result"})
+	for _, result := range []string{surgeBegun, surgeCompleted, surgeFailed} {
+		m.surges.WithLabelValues(result).Add(0)
+	}
+	reg.MustRegister(m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites, m.surges)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}

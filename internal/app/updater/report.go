@@ -47,7 +47,7 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 		}
 		counted[key] = true
 		switch d.Do {
-		case plan.Evict, plan.Delete:
+		case plan.Evict, plan.Delete, plan.Surge:
 			evictable.Add(class, mode, 1)
 			withEvictable.Add(class, mode, first)
 		case plan.Resize:

@@ -74,6 +74,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if !c.ReadOnly {
 			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
 		}
+		if !c.ReadOnly {
+			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
+		}
 		u.conditions = world
 		u.reportUnknownRoom()
 		if !c.DryRun {
@@ -188,7 +191,10 @@ type updater struct {
 	roomReported     map[string]string                        // the plan that was logged for a node, by node
 	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
 
+	moverInvalid map[cluster.Key]string // invalid values of the annotation podfit.dev/mover
+
 	scalePoints scalePoints // of HPAs; without a writer none is changed
+	surges      *surges     // nil: no pod is surged
 
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
@@ -250,6 +256,7 @@ func (c *Config) budget() plan.Budget {
 	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
+	b.Mover, _ = plan.ParseMover(c.Mover)
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -353,8 +360,15 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	defer watch.Total()
 	clock := passClock{began: time.Now()}
 	defer func() { u.cost = clock.cost() }()
+	if !u.isCurrent(now) {
+		return nil
+	}
+	var inProgress *plan.Surges
 	ready := false
-	clock.waiting(func() { ready = u.ready(ctx, now) })
+	clock.waiting(func() {
+		inProgress = u.surges.advance(ctx, now, u.world.Snapshot, u.config.Serves, u.ledger) // a surge ends even if no other pod may change
+		ready = u.ready(ctx, now)
+	})
 	if !ready {
 		return nil
 	}
@@ -364,6 +378,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
+	w.Surges = inProgress
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
@@ -379,6 +394,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	}
 	e.publishPlan(w, decisions)
 	u.reportRooms(served, pass.Rooms())
+	u.reportInvalidMovers(served)
 	e.reportShortages(pass.Shortages())
 	u.awaitChanges(decisions)
 	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
@@ -419,12 +435,8 @@ func (u *updater) restore(stored []plan.State) {
 	}
 }
 
-// ready reports whether pods may be changed: only while all watches are up to date, and the status lease shows that new pods get
-// their recommendation at admission.
+// ready reports whether pods may be changed: only while the status lease shows that new pods get their recommendation at admission.
 func (u *updater) ready(ctx context.Context, now time.Time) bool {
-	if !u.isCurrent(now) {
-		return false
-	}
 	if !u.config.UseStatus {
 		return true
 	}

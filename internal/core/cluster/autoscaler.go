@@ -81,6 +81,9 @@ type Autoscaler struct {
 	// the flag --make-room applies.
 	MakeRoom string
 
+	// Mover is the annotation podfit.dev/mover as written: how its pods are replaced. "" means that the flag --mover applies.
+	Mover string
+
 	// ProfileProblem is the reason of the condition SizingProfileUsable while that is False, "" otherwise.
 	ProfileProblem string
 

@@ -24,6 +24,9 @@ type Budget struct {
 	// MakeRoom (--make-room): what is done to make room for resizes on full nodes, where the autoscaler does not override it.
 	MakeRoom room.Allowed
 
+	// Mover (--mover): how pods are replaced, where the autoscaler does not override it.
+	Mover Mover
+
 	InPlace      bool // feature gate InPlace: update mode InPlace is enabled
 	PerVPAConfig bool // feature gate PerVPAConfig: EvictAfterOOM of the autoscaler overrides QuickOOM
 	StartupBoost bool // feature gate CPUStartupBoost
@@ -83,6 +86,7 @@ func DefaultBudget() Budget {
 		MustFit:         true,
 		RescueFor:       10 * time.Minute,
 		MakeRoom:        room.Split,
+		Mover:           SurgeForRoom,
 		ReplacementFor:  5 * time.Minute,
 		Window:          54 * time.Second,
 		RefusalBase:     time.Minute,

@@ -39,6 +39,7 @@ var evictionChecks = []check{
 	(*candidate).tooFewReplicas,
 	(*candidate).awaitsCanary,
 	(*candidate).overRadius,
+	(*candidate).surgeNotReady,
 	(*candidate).overBudget,
 }
 
@@ -93,6 +94,11 @@ func (t *candidate) take() {
 		t.leave(r)
 		return
 	}
+	if t.isSurging(p) {
+		r, _ := t.surging()
+		t.leave(r)
+		return
+	}
 	switch {
 	case t.d.Wanted.Code == BoostOver:
 		t.try(Resize, unboostChecks, Fits)
@@ -120,13 +126,18 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 		}
 	}
 	t.d.Do, t.d.Reason = do, t.d.Wanted
-	t.d.Reason.Fallback = because
+	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == Surge
 	t.d.Fallback = do == Resize && t.mayFallBack()
 	t.reserve(do)
 	t.pass.radius.plan(t.d.Pod)
 	t.beCanary()
-	if do == Evict {
+	switch do {
+	case Evict:
 		t.probe(t.d)
+	case Surge: // takes nothing out of service
+		t.beginSurge()
+		return
+	case Leave, Resize, Delete:
 	}
 	t.d.health = t.health()
 	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived && !t.hasSpent() {

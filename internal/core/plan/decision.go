@@ -19,6 +19,7 @@ const (
 	Resize
 	Evict
 	Delete // of a pod that is OOM-killed again and again, if a disruption budget does not allow its eviction
+	Surge  // begin a surge: one replica more, and the pod is removed when that is ready
 )
 
 // String returns the act as a verb.
@@ -30,6 +31,8 @@ func (a Act) String() string {
 		return "evict"
 	case Delete:
 		return "delete"
+	case Surge:
+		return "surge"
 	default:
 		return "leave"
 	}
@@ -66,7 +69,7 @@ type Decision struct {
 	Priority Priority
 
 	part    bool         // With is a part of the increase; the rest follows when the node has room
-	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict
+	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
 
 	canary  bool      // the pod is the canary of its workload
 	rank    int       // position in the order in which the pods of the autoscaler are decided on

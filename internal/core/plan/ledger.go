@@ -76,7 +76,9 @@ func NewLedger() *Ledger {
 func (l *Ledger) Done(now time.Time, d Decision) {
 	l.markServed(now, d)
 	l.note(d.Pod)
-	delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
+	if d.Do != Surge { // a surge that has begun may still fail
+		delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
+	}
 	switch d.Do {
 	case Evict, Delete:
 		if d.Do == Delete {
@@ -87,6 +89,9 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
+		l.noteMove(now, d)
+	case Surge:
+		l.expect(now, d)
 		l.noteMove(now, d)
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}

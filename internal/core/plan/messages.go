@@ -95,7 +95,7 @@ var changeMessages = []Message{
 	},
 	{
 		Code: MovesForRoom, Example: Reason{Text: "shop/cart-0"},
-		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is evicted, because its replacement fits on another node and no other set of evictions costs less. " +
+		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is replaced by a surge or an eviction, because its replacement fits on another node and no other set of moves costs less. " +
 			"It happens only with `--make-room=move`. The text names the other pod.",
 		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink`.",
 	},
@@ -425,5 +425,18 @@ var leaveMessages = []Message{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
 		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
 		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait by removing the annotation `podfit.dev/rollout` of the VPA.",
+	},
+	{
+		Code: Surging, Example: Reason{Text: "web-6d4cf56db6-x2vqk", Until: exampleTime},
+		Meaning: "A surge replaces a pod of the Deployment: the Deployment has one replica more, and the pod that the text names is removed when all other pods are ready. There is one surge of a Deployment at a time. " +
+			"The annotation `podfit.dev/surge` of the Deployment has the number of replicas before.",
+		Remedy: "No action is required. To end a surge at once, set `spec.replicas` of the Deployment to the number that you want: podfit then removes its annotation and keeps your number.",
+	},
+	{
+		Code: SurgeFailed, Example: Reason{Text: "not all pods were ready within 10m", Until: exampleTime},
+		Meaning: "A surge of the pod could not begin, or ended without its removal, and the number of replicas is as before. The text has the cause. After a back-off, podfit tries again. " +
+			"If the additional pod was not created or found no node, podfit evicts the pod instead, if the rules for evictions allow it.",
+		Remedy: "Find out why the additional pod was not ready: `kubectl -n NAMESPACE describe deployment DEPLOYMENT` and the events of its pods. If a controller or a GitOps tool resets `spec.replicas`, " +
+			"set the annotation `podfit.dev/mover` of the VPA to `evict`.",
 	},
 }

@@ -103,6 +103,9 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		return p.giveBack(own)
 	}
 	if d.Fallback && last.isLasting() {
+		if p.candidate(own).surges(false) {
+			return p.surgeInstead(own, last)
+		}
 		g := p.group(own)
 		trial := r.Kind.leavesReplacementOpen()
 		if trial && p.isAwaited(d.Pod.Controller, g) {
@@ -167,6 +170,21 @@ func (p *Pass) explainHeldEviction(d *Decision) {
 	}
 }
 
+// surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
+func (p *Pass) surgeInstead(d *Decision, last refused) []Decision {
+	next := p.giveBack(d)
+	p.leave(d, last.reason(p.b, Resize))
+	because := ResizeRefused
+	if last.Kind == DeniedByNode {
+		because = ResizeImpossible
+	}
+	p.candidate(d).try(Surge, surgeChecks, because)
+	if d.Do == Leave {
+		return next
+	}
+	return append([]Decision{*d}, next...)
+}
+
 // Gone reports that a pod was deleted or replaced before the decision was carried out. Its budget stays spent, because the pod is
 // not in service.
 func (p *Pass) Gone(d Decision) {
@@ -187,6 +205,7 @@ func (p *Pass) Stopped(d Decision, why Reason) []Decision {
 	p.endProbe(own)
 	p.endCanary(own)
 	p.endRescue(own, NotReached)
+	p.endSurge(own)
 	p.leave(own, why)
 	return p.giveBack(own)
 }

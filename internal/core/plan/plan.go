@@ -125,6 +125,9 @@ type scope struct {
 	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
 
 	deleted map[cluster.Workload]*cluster.Pod // the pod that this pass deletes as a rescue
+
+	surged        map[cluster.Workload]*cluster.Pod // the pod for which this pass begins a surge
+	surgeFailures *failedSurges                     // nil until it is needed
 }
 
 // byPriority orders decisions by priority. Pods with a refused action come last, the least recently refused first.

@@ -158,7 +158,7 @@ func (t *candidate) reserve(do Act) {
 	}
 	grows := v.fitted.Growth(&v.own)
 	takes := cluster.PodResources{Requests: atLeastNone(grows.Requests), Limits: atLeastNone(grows.Limits)}
-	if do == Evict && !v.beside().Refused() {
+	if (do == Evict || do == Surge) && !v.beside().Refused() {
 		takes = v.fitted.Most()
 	}
 	if t.reserved == nil {

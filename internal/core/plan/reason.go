@@ -98,7 +98,10 @@ const (
 	AwaitingCanary // another pod shows first whether the new size works
 	Reverted       // the new size did not work, and the size before applies
 
-	lastCode = Reverted
+	Surging     // a surge of the workload is in progress
+	SurgeFailed // a surge of the pod ended without its removal
+
+	lastCode = SurgeFailed
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -123,6 +126,7 @@ var codeNames = map[ReasonCode]string{
 	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
+	Surging: "Surging", SurgeFailed: "SurgeFailed",
 }
 
 // String returns the name of the reason.
@@ -147,6 +151,7 @@ type Reason struct {
 	Until     time.Time     // when the reason ends by itself
 	Text      string        // message of the kubelet or the API server, an update mode, or another pod
 	Part      bool          // the pod gets only a part of the increase for now
+	Surge     bool          // the pod is not evicted but replaced by a surge
 }
 
 // String returns the reason as full sentences.
@@ -156,6 +161,9 @@ func (r Reason) String() string {
 		s += " The pod gets a part of the increase now, and the rest when its node has room."
 	}
 	if b := fallbackSentences[r.Fallback]; b != "" {
+		if r.Surge {
+			b = strings.Replace(b, "The pod is evicted", "A surge replaces the pod", 1)
+		}
 		s += " " + b
 	}
 	return s
@@ -280,6 +288,10 @@ func (r Reason) outcome() string {
 		return r.quote("The resize waits for room on the node")
 	case AwaitingRoom:
 		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
+	case Surging:
+		return "A surge of the Deployment is in progress. It replaces pod " + r.Text + " and is taken back at " + timestamp(r.Until) + " if the new pod is not ready"
+	case SurgeFailed:
+		return r.quote("The surge of the pod was taken back") + nextAttempt(r.Until)
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:

@@ -34,6 +34,7 @@ const (
 	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
 	NotReached                          // the API server got no request, so this says nothing about the pod
 	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
+	NotReadyInTime                      // the additional pod of a surge was not ready in time
 )
 
 // keepsBudget reports whether the budget of the action stays spent for this pass: because the action may have been
@@ -136,7 +137,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	if d.Do == Delete && r.Kind == OutcomeIsUnknown {
 		l.recordRescue(now, d)
 	}
-	if d.Do != Resize && r.Kind == OutcomeIsUnknown {
+	if (d.Do == Evict || d.Do == Delete) && r.Kind == OutcomeIsUnknown {
 		l.noteRound(now, d)
 		l.addPending(now, d)
 		l.expectUncertain(now, d)
@@ -173,7 +174,7 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 		return time.Time{}
 	}
 	var latest time.Time
-	for _, do := range []Act{Evict, Resize, Delete} {
+	for _, do := range []Act{Evict, Resize, Delete, Surge} {
 		if at := l.refusals[refusedKey{p.UID, do}].at; at.After(latest) {
 			latest = at
 		}
@@ -195,7 +196,7 @@ func (r refused) isLasting() bool {
 		return r.transient >= webhookIsDown || r.at.Sub(r.failing) >= webhookDown
 	case ServerBusy, OutcomeIsUnknown:
 		return r.transient >= lastingAfter || r.at.Sub(r.failing) >= lastingFor
-	case DeniedByBudget, DeniedByQuota, NotReached:
+	case DeniedByBudget, DeniedByQuota, NotReached, NotReadyInTime:
 	}
 	return false
 }
@@ -208,7 +209,7 @@ const unansweredAfter = 10 * time.Minute
 // to report. The pod may currently be left for another reason, such as the disruption budget.
 func (p *Pass) Unanswered(d Decision) (Reason, bool) {
 	var longest refused
-	for _, do := range []Act{Evict, Resize, Delete} {
+	for _, do := range []Act{Evict, Resize, Delete, Surge} {
 		r, ok := p.w.Ledger.refusal(d.Pod, do)
 		if ok && !r.since.IsZero() && (longest.since.IsZero() || r.since.Before(longest.since)) {
 			longest = r
@@ -241,7 +242,7 @@ func (r refused) reason(b Budget, do Act) Reason {
 		out.Code = Unanswered
 	case r.Kind == NotReached:
 		out.Code = ServerNotReached
-	case r.Kind == DeniedByBudget:
+	case r.Kind == DeniedByBudget && do != Surge:
 		out.Code = DisruptionBudget
 	case r.Kind == DeniedByQuota && do == Resize:
 		out.Code = ResizeOverQuota
@@ -249,6 +250,8 @@ func (r refused) reason(b Budget, do Act) Reason {
 		out.Code = ResizeRefused
 	case do == Delete:
 		out.Code = DeletionRefused
+	case do == Surge:
+		out.Code = SurgeFailed
 	}
 	return out
 }

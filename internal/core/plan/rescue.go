@@ -233,8 +233,12 @@ var resizeCodes = map[cluster.ResizeState]ReasonCode{
 	cluster.ResizeError: ResizeFailed, cluster.ResizeUnknown: ResizeUnclear,
 }
 
-// evict decides on an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
+// evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
 func (t *candidate) evict(because ReasonCode) {
+	if t.surges(false) {
+		t.try(Surge, surgeChecks, because)
+		return
+	}
 	t.try(Evict, t.evictionChecks(), because)
 	if t.d.Do == Leave && t.d.Reason.Code == DisruptionBudget {
 		t.delete()

@@ -92,7 +92,7 @@ func (s *pass) needsRoom(d *Decision) bool {
 		return !(room.Amount{}).Holds(increaseOf(d))
 	case Leave:
 		return d.Reason.Code == AwaitingRoom || d.Reason.Code == ResizeWaiting && isDeferred(d.Pod)
-	case Evict, Delete:
+	case Evict, Delete, Surge:
 	}
 	return false
 }
@@ -122,7 +122,7 @@ func (s *pass) makeRoomOn(n *nodeRoom, byUID map[string]*Decision, blamed *clust
 	spots := newSpots(s.rooms, n)
 	for _, p := range n.pods {
 		d := byUID[p.UID]
-		leaves := p.Deleting || s.w.Ledger.isEvicted(s.now, p) || d != nil && d.Do == Evict
+		leaves := p.Deleting || s.w.Ledger.isEvicted(s.now, p) || s.isSurging(p) || d != nil && (d.Do == Evict || d.Do == Surge)
 		r.Leaving = r.Leaving || leaves
 		if !leaves {
 			r.Pods = append(r.Pods, s.roomPod(p, d, spots))
@@ -229,9 +229,9 @@ func (s *pass) mayMove(d *Decision) bool {
 		return false
 	}
 	if itself {
-		return isDeferred(p) && !s.isBlocked(d, evictionChecks)
+		return isDeferred(p) && s.roomCandidate(d).isMovable(surgeChecks, evictionChecks)
 	}
-	return !isKilled(d) && !isResizing(p) && !s.isBlocked(d, moveChecks)
+	return !isKilled(d) && !isResizing(p) && s.roomCandidate(d).isMovable(moveSurgeChecks, moveChecks)
 }
 
 func (s *pass) isBlocked(d *Decision, against []check) bool {
@@ -259,7 +259,7 @@ func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
 		if g.Autoscaler != a {
 			continue
 		}
-		sc.groups = s.groupsOf(a, g.Pods)
+		sc.pods, sc.groups = g.Pods, s.groupsOf(a, g.Pods)
 		for _, p := range g.Pods {
 			if p.Created.After(sc.newest) {
 				sc.newest = p.Created

@@ -152,7 +152,7 @@ func growBy(res cluster.Resource, had, wanted cluster.Resources, share float64, 
 	return wanted.Set(res, max(from, now-now%unit))
 }
 
-// applyMoves evicts pods that make room for the same pod, or the pod itself. It evicts all of them or none.
+// applyMoves moves pods that make room for the same pod, or the pod itself. It moves all of them or none.
 func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 	var done []*Decision
 	var before []Reason
@@ -163,6 +163,7 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 			for i, undo := range done {
 				undo.Do, undo.Reason, undo.roomFor = Leave, before[i], nil
 				s.endProbe(undo)
+				s.endSurge(undo)
 				if undo.taken {
 					undo.taken = false
 					undo.scope.groups[undo.Pod.Controller].giveBack(undo.health)
@@ -178,18 +179,18 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 	}
 }
 
-// applyMove evicts a pod, if no check blocks that.
+// applyMove moves a pod, if no check blocks that.
 func (s *pass) applyMove(d *Decision, step room.Step, byUID map[string]*Decision) bool {
 	before := d.Reason
 	t := s.roomCandidate(d)
 	if step.ForID == "" { // its own resize waits for room
-		t.try(Evict, evictionChecks, ResizeWaiting)
+		t.move(surgeChecks, evictionChecks, ResizeWaiting)
 	} else {
 		wanted := d.Wanted
-		t.try(Evict, moveChecks, Fits)
+		t.move(moveSurgeChecks, moveChecks, Fits)
 		d.Wanted = wanted
 	}
-	if d.Do != Evict {
+	if d.Do == Leave {
 		d.Reason = before
 		return false
 	}

@@ -50,6 +50,9 @@ type World struct {
 	// made for resizes.
 	Pods []*cluster.Pod
 
+	// Surges are the surges in progress. Nil means that no surge is possible.
+	Surges *Surges
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 }

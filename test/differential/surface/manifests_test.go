@@ -199,6 +199,7 @@ var ownRights = map[string]string{
 	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
 	"vpa-updater updatestates": "podfit's own API", "vpa-admission-controller updatestates": "podfit's own API",
 	"vpa-updater namespaces": "their annotations that stop or delay changes", "vpa-updater configmaps": "the one that stops all changes",
+	"vpa-updater deployments":    "for surges; without the right podfit evicts instead",
 	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender horizontalpodautoscalers": "to leave requests alone by which they scale; without the right podfit goes on",
 	"vpa-updater horizontalpodautoscalers":     "as for the recommender, and to change their targets for VPAs that ask for it", "vpa-admission-controller horizontalpodautoscalers": "as for the recommender",

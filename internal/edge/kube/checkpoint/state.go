@@ -29,13 +29,13 @@ const outcomeDone = "Done"
 var outcomes = map[plan.RefusalKind]string{
 	plan.Denied: "Denied", plan.DeniedByBudget: "DisruptionBudget", plan.DeniedByNode: "NodeCapacity", plan.DeniedByQuota: "Quota",
 	plan.Unsupported: "Unsupported", plan.WebhookFailed: "WebhookFailed", plan.ServerBusy: "ServerBusy", plan.NotReached: "NotReached",
-	plan.OutcomeIsUnknown: "NoAnswer",
+	plan.OutcomeIsUnknown: "NoAnswer", plan.NotReadyInTime: "NotReadyInTime",
 }
 
 // actions are the names of the actions. They are stored, so they are never changed.
-var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete"}
+var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete", plan.Surge: "Surge"}
 
-// named reevictionRounds the key of a name.
+// named returns the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
 	for k, n := range names {
 		if n == name {
@@ -46,7 +46,7 @@ func named[K comparable](names map[K]string, name string) (K, bool) {
 	return none, false
 }
 
-// updateStateSpec reevictionRounds the spec of an object.
+// updateStateSpec returns the spec of an object.
 func updateStateSpec(w cluster.Workload) v1alpha1.UpdateStateSpec {
 	return v1alpha1.UpdateStateSpec{Target: reference(w)}
 }
@@ -55,7 +55,7 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{Group: w.Group, Kind: w.Kind, Name: w.Name}
 }
 
-// updateStateStatus reevictionRounds the status of an object, without the time and the writer. It leaves out records until the object is within
+// updateStateStatus returns the status of an object, without the time and the writer. It leaves out records until the object is within
 // its limits.
 func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
@@ -194,7 +194,7 @@ func storeAmounts(r cluster.Resources) *v1alpha1.RequestedAmounts {
 	return &out
 }
 
-// micro reevictionRounds a time of the API, or nil if the time is zero. The API has microseconds.
+// micro returns a time of the API, or nil if the time is zero. The API has microseconds.
 func micro(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
@@ -230,10 +230,10 @@ func decodeUpdateState(raw []byte, o *updateStateObject) error {
 	return nil
 }
 
-// name reevictionRounds the namespace and name of the object, for messages.
+// name returns the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// workload reevictionRounds the workload of the object.
+// workload returns the workload of the object.
 func (o *updateStateObject) workload() (cluster.Workload, error) {
 	var s v1alpha1.UpdateStateSpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
@@ -250,7 +250,7 @@ func (o *updateStateObject) inNamespace(r *v1alpha1.WorkloadReference) cluster.W
 	return cluster.Workload{Group: r.Group, Kind: r.Kind, Namespace: o.Metadata.Namespace, Name: r.Name}
 }
 
-// state reevictionRounds the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
+// state returns the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
 func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 	out := plan.State{Workload: w}
 	if o.size > 0 {
@@ -332,7 +332,7 @@ func appendError(errs []error, name string, err error) []error {
 	return append(errs, fmt.Errorf("decode %s: %w", name, err))
 }
 
-// decodeList reevictionRounds the items of a list, at most a maximum number.
+// decodeList returns the items of a list, at most a maximum number.
 func decodeList(errs *[]error, name string, raw json.RawMessage, most int) []json.RawMessage {
 	var items []json.RawMessage
 	*errs = decodePart(*errs, name, raw, &items)
@@ -474,7 +474,7 @@ func loadAmounts(a *v1alpha1.RequestedAmounts) (cluster.Resources, error) {
 	return out, nil
 }
 
-// updateStateSum reevictionRounds a checksum of a status, without the time and the writer.
+// updateStateSum returns a checksum of a status, without the time and the writer.
 func updateStateSum(s v1alpha1.UpdateStateStatus) uint64 {
 	s.Updated, s.Writer = nil, ""
 	raw, err := json.Marshal(s)

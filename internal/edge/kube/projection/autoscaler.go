@@ -35,7 +35,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		IntegerCPU: integerCPU(o.Annotations),
 		Rules:      Rules(o.Annotations),
 		Canary:     canary(o.Annotations),
-		MakeRoom:   makeRoom(o.Annotations),
+		MakeRoom:   shortAnnotation(o.Annotations[v1.AnnotationMakeRoom]),
+		Mover:      shortAnnotation(o.Annotations[v1.AnnotationMover]),
 
 		PreserveScalePoint: o.Annotations[v1alpha1.AnnotationHPA] == v1alpha1.PreserveScalePoint,
 	}
@@ -74,8 +75,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 // longestMakeRoom bounds the part of an invalid annotation that is kept for messages.
 const longestMakeRoom = 40
 
-func makeRoom(annotations map[string]string) string {
-	value := annotations[v1.AnnotationMakeRoom]
+func shortAnnotation(value string) string {
 	if len(value) > longestMakeRoom {
 		value = strings.ToValidUTF8(value[:longestMakeRoom], "")
 	}

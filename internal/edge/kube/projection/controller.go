@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -17,6 +18,8 @@ type ControllerState struct {
 	Parent cluster.Workload // the controller that owns it, zero when none does
 	Scale  cluster.Scale
 	Daemon *cluster.Daemon // only of a DaemonSet
+
+	Surging bool // a Deployment with the annotation podfit.dev/surge
 }
 
 // Controller returns the owner and the scale of a controller. For kinds of which only the metadata is watched, the scale is
@@ -28,6 +31,8 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 	}
 	c := ControllerState{Parent: ControllerOf(m.GetOwnerReferences(), m.GetNamespace(), in)}
 	switch o := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		_, c.Surging = o.Annotations[v1alpha1.AnnotationSurge]
 	case *appsv1.ReplicaSet:
 		c.Scale = specScale(o.Spec.Replicas)
 	case *appsv1.StatefulSet:

@@ -28,7 +28,7 @@ func (w *World) addFeeds() {
 	addController(w, "StatefulSet", apps.StatefulSets(ns))
 	addController(w, "DaemonSet", apps.DaemonSets(ns))
 	addController(w, "ReplicationController", core.ReplicationControllers(ns))
-	w.addMetadataOnly("Deployment", "deployments")
+	w.addMetadataOnly(deploymentKind, "deployments")
 	w.addMetadataOnly("Job", "jobs")
 	w.addMetadataOnly("CronJob", "cronjobs")
 	if w.o.Pods != NoPods {
@@ -165,7 +165,10 @@ func (w *World) addMetadataOnly(kind, resource string) {
 func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
 	src.fieldSelector = w.namespaces()
 	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
-	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(_ cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
+	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
+		if kind == deploymentKind {
+			w.noteSurge(key, now)
+		}
 		if now == nil {
 			return projection.ControllerState{}
 		}

@@ -88,6 +88,8 @@ type World struct {
 	horizontalOf     map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler // those that depend on requests, by target
 	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
 
+	surging map[cluster.Key]struct{} // Deployments with the annotation podfit.dev/surge
+
 	nodes       store[cluster.Node]
 	newNodes    newNodes
 	evictions   store[[]usage.OOM]
@@ -117,6 +119,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		horizontalOf:     make(map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler),
 		horizontalSorted: make(map[cluster.Workload][]*cluster.HorizontalAutoscaler),
 
+		surging:     make(map[cluster.Key]struct{}),
 		waiting:     newWaitSlots(),
 		targetKinds: make(map[projection.GroupKind]int),
 	}

@@ -1,0 +1,117 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A surgeRecord is the JSON form of a cluster.Surge.
+type surgeRecord struct {
+	Replicas int32     `json:"replicas"`
+	Pod      string    `json:"pod"`
+	UID      string    `json:"uid"`
+	Cost     int32     `json:"deletionCost,omitempty"`
+	Deadline time.Time `json:"deadline"`
+	Lowered  bool      `json:"lowered,omitempty"`
+}
+
+// maxSurgeBytes bounds the annotation that is read: anyone who may edit the Deployment can write it.
+const maxSurgeBytes = 1 << 10
+
+// surgeOf returns the record in an annotation, or nil if it is invalid.
+func surgeOf(annotation string) *cluster.Surge {
+	var r surgeRecord
+	if len(annotation) > maxSurgeBytes {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(annotation), &r); err != nil || r.Replicas < 1 || r.Replicas == 1<<31-1 || r.UID == "" {
+		return nil
+	}
+	return &cluster.Surge{Replicas: r.Replicas, Pod: r.Pod, UID: r.UID, Cost: r.Cost, Deadline: r.Deadline, Lowered: r.Lowered}
+}
+
+// A DeploymentWriter reads and writes the replicas of Deployments for surges. It does not retry; the caller does.
+type DeploymentWriter struct {
+	client appsclient.AppsV1Interface
+	pause  *pause
+}
+
+// NewDeploymentWriter returns a DeploymentWriter.
+func NewDeploymentWriter(c *Clients) *DeploymentWriter {
+	return &DeploymentWriter{client: c.Core.AppsV1(), pause: new(pause)}
+}
+
+// Read returns a Deployment as it is now. The error wraps ErrNotFound if it does not exist.
+func (w *DeploymentWriter) Read(ctx context.Context, of cluster.Workload) (cluster.Deployment, error) {
+	o, err := w.client.Deployments(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	if err != nil {
+		return cluster.Deployment{}, fmt.Errorf("read Deployment %s: %w", of, Refused(err))
+	}
+	return deploymentOf(of, o), nil
+}
+
+func deploymentOf(w cluster.Workload, o *appsv1.Deployment) cluster.Deployment {
+	record, recorded := o.Annotations[v1alpha1.AnnotationSurge]
+	d := cluster.Deployment{
+		Workload: w, UID: string(o.UID), Version: o.ResourceVersion, Replicas: 1, MinReady: time.Duration(o.Spec.MinReadySeconds) * time.Second,
+		Deleting: o.DeletionTimestamp != nil, Owned: metav1.GetControllerOfNoCopy(o) != nil, Observed: o.Status.ObservedGeneration >= o.Generation,
+		Pods: o.Status.Replicas, Updated: o.Status.UpdatedReplicas, Annotated: len(o.Annotations) > 0, Recorded: recorded,
+	}
+	if o.Spec.Replicas != nil {
+		d.Replicas = *o.Spec.Replicas
+	}
+	if recorded {
+		d.Surge = surgeOf(record)
+	}
+	return d
+}
+
+// Write sets the replicas and the record of a surge in one request; without a record, it removes the annotation. If the Deployment has
+// changed since it was read, nothing is written. The scale subresource has no annotations, so the Deployment itself is patched.
+func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, replicas int32, s *cluster.Surge) error {
+	ops := []PatchOp{
+		{Op: "test", Path: "/metadata/uid", Value: d.UID},
+		{Op: "test", Path: "/metadata/resourceVersion", Value: d.Version},
+	}
+	if replicas != d.Replicas {
+		ops = append(ops, PatchOp{Op: "test", Path: "/spec/replicas", Value: d.Replicas}, PatchOp{Op: "replace", Path: "/spec/replicas", Value: replicas})
+	}
+	key := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.AnnotationSurge)
+	if s == nil {
+		ops = append(ops, PatchOp{Op: "remove", Path: key})
+	} else {
+		text, err := json.Marshal(surgeRecord{Replicas: s.Replicas, Pod: s.Pod, UID: s.UID, Cost: s.Cost, Deadline: s.Deadline.UTC().Truncate(time.Second), Lowered: s.Lowered})
+		if err != nil {
+			return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
+		}
+		if !d.Annotated {
+			ops = append(ops, PatchOp{Op: "add", Path: "/metadata/annotations", Value: map[string]string{}})
+		}
+		ops = append(ops, PatchOp{Op: "add", Path: key, Value: string(text)})
+	}
+	data, err := json.Marshal(ops)
+	if err != nil {
+		return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
+	}
+	ctx, sent := recordSending(ctx, w.pause)
+	err = sent.classify(Refused(w.client.RESTClient().Patch(types.JSONPatchType).Namespace(d.Namespace).Resource("deployments").Name(d.Name).
+		MaxRetries(0).Body(data).Do(ctx).Error()))
+	if err != nil {
+		return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
+	}
+	return nil
+}
