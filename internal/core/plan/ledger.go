@@ -178,7 +178,10 @@ func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 		help := d.Wanted.Code == Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 		if d.Pod.Node == "" {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
-			help = hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)
+			help = alreadyAsked(d.Pod, e.with) || alreadyAsked(d.Pod, d.With)
+			if !help && d.Wanted.Code != TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
+				continue // a small difference may decide whether a node can hold it, which is not known yet
+			}
 		}
 		if before, ok := out[w]; !ok || before {
 			out[w] = help

@@ -58,7 +58,7 @@ type simulated struct {
 	hard      int64      // millicores that the namespace may request; 0 means no limit
 	vacant    []int      // minute since which a replica is missing; -1 if it exists
 	refused   int        // consecutive rejections of new pods by the quota
-	unsized   bool       // a new pod was created without the recommended size because of the quota
+	unsized   bool       // a new pod was created without the recommended size, because of the quota or because no webhook sized it
 	undone    int        // number of resizes that were undone
 	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
 	evictedLeaving bool
@@ -425,7 +425,9 @@ func (s *simulation) replace(w *simulated, minute int) {
 		}
 		p := s.make(w, number)
 		own := p.DeepCopy()
-		if !w.Unsized.open(minute) {
+		if w.Unsized.open(minute) {
+			w.unsized = true
+		} else {
 			w.size(p)
 		}
 		if s.keepsSizeOverQuota && w.rejects(p) && !w.rejects(own) {

@@ -192,6 +192,9 @@ func merged(a, b map[string]any) map[string]bool {
 	return out
 }
 
+// sizesOfNewNodes is why podfit reads the objects of cluster autoscalers.
+const sizesOfNewNodes = "for the sizes of nodes that can be added; without the right podfit goes on"
+
 // ownRights are rights that only podfit has.
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
@@ -203,6 +206,8 @@ var ownRights = map[string]string{
 	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender horizontalpodautoscalers": "to leave requests alone by which they scale; without the right podfit goes on",
 	"vpa-updater horizontalpodautoscalers":     "as for the recommender, and to change their targets for VPAs that ask for it", "vpa-admission-controller horizontalpodautoscalers": "as for the recommender",
+	"vpa-recommender nodepools": sizesOfNewNodes, "vpa-updater nodepools": sizesOfNewNodes, "vpa-admission-controller nodepools": sizesOfNewNodes,
+	"vpa-recommender machinedeployments": sizesOfNewNodes, "vpa-updater machinedeployments": sizesOfNewNodes, "vpa-admission-controller machinedeployments": sizesOfNewNodes,
 	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-admission-controller sizingprofiles": "podfit's own API",
 }
 
