@@ -516,6 +516,11 @@ func (p *place) watchAutoscalers(since string) func() []*vpav1.VerticalPodAutosc
 	}
 }
 
+// upstreamsConditions returns the conditions of a VPA that upstream has, too.
+func upstreamsConditions(a *vpav1.VerticalPodAutoscaler) []vpav1.VerticalPodAutoscalerCondition {
+	return slices.DeleteFunc(slices.Clone(a.Status.Conditions), func(c vpav1.VerticalPodAutoscalerCondition) bool { return c.Type == "Updating" })
+}
+
 // explained checks every state of the VPAs: usage is constant, so targets stay equal, and bounds get narrower as the history
 // grows.
 func (p *place) explained(before *state, states []*vpav1.VerticalPodAutoscaler) {
@@ -525,7 +530,7 @@ func (p *place) explained(before *state, states []*vpav1.VerticalPodAutoscaler) 
 	for _, a := range states {
 		was := last[a.Name]
 		last[a.Name] = a
-		if !slices.EqualFunc(a.Status.Conditions, was.Status.Conditions, func(x, y vpav1.VerticalPodAutoscalerCondition) bool {
+		if !slices.EqualFunc(upstreamsConditions(a), upstreamsConditions(was), func(x, y vpav1.VerticalPodAutoscalerCondition) bool {
 			return x.Type == y.Type && x.Status == y.Status && x.LastTransitionTime.Equal(&y.LastTransitionTime)
 		}) {
 			p.Errorf("%s: conditions %+v → %+v", a.Name, was.Status.Conditions, a.Status.Conditions)

@@ -24,17 +24,21 @@ type Boosted struct {
 // AdmissibleBoost applies the startup boost (Boost) and changes the sizes so that the API server admits them (Admissible). If the
 // boost does not fit into the pod-level resources or the pod LimitRange, it is limited, so that it takes no CPU from other containers.
 func AdmissibleBoost(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted, most int64) Boosted {
-	by := func(share int64) Boosted {
-		b := boostBy(a, p, slices.Clone(fits), most, share)
+	by := func(share int64) (b Boosted, takes bool) {
+		b = boostBy(a, p, slices.Clone(fits), most, share)
+		meant := slices.Clone(b.Fits)
 		Admissible(l, p, b.Fits)
-		return b
+		return b, takesCPU(p, fits, meant, b.Fits)
 	}
-	whole := by(wholeBoost)
-	if !takesCPU(p, fits, whole) {
+	whole, takes := by(wholeBoost)
+	if !takes {
 		return whole
 	}
-	tooMuch := int64(sort.Search(wholeBoost-1, func(i int) bool { return takesCPU(p, fits, by(int64(i)+1)) })) + 1
-	if limited := by(tooMuch - 1); totalCPU(p, limited.Fits) > totalCPU(p, fits) {
+	tooMuch := sort.Search(wholeBoost-1, func(i int) bool {
+		_, takes := by(int64(i) + 1)
+		return takes
+	}) + 1
+	if limited, _ := by(int64(tooMuch) - 1); totalCPU(p, limited.Fits) > totalCPU(p, fits) {
 		return limited
 	}
 	unlimited := boostBy(a, p, slices.Clone(fits), most, wholeBoost)
@@ -56,16 +60,19 @@ func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
 	return total
 }
 
-// takesCPU reports whether a container has less CPU with a boost than without it.
-func takesCPU(p *cluster.Pod, fits []Fitted, b Boosted) bool {
+// takesCPU reports whether a container has less CPU with a boost than without it because the boost was made admissible. The maximum of a
+// boosted request and rounding may lower requests too, as in upstream: that does not count.
+func takesCPU(p *cluster.Pod, without, meant, admissible []Fitted) bool {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.Role != cluster.Regular {
 			continue
 		}
-		requests, limits := sizeOf(c, fits)
-		boostedRequests, boostedLimits := sizeOf(c, b.Fits)
-		if boostedRequests.CPU < requests.CPU || boostedLimits.Has.Has(cluster.CPU) && boostedLimits.CPU < limits.CPU {
+		requests, limits := sizeOf(c, without)
+		meantRequests, meantLimits := sizeOf(c, meant)
+		boostedRequests, boostedLimits := sizeOf(c, admissible)
+		if boostedRequests.CPU < min(requests.CPU, meantRequests.CPU) ||
+			boostedLimits.Has.Has(cluster.CPU) && boostedLimits.CPU < min(limits.CPU, meantLimits.CPU) {
 			return true
 		}
 	}

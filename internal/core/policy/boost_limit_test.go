@@ -102,7 +102,7 @@ func TestAdmissibleBoost_randomPods_noContainerHasLess(t *testing.T) {
 			limited++
 			continue
 		}
-		if takesCPU(p, fits, b) {
+		if lowersCPU(p, fits, b.Fits) {
 			t.Fatalf("level %+v, containers %+v: %+v becomes %+v", p.PodLevel, cs, fits, b.Fits)
 		}
 	}
@@ -124,4 +124,28 @@ func TestAdmissibleBoost_factorOfNothing_isReported(t *testing.T) {
 	if got := WithoutBoost(a, "", b.NoBase); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// The maximum of a boosted request may be below the request without a boost. The boost then lowers it, as in upstream, and is not refused.
+func TestAdmissibleBoost_maximumIsBelowTheRequest_isTheMaximum(t *testing.T) {
+	p := &cluster.Pod{Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 1<<20)}}}
+	a := &cluster.Autoscaler{Boost: &cluster.Boost{Factor: 1}, Advice: []cluster.Advice{{
+		Container: "app", Estimate: cluster.Estimate{Lower: cluster.Amounts(100, 1<<20), Target: cluster.Amounts(100, 1<<20), Upper: cluster.Amounts(100, 1<<20)},
+	}}}
+	b := AdmissibleBoost(a, Limits{}, p, Fit(a, Limits{}, p), 1)
+	if b.Refusal.Refused() || len(b.Fits) != 1 || b.Fits[0].Requests.CPU != 1 {
+		t.Errorf("refusal %s, sizes %+v; want 1m and no refusal", b.Refusal, b.Fits)
+	}
+}
+
+// lowersCPU reports whether a container has less CPU with a boost than without it. A millicore less results from rounding.
+func lowersCPU(p *cluster.Pod, without, boosted []Fitted) bool {
+	for i := range p.Containers {
+		before, limitBefore := sizeOf(&p.Containers[i], without)
+		after, limitAfter := sizeOf(&p.Containers[i], boosted)
+		if after.CPU < before.CPU-1 || limitAfter.Has.Has(cluster.CPU) && limitAfter.CPU < limitBefore.CPU-1 {
+			return true
+		}
+	}
+	return false
 }
