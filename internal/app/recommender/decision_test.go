@@ -126,7 +126,7 @@ func TestOOMLoop_message_namesPodsAndMemory(t *testing.T) {
 		"in 2 pods, such as web-0. It has no memory request and a limit of 2Mi; the recommendation is 4Mi.":             {pods: 2, limit: 2 * mib},
 		"in 99 pods, such as web-0. It has no memory request; the recommendation is 4Mi.":                               {pods: maxLooping - 1},
 		"in 100 or more pods, such as web-0. It has no memory request; the recommendation is 4Mi.":                      {pods: maxLooping},
-		"The workload has 1 live pods. The updater evicts a ready pod only if there are at least 2":       {pods: 1},
+		"The workload has 1 live pods. The updater evicts a ready pod only if there are at least 2":                     {pods: 1},
 		"Container app is OOM-killed repeatedly in pod web-0. It has no memory request; the recommendation is 4Mi. The": {pods: 1},
 	} {
 		loop.container, loop.pod, loop.target, loop.reason = "app", pod, 4*mib, v1alpha1.ReasonRequestBelowTarget

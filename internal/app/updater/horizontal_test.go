@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ import (
 
 // hpaCluster is a fakeCluster whose Deployment an HPA scales at 80 % of its CPU request.
 type hpaCluster struct {
+	mu sync.Mutex // guards the fields while the updater changes several pods at a time
 	*fakeCluster
 	t      *testing.T
 	hpa    *cluster.HorizontalAutoscaler
@@ -71,6 +73,8 @@ func (y *hpaCluster) call() (applied bool, err error) {
 }
 
 func (y *hpaCluster) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
 	applied, err := y.call()
 	if applied {
 		err = errors.Join(err, y.fakeCluster.Resize(ctx, p, with))
@@ -88,6 +92,8 @@ func (y *hpaCluster) SetTargets(_ context.Context, h *cluster.HorizontalAutoscal
 }
 
 func (y *hpaCluster) write(h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
 	applied, err := y.call()
 	if err == nil && y.fail != nil {
 		applied, err = y.fail(y.calls)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 // A hostileCluster is a fakeCluster in which something goes wrong.
 type hostileCluster struct {
+	requests sync.Mutex // held during each request, because the updater sends several at a time
 	*fakeCluster
 	step   func(minute int)                                  // what happens in the cluster before each pass
 	jump   func(minute int) time.Duration                    // how far the clock of the updater is ahead
@@ -76,6 +78,8 @@ func (y *hostileCluster) count(kind string, err error) error {
 }
 
 func (y *hostileCluster) Evict(ctx context.Context, p *cluster.Pod) error {
+	y.requests.Lock()
+	defer y.requests.Unlock()
 	if y.evict != nil {
 		if err, handled := y.evict(p); handled {
 			return y.count("evict", err)
@@ -116,6 +120,8 @@ func (y *hostileCluster) resizeLater(p *cluster.Pod, with []policy.Fitted, state
 }
 
 func (y *hostileCluster) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	y.requests.Lock()
+	defer y.requests.Unlock()
 	if y.resize != nil {
 		if err, handled := y.resize(p, with); handled {
 			return y.count("resize", err)
