@@ -97,30 +97,8 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		p.canaryChanged(own, false)
 	}
 	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
-	if d.Fallback && last.isLasting() && p.hasProbe(own) {
-		p.endCanary(own)
-		p.leave(own, Reason{Code: Probing})
-		return p.giveBack(own)
-	}
 	if d.Fallback && last.isLasting() {
-		if p.candidate(own).surges(false) {
-			return p.surgeInstead(own, last)
-		}
-		g := p.group(own)
-		trial := r.Kind.leavesReplacementOpen()
-		if trial && p.isAwaited(d.Pod.Controller, g) {
-			p.endCanary(own)
-			p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
-			return p.giveBack(own)
-		}
-		g.trial = g.trial || trial
-		own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
-		own.Reason.Fallback = ResizeRefused
-		if r.Kind == DeniedByNode {
-			own.Reason.Fallback = ResizeImpossible
-		}
-		p.probe(own)
-		return []Decision{*own}
+		return p.replaceInstead(own, last)
 	}
 	why := last.reason(p.b, d.Do)
 	if r.Kind == DeniedByBudget && d.Do == Evict && d.Rescue {
@@ -153,6 +131,33 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		p.explainHeldEviction(own)
 	}
 	return next
+}
+
+// replaceInstead decides on a pod whose resize was refused and that may be replaced: by an eviction, by a surge, or not now. It returns the
+// decisions that take the place of the resize.
+func (p *Pass) replaceInstead(own *Decision, last refused) []Decision {
+	g := p.group(own)
+	trial := last.Kind.leavesReplacementOpen()
+	switch {
+	case p.hasProbe(own):
+		p.endCanary(own)
+		p.leave(own, Reason{Code: Probing})
+		return p.giveBack(own)
+	case p.candidate(own).surges(false):
+		return p.surgeInstead(own, last)
+	case trial && p.isAwaited(own.Pod.Controller, g):
+		p.endCanary(own)
+		p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
+		return p.giveBack(own)
+	}
+	g.trial = g.trial || trial
+	own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
+	own.Reason.Fallback = ResizeRefused
+	if last.Kind == DeniedByNode {
+		own.Reason.Fallback = ResizeImpossible
+	}
+	p.probe(own)
+	return []Decision{*own}
 }
 
 // explainHeldEviction makes the check that blocks the eviction of a pod the reason to leave it, if its resize was refused and the mode
