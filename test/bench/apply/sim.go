@@ -132,7 +132,7 @@ func (s *simulation) pass() {
 	for _, d := range pass.Decisions() {
 		r := s.replica(d.Pod.UID)
 		switch d.Do {
-		case plan.Leave:
+		case plan.Leave, plan.Surge, plan.Delete: // no pod is OOM-killed, and there are no Deployments to surge
 			continue
 		case plan.Evict:
 			s.disruptions++
