@@ -69,7 +69,7 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 		h.deny(request, response, errs)
 		return resultSkipped
 	}
-	if a.Spec.UpdatePolicy != nil {
+	if a.Spec.UpdatePolicy != nil || a.noSpec {
 		return resultSkipped
 	}
 	patchWith(response, []byte(defaultPolicy))

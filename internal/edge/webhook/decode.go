@@ -265,6 +265,8 @@ type autoscalerReview struct {
 		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Spec v1.VerticalPodAutoscalerSpec `json:"spec"`
+
+	noSpec bool // the object has no spec; the schema of the API server rejects it
 }
 
 // decodeAutoscaler decodes the fields of a VPA that podfit needs to review it.
@@ -281,7 +283,7 @@ func decodeAutoscaler(text []byte) (*autoscalerReview, error) {
 	if err := v1.CheckQuantities(whole.Spec); err != nil {
 		return nil, err
 	}
-	var out autoscalerReview
+	out := autoscalerReview{noSpec: len(whole.Spec) == 0 || bytes.Equal(whole.Spec, null)}
 	return &out, kjson.Unmarshal(text, &out)
 }
 
