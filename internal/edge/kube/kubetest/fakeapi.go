@@ -271,11 +271,18 @@ func parsePlace(path string) place {
 // ServeHTTP implements http.Handler.
 func (f *FakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := parsePlace(r.URL.Path)
-	if r.Method == http.MethodGet && p.name == "" && r.URL.Query().Get("watch") != "" {
+	if r.Method == http.MethodGet && p.name == "" && r.URL.Query().Get("watch") != "" && !f.isForbidden(r) {
 		f.watch(w, r, p)
 		return
 	}
 	f.answer(w, r, p)
+}
+
+// isForbidden reports whether the test has set the response 403 for a request. Who may not list objects may not watch them either.
+func (f *FakeAPI) isForbidden(r *http.Request) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.replies[r.Method+" "+r.URL.Path].code == http.StatusForbidden
 }
 
 func (f *FakeAPI) answer(w http.ResponseWriter, r *http.Request, p place) {
