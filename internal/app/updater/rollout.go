@@ -128,6 +128,7 @@ func (u *updater) assumeChanges(now time.Time) {
 		return
 	}
 	u.ledger.AssumeChanges(now)
-	u.log.Warn("It is unknown what was changed in the last hour; nothing is changed for an hour, because --max-change-per-hour-namespace or --max-change-per-hour-cluster is set",
-		slog.Time("until", now.Add(rollout.Span)))
+	u.log.Warn("The changes of the last hour are unknown, so no pods are changed for one hour",
+		slog.Time("until", now.Add(rollout.Span)),
+		slog.String("remedy", "install the CRD UpdateState and grant the rights to it, as deploy/ does; or remove --max-change-per-hour-namespace and --max-change-per-hour-cluster"))
 }

@@ -111,7 +111,7 @@ func TestAdmissibleBoost_randomPods_noContainerHasLess(t *testing.T) {
 	}
 }
 
-func TestAdmissibleBoost_factorOfNothing_isReported(t *testing.T) {
+func TestAdmissibleBoost_factorWithoutRequest_isReported(t *testing.T) {
 	a := recommend(exactly("app", cpu(300)))
 	a.Boost = &cluster.Boost{Factor: 3}
 	p := podOf(container("app", cpu(300), cluster.Resources{}), container("sidecar", cluster.Resources{}, cluster.Resources{}))

@@ -9,7 +9,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A HorizontalState is what podfit does with a request by which a HorizontalPodAutoscaler (HPA) scales.
+// A HorizontalState says how podfit treats a request that a HorizontalPodAutoscaler (HPA) uses for scaling.
 type HorizontalState uint8
 
 // The states.

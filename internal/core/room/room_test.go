@@ -111,7 +111,7 @@ func TestMake_steps(t *testing.T) {
 	}
 }
 
-func TestCost_ofEachCause_rises(t *testing.T) {
+func TestCost_eachCause_increasesTheCost(t *testing.T) {
 	base := Pod{Move: &Candidate{Ready: 4, Wanted: 4, StartSeconds: 10}}
 	for name, change := range map[string]func(*Pod){
 		"higher priority":     func(p *Pod) { p.Priority = 1000 },

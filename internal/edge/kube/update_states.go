@@ -70,7 +70,7 @@ func NewUpdateStates(c *Clients, namespace string) (*UpdateStates, error) {
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
 	if err != nil {
-		return nil, fmt.Errorf("make client of update states: %w", err)
+		return nil, fmt.Errorf("create the client for UpdateState objects: %w", err)
 	}
 	return &UpdateStates{client, runtime.NewParameterCodec(scheme), namespace}, nil
 }

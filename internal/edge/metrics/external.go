@@ -74,7 +74,7 @@ func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Se
 	var r Reading
 	byName, err := labels.NewRequirement("pod", selection.Equals, []string{pod.Name})
 	if err != nil {
-		return r, fmt.Errorf("select external metrics of pod %s: %w", pod, err)
+		return r, fmt.Errorf("build the selector for external metrics of pod %s: %w", pod, err)
 	}
 	selector = selector.Add(*byName)
 	byContainer := map[string]*usage.Sample{}

@@ -96,7 +96,7 @@ func (o *updateStateObject) loadCanary(errs []error, raw json.RawMessage, into *
 func CanaryState(c *v1alpha1.CanaryRecord, namespace string) (rollout.State, error) {
 	phase, known := named(phases, c.Phase)
 	if !known {
-		return rollout.State{}, fmt.Errorf("unknown phase %.40q", c.Phase)
+		return rollout.State{}, fmt.Errorf("unknown canary phase %.40q", c.Phase)
 	}
 	cause, known := named(causes, c.Cause)
 	if !known {

@@ -63,7 +63,7 @@ func NewStates(c *kube.Clients, o StorageOptions, writer string) (*States, error
 	}
 	client, parameters, err := own.Own()
 	if err != nil {
-		return nil, fmt.Errorf("make client of update states: %w", err)
+		return nil, fmt.Errorf("create the client for UpdateState objects: %w", err)
 	}
 	return &States{
 		client: client, parameters: parameters, namespace: o.Namespace, ignored: o.Ignored, log: o.Log,
