@@ -44,6 +44,7 @@ type Pod struct {
 	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress
 	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
+	Placeholder   *Placeholder  // nil unless it is a placeholder pod of podfit
 	Observed      string        // annotation vpaObservedContainers; "" if absent
 	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
 	Containers    []Container

@@ -30,6 +30,7 @@ type State struct {
 	Replacements []PendingState // by controller
 	Pods         []PodState     // the most recent attempt first
 	Omitted      int            // records of pods that are left out because of maxPodStates
+	Capacity     *CapacityState // nil if no capacity was asked for before an eviction
 
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
@@ -145,6 +146,9 @@ func (l *Ledger) Export(b Budget) []State {
 			s.Replacements = append(s.Replacements, o.export(controller))
 		}
 	}
+	for w, a := range l.asks {
+		state(w).Capacity = a.export()
+	}
 	l.exportPods(b, state)
 	delete(states, cluster.Workload{})
 	out := make([]State, 0, len(states))
@@ -239,6 +243,9 @@ func (s *State) LastAction() time.Time {
 	}
 	if s.Eviction != nil {
 		later(s.Eviction.At)
+	}
+	if s.Capacity != nil {
+		later(s.Capacity.Requested)
 	}
 	for i := range s.Replacements {
 		for _, e := range s.Replacements[i].Evicted {

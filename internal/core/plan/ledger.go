@@ -27,6 +27,7 @@ type Ledger struct {
 	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
+	asks      map[cluster.Workload]capacityRequest     // the last request for capacity before an eviction
 
 	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
@@ -60,7 +61,7 @@ func NewLedger() *Ledger {
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
-		lacking: map[string]shortOfRoom{},
+		lacking: map[string]shortOfRoom{}, asks: map[cluster.Workload]capacityRequest{},
 	}
 }
 
@@ -79,6 +80,7 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 		l.noteMove(now, d)
+		delete(l.asks, workloadOf(d.Pod))
 	case Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
 		l.notePart(now, d)
@@ -101,6 +103,7 @@ func (l *Ledger) expect(now time.Time, d Decision) {
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
+	l.learnCapacity(now, w, ds)
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {

@@ -38,6 +38,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
+	p.capacity = capacityOf(w)
 	p.ds = p.decide()
 	return p
 }
@@ -86,6 +87,10 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 	}
 	if d.Fallback && last.isLasting() {
 		g := p.group(own)
+		if lacks, awaits := p.lacksCapacity(own); awaits {
+			p.leave(own, lacks)
+			return p.giveBack(own)
+		}
 		trial := r.Kind.leavesReplacementOpen()
 		if trial && p.isAwaited(d.Pod.Controller, g) {
 			p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
@@ -147,7 +152,7 @@ func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision {
 }
 
 func (p *Pass) leave(d *Decision, r Reason) {
-	d.Do, d.Reason, d.Fallback, d.part, d.roomFor = Leave, r, false, false, ""
+	d.Do, d.Reason, d.Fallback, d.part, d.roomFor, d.Placeholder = Leave, r, false, false, "", nil
 }
 
 func (p *Pass) group(d *Decision) *group {
@@ -187,6 +192,7 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 		at, waiting := queue[0], &p.ds[queue[0]]
 		queue = queue[1:]
 		p.candidate(waiting).take()
+		p.holdBack(waiting)
 		switch {
 		case waiting.Do != Leave:
 			next = append(next, *waiting)

@@ -32,6 +32,7 @@ func (s *pass) decide() []Decision {
 		ds = s.decideOn(g, ds)
 	}
 	s.makeRoom(ds)
+	s.checkCapacity(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)
 	return ds
@@ -101,6 +102,8 @@ type pass struct {
 	scopes   map[*cluster.Autoscaler]*scope
 	rooms    *rooms      // nil until it is needed
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
+
+	capacity capacity // the placeholder pods, and what is done about them
 
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 

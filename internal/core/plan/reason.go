@@ -90,7 +90,10 @@ const (
 
 	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
 
-	lastCode = AwaitingRoom
+	AwaitingCapacity // no node has room for the replacement, and capacity was asked for
+	CapacityNotFound // the request for capacity has failed
+
+	lastCode = CapacityNotFound
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -113,6 +116,7 @@ var codeNames = map[ReasonCode]string{
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
 	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom",
+	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound",
 }
 
 // String returns the name of the reason.
@@ -268,6 +272,14 @@ func (r Reason) outcome() string {
 		return r.quote("The resize waits for room on the node")
 	case AwaitingRoom:
 		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
+	case AwaitingCapacity:
+		s := "No node has free room for a replacement with the requests " + r.Text + ". The pod is evicted when a placeholder pod has a node for it"
+		if r.Until.IsZero() {
+			return s + ", after other placeholder pods"
+		}
+		return s + ", if that is before " + timestamp(r.Until)
+	case CapacityNotFound:
+		return r.quote("No node has free room for a replacement, and the request for capacity failed") + nextAttempt(r.Until)
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:

@@ -35,6 +35,9 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	if s.Eviction != nil && !s.Eviction.At.IsZero() {
 		addNew(l.evictions, s.Workload, s.Eviction.restore(now))
 	}
+	if s.Capacity != nil {
+		addNew(l.asks, s.Workload, s.Capacity.restore(now))
+	}
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
 	}

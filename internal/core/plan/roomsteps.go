@@ -193,6 +193,7 @@ func (s *pass) applyMove(d *Decision, step room.Step) bool {
 		d.Reason = before
 		return false
 	}
+	d.placed = true
 	if step.ForID != "" {
 		d.Reason, d.roomFor = Reason{Code: MovesForRoom, Text: step.For}, step.ForID
 	}

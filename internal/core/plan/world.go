@@ -41,6 +41,9 @@ type World struct {
 	// made for resizes.
 	Pods []*cluster.Pod
 
+	// Provider is how capacity is asked for before an eviction.
+	Provider Provider
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger
 }
