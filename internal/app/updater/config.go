@@ -40,7 +40,11 @@ type Config struct {
 	OOMRescue            string // off, evict or delete
 	MakeRoom             string // what is done to make room for resizes on full nodes
 	DryRun               bool
-	Tables               io.Writer // where a dry run writes tables; nil: nowhere
+
+	CapacityBeforeEviction string // off or ask
+	PlaceholderImage       string // what placeholder pods run
+
+	Tables io.Writer // where a dry run writes tables; nil: nowhere
 }
 
 // The values of --oom-rescue.
@@ -63,6 +67,8 @@ func Defaults() Config {
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(),
+
+		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1",
 	}
 }
 
@@ -98,6 +104,10 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.MakeRoom, "make-room", c.MakeRoom, "What to do if a resize does not fit on its node: off (wait), shrink (first resize other pods on the node in place to their lower targets), "+
 		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
 		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
+	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
+		"off: evict it. ask: create a placeholder pod with the size of the replacement, and evict the pod when the placeholder has a node, within 10 minutes. "+
+		"ask has no effect if the PriorityClass podfit-placeholder does not exist or podfit may not create pods.")
+	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -132,6 +142,12 @@ func (c *Config) ValidateOwn() error {
 	}
 	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
 		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
+	}
+	if c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk {
+		errs = append(errs, fmt.Errorf("--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction))
+	}
+	if c.PlaceholderImage == "" {
+		errs = append(errs, errors.New("--placeholder-image must not be empty"))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))

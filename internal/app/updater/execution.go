@@ -50,6 +50,7 @@ func (e *execution) execute(ctx context.Context) {
 			actions = append(actions, d)
 		}
 	}
+	e.executeCapacity(ctx)
 	queues := newLanes()
 	queues.add(actions)
 	var all errgroup.Group
@@ -96,6 +97,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 	switch {
 	case err == nil:
 		e.succeeded(&d)
+		e.releaseAfter(ctx, &d)
 		return nil
 	case errors.Is(err, kube.ErrNotSent):
 		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
@@ -273,6 +275,9 @@ func (e *execution) succeeded(d *plan.Decision) {
 	if d.Do == plan.Resize {
 		changed = e.resized
 		delete(e.fallbackReported, d.Autoscaler.Key)
+	}
+	if d.Do == plan.Evict {
+		e.pending.evicted(e.now, d)
 	}
 	changed[d.Autoscaler.Key] = *d
 	delete(e.heldReported, d.Autoscaler.Key)

@@ -72,6 +72,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
 		}
 		u.conditions = world
+		if c.WatchesAllPods() {
+			u.capacity.client = kube.NewPlaceholders(clients, c.PlaceholderImage)
+		}
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -183,6 +186,9 @@ type updater struct {
 	unownedReported  map[string]bool                          // pods without a controller, by UID
 	roomReported     map[string]string                        // the plan that was logged for a node, by node
 	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
+
+	capacity capacityProvider // asks for capacity before evictions
+	pending  pendingTimes     // of replacements
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 
@@ -309,7 +315,7 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 	}
 	current := map[string]bool{}
 	for _, p := range pods {
-		if !p.Controller.IsZero() || !autoscaled[p.Namespace] || !p.Live() {
+		if !p.Controller.IsZero() || p.Placeholder != nil || !autoscaled[p.Namespace] || !p.Live() {
 			continue
 		}
 		current[p.UID] = true
@@ -343,11 +349,13 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
+	w.Provider = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	u.ledger.Learn(now, w, decisions)
+	u.pending.observe(now, decisions, u.metrics.observePending)
 	watch.Step("FilterPods")
 	e := execution{updater: u, now: now, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {

@@ -194,7 +194,7 @@ func merged(a, b map[string]any) map[string]bool {
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
 	"vpa-recommender sizingprofiles":   "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
-	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
+	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted, and to create placeholder pods; without the rights podfit goes on", "vpa-updater priorityclasses": "to find out whether it may create placeholder pods; without the right podfit goes on", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
 	"vpa-updater updatestates":   "podfit's own API",
 	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender horizontalpodautoscalers": "to leave requests alone by which they scale; without the right podfit goes on",

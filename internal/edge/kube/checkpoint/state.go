@@ -60,7 +60,7 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
 		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
-		Evictions: storeEviction(s.Eviction),
+		Evictions: storeEviction(s.Eviction), Capacity: storeCapacity(s.Capacity),
 	}
 	for i := range s.Pods {
 		out.Pods = append(out.Pods, storePod(&s.Pods[i]))
@@ -142,6 +142,21 @@ func storeEviction(e *plan.EvictionState) *v1alpha1.EvictionRecord {
 		}
 	}
 	return out
+}
+
+func storeCapacity(c *plan.CapacityState) *v1alpha1.CapacityRecord {
+	if c == nil {
+		return nil
+	}
+	return &v1alpha1.CapacityRecord{
+		UID: c.UID, Pod: c.Pod, RequestTime: micro(c.Requested), Failures: int32(c.Failures), FailureTime: micro(c.Failed), Message: c.Text,
+	}
+}
+
+func loadCapacity(c *v1alpha1.CapacityRecord) *plan.CapacityState {
+	return &plan.CapacityState{
+		UID: c.UID, Pod: c.Pod, Requested: fromMicro(c.RequestTime), Failures: int(c.Failures), Failed: fromMicro(c.FailureTime), Text: c.Message,
+	}
 }
 
 func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
@@ -235,7 +250,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, Capacity json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -252,6 +267,13 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		loaded, err := loadEviction(&eviction)
 		out.Eviction = loaded
 		errs = appendError(errs, "evictions", err)
+	}
+	if len(parts.Capacity) > 0 {
+		var capacity v1alpha1.CapacityRecord
+		before := len(errs)
+		if errs = decodePart(errs, "capacity", parts.Capacity, &capacity); len(errs) == before {
+			out.Capacity = loadCapacity(&capacity)
+		}
 	}
 	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
 		var m v1alpha1.MissingReplacement

@@ -68,6 +68,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		}
 	}
 	out.Crash = crash(p, out, in)
+	out.Placeholder = kube.PlaceholderOf(p)
 	return out
 }
 
