@@ -77,14 +77,14 @@ func (y *fullCluster) Create(_ context.Context, p *cluster.Pod, size cluster.Res
 		return y.refusal
 	}
 	return y.write(func() {
-		name := "placeholder-" + p.UID
+		name := cluster.PlaceholderOf(p).Name
 		y.created = append(y.created, name)
 		if slices.ContainsFunc(y.pods, func(q *cluster.Pod) bool { return q.Name == name }) {
 			return
 		}
 		y.pods = append(y.pods, &cluster.Pod{
 			Key: cluster.Key{Namespace: p.Namespace, Name: name}, UID: name, Created: time.Now(), Phase: cluster.Pending, Priority: -10,
-			Placeholder: &cluster.Placeholder{UID: p.UID, Pod: p.Name}, Containers: []cluster.Container{{Name: "pause", Requests: size}},
+			Placeholder: true, Containers: []cluster.Container{{Name: "pause", Requests: size}},
 		})
 	})
 }
@@ -127,9 +127,9 @@ func (y *fullCluster) settle() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for _, p := range slices.Clone(y.pods) {
-		if p.Node == "" && p.Placeholder == nil && !y.place(p) {
+		if p.Node == "" && !p.Placeholder && !y.place(p) {
 			for _, q := range y.pods {
-				if q.Placeholder != nil && q.Node != "" { // preempted
+				if q.Placeholder && q.Node != "" { // preempted
 					y.remove(q.UID)
 					break
 				}
@@ -204,7 +204,7 @@ func (y *fullCluster) runFor(t *testing.T, d time.Duration) *updater {
 func (y *fullCluster) placeholders() int {
 	n := 0
 	for _, p := range y.pods {
-		if p.Placeholder != nil {
+		if p.Placeholder {
 			n++
 		}
 	}
@@ -284,7 +284,7 @@ func TestUpdater_placeholderDeletedByOthers_doesNotEvict(t *testing.T) {
 		for range 30 {
 			u.update(t.Context(), time.Now())
 			for _, p := range y.pods {
-				if p.Placeholder != nil {
+				if p.Placeholder {
 					y.remove(p.UID)
 					break
 				}

@@ -315,7 +315,7 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 	}
 	current := map[string]bool{}
 	for _, p := range pods {
-		if !p.Controller.IsZero() || p.Placeholder != nil || !autoscaled[p.Namespace] || !p.Live() {
+		if !p.Controller.IsZero() || p.Placeholder || !autoscaled[p.Namespace] || !p.Live() {
 			continue
 		}
 		current[p.UID] = true

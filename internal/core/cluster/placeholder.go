@@ -3,9 +3,23 @@
 
 package cluster
 
-// A Placeholder is the part of a placeholder pod that other pods do not have. A placeholder pod holds room on a node for the
-// replacement of a pod that is going to be evicted.
-type Placeholder struct {
-	UID string // of the pod that is going to be evicted
-	Pod string // its name; it is in the namespace of the placeholder
+import "hash/fnv"
+
+// placeholderPrefix is the start of the name of every placeholder pod.
+const placeholderPrefix = "podfit-placeholder-"
+
+// PlaceholderOf returns the key of the placeholder pod that holds room for the replacement of a pod. The name follows from the UID of the
+// pod, so a repeated request creates no second placeholder, and the pod of a placeholder is found without further data.
+func PlaceholderOf(p *Pod) Key { return PlaceholderFor(p.Namespace, p.UID) }
+
+// PlaceholderFor is PlaceholderOf for a pod of which only the namespace and the UID are known.
+func PlaceholderFor(namespace, uid string) Key {
+	const digits = "0123456789abcdef"
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(uid)) // never fails
+	name := []byte(placeholderPrefix)
+	for _, b := range h.Sum(nil) {
+		name = append(name, digits[b>>4], digits[b&15])
+	}
+	return Key{Namespace: namespace, Name: string(name)}
 }

@@ -39,12 +39,12 @@ type Pod struct {
 	Place         Place         // the nodes that it may run on
 	LocalData     bool          // it has volumes whose data stays on its node: emptyDir on disk, hostPath, or a local disk
 	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
+	Placeholder   bool          // it is a placeholder pod of podfit, see PlaceholderOf
 	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
 	Priority      int32         // of its PriorityClass
 	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress
 	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
-	Placeholder   *Placeholder  // nil unless it is a placeholder pod of podfit
 	Observed      string        // annotation vpaObservedContainers; "" if absent
 	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
 	Containers    []Container

@@ -88,26 +88,34 @@ type capacityRequest struct {
 
 // capacity is the state of the requests for capacity in a pass.
 type capacity struct {
-	placeholders []*cluster.Pod            // sorted by name
-	held         map[string]*cluster.Pod   // the placeholder of a pod, by the UID of the pod
-	given        map[string]bool           // placeholders that are given up for a resize, by UID
-	asked        map[cluster.Workload]bool // workloads with a placeholder, or for which one is created
-	usable       map[nodeKey][]*nodeRoom   // nodes that accept new pods, by name
+	placeholders []*cluster.Pod               // sorted by name
+	held         map[cluster.Key]*cluster.Pod // by name
+	given        map[string]bool              // placeholders that are given up for a resize, by UID
+	asked        map[cluster.Workload]bool    // workloads with a placeholder, or for which one is created
+	usable       map[nodeKey][]*nodeRoom      // nodes that accept new pods, by name
 	steps        []CapacityStep
 }
 
 func capacityOf(w World) capacity {
-	c := capacity{held: map[string]*cluster.Pod{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{}, usable: map[nodeKey][]*nodeRoom{}}
+	c := capacity{held: map[cluster.Key]*cluster.Pod{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{}, usable: map[nodeKey][]*nodeRoom{}}
 	for _, p := range w.Pods {
-		if p.Placeholder != nil && p.Live() {
+		if p.Placeholder && p.Live() {
 			c.placeholders = append(c.placeholders, p)
 		}
 	}
 	slices.SortFunc(c.placeholders, func(a, b *cluster.Pod) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
 	for _, p := range c.placeholders {
-		c.held[p.Placeholder.UID] = p
+		c.held[p.Key] = p
 	}
 	return c
+}
+
+// of returns the placeholder of a pod, or nil.
+func (c *capacity) of(p *cluster.Pod) *cluster.Pod {
+	if len(c.held) == 0 {
+		return nil
+	}
+	return c.held[cluster.PlaceholderOf(p)]
 }
 
 // CapacitySteps returns the placeholder pods to create and to delete, in this order of execution: deletions first.
@@ -115,10 +123,10 @@ func (p *Pass) CapacitySteps() []CapacityStep { return p.capacity.steps }
 
 // checkCapacity leaves pods whose replacement has no room on any node now, and decides which placeholder pods are created and deleted.
 func (s *pass) checkCapacity(ds []Decision) {
-	byUID := make(map[string]*Decision, len(s.capacity.placeholders))
+	decisions := make(map[cluster.Key]*Decision, len(s.capacity.placeholders)) // by placeholder
 	for i := range ds {
-		if d := &ds[i]; s.capacity.held[d.Pod.UID] != nil {
-			byUID[d.Pod.UID] = d
+		if d := &ds[i]; s.capacity.of(d.Pod) != nil {
+			decisions[cluster.PlaceholderOf(d.Pod)] = d
 			s.capacity.asked[workloadOf(d.Pod)] = true
 		}
 	}
@@ -137,7 +145,7 @@ func (s *pass) checkCapacity(ds []Decision) {
 			}
 		}
 	}
-	s.releasePlaceholders(byUID)
+	s.releasePlaceholders(decisions)
 }
 
 func (s *pass) asksForCapacity() bool { return s.w.Provider != NoProvider && s.nodeRooms().known }
@@ -174,7 +182,7 @@ func (s *pass) lacksCapacity(d *Decision) (Reason, bool) {
 		return Reason{}, false
 	}
 	size := total(p, d.With)
-	own := s.capacity.held[p.UID]
+	own := s.capacity.of(p)
 	if own != nil && own.Node != "" && !s.isExpired(own) && !s.capacity.given[own.UID] && s.holds(own, size) || s.takeRoom(p, room.Of(size)) {
 		d.Placeholder, d.placed = own, true
 		return Reason{}, false
@@ -188,7 +196,7 @@ func (s *pass) lacksCapacity(d *Decision) (Reason, bool) {
 		return failed, true
 	case own != nil:
 		waits.Until = own.Created.Add(s.b.CapacityFor)
-	case last.uid == p.UID && last.isLost(s.now, s.capacity.held):
+	case last.uid == p.UID && last.isLost(s.now, workloadOf(p), s.capacity.held):
 		failed.Text, failed.Until = undoneByOthers, s.now.Add(backoff(s.b, last.n+1))
 		return failed, true
 	case last.n > 0 && s.now.Before(failed.Until):
@@ -266,10 +274,10 @@ func (s *pass) usableNodes(key nodeKey) []*nodeRoom {
 }
 
 // releasePlaceholders deletes the placeholders that are not needed any more, before others are created.
-func (s *pass) releasePlaceholders(byUID map[string]*Decision) {
+func (s *pass) releasePlaceholders(decisions map[cluster.Key]*Decision) {
 	var releases []CapacityStep
 	for _, placeholder := range s.capacity.placeholders {
-		d := byUID[placeholder.Placeholder.UID]
+		d := decisions[placeholder.Key]
 		why, failure := s.releaseOf(placeholder, d)
 		if why == "" {
 			continue
@@ -288,7 +296,7 @@ func (s *pass) releaseOf(placeholder *cluster.Pod, d *Decision) (why Release, fa
 	switch {
 	case s.w.Provider == NoProvider:
 		return ReleaseOff, ""
-	case d == nil || d.Pod.Namespace != placeholder.Namespace || d.Reason.Code == AlreadyEvicted || s.capacity.held[d.Pod.UID] != placeholder:
+	case d == nil || d.Reason.Code == AlreadyEvicted:
 		return ReleaseGone, ""
 	case s.capacity.given[placeholder.UID]:
 		return ReleaseNeeded, roomWasNeeded
@@ -385,8 +393,8 @@ func (a capacityRequest) fail(now time.Time, why string) capacityRequest {
 
 // isLost reports whether the watch must show the placeholder by now and does not: others have deleted it, or the scheduler has
 // preempted it.
-func (a *capacityRequest) isLost(now time.Time, held map[string]*cluster.Pod) bool {
-	return !a.at.IsZero() && held[a.uid] == nil && !now.Before(a.at.Add(placeholderDelay))
+func (a *capacityRequest) isLost(now time.Time, w cluster.Workload, held map[cluster.Key]*cluster.Pod) bool {
+	return !a.at.IsZero() && held[cluster.PlaceholderFor(w.Namespace, a.uid)] == nil && !now.Before(a.at.Add(placeholderDelay))
 }
 
 // learnCapacity records requests whose placeholder is gone, and forgets old ones.
@@ -406,7 +414,7 @@ func (l *Ledger) learnCapacity(now time.Time, w World, ds []Decision) {
 		case a.at.IsZero():
 		case live[a.uid] == nil: // deleted or evicted
 			l.capacityReleased(workload)
-		case a.isLost(now, held):
+		case a.isLost(now, workload, held):
 			l.asks[workload] = a.fail(now, undoneByOthers)
 		}
 	}

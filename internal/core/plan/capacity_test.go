@@ -31,10 +31,16 @@ func (s *scene) scheduleAll([]string) error {
 }
 
 func (s *scene) losePlaceholder(f []string) error {
-	s.remove(placeholderOf(parseKey(f[0])))
+	key := parseKey(f[0])
+	for _, p := range slices.Clone(s.pods) {
+		if p.Key == key {
+			s.remove(cluster.PlaceholderOf(p))
+		}
+	}
 	return nil
 }
 
+// placeholderOf returns the name of a placeholder in the transcripts. The real name has no meaning for readers.
 func placeholderOf(pod cluster.Key) cluster.Key {
 	return cluster.Key{Namespace: pod.Namespace, Name: "placeholder-" + pod.Name}
 }
@@ -51,7 +57,8 @@ func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 		act, key, why := "reserve", cluster.Key{}, ""
 		if step.Placeholder != nil {
 			act, key, why = "release", step.Placeholder.Key, " ("+string(step.Release)+")"
-		} else {
+		}
+		if step.Pod != nil {
 			key = placeholderOf(step.Pod.Key)
 		}
 		answer := s.answers[key.String()+" "+act]
@@ -60,7 +67,7 @@ func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 		}
 		fmt.Fprintf(out, "%s %s%s: %s\n", act, key, why, answer)
 		if answer == "ok" || answer == "late" {
-			s.applyCapacity(step, key)
+			s.applyCapacity(step)
 		}
 		if answer == "ok" {
 			pass.CapacityDone(step)
@@ -70,14 +77,15 @@ func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 	}
 }
 
-func (s *scene) applyCapacity(step *CapacityStep, key cluster.Key) {
+func (s *scene) applyCapacity(step *CapacityStep) {
 	if step.Placeholder != nil {
-		s.remove(key)
+		s.remove(step.Placeholder.Key)
 		return
 	}
+	key := cluster.PlaceholderOf(step.Pod)
 	s.pods = append(s.pods, &cluster.Pod{
 		Key: key, UID: "uid-" + key.String(), Created: s.now, Phase: cluster.Pending, Priority: -1000000,
-		Placeholder: &cluster.Placeholder{UID: step.Pod.UID, Pod: step.Pod.Name},
+		Placeholder: true,
 		Containers:  []cluster.Container{{Name: "pause", Requests: step.Size}},
 	})
 }

@@ -6,9 +6,7 @@ package kube
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"maps"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,14 +27,9 @@ const (
 	PlaceholderPod   = "podfit.dev/placeholder-for"     // annotation: its name
 )
 
-// PlaceholderOf returns the fields of a placeholder pod, or nil if the pod is none.
-func PlaceholderOf(p *corev1.Pod) *cluster.Placeholder {
-	uid := p.Annotations[PlaceholderUID]
-	if p.Labels[PlaceholderLabel] != "true" || p.Spec.PriorityClassName != PlaceholderClass || uid == "" || len(uid) > 128 {
-		return nil
-	}
-	name := p.Annotations[PlaceholderPod]
-	return &cluster.Placeholder{UID: strings.Clone(uid), Pod: strings.Clone(name[:min(len(name), 253)])}
+// IsPlaceholder reports whether a pod is a placeholder pod of podfit.
+func IsPlaceholder(p *corev1.Pod) bool {
+	return p.Labels[PlaceholderLabel] == "true" && p.Spec.PriorityClassName == PlaceholderClass
 }
 
 // Placeholders creates and deletes placeholder pods. It does not retry; the caller does.
@@ -108,7 +101,7 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	case existing == nil:
 		return fmt.Errorf("placeholder pod %s/%s was deleted: %w", wanted.Namespace, wanted.Name, ErrBusy)
-	case PlaceholderOf(existing) == nil || existing.Annotations[PlaceholderUID] != wanted.Annotations[PlaceholderUID]:
+	case !IsPlaceholder(existing) || existing.Annotations[PlaceholderUID] != wanted.Annotations[PlaceholderUID]:
 		return fmt.Errorf("another pod has the name of placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, ErrDenied)
 	case existing.Status.Phase == corev1.PodFailed || existing.Status.Phase == corev1.PodSucceeded:
 		key := cluster.Key{Namespace: existing.Namespace, Name: existing.Name}
@@ -162,7 +155,7 @@ func (h *Placeholders) build(p *corev1.Pod, size cluster.Resources) *corev1.Pod 
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: placeholderName(string(p.UID)),
+			Namespace: p.Namespace, Name: cluster.PlaceholderFor(p.Namespace, string(p.UID)).Name,
 			Labels: map[string]string{PlaceholderLabel: "true", "app.kubernetes.io/managed-by": "podfit"},
 			Annotations: map[string]string{
 				PlaceholderUID: string(p.UID), PlaceholderPod: p.Name,
@@ -210,11 +203,4 @@ func othersOf(p *corev1.Pod) (requests, limits corev1.ResourceList) {
 		}
 	}
 	return requests, limits
-}
-
-// placeholderName returns the name of the placeholder of a pod. A repeated request has the same name, so it creates no second one.
-func placeholderName(uid string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(uid)) // never fails
-	return fmt.Sprintf("podfit-placeholder-%016x", h.Sum64())
 }

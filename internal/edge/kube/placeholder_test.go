@@ -67,29 +67,27 @@ func TestPlaceholders_pod_getsPlaceholderWithItsConstraints(t *testing.T) {
 	if got.Labels["app"] != "" || metav1.GetControllerOf(got) != nil || got.OwnerReferences[0].UID != "u7" || *spec.AutomountServiceAccountToken {
 		t.Errorf("metadata %+v", got.ObjectMeta)
 	}
-	if of := PlaceholderOf(got); of == nil || *of != (cluster.Placeholder{UID: "u7", Pod: "web-1-0"}) {
-		t.Errorf("placeholder of %+v", of)
+	if !IsPlaceholder(got) || IsPlaceholder(p) || got.Annotations[PlaceholderUID] != "u7" || got.Annotations[PlaceholderPod] != "web-1-0" {
+		t.Errorf("metadata %+v", got.ObjectMeta)
 	}
 }
 
-func TestPlaceholderOf_marksAreIncomplete_isNone(t *testing.T) {
+func TestIsPlaceholder_marksAreIncomplete_isNone(t *testing.T) {
 	whole := (&Placeholders{}).build(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u7"}}, cluster.Resources{})
 	for name, change := range map[string]func(*corev1.Pod){
 		"label":         func(p *corev1.Pod) { p.Labels = nil },
 		"PriorityClass": func(p *corev1.Pod) { p.Spec.PriorityClassName = "" },
-		"UID":           func(p *corev1.Pod) { delete(p.Annotations, PlaceholderUID) },
-		"long UID":      func(p *corev1.Pod) { p.Annotations[PlaceholderUID] = strings.Repeat("x", 1000) },
 	} {
 		p := whole.DeepCopy()
 		change(p)
-		if got := PlaceholderOf(p); got != nil {
-			t.Errorf("without %s: %v", name, got)
+		if IsPlaceholder(p) {
+			t.Errorf("a pod without the %s is taken for a placeholder", name)
 		}
 	}
 }
 
 func TestPlaceholders_create_outcomes(t *testing.T) {
-	name := placeholderName("u7")
+	name := cluster.PlaceholderFor("shop", "u7").Name
 	existing := func(uid, phase string) string {
 		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"uid":"p1","labels":{%q:"true"},"annotations":{%q:%q}},
 			"spec":{"priorityClassName":%q,"containers":[]},"status":{"phase":%q}}`, name, PlaceholderLabel, PlaceholderUID, uid, PlaceholderClass, phase)
@@ -121,9 +119,9 @@ func TestPlaceholders_create_outcomes(t *testing.T) {
 			if p.UID = uid; c.uid != "u7" {
 				p.UID = c.uid
 			}
-			name = placeholderName(p.UID)
+			name = cluster.PlaceholderOf(p).Name
 			if c.existing != "" {
-				f.Apply("/api/v1/pods", strings.Replace(strings.Replace(c.existing, placeholderName("u7"), name, 1), `"u7"`, `"`+p.UID+`"`, 1))
+				f.Apply("/api/v1/pods", strings.Replace(strings.Replace(c.existing, cluster.PlaceholderFor("shop", "u7").Name, name, 1), `"u7"`, `"`+p.UID+`"`, 1))
 			}
 			if c.code != 0 {
 				f.Reply("POST "+shopPods, c.code, c.reply)

@@ -21,23 +21,24 @@ import (
 func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	name, uid := joined(p.Name, string(p.UID))
 	out := &cluster.Pod{
-		Key:        cluster.Key{Namespace: in.String(p.Namespace), Name: name},
-		UID:        uid,
-		Controller: ControllerOf(p.OwnerReferences, p.Namespace, in),
-		Node:       in.String(p.Spec.NodeName),
-		Place:      in.place(&p.Spec),
-		Tolerance:  in.tolerance(&p.Spec),
-		LocalData:  hasLocalData(p.Spec.Volumes),
-		Tied:       isTied(&p.Spec),
-		Overhead:   len(p.Spec.Overhead) > 0,
-		Created:    kube.Utc(p.CreationTimestamp),
-		Phase:      phase(p.Status.Phase),
-		QoS:        qos(p.Status.QOSClass),
-		Deleting:   p.DeletionTimestamp != nil,
-		Resize:     resizeOf(p.Status.Conditions),
-		Observed:   observed(p, in),
-		Sized:      p.Annotations[v1.AnnotationUpdates] != "",
-		Containers: containers(p, in),
+		Key:         cluster.Key{Namespace: in.String(p.Namespace), Name: name},
+		UID:         uid,
+		Controller:  ControllerOf(p.OwnerReferences, p.Namespace, in),
+		Node:        in.String(p.Spec.NodeName),
+		Place:       in.place(&p.Spec),
+		Tolerance:   in.tolerance(&p.Spec),
+		LocalData:   hasLocalData(p.Spec.Volumes),
+		Tied:        isTied(&p.Spec),
+		Placeholder: kube.IsPlaceholder(p),
+		Overhead:    len(p.Spec.Overhead) > 0,
+		Created:     kube.Utc(p.CreationTimestamp),
+		Phase:       phase(p.Status.Phase),
+		QoS:         qos(p.Status.QOSClass),
+		Deleting:    p.DeletionTimestamp != nil,
+		Resize:      resizeOf(p.Status.Conditions),
+		Observed:    observed(p, in),
+		Sized:       p.Annotations[v1.AnnotationUpdates] != "",
+		Containers:  containers(p, in),
 	}
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
@@ -68,7 +69,6 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		}
 	}
 	out.Crash = crash(p, out, in)
-	out.Placeholder = kube.PlaceholderOf(p)
 	return out
 }
 
