@@ -306,7 +306,7 @@ func (s *pass) releaseOf(placeholder *cluster.Pod, d *Decision) (why Release, fa
 		return ReleaseExpired, noNodeInTime
 	case s.isExpired(placeholder):
 		return ReleaseExpired, notEvictedInTime
-	case d.Do == Resize || d.Do == Delete || d.Wanted.Code == Fits || !d.Autoscaler.Mode.Evicts() || !grows(d.Pod, d.With):
+	case d.Do == Resize && !d.Fallback || d.Do == Delete || d.Wanted.Code == Fits || !d.Autoscaler.Mode.Evicts() || !grows(d.Pod, d.With):
 		return ReleaseUnwanted, ""
 	case s.isOutgrown(placeholder, total(d.Pod, d.With)):
 		return ReleaseOutgrown, ""
