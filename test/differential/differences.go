@@ -190,7 +190,7 @@ var Differences = []Difference{
 		Upstream: "updates an OOM-killed pod at once only if it was killed soon after its start, has enough replicas, and no disruption budget refuses",
 		Podfit:   "gives an OOM-killed pod that is not ready its memory at once, and deletes it if a disruption budget lacks only such pods",
 		Reason:   "a disruption budget must not keep a pod that is killed again and again from getting more memory",
-		Test:     "TestTranscripts/rescue",
+		Test:     "TestPlan_transcripts_areUnchanged/rescue",
 	},
 	{
 		Name:     "metrics of deleted autoscalers",
@@ -295,21 +295,21 @@ var Differences = []Difference{
 		Upstream: "asks for a resize that does not fit on the node, waits 5 minutes, then evicts the pod if the mode allows it",
 		Podfit:   "shrinks other pods on the node to their targets first, and grows by what fits, and by the rest later; --make-room=off disables it",
 		Reason:   "a full node usually has pods that request more than they need",
-		Test:     "TestTranscripts/room",
+		Test:     "TestPlan_transcripts_areUnchanged/room",
 	},
 	{
 		Name:     "budget of decreases",
 		Upstream: "a resize that only lowers requests takes from the disruption budget",
 		Podfit:   "it takes nothing if it restarts no container, unless --make-room=off",
 		Reason:   "nothing is out of service, and other pods may need the room",
-		Test:     "TestTranscripts/room",
+		Test:     "TestPlan_transcripts_areUnchanged/room",
 	},
 	{
 		Name:     "full cluster",
 		Upstream: "evicts a pod although its replacement has no room on any node now",
 		Podfit:   "creates a placeholder pod with the size of the replacement, and evicts the pod when the placeholder has a node; --capacity-before-eviction=off disables it",
 		Reason:   "the replacement would be Pending until a node is added",
-		Test:     "TestTranscripts/capacity",
+		Test:     "TestPlan_transcripts_areUnchanged/capacity",
 	},
 	{
 		Name:     "nodes for the replacement",

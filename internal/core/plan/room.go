@@ -96,7 +96,7 @@ func (s *pass) needsRoom(d *Decision) bool {
 		return !(room.Amount{}).Holds(increaseOf(d))
 	case Leave:
 		return d.Reason.Code == AwaitingRoom || d.Reason.Code == ResizeWaiting && isDeferred(d.Pod)
-	case Evict:
+	case Evict, Delete:
 	}
 	return false
 }
