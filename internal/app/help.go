@@ -18,7 +18,7 @@ import (
 // podfit has.
 var essential = map[string]bool{
 	"context": true, "as": true, "namespace": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
-	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true,
+	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
 
 	"kubeconfig": true, "vpa-object-namespace": true, "leader-elect": true, "v": true, "address": true, "feature-gates": true,
@@ -81,7 +81,7 @@ func groupedUsage(c *cobra.Command) error {
 
 // choices are the values of the flags that accept one of a few words.
 var choices = map[string][]string{
-	"hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"},
+	"capacity-before-eviction": {"off", "ask"}, "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"},
 	"min-tls-version": {"tls1_2", "tls1_3"}, "mover": {"evict", "room", "surge"}, "oom-rescue": {"off", "evict", "delete"}, "storage": {"checkpoint", "prometheus"},
 }
 

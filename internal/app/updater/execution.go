@@ -50,6 +50,7 @@ func (e *execution) execute(ctx context.Context) {
 			actions = append(actions, d)
 		}
 	}
+	e.executeCapacity(ctx)
 	queues := newLanes()
 	queues.add(actions)
 	var all errgroup.Group
@@ -100,6 +101,7 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 	switch {
 	case err == nil:
 		e.succeeded(&d)
+		e.releaseAfter(ctx, &d)
 		return nil
 	case errors.As(err, &stopped):
 		return e.record(func() []plan.Decision { return e.pass.Stopped(d, stopped.reason) })
@@ -287,6 +289,9 @@ func (e *execution) succeeded(d *plan.Decision) {
 		delete(e.fallbackReported, d.Autoscaler.Key)
 	case plan.Evict, plan.Delete:
 		e.evicted[d.Autoscaler.Key] = *d
+		if d.Do == plan.Evict {
+			e.pending.evicted(e.now, d)
+		}
 	case plan.Surge, plan.Leave:
 	}
 	delete(e.heldReported, d.Autoscaler.Key)

@@ -68,6 +68,11 @@ type Decision struct {
 
 	Priority Priority
 
+	// Placeholder is the placeholder pod that holds room for the replacement, or waits for it; nil if there is none. Only set on Evict.
+	// It is deleted after the eviction.
+	Placeholder *cluster.Pod
+
+	placed  bool         // the room for the replacement is known; only set on Evict
 	part    bool         // With is a part of the increase; the rest follows when the node has room
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
 

@@ -29,6 +29,7 @@ type Ledger struct {
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 	rounds    map[cluster.Workload]rounds              // evictions of all pods of a workload
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
+	asks      map[cluster.Workload]capacityRequest     // the last request for capacity before an eviction
 	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
 
 	canaries     map[cluster.Workload]rollout.State
@@ -69,6 +70,7 @@ func NewLedger() *Ledger {
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 		lacking: map[string]shortOfRoom{}, spends: map[string]spend{}, rounds: map[cluster.Workload]rounds{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
+		asks: map[cluster.Workload]capacityRequest{},
 	}
 }
 
@@ -90,6 +92,7 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 		l.noteMove(now, d)
+		delete(l.asks, workloadOf(d.Pod))
 	case Surge:
 		l.expect(now, d)
 		l.noteMove(now, d)
@@ -119,6 +122,7 @@ func (d Decision) newest(now time.Time) time.Time {
 func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
+	l.learnCapacity(now, w, ds)
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {

@@ -40,6 +40,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.radius = newRadius(now, w, b)
 	p.canaries = observeCanaries(now, w)
+	p.capacity = capacityOf(w)
 	p.ds = p.decide()
 	return p
 }
@@ -150,6 +151,11 @@ func (p *Pass) replaceInstead(own *Decision, last refused) []Decision {
 		p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
 		return p.giveBack(own)
 	}
+	if lacks, awaits := p.lacksCapacity(own); awaits {
+		p.endCanary(own)
+		p.leave(own, lacks)
+		return p.giveBack(own)
+	}
 	g.trial = g.trial || trial
 	own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
 	own.Reason.Fallback = ResizeRefused
@@ -216,7 +222,7 @@ func (p *Pass) Stopped(d Decision, why Reason) []Decision {
 }
 
 func (p *Pass) leave(d *Decision, r Reason) {
-	d.Do, d.Reason, d.Fallback, d.part, d.roomFor = Leave, r, false, false, nil
+	d.Do, d.Reason, d.Fallback, d.part, d.roomFor, d.Placeholder = Leave, r, false, false, nil, nil
 }
 
 func (p *Pass) group(d *Decision) *group {
@@ -256,6 +262,7 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 		at, waiting := queue[0], &p.ds[queue[0]]
 		queue = queue[1:]
 		p.candidate(waiting).take()
+		p.holdBack(waiting)
 		switch {
 		case waiting.Do != Leave:
 			next = append(next, *waiting)

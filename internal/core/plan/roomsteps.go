@@ -161,7 +161,7 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 		reason := d.Reason
 		if !s.applyMove(d, step, byUID) {
 			for i, undo := range done {
-				undo.Do, undo.Reason, undo.roomFor = Leave, before[i], nil
+				undo.Do, undo.Reason, undo.roomFor, undo.placed = Leave, before[i], nil, false
 				s.endProbe(undo)
 				s.endSurge(undo)
 				if undo.taken {
@@ -194,6 +194,7 @@ func (s *pass) applyMove(d *Decision, step room.Step, byUID map[string]*Decision
 		d.Reason = before
 		return false
 	}
+	d.placed = true
 	if step.ForID != "" {
 		d.Reason, d.roomFor = Reason{Code: MovesForRoom, Text: step.For}, byUID[step.ForID].Pod
 	}
