@@ -352,8 +352,10 @@ var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/admission": {"Admission controller: start and status lease", "If the status lease is not renewed, the updater changes no pods. Check that the admission controller runs and may write the lease: " +
 		"`kubectl -n kube-system get lease vpa-admission-controller -o yaml`."},
 	"internal/app/process": {"Every command", "A message with the attributes `panic` and `stack` reports a bug in podfit: the object or pass is skipped, and everything else continues. Report it with the stack."},
-	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`), Prometheus if `--storage=prometheus` is set, " +
+	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`) " +
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},
+	"internal/app/recommender/history": {"Recommender: usage history", "Usage history in memory is not affected. If checkpoints or UsageHistories cannot be read or written, check the permissions of the recommender " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`). If history cannot be read from Prometheus, check `--prometheus-address` and Prometheus."},
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
 	"internal/edge/kube/checkpoint": {"Stored history and update states", "What is in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender, which stores history, or of the updater, which stores update states " +
