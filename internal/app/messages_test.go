@@ -360,8 +360,10 @@ var logSections = map[string]struct{ title, remedy string }{
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
 	"internal/edge/kube/checkpoint": {"Stored history and update states", "What is in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender, which stores history, or of the updater, which stores update states " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`, or `vpa-updater`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
-	"internal/edge/kube/watcher": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +
+	"internal/edge/kube/feed": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +
 		"`kubectl auth can-i list RESOURCE -A --as=system:serviceaccount:kube-system:vpa-updater` (or `vpa-recommender`, `vpa-admission-controller`)."},
+	"internal/edge/kube/watcher": {"Every command: kinds, scales and nodes", "podfit continues with what it has read before. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`, or `vpa-recommender`, `vpa-admission-controller`)."},
 	"internal/edge/webhook": {"Admission controller: webhook", "New pods start with the resources of their template while the webhook does not work. Check the configuration (`kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`), " +
 		"the Secret (`kubectl -n kube-system describe secret vpa-tls-certs`), and that no other admission controller for VPAs runs: `kubectl get pods -A | grep admission-controller`."},
 	"internal/edge/webhook/registration": {"Admission controller: certificates and registration", "New pods start with the resources of their template while the certificates or the webhook configuration are wrong. Check the configuration " +
