@@ -87,7 +87,7 @@ func TestRestore_invalidExtraData_checkpointCountsAsStored(t *testing.T) {
 	}
 }
 
-func TestTakeModelState_extendedWorkload_isReturnedOnce(t *testing.T) {
+func TestTakeModelState_profileHasModelState_isReturnedOnce(t *testing.T) {
 	b := newBench()
 	w := b.deployment("web", "app")
 	k := b.checkpointer()
