@@ -108,7 +108,7 @@ func (p *Peaks) advance(end int32) {
 	p.end = end
 }
 
-// fit grows the ring by whole days, until it holds all hours since the first sample or the room is used up.
+// fit grows the ring by whole days, until it holds all hours since the first sample or has its maximum size.
 func (p *Peaks) fit(end int32) {
 	need := min(end-p.from, p.room)
 	if need <= int32(len(p.ring)) {
