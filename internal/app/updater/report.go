@@ -66,7 +66,7 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 	withResizable.Publish(false)
 }
 
-// publishOutcome publishes the decisions after they were carried out, and reports why pods were left.
+// publishOutcome publishes the decisions after they were carried out, and reports why pods were left unchanged.
 func (e *execution) publishOutcome(decisions []plan.Decision) {
 	e.metrics.publishDecisions(decisions)
 	current := make(map[string]notice, len(e.lastNotices))
