@@ -32,6 +32,11 @@ func TestUpdater_OOMKilledPodsOnFullNodes_noWorseThanUpstream(t *testing.T) {
 	compareMany(t, usual/7, drawFullNodes)
 }
 
+// An updater that sees pods that no longer exist must not take away those that do, nor lose pods to a quota.
+func TestUpdater_staleWatchQuotasAndScaleDowns_noWorseThanUpstream(t *testing.T) {
+	compareMany(t, usual/7, drawStaleQuotas)
+}
+
 // compareMany compares the updaters in random worlds.
 func compareMany(t *testing.T, number int, draw func(cases.Dice) *world) {
 	t.Helper()

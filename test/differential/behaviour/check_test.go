@@ -21,7 +21,9 @@ const (
 	outdated     = 15 // passes for which a reason may be outdated
 	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
 	unclear      = 5  // minutes for which an eviction without a response counts as carried out
+	stuckAfter   = 10 // minutes after which a pod that is not ready does not become ready by itself
 	retries      = 12 // evictions per day that may be ineffective
+	rescueFor    = 10 // minutes after an OOM kill in which a pod that is not ready may be changed whatever its minimum of replicas is
 )
 
 // never is a minute before the simulation.
@@ -36,6 +38,7 @@ type checker struct {
 	used      map[string]int
 
 	states    []state        // by workload
+	began     int            // minute in which the pass began
 	behind    lag            // over all workloads; used if there is a rate limit
 	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
 }
@@ -48,8 +51,9 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
-	rescued    bool // pods were deleted to rescue them
-	deleted    int  // the replica that was deleted last
+	rescued    bool // pods were changed to rescue them although other limits do not allow it
+	deleted    int  // the replica that was deleted last; -1 if none was
+	deletedAt  int  // minute of that deletion
 	futile     bool // some evicted pod was replaced without the recommended size
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
 	missing    int  // last minute in which pods were missing
@@ -59,14 +63,16 @@ type state struct {
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
 	for range s.workloads {
-		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1, missing: never, unready: never})
+		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
 	}
 	s.onEvict = c.evicting
 	s.onDelete = c.deleting
+	s.onResize = c.resizing
 	return c
 }
 
 func (c *checker) before(minute int) {
+	c.began = minute
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.live = w.scheduled()
@@ -89,20 +95,18 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if refusal != "" {
 		return
 	}
-	ready := w.count().ready
+	ready := c.readyInWatch(w)
 	least := w.minimum(c.sim.world)
-	tolerance := max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
+	tolerance := c.tolerance(w)
 	switch {
 	case w.Mode == "InPlace":
 		c.fail(minute, "the update mode is respected", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
-	case st.live < least && !c.isRescue(p):
+	case st.live < least && !c.isRescue(w, p):
 		c.fail(minute, "disruption limits are respected", "%s is evicted with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
-	case c.sim.world.Lag > 0 && (w.OOM.NeedMB > 0 || w.Restart):
-		// The watch is stale: an updater cannot know which pods are not ready.
-	case isReady(p.pod) && ready-1 < w.Replicas-tolerance:
+	case p.unserved < c.oldest() && ready-1 < w.Replicas-tolerance:
 		c.fail(minute, "disruption limits are respected", "%s is evicted, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, ready-1, w.Replicas, tolerance)
 	}
 	// The stale watch does not show yet that a scale-down has removed pods. If the controller now wants as many pods as the watch
@@ -129,22 +133,96 @@ func (c *checker) deleting(w *simulated, p *replica) {
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted without --oom-rescue", p.pod.Name)
 	case p.pod.Status.ContainerStatuses[0].RestartCount < 3, isReady(p.pod), w.sameSize(p.pod):
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted with %d OOM kills", p.pod.Name, p.pod.Status.ContainerStatuses[0].RestartCount)
-	case c.sim.world.Lag == 0 && st.rescued && st.deleted < w.Replicas && !w.exists(st.deleted):
-		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement", p.pod.Name)
+	case c.sim.world.Lag == 0 && st.deleted >= 0 && st.deleted < w.Replicas && st.deleted != p.number && !c.isReplaced(w, st.deleted):
+		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement that is ready", p.pod.Name)
 	}
-	st.acted, st.evicted, st.rescued, st.deleted = minute, minute, true, p.number
+	st.acted, st.evicted, st.rescued = minute, minute, true
+	st.deleted, st.deletedAt = p.number, minute
 	st.evictions++
 	st.futile = st.futile || w.Unsized.open(minute)
 }
 
-// exists reports whether a replica has a pod that is not being deleted.
-func (w *simulated) exists(number int) bool {
-	return slices.ContainsFunc(w.pods, func(p *replica) bool { return p.number == number && p.pod.DeletionTimestamp == nil })
+// resizing checks the disruption limits when a pod is resized (P2): they apply to resizes that restart a container, and the minimum
+// number of replicas applies to all, unless --in-place-skip-disruption-budget is set.
+func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
+	minute, st := c.sim.minute(), &c.states[w.index]
+	if w.Mode != "InPlace" && w.Mode != "InPlaceOrRecreate" {
+		c.fail(minute, "the update mode is respected", "%s is resized in mode %s", p.pod.Name, w.Mode)
+	}
+	if c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute) {
+		return // see evicting
+	}
+	least := w.minimum(c.sim.world)
+	if st.live < least && !c.sim.world.SkipBudget && !c.isRescue(w, p) && (restarts || !c.isRescueInService(w, p)) {
+		c.fail(minute, "disruption limits are respected", "%s is resized with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
+	}
+	if !restarts || p.unserved >= c.oldest() {
+		return
+	}
+	left := c.readyInWatch(w) - 1
+	for _, o := range w.pods {
+		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.resizes > 0 && o.last["resize"] >= c.began {
+			left-- // it was resized in this pass, too
+		}
+	}
+	if tolerance := c.tolerance(w); left < w.Replicas-tolerance {
+		c.fail(minute, "disruption limits are respected", "%s is restarted by a resize, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, left, w.Replicas, tolerance)
+	}
 }
 
-// isRescue reports whether podfit may change a pod although its workload has too few replicas.
-func (c *checker) isRescue(p *replica) bool {
-	return c.sim.world.Rescue && !isReady(p.pod) && p.wakesAt > 0
+// tolerance returns how many pods of a workload may be missing because of changes.
+func (c *checker) tolerance(w *simulated) int {
+	return max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
+}
+
+// isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.
+func (c *checker) isReplaced(w *simulated, number int) bool {
+	return slices.ContainsFunc(w.pods, func(p *replica) bool {
+		if p.number != number || p.pod.DeletionTimestamp != nil || p.startsAt < 0 {
+			return false
+		}
+		return isReady(p.pod) || p.killed >= 0 || c.sim.minute()-p.startsAt >= stuckAfter
+	})
+}
+
+// oldest returns the first minute whose state the watch may show in this pass.
+func (c *checker) oldest() int { return c.began - c.sim.world.Lag }
+
+// readyInWatch returns how many pods of a workload are ready, or were when the watch showed them.
+func (c *checker) readyInWatch(w *simulated) (n int) {
+	for _, p := range w.pods {
+		if p.pod.DeletionTimestamp == nil && (isReady(p.pod) || p.served >= c.oldest()) {
+			n++
+		}
+	}
+	return n
+}
+
+// isRescue reports whether podfit may evict a pod although its workload has too few replicas: it is not ready, so its eviction makes
+// nothing worse, it was OOM-killed minutes ago, and its replacement gets more memory. The container need not be down now: a pod that
+// does not become ready between its OOM kills serves as little as one in CrashLoopBackOff. What counts is what the watch showed.
+func (c *checker) isRescue(w *simulated, p *replica) bool {
+	return p.unserved >= c.oldest() && c.isRescueInService(w, p)
+}
+
+// isRescueInService reports whether podfit may resize a pod without a restart although its workload has too few replicas: it was
+// OOM-killed minutes ago, and gets more memory.
+func (c *checker) isRescueInService(w *simulated, p *replica) bool {
+	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && w.getsMoreMemory(p.pod)
+}
+
+// getsMoreMemory reports whether the replacement of a pod would be OOM-killed later: it has a larger memory limit, or without a limit a
+// larger memory request.
+func (w *simulated) getsMoreMemory(p *corev1.Pod) bool {
+	r, _, err := w.provider.GetContainersResourcesForPod(p, w.vpa)
+	if err != nil {
+		panic(err)
+	}
+	has := running(p, 0)
+	if limit := has.Limits.Memory(); !limit.IsZero() {
+		return r[0].Limits.Memory().Cmp(*limit) > 0
+	}
+	return r[0].Requests.Memory().Cmp(*has.Requests.Memory()) > 0
 }
 
 // after checks the results of a pass.
@@ -155,6 +233,7 @@ func (c *checker) after(minute int) {
 		for _, p := range w.pods {
 			if p.lastAt == minute && p.done {
 				st.acted = minute
+				st.rescued = st.rescued || c.sim.world.Rescue && p.killed >= 0 && st.live < w.minimum(c.sim.world)
 			}
 		}
 		for _, p := range w.pods {
@@ -207,8 +286,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		since := c.since(w, p, minute, verb)
 		// An action that stays refused for minutes must be reported, however often it was tried: a pod with a refused action waits
 		// for the other pods of its workload, which may take hours. Upstream does not report it; it logs each attempt.
-		// The VPA has the condition OOMKillLoop, and the next OOM kill leads to a deletion or an event.
-		if c.podfit.decisions[string(p.pod.UID)].Reason.Code == plan.FewKills {
+		if verb == "evict" && c.isRescueReported(w, p, minute) {
 			continue
 		}
 		// A refusal for an earlier recommendation is obsolete. So is one before the kubelet completed a resize: after a resize by a part,
@@ -239,7 +317,39 @@ func eventsAbout(or string, codes ...plan.ReasonCode) *regexp.Regexp {
 
 // isReported reports whether users got an event about refused actions, or actions without a response, on pods of a workload.
 func (c *checker) isReported(w *simulated, verb string) bool {
-	return slices.ContainsFunc(c.podfit.events[w.namespace], refusalEvents[verb].MatchString)
+	return c.hasEvent(w, refusalEvents[verb])
+}
+
+func (c *checker) hasEvent(w *simulated, text *regexp.Regexp) bool {
+	return slices.ContainsFunc(c.podfit.events[w.namespace], text.MatchString)
+}
+
+// isRescueReported reports whether users know without an event about a refused eviction that an OOM-killed pod waits for its rescue.
+func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
+	st, why := &c.states[w.index], c.podfit.decisions[string(p.pod.UID)].Reason.Code
+	switch {
+	case !c.sim.world.Rescue || p.killed < 0:
+		return false
+	case st.deleted >= 0 && minute-st.deletedAt <= reportWithin:
+		return true // the event about another pod that was deleted; this one is deleted next
+	case c.killsInWatch(p) >= 3:
+		return false
+	}
+	// The VPA has the conditions OOMKillLoop and OOMRescue, and the next OOM kill leads to a deletion or an event. If the workload has
+	// too few replicas, which is reported, podfit tries to evict the pod only while it is down.
+	return why == plan.FewKills || why == plan.TooFewReplicas && c.hasEvent(w, tooFewEvent)
+}
+
+// tooFewEvent matches the text of events about a workload with too few replicas.
+var tooFewEvent = regexp.MustCompile("less than the minimum of")
+
+// killsInWatch returns how often a pod was OOM-killed, without a kill that the watch may not show yet.
+func (c *checker) killsInWatch(p *replica) int {
+	n := int(p.pod.Status.ContainerStatuses[0].RestartCount)
+	if p.killed > c.oldest() {
+		n--
+	}
+	return n
 }
 
 // since returns the minute since which changes of a pod to its current recommendation have been refused.
@@ -814,10 +924,12 @@ var differences = []difference{
 		},
 	},
 	{
-		// The disruption budget does not allow evictions of the rescued pods, which are ready. Upstream's pods never got the larger size.
+		// The disruption budget or the minimum number of replicas does not allow changes of the rescued pods, which are ready. Upstream's
+		// pods never got the larger size.
 		name: "OOM rescue", reason: "rescued pods keep a size that was recommended when they were OOM-killed; upstream left them too small, as is recommended now",
 		explains: func(o observation) bool {
-			return o.state().rescued && len(o.w.Advice) > 1 && o.why().Code == plan.DisruptionBudget
+			why := o.why().Code
+			return o.state().rescued && len(o.w.Advice) > 1 && (why == plan.DisruptionBudget || why == plan.TooFewReplicas)
 		},
 	},
 	{
