@@ -18,7 +18,7 @@ import (
 const (
 	grace        = 12 // passes for which podfit may be behind upstream
 	attempts     = 40 // requests for one pod while nothing about it changes
-	outdated     = 15 // passes for which a reason may be outdated
+	outdated     = 8  // passes for which a reason may be outdated
 	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
 	unclear      = 5  // minutes for which an eviction without a response counts as carried out
 	stuckAfter   = 10 // minutes after which a pod that is not ready does not become ready by itself
@@ -404,7 +404,14 @@ var conditions = map[string]func(observation) bool{
 	"OutOfTime":   func(o observation) bool { return o.sim.world.Rate > 0 },
 	"BackingOff": func(o observation) bool {
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
-		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
+		// The simulated webhook gives new pods the recommended size, but podfit expects what fits on the largest node.
+		t, node := o.w.total(o.minute), o.sim.world.Node
+		tooLarge := o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory)
+		had := map[string]bool{
+			"eviction": o.state().futile || tooLarge && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
+			"resize": o.w.undone > 0 || o.sim.world.Lag > 0, // the stale watch does not show the resize yet
+		}
+		return left <= 6*time.Hour+time.Minute && had[o.why().Text]
 	},
 	"OverQuota": func(o observation) bool {
 		// Changes of other pods in this pass, or that the rate limit did not allow, need the rest of the quota.
@@ -427,8 +434,12 @@ var conditions = map[string]func(observation) bool{
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
 	"AwaitingRoom":     func(o observation) bool { return !o.hasRoom() },
 	"ResizeImpossible": resizeIs(corev1.PodResizePending, corev1.PodReasonInfeasible),
-	"ResizeFailed":     resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
-	"MemoryInUse":      resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
+	"ResizeFailed": func(o observation) bool {
+		return resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError)(o) && o.w.Resizing.How == "error"
+	},
+	"MemoryInUse": func(o observation) bool {
+		return resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError)(o) && o.w.Resizing.How == "memory in use"
+	},
 	"ResizeRunning": func(o observation) bool {
 		return !isResized(o.p.pod)
 	},
@@ -566,9 +577,12 @@ func (c *checker) compare(minute int) {
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
 		st.look(ours, w.Replicas, minute)
-		because := 0
-		if theirs.satisfied > ours.satisfied || theirs.ready > ours.ready {
-			because = c.explained(w, minute)
+		because, unready := 0, 0
+		if theirs.satisfied > ours.satisfied {
+			because = c.explained(w, minute, w.satisfied)
+		}
+		if theirs.ready > ours.ready {
+			unready = c.explained(w, minute, func(p *replica) bool { return isReady(p.pod) })
 		}
 		satisfied += ours.satisfied
 		explained += because
@@ -576,7 +590,7 @@ func (c *checker) compare(minute int) {
 		wanted += theirs.satisfied
 		undone += w.undone
 		st.behind.note(theirs.satisfied-ours.satisfied, because, w.undone)
-		st.lacking.note(theirs.ready-ours.ready, because, w.undone)
+		st.lacking.note(theirs.ready-ours.ready, unready, w.undone)
 		if c.sim.world.Rate == 0 && st.behind.exceeds(grace*(1+c.sim.world.Lag), w.undone) {
 			c.fail(minute, "no fewer pods are satisfied than with upstream", "%d of %s, with upstream %d: %s", ours.satisfied, w.namespace, theirs.satisfied, c.reasons(w))
 		}
@@ -659,8 +673,8 @@ func (c *checker) settled(minute int) bool {
 	return true
 }
 
-// explained returns the number of pods that are missing or unsatisfied because of a named difference.
-func (c *checker) explained(w *simulated, minute int) int {
+// explained returns the number of pods that are missing or not well because of a named difference.
+func (c *checker) explained(w *simulated, minute int, isWell func(*replica) bool) int {
 	n := 0
 	for number := range w.Replicas {
 		var p *replica
@@ -669,7 +683,7 @@ func (c *checker) explained(w *simulated, minute int) int {
 				p = o
 			}
 		}
-		if p != nil && w.satisfied(p) && isReady(p.pod) {
+		if p != nil && isWell(p) {
 			continue
 		}
 		for i := range differences {
