@@ -92,10 +92,10 @@ type notice struct {
 
 func (e *execution) noticeOf(d *plan.Decision) notice {
 	n := notice{code: d.Reason.Code, refused: d.Refused.Code}
-	switch d.Reason.Code {
-	case plan.ReplicasUnknown:
+	if d.Reason.Code == plan.ReplicasUnknown {
 		n.persists = e.hasBeenUnknown(d.Pod.UID)
-	case plan.RescueInProgress:
+	}
+	if d.Reason.Code == plan.RescueInProgress {
 		n.persists = d.Reason.For >= rescueTakesTooLong
 	}
 	_, n.unanswered = e.pass.Unanswered(*d)

@@ -858,12 +858,16 @@ var differences = []difference{
 			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.replies["evict"]) {
 				return false // podfit should have evicted the pod
 			}
-			// The back-off is about as long as the refusals have lasted.
+			// The back-off is about as long as the refusals have lasted: those of the resize and of the eviction that replaces it.
+			since := o.p.since[verb]
+			if verb == "evict" && o.w.Mode == "InPlaceOrRecreate" && isRefusal(o.p.replies["resize"]) {
+				since = min(since, o.p.since["resize"])
+			}
 			until := o.minute
 			if !few {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
-			return until-o.p.lastAt <= o.p.lastAt-o.p.since[verb]+2
+			return until-o.p.lastAt <= o.p.lastAt-since+2
 		},
 	},
 	{

@@ -516,6 +516,7 @@ func (s *simulation) fits(node string, except *replica, millicores, bytes int64)
 // run is the work of the kubelet for a pod in one minute.
 func (s *simulation) run(w *simulated, p *replica, minute int) {
 	if p.pod.Spec.NodeName == "" || p.pod.DeletionTimestamp != nil {
+		p.unserved = minute
 		return
 	}
 	if p.pod.Status.Phase == corev1.PodPending {
