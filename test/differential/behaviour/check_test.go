@@ -161,7 +161,7 @@ func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	}
 	left := c.readyInWatch(w) - 1
 	for _, o := range w.pods {
-		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.resizes > 0 && o.last["resize"] >= c.began {
+		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.replies["resize"] == "done" && o.last["resize"] >= c.began {
 			left-- // it was resized in this pass, too
 		}
 	}
@@ -286,11 +286,11 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		since := c.since(w, p, minute, verb)
 		// An action that stays refused for minutes must be reported, however often it was tried: a pod with a refused action waits
 		// for the other pods of its workload, which may take hours. Upstream does not report it; it logs each attempt.
+		// A refusal for an earlier recommendation is obsolete. So is one before the kubelet completed a resize: after a resize by a part,
+		// the pod waits for room, and not for an eviction.
 		if verb == "evict" && c.isRescueReported(w, p, minute) {
 			continue
 		}
-		// A refusal for an earlier recommendation is obsolete. So is one before the kubelet completed a resize: after a resize by a part,
-		// the pod waits for room, and not for an eviction.
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
 			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.replies[verb])
 		}
@@ -332,6 +332,8 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return false
 	case st.deleted >= 0 && minute-st.deletedAt <= reportWithin:
 		return true // the event about another pod that was deleted; this one is deleted next
+	case st.futile && c.hasEvent(w, backOffEvent):
+		return true // no pod of the workload is evicted during the back-off, and this one is not tried
 	case c.killsInWatch(p) >= 3:
 		return false
 	}
@@ -340,8 +342,11 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 	return why == plan.FewKills || why == plan.TooFewReplicas && c.hasEvent(w, tooFewEvent)
 }
 
-// tooFewEvent matches the text of events about a workload with too few replicas.
-var tooFewEvent = regexp.MustCompile("less than the minimum of")
+// Texts of events about workloads with too few replicas, and about ineffective evictions.
+var (
+	tooFewEvent  = regexp.MustCompile("less than the minimum of")
+	backOffEvent = regexp.MustCompile("The last eviction had no lasting effect")
+)
 
 // killsInWatch returns how often a pod was OOM-killed, without a kill that the watch may not show yet.
 func (c *checker) killsInWatch(p *replica) int {
@@ -393,9 +398,13 @@ var conditions = map[string]func(observation) bool{
 		})
 	},
 	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
-	// out: until the watch must have shown the outcome, its replacement is awaited, too.
+	// out: until the watch must have shown the outcome, its replacement is awaited, too. After refused resizes, one pod is evicted to see
+	// whether it is replaced. If that eviction is refused, the next pod has its turn in the next pass.
 	"AwaitingReplacement": func(o observation) bool {
 		evicted := o.state().evicted
+		if slices.ContainsFunc(o.w.pods, func(p *replica) bool { return p != o.p && p.last["evict"] == o.minute && p.replies["evict"] != "" }) {
+			return true
+		}
 		return o.watchShows(o.state().missing) || evicted >= 0 && o.minute-evicted <= unclear+o.sim.world.Lag || o.w.unclear(o.minute)
 	},
 	"Starting":    func(o observation) bool { return o.p.pod.Status.Phase == corev1.PodPending },
@@ -407,8 +416,11 @@ var conditions = map[string]func(observation) bool{
 		// The simulated webhook gives new pods the recommended size, but podfit expects what fits on the largest node.
 		t, node := o.w.total(o.minute), o.sim.world.Node
 		tooLarge := o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory)
+		// After a new recommendation, the stale watch shows a pod of the old size only after the next eviction, as if it replaced that pod.
+		since := slices.ContainsFunc(o.w.Advice, func(a advice) bool { return a.At > 0 && a.At <= o.minute })
+		outdatedSize := o.sim.world.Lag > 0 && since
 		had := map[string]bool{
-			"eviction": o.state().futile || tooLarge && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
+			"eviction": o.state().futile || (tooLarge || outdatedSize) && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
 			"resize": o.w.undone > 0 || o.sim.world.Lag > 0, // the stale watch does not show the resize yet
 		}
 		return left <= 6*time.Hour+time.Minute && had[o.why().Text]
@@ -907,10 +919,13 @@ var differences = []difference{
 	{
 		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			// Pods whose resize the node refuses are evicted, too. Upstream may use up its rate limit on refused resizes instead: it
-			// loses no pod then, and updates none.
-			node := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool { return f.What == nodeTooBig })
-			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || node)
+			// Pods whose resize is refused are evicted, too: if a webhook denies it, one at a time, until the quota rejects a replacement.
+			// Upstream may use up its rate limit on refused resizes instead: it loses no pod then, and updates none.
+			refused := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool {
+				denied := f.What == denied403 || f.What == denied400
+				return f.What == nodeTooBig || f.Verb == "resize" && denied && o.sim.world.Rate > 0
+			})
+			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || refused)
 		},
 	},
 	{
