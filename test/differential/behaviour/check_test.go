@@ -474,10 +474,26 @@ var conditions = map[string]func(observation) bool{
 	},
 }
 
-// hasRoom reports whether the node of the pod has room for the recommended target.
+// hasRoom reports whether the node of the pod has room for the recommended target. As for the scheduler, a pod that is asked to shrink
+// keeps its capacity until the kubelet has resized it.
 func (o observation) hasRoom() bool {
-	t := o.w.total(o.minute)
-	return o.sim.fits(o.p.pod.Spec.NodeName, o.p, t.CPU, t.Memory<<20)
+	if o.sim.world.Nodes == 0 {
+		return true
+	}
+	used := o.w.total(o.minute)
+	for _, w := range o.sim.workloads {
+		for _, p := range w.pods {
+			if p == o.p || p.pod.Spec.NodeName != o.p.pod.Spec.NodeName {
+				continue
+			}
+			for i := range p.pod.Spec.Containers {
+				asks, has := p.pod.Spec.Containers[i].Resources.Requests, running(p.pod, i).Requests
+				used.CPU += max(asks.Cpu().MilliValue(), has.Cpu().MilliValue())
+				used.Memory += max(asks.Memory().Value(), has.Memory().Value()) >> 20
+			}
+		}
+	}
+	return used.CPU <= o.sim.world.Node.CPU && used.Memory <= o.sim.world.Node.Memory
 }
 
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
@@ -919,11 +935,10 @@ var differences = []difference{
 	{
 		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			// Pods whose resize is refused are evicted, too: if a webhook denies it, one at a time, until the quota rejects a replacement.
+			// Pods whose resize is refused are evicted, too: unless by the node, one at a time, until the quota rejects a replacement.
 			// Upstream may use up its rate limit on refused resizes instead: it loses no pod then, and updates none.
 			refused := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool {
-				denied := f.What == denied403 || f.What == denied400
-				return f.What == nodeTooBig || f.Verb == "resize" && denied && o.sim.world.Rate > 0
+				return f.What == nodeTooBig || f.Verb == "resize" && o.sim.world.Rate > 0
 			})
 			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || refused)
 		},
