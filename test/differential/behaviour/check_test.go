@@ -414,8 +414,10 @@ var conditions = map[string]func(observation) bool{
 	"BackingOff": func(o observation) bool {
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
 		// The simulated webhook gives new pods the recommended size, but podfit expects what fits on the largest node.
-		t, node := o.w.total(o.minute), o.sim.world.Node
-		tooLarge := o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory)
+		tooLarge := o.sim.world.Nodes > 0 && slices.ContainsFunc(o.w.Advice, func(a advice) bool {
+			t, node := o.w.total(a.At), o.sim.world.Node
+			return a.At <= o.minute && (t.CPU > node.CPU || t.Memory > node.Memory)
+		})
 		// After a new recommendation, the stale watch shows a pod of the old size only after the next eviction, as if it replaced that pod.
 		since := slices.ContainsFunc(o.w.Advice, func(a advice) bool { return a.At > 0 && a.At <= o.minute })
 		outdatedSize := o.sim.world.Lag > 0 && since
