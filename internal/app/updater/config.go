@@ -45,6 +45,9 @@ type Config struct {
 	OOMRescue            string  // off, evict or delete
 	MakeRoom             string  // what is done to make room for resizes on full nodes
 	Mover                string  // how pods are replaced: evict, room or surge
+	EvictionBackoff      time.Duration
+	EarlyPasses          bool // run a pass before the end of the interval when pods wait for a change
+	UpdatingCondition    bool // write the condition Updating of VPAs
 	DryRun               bool
 	Tables               io.Writer // where a dry run writes tables; nil: nowhere
 }
@@ -71,6 +74,8 @@ func Defaults() Config {
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(),
 		Mover:     plan.SurgeForRoom.String(),
+
+		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
 	}
 }
 
@@ -114,6 +119,11 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
 	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
+	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left after an eviction without effect, for example because the replacement "+
+		"has its old requests again. Each further one doubles it, up to 6 hours or this value if that is more. At least 0. 0 means no back-off, as in upstream.")
+	fs.BoolVar(&c.EarlyPasses, "early-passes", c.EarlyPasses, "If true, also run a pass within a second after a change that pods wait for, such as an OOM kill, a deferred resize or a new recommendation. "+
+		"If false, run a pass every --updater-interval only, as upstream does.")
+	fs.BoolVar(&c.UpdatingCondition, "updating-condition", c.UpdatingCondition, "If true, report on each VPA how many of its pods have the recommended size, and why the others wait (condition Updating). If false, remove the condition.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -150,6 +160,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if c.RateLimit > 0 && c.RateBurst < 1 {
 		errs = append(errs, fmt.Errorf("--eviction-rate-burst must be at least 1 if --eviction-rate-limit is set, got %d", c.RateBurst))
+	}
+	if c.EvictionBackoff < 0 {
+		errs = append(errs, fmt.Errorf("--eviction-backoff must be at least 0, got %v", c.EvictionBackoff))
 	}
 	if c.BoostSyncs < 1 {
 		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))

@@ -90,18 +90,13 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.waits = world
 		u.summaries = newSummaryWriter(world, p.Log)
 		writing, stop := context.WithCancel(ctx)
 		var writer sync.WaitGroup
 		writer.Go(func() { u.summaries.run(writing) })
 		defer writer.Wait()
 		defer stop()
-		pass := p.Recovering("updater", u.pass)
-		process.EveryOr(ctx, c.Interval, world.Urgent(), earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
-			pass(ctx, now)
-			return u.cost
-		})
+		u.loop(ctx, world, p.Recovering("updater", u.pass))
 		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
 	}
@@ -254,6 +249,8 @@ func (c *Config) budget() plan.Budget {
 	b.MustFit = c.ReplacementMustFit
 	b.Window = c.Interval - c.Interval/10
 	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
+	b.EvictionBackoff = c.EvictionBackoff
+	b.BackoffMax = max(b.BackoffMax, c.EvictionBackoff)
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.Mover, _ = plan.ParseMover(c.Mover)
