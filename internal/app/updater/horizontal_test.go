@@ -343,3 +343,36 @@ func TestUpdater_optInRemoved_targetIsRestoredWithThePods(t *testing.T) {
 		}
 	})
 }
+
+// slowHPAs answers each write after nine seconds.
+type slowHPAs struct{ *hpaCluster }
+
+func (s slowHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	time.Sleep(9 * time.Second)
+	return s.hpaCluster.Record(ctx, h, points)
+}
+
+func (s slowHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	time.Sleep(9 * time.Second)
+	return s.hpaCluster.SetTargets(ctx, h, percent, points)
+}
+
+// Early passes pause for a multiple of the time for which a pass computes. A slow answer about the HPA of one tenant must not delay the
+// OOM rescue of others.
+func TestUpdater_slowWriteToHPA_isNoCostOfThePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		u := y.start()
+		u.scalePoints.writer = slowHPAs{y}
+		for range 5 {
+			u.pass(t.Context(), time.Now())
+			if u.cost > 0 {
+				t.Errorf("the cost of the pass is %v, want none", u.cost)
+			}
+			time.Sleep(time.Minute)
+		}
+		if y.writes == 0 {
+			t.Error("no write to the HPA")
+		}
+	})
+}

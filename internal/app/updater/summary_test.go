@@ -81,7 +81,7 @@ func (c *conditionLog) WriteConditions(_ context.Context, a *cluster.Autoscaler,
 	if c.last == nil {
 		c.last = map[string]watcher.Condition{}
 	}
-	if c.err == nil && c.last[a.UID] == (watcher.Condition{}) && say[0].Status == watcher.Removed {
+	if c.err == nil && c.last[a.UID].Status == watcher.Removed && say[0].Status == watcher.Removed {
 		return false, nil // there is none
 	}
 	c.all = append(c.all, a.Name+" "+say[0].Reason)
@@ -280,6 +280,26 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 		}
 		if n := to.written(); n != 4 {
 			t.Errorf("%d writes, want 4: %v", n, to.all)
+		}
+	})
+}
+
+func TestUpdater_updatingConditionIsOff_isRemovedAndNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		fake.config = given(t, "--updating-condition=false")
+		u := newTestUpdater(fake)
+		to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.True}}} // an earlier updater wrote it
+		u.summaries = newSummaryWriter(to, fake.log)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go u.summaries.run(ctx)
+		for range 30 {
+			u.pass(ctx, time.Now())
+			time.Sleep(time.Minute)
+		}
+		if got := to.get(""); to.written() != 1 || got.Status != watcher.Removed {
+			t.Errorf("%d writes %v, last %+v; want one, which removes the condition", to.written(), to.all, got)
 		}
 	})
 }
