@@ -95,7 +95,7 @@ func (f *Fleet) Of(p *cluster.Pod) *NodeSizes {
 	if f.config.Unscaled {
 		return nil
 	}
-	if p.Controller.Group == "apps" && p.Controller.Kind == "DaemonSet" {
+	if p.Controller.Kind == "DaemonSet" { // of any API group, as in the webhook
 		return f.OnNode(p.Node, cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name})
 	}
 	key := fleetKey{p.Place, p.Tolerance}

@@ -318,6 +318,10 @@ func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
 			cluster.Pod{Node: "big", Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil,
 			[]cluster.Resources{amountsOf(15, 63)},
 		},
+		"a pod of a DaemonSet of another API group": { // as in the webhook
+			cluster.Pod{Node: "small", Controller: cluster.Workload{Group: "apps.kruise.io", Kind: "DaemonSet", Namespace: "kube-system", Name: "x"}}, nil,
+			[]cluster.Resources{amountsOf(3, 7)},
+		},
 		"an unscheduled pod of a DaemonSet": {
 			cluster.Pod{Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil, nil,
 		},
