@@ -115,7 +115,7 @@ func (f *Fleet) Of(p *cluster.Pod) *NodeSizes {
 func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {
 	i := int(p.Tolerance) - int(cluster.FirstListed)
 	switch {
-	case i < 0:
+	case i < 0, p.Tolerance == cluster.Unlisted: // of unlisted ones none is known, so that the size is not larger than in the webhook
 		return nil, false
 	case i >= len(f.config.Tolerations):
 		return nil, true
