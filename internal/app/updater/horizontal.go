@@ -40,13 +40,15 @@ type hpaAttempt struct {
 	failures   int
 	retryAfter time.Time
 	recorded   time.Time // when the first record was written; the watch may not show it yet
+	changed    time.Time // when a target was written last
 }
 
 const (
 	hpaTimeout     = 10 * time.Second // of one request
 	hpaBackoff     = time.Minute      // after the first failure; doubled by each further one
 	hpaBackoffMost = 30 * time.Minute
-	recordDelay    = 5 * time.Minute // how long the watch may take to show a record
+	recordDelay    = 5 * time.Minute  // how long the watch may take to show a record
+	lowerPause     = 30 * time.Second // from a write until a target is lowered; the HPA delays a scale-down by minutes
 )
 
 // A scaleGuard holds back changes of pods whose HPA does not have the target for them.
@@ -108,6 +110,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
+		due = due && !s.mayWait(now, h, &step)
 		writers.Go(func() error {
 			held := due
 			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })
@@ -124,6 +127,21 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 	_ = writers.Wait() // errors are logged where they occur
 	s.forget(exists)
 	return g
+}
+
+// mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
+// nothing. So requests that change all the time cause few writes.
+func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+	if age := now.Sub(s.attempt(h).changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
+		return false
+	}
+	for i := range h.Utilization {
+		u := &h.Utilization[i]
+		if to, changes := step.Targets[u.Index]; changes && to > u.Percent {
+			return false
+		}
+	}
+	return true
 }
 
 // write carries out a step. It reports whether the HPA is now as the step wants it.
@@ -154,6 +172,8 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 	last.failures, last.retryAfter = 0, time.Time{}
 	if isRecord {
 		last.recorded = now
+	} else {
+		last.changed = now
 	}
 	s.remember(h, last)
 	switch {

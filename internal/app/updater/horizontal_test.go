@@ -376,3 +376,28 @@ func TestUpdater_slowWriteToHPA_isNoCostOfThePass(t *testing.T) {
 		}
 	})
 }
+
+// The average request of pods that others change all the time causes few writes to the HPA, although early passes run each second. The scale
+// point is never too low.
+func TestUpdater_averageRequestChangesEachSecond_writesToHPAAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 600)
+		e := &y.autoscalers[0].Advice[0].Estimate
+		e.Lower, e.Upper = cluster.Amounts(1, 1<<20), cluster.Amounts(9000, 9<<30)
+		u := y.start()
+		u.pass(t.Context(), time.Now()) // the record
+		before := y.writes
+		for second := range 300 {
+			y.replace(y.pods[0], func(q *cluster.Pod) { q.Containers[0].Requests.CPU = []int64{500, 1400}[second%2] })
+			u.pass(t.Context(), time.Now())
+			y.observe()
+			time.Sleep(time.Second)
+		}
+		if n := y.writes - before; n == 0 || n > 25 {
+			t.Errorf("%d writes to the HPA in 300s, want a few", n)
+		}
+		if y.lowest < 500*80 {
+			t.Errorf("the scale point fell to %d, want at least %d", y.lowest, 500*80)
+		}
+	})
+}

@@ -4,9 +4,11 @@
 package updater
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,6 +43,8 @@ type surges struct {
 	health  *process.Health
 	log     *slog.Logger
 
+	visited map[cluster.Workload]time.Time // when a Deployment with a record was read last
+
 	mu       sync.Mutex                         // guards the following while pods are changed
 	begun    map[cluster.Workload]bool          // surges that the watch may not show yet
 	attempts map[cluster.Workload]surgeAttempt  // failed steps
@@ -54,7 +58,7 @@ type surges struct {
 func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges {
 	return &surges{
 		source: source, writer: writer, pods: u.pods, metrics: u.metrics, health: u.health, log: u.log,
-		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
+		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{}, visited: map[cluster.Workload]time.Time{},
 	}
 }
 
@@ -75,6 +79,7 @@ const (
 	surgeBackoff     = 15 * time.Second // after the first failed step; doubled by each further one
 	surgeBackoffMost = 10 * time.Minute
 	maxSurgeSteps    = 100 // Deployments with a record that one pass reads
+	surgesPerSecond  = 10  // Deployments with a record that are read in a second, on average
 )
 
 // advance carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
@@ -109,7 +114,8 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 	return &plan.Surges{Active: s.active, Scaled: scaled}
 }
 
-// due returns the Deployments with a surge whose next step may be tried now, and marks all of them as active.
+// due returns the Deployments with a surge whose next step may be tried now, and marks all of them as active. Those that were read longest
+// ago come first, because any tenant can put the annotation on many Deployments.
 func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluster.Workload {
 	all := s.source.Surging()
 	for w := range s.begun {
@@ -117,7 +123,10 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 			all = append(all, w)
 		}
 	}
-	slices.SortFunc(all, cluster.Workload.Compare)
+	slices.SortFunc(all, func(x, y cluster.Workload) int {
+		return cmp.Or(s.visited[x].Compare(s.visited[y]), x.Compare(y))
+	})
+	pause := time.Duration(len(all)/surgesPerSecond) * time.Second
 	recorded := make(map[cluster.Workload]bool, len(all))
 	var due []cluster.Workload
 	for _, w := range all {
@@ -126,10 +135,14 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 			continue
 		}
 		s.active[w] = cluster.Surge{}
-		if !now.Before(s.attempts[w].retryAfter) && len(due) < maxSurgeSteps {
+		last := s.visited[w]
+		isPaused := now.Before(s.attempts[w].retryAfter) || now.Before(last.Add(pause)) && !now.Before(last)
+		if !isPaused && len(due) < maxSurgeSteps {
 			due = append(due, w)
+			s.visited[w] = now
 		}
 	}
+	maps.DeleteFunc(s.visited, func(w cluster.Workload, _ time.Time) bool { return !recorded[w] })
 	for w := range s.attempts {
 		if !recorded[w] {
 			delete(s.attempts, w)
