@@ -5,7 +5,9 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +46,7 @@ type hpaAttempt struct {
 }
 
 const (
-	hpaTimeout     = 10 * time.Second // of one request
+	hpaTimeout     = 10 * time.Second // of all requests of a pass
 	hpaBackoff     = time.Minute      // after the first failure; doubled by each further one
 	hpaBackoffMost = 30 * time.Minute
 	recordDelay    = 5 * time.Minute  // how long the watch may take to show a record
@@ -94,9 +96,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			governing[a.Target] = a
 		}
 	}
-	var mu sync.Mutex
-	var writers errgroup.Group
-	writers.SetLimit(maxWorkers)
+	var jobs []hpaJob
 	exists := map[string]bool{}
 	for _, h := range s.list() {
 		exists[h.UID] = true
@@ -110,23 +110,58 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
-		due = due && !s.mayWait(now, h, &step)
+		jobs = append(jobs, hpaJob{h: h, step: step, held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
+	}
+	s.carryOut(ctx, now, jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		for k := range j.h.Utilization {
+			if u := &j.h.Utilization[k]; j.h.Of(u) != nil {
+				g.metrics[j.h.Target] = append(g.metrics[j.h.Target], guardedMetric{u, j.held})
+			}
+		}
+	}
+	s.forget(exists)
+	return g
+}
+
+// An hpaJob is an HPA with its next step.
+type hpaJob struct {
+	h           *cluster.HorizontalAutoscaler
+	step        policy.ScaleStep
+	held        bool // the step is due, and is not carried out yet
+	isPreserved bool // its workload has a VPA that asks for it
+}
+
+// carryOut carries out the steps that are due, for at most hpaTimeout, because the changes of pods wait for them. HPAs of VPAs come
+// first: anyone can create an HPA with the annotation podfit.dev/scale-point. A later pass carries out the others.
+func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
+	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
+	defer cancel()
+	slices.SortStableFunc(jobs, func(x, y hpaJob) int {
+		switch {
+		case x.isPreserved == y.isPreserved:
+			return 0
+		case x.isPreserved:
+			return -1
+		}
+		return 1
+	})
+	var writers errgroup.Group
+	writers.SetLimit(maxWorkers)
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.held {
+			continue
+		}
 		writers.Go(func() error {
-			held := due
-			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range h.Utilization {
-				if u := &h.Utilization[i]; h.Of(u) != nil {
-					g.metrics[h.Target] = append(g.metrics[h.Target], guardedMetric{u, held})
-				}
+			if ctx.Err() == nil {
+				process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step) })
 			}
 			return nil
 		})
 	}
 	_ = writers.Wait() // errors are logged where they occur
-	s.forget(exists)
-	return g
 }
 
 // mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
@@ -151,8 +186,6 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
-	defer cancel()
 	var err error
 	if isRecord {
 		err = s.writer.Record(ctx, h, step.Points)
@@ -160,6 +193,9 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
+	if errors.Is(err, kube.ErrNotSent) {
+		return false // the rate limit of the client allows no more in this pass
+	}
 	if err != nil {
 		last.failures++
 		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))

@@ -194,6 +194,7 @@ func TestUpdater_writeToHPAFails_requestsWaitForIt(t *testing.T) {
 		"refused once":                   {fail: func(call int) (bool, error) { return call != 2, map[bool]error{true: kube.ErrBusy}[call == 2] }, request: 460},
 		"unknown, and it was done":       {fail: func(call int) (bool, error) { return true, map[bool]error{true: errors.New("timeout")}[call < 5] }, request: 460},
 		"unknown, and it arrives late":   {fail: func(call int) (bool, error) { return call > 4, map[bool]error{true: errors.New("timeout")}[call <= 4] }, late: true, request: 460},
+		"not sent":                       {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrNotSent}[call <= 3] }, request: 460},
 		"others have changed the target": {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrInvalid}[call <= 3] }, request: 460},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -398,6 +399,54 @@ func TestUpdater_averageRequestChangesEachSecond_writesToHPAAreFew(t *testing.T)
 		}
 		if y.lowest < 500*80 {
 			t.Errorf("the scale point fell to %d, want at least %d", y.lowest, 500*80)
+		}
+	})
+}
+
+// deadHPAs answers no write, unless it is to the HPA of an autoscaler.
+type deadHPAs struct{ *hpaCluster }
+
+func (d deadHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	return d.SetTargets(ctx, h, nil, points)
+}
+
+func (d deadHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	if h.Namespace == "shop" {
+		return d.write(h, percent, points)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Anyone can create many HPAs with the annotation podfit.dev/scale-point. The writes to them must delay neither changes of pods nor the
+// writes to HPAs of VPAs.
+func TestUpdater_manyHPAsWithRecords_podsAreChangedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 650)
+		u := y.start()
+		all := []*cluster.HorizontalAutoscaler{}
+		for i := range 1000 {
+			all = append(all, &cluster.HorizontalAutoscaler{
+				Key: cluster.Key{Namespace: "a", Name: fmt.Sprint("hpa-", i)}, UID: fmt.Sprint("a-", i), Target: cluster.Workload{Namespace: "a", Name: fmt.Sprint(i)},
+				Points: []cluster.ScalePoint{{Resource: cluster.CPU, Base: 1, Percent: 1, Set: 1}},
+			})
+		}
+		u.scalePoints.list = func() []*cluster.HorizontalAutoscaler { return append(slices.Clone(all), y.hpa) }
+		u.scalePoints.writer = deadHPAs{y}
+		began := time.Now()
+		for y.average() != 650 && time.Since(began) < time.Hour {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > 6*time.Minute {
+			t.Errorf("the pods have their size after %v", took)
+		}
+		failures := 0
+		for _, a := range u.scalePoints.attempts {
+			failures = max(failures, a.failures)
+		}
+		if n := len(u.scalePoints.attempts); n > 500 || failures > 10 {
+			t.Errorf("%d HPAs with failures, at most %d; want none that was not tried", n, failures)
 		}
 	})
 }
