@@ -43,11 +43,10 @@ type surges struct {
 	health  *process.Health
 	log     *slog.Logger
 
-	visited map[cluster.Workload]time.Time // when a Deployment with a record was read last
-
 	mu       sync.Mutex                         // guards the following while pods are changed
 	begun    map[cluster.Workload]bool          // surges that the watch may not show yet
 	attempts map[cluster.Workload]surgeAttempt  // failed steps
+	visited  map[cluster.Workload]surgeVisit    // Deployments with a record
 	active   map[cluster.Workload]cluster.Surge // of this pass
 	ended    []endedSurge                       // in this pass
 	invalid  map[cluster.Workload]bool          // Deployments with an invalid record, which was logged
@@ -58,7 +57,7 @@ type surges struct {
 func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges {
 	return &surges{
 		source: source, writer: writer, pods: u.pods, metrics: u.metrics, health: u.health, log: u.log,
-		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{}, visited: map[cluster.Workload]time.Time{},
+		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{}, visited: map[cluster.Workload]surgeVisit{},
 	}
 }
 
@@ -66,6 +65,12 @@ func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges 
 type surgeAttempt struct {
 	failures   int
 	retryAfter time.Time
+}
+
+// A surgeVisit is the last read of a Deployment with a record.
+type surgeVisit struct {
+	at    time.Time
+	surge cluster.Surge // the record; empty if it is not known
 }
 
 // An endedSurge is a surge that ended without the removal of its pod.
@@ -124,7 +129,7 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 		}
 	}
 	slices.SortFunc(all, func(x, y cluster.Workload) int {
-		return cmp.Or(s.visited[x].Compare(s.visited[y]), x.Compare(y))
+		return cmp.Or(s.visited[x].at.Compare(s.visited[y].at), x.Compare(y))
 	})
 	pause := time.Duration(len(all)/surgesPerSecond) * time.Second
 	recorded := make(map[cluster.Workload]bool, len(all))
@@ -134,15 +139,15 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 		if !serves(w.Namespace) {
 			continue
 		}
-		s.active[w] = cluster.Surge{}
 		last := s.visited[w]
-		isPaused := now.Before(s.attempts[w].retryAfter) || now.Before(last.Add(pause)) && !now.Before(last)
+		s.active[w] = last.surge
+		isPaused := now.Before(s.attempts[w].retryAfter) || now.Before(last.at.Add(pause)) && !now.Before(last.at)
 		if !isPaused && len(due) < maxSurgeSteps {
 			due = append(due, w)
-			s.visited[w] = now
+			s.visited[w] = surgeVisit{now, last.surge}
 		}
 	}
-	maps.DeleteFunc(s.visited, func(w cluster.Workload, _ time.Time) bool { return !recorded[w] })
+	maps.DeleteFunc(s.visited, func(w cluster.Workload, _ surgeVisit) bool { return !recorded[w] })
 	for w := range s.attempts {
 		if !recorded[w] {
 			delete(s.attempts, w)
@@ -175,6 +180,7 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	}
 	s.mu.Lock()
 	s.active[w] = *d.Surge
+	s.visited[w] = surgeVisit{now, *d.Surge}
 	s.mu.Unlock()
 	move := plan.NextSurge(now, &d, pods, scaled)
 	if err := s.carryOut(ctx, now, &d, &move); err != nil {
@@ -287,6 +293,7 @@ func (s *surges) forget(w cluster.Workload) {
 	defer s.mu.Unlock()
 	delete(s.begun, w)
 	delete(s.active, w)
+	delete(s.visited, w)
 	delete(s.attempts, w)
 }
 
