@@ -22,6 +22,7 @@ type canaries struct {
 	now    time.Time
 	kills  bool // the kubelet kills containers with the new size
 	never  bool // pods with the new size are never ready
+	defers bool // resizes wait for room on the node
 	stored []State
 	serial int
 	writes []string // actions on pods that were carried out
@@ -88,6 +89,10 @@ func (c *canaries) carryOut(d *Decision) {
 	q.Containers = slices.Clone(q.Containers)
 	c.writes = append(c.writes, fmt.Sprintf("%s %s", d.Do, q.UID))
 	if d.Do == Resize {
+		if c.defers {
+			q.Containers[0].Applied = &cluster.Applied{Requests: q.Containers[0].Requests}
+			q.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: c.now}
+		}
 		q.Containers[0].Requests = d.With[0].Requests
 		pods[i] = &q
 		return
@@ -95,7 +100,7 @@ func (c *canaries) carryOut(d *Decision) {
 	c.serial++
 	q.UID, q.Created, q.Started, q.Ready = fmt.Sprint("new-", c.serial), c.now.Add(time.Second), c.now.Add(time.Second), false
 	held := storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
-	q.Containers[0] = cluster.Container{Name: "app", Requests: held.Advice[0].Target}
+	q.Containers[0], q.Resize = cluster.Container{Name: "app", Requests: held.Advice[0].Target}, nil
 	pods[i] = &q
 }
 
@@ -298,5 +303,30 @@ func TestCanary_annotationIsRemoved_holdEnds(t *testing.T) {
 	}
 	if c.count() != 4 || c.w.Ledger.Canary(c.a.Target).Phase != rollout.Idle {
 		t.Errorf("%d pods have the new size", c.count())
+	}
+}
+
+// The node has no room for the canary. No other pod is changed until that has the size and has run well with it.
+func TestCanary_resizeIsDeferred_noOtherPodIsChangedMeanwhile(t *testing.T) {
+	for mode, want := range map[cluster.Mode]struct{ pods, writes int }{
+		cluster.InPlace:           {1, 1}, // waits
+		cluster.InPlaceOrRecreate: {4, 5}, // the canary is evicted after 5 minutes
+	} {
+		c := newCanaries(t, 4, mode)
+		c.b.InPlace = true
+		c.defers = true
+		for minute := range 60 {
+			c.pass(noCrash)
+			if n := c.count(); minute < 14 && n > 1 {
+				t.Fatalf("%s: %d pods are changed after %d minutes: %q", mode, n, minute, c.writes)
+			}
+			if mode == cluster.InPlaceOrRecreate && minute > 6 {
+				c.defers = false
+			}
+			c.tick()
+		}
+		if c.count() != want.pods || len(c.writes) != want.writes {
+			t.Errorf("%s: %d pods are changed, want %d: %q", mode, c.count(), want.pods, c.writes)
+		}
 	}
 }
