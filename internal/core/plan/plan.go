@@ -29,7 +29,7 @@ func (s *pass) decide() []Decision {
 		n += len(g.Pods)
 	}
 	ds := make([]Decision, 0, n)
-	for _, g := range s.w.Governed {
+	for _, g := range s.inTurn() {
 		ds = s.decideOn(g, ds)
 	}
 	s.makeRoom(ds)
