@@ -58,13 +58,32 @@ type rolloutReport struct {
 	reverted string // its message
 }
 
+// A reportedRollout is the last report about an autoscaler.
+type reportedRollout struct {
+	rolloutReport
+	unwritten  bool      // its conditions could not be written
+	retryAfter time.Time // when they are tried again
+}
+
+// Limits of writes of conditions, so that a webhook that does not answer does not delay the next pass.
+const (
+	conditionsTimeout = 10 * time.Second // of all writes of a pass
+	conditionsBackoff = time.Minute      // after a write that failed
+)
+
 // reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event.
 func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
+	ctx, cancel := context.WithTimeout(ctx, conditionsTimeout)
+	defer cancel()
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
 		before, known := e.rollouts[a.Key]
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
-		if report == before && (known || !a.Warned) {
+		if report == before.rolloutReport && (known && !before.unwritten || !known && !a.Warned) {
+			continue
+		}
+		isDue := !now.Before(before.retryAfter) || before.retryAfter.After(now.Add(conditionsBackoff))
+		if report == before.rolloutReport && !isDue {
 			continue
 		}
 		if report.problem != "" && report.problem != before.problem {
@@ -75,18 +94,18 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 			e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
 			e.events.Autoscaler(a, kube.EventReverted, report.reverted)
 		}
+		e.rollouts[a.Key] = reportedRollout{rolloutReport: report}
 		if e.conditions != nil && !e.config.DryRun {
 			_, err := e.conditions.WriteConditions(ctx, a, now,
 				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
 				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted))
-			if err != nil { // the object has changed, for example; the next pass writes the conditions
+			if err != nil { // the object has changed, for example; a later pass writes the conditions
 				e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
-				continue
+				e.rollouts[a.Key] = reportedRollout{rolloutReport: report, unwritten: true, retryAfter: now.Add(conditionsBackoff)}
 			}
 		}
-		e.rollouts[a.Key] = report
 	}
-	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ rolloutReport) bool { return !e.governs(key) })
+	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ reportedRollout) bool { return !e.governs(key) })
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

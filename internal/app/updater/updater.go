@@ -199,12 +199,12 @@ type updater struct {
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
 
-	stale        func(now time.Time) []string  // returns the watched resources that are not up to date; nil: all are
-	conditions   conditionWriter               // nil: no conditions are written
-	rollouts     map[cluster.Key]rolloutReport // what was reported last
-	rescueStates map[cluster.Key]rescueState   // what was written last
-	summaries    *summaryWriter                // nil: no condition Updating is written
-	outdated     bool                          // the last pass was skipped because a watch was not up to date
+	stale        func(now time.Time) []string    // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter                 // nil: no conditions are written
+	rollouts     map[cluster.Key]reportedRollout // what was reported last
+	rescueStates map[cluster.Key]rescueState     // what was written last
+	summaries    *summaryWriter                  // nil: no condition Updating is written
+	outdated     bool                            // the last pass was skipped because a watch was not up to date
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -223,7 +223,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]rolloutReport{},
+		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]reportedRollout{},
 	}
 }
 
