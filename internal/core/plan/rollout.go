@@ -36,8 +36,21 @@ func (t *candidate) switchedOff() (Reason, bool) {
 	if t.passesWindows() {
 		return Reason{}, false
 	}
-	closed, outside := rollout.Outside(t.now, rules)
-	return Reason{Code: OutsideWindow, Until: closed.Until, Text: closed.Problem}, outside
+	closed, known := t.closed[t.d.Autoscaler.Key]
+	if !known {
+		closed.Closed, closed.outside = rollout.Outside(t.now, rules)
+		if t.closed == nil {
+			t.closed = map[cluster.Key]windowState{}
+		}
+		t.closed[t.d.Autoscaler.Key] = closed
+	}
+	return Reason{Code: OutsideWindow, Until: closed.Until, Text: closed.Problem}, closed.outside
+}
+
+// A windowState is the result of rollout.Outside for an autoscaler, which is kept for a pass because it takes up to milliseconds.
+type windowState struct {
+	rollout.Closed
+	outside bool
 }
 
 func (t *candidate) passesWindows() bool {

@@ -27,10 +27,13 @@ func (w *World) addRules() {
 		fieldSelector: w.namespaceNames(),
 		lostWithout:   "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow,
 		project: func(o runtime.Object) cluster.ChangeRules {
-			if m, ok := o.(metav1.Object); ok {
-				return projection.Rules(m.GetAnnotations())
+			m, ok := o.(metav1.Object)
+			if !ok {
+				return cluster.ChangeRules{}
 			}
-			return cluster.ChangeRules{}
+			rules := projection.Rules(m.GetAnnotations())
+			w.in.ShareZones(&rules)
+			return rules
 		},
 	}, &w.rules)
 	if w.o.FreezeSwitch.Name == "" {
