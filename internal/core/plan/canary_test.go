@@ -330,3 +330,45 @@ func TestCanary_resizeIsDeferred_noOtherPodIsChangedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// A canary that is not ready because of its new size does not wait for a change window, or for the next hour, to get its old size.
+func TestCanary_failsOutsideOfTheWindow_podThatIsNotReadyIsReverted(t *testing.T) {
+	for name, c := range map[string]struct{ ready, reverted bool }{"not ready": {false, true}, "ready": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			sim := newCanaries(t, 4, cluster.InPlaceOrRecreate)
+			sim.b.NamespaceShare = 0.25
+			sim.pass(noCrash)
+			sim.w.Requested = RequestedBy(sim.w.Governed[0].Pods)
+			sim.a.Rules.Windows = []cluster.ChangeWindow{{Minutes: 1, Hours: 1, Days: 1 << 29, Months: 1 << 2, Weekdays: 127, AnyWeekday: true, Duration: time.Hour, Zone: time.UTC}}
+			for i, p := range sim.w.Governed[0].Pods {
+				if p.Containers[0].Requests.CPU == 100 {
+					q := *p
+					q.Containers = slices.Clone(p.Containers)
+					q.Containers[0].Restarts, q.Ready, q.ReadySince = 9, c.ready, sim.now
+					sim.w.Governed[0].Pods[i] = &q
+				}
+			}
+			sim.now = sim.now.Add(time.Minute)
+			sim.pass(noCrash)
+			if got := sim.count() == 0; got != c.reverted {
+				t.Errorf("reverted %t, %q", got, sim.writes)
+			}
+		})
+	}
+}
+
+// A record of a pod in another namespace comes from an object that a user has changed.
+func TestLedger_storedSurgeOfAPodInAnotherNamespace_isForgotten(t *testing.T) {
+	w, _ := shrinking(1)
+	evil := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "evil", Name: "x"}
+	var pods []PodState
+	for _, do := range []Act{Evict, Resize, Delete, Surge} {
+		pods = append(pods, PodState{UID: w.Governed[0].Pods[0].UID, Name: "db-0", Do: do, At: noon, Attempts: 50, Failed: &FailedState{Refusal: Refusal{Kind: NotReadyInTime}}})
+	}
+	w.Ledger.Restore(noon, []State{{Workload: evil, Pods: pods}})
+	p := Begin(noon, w, DefaultBudget())
+	w.Ledger.Learn(noon, w, p.Decisions())
+	if len(w.Ledger.refusals) > 0 {
+		t.Errorf("records of another namespace are kept: %v", w.Ledger.refusals)
+	}
+}

@@ -105,7 +105,7 @@ func (s *pass) inTurn() []Governed {
 // OOM-killed does not wait, and counts. A pod that does not run does not count and does not wait.
 func (t *candidate) overRadius() (Reason, bool) {
 	r := t.pass.radius
-	if r == nil || t.d.Wanted.Code == OutOfMemory || t.d.Pod.Phase != cluster.Running || t.d.Pod.Node == "" {
+	if r == nil || t.d.Wanted.Code == OutOfMemory || t.isFailedCanary() || t.d.Pod.Phase != cluster.Running || t.d.Pod.Node == "" {
 		return Reason{}, false
 	}
 	if !r.unknown.IsZero() {

@@ -237,3 +237,19 @@ func TestPlan_surgeForRoomInProgress_nothingElseMoves(t *testing.T) {
 		t.Errorf("%d moves are recorded, want 1", n)
 	}
 }
+
+// A new leader does not repeat a surge whose additional pod was not ready, before the end of its back-off.
+func TestLedger_surgeFailed_backoffSurvivesARestart(t *testing.T) {
+	for _, kind := range []RefusalKind{NotReadyInTime, ServerBusy, DeniedByQuota} {
+		w, _ := shrinking(1)
+		p := w.Governed[0].Pods[0]
+		for i := range 5 {
+			w.Ledger.SurgeFailed(noon.Add(time.Duration(i)*time.Minute), p, Refusal{Kind: kind, Text: "not all pods were ready"})
+		}
+		want, _ := w.Ledger.refusal(p, Surge)
+		got, ok := restored(noon.Add(10*time.Minute), w.Ledger, DefaultBudget()).refusal(p, Surge)
+		if !ok || got.Kind != want.Kind || got.n != want.n || !got.at.Equal(want.at) {
+			t.Errorf("kind %d: got %+v, want %+v", kind, got, want)
+		}
+	}
+}

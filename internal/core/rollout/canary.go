@@ -310,7 +310,7 @@ func rounding(res cluster.Resource) float64 {
 // Hold returns the autoscaler with the recommendation that applies to its pods: the size before a reverted one, or its own. A memory
 // target above both sizes is kept, because it comes from a need that neither of them meets.
 func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
-	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) {
+	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) || s.Until.Sub(now) > maxCooldown {
 		return a
 	}
 	held := *a

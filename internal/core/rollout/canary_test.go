@@ -182,6 +182,11 @@ func TestHold_revertedSize_previousSizeApplies(t *testing.T) {
 	if s.Hold(s.Until, a) != a {
 		t.Error("held after the cool-down")
 	}
+	if far := s; far.Hold(noon, a) == a {
+		t.Error("not held")
+	} else if far.Until = noon.Add(maxCooldown + time.Hour); far.Hold(noon, a) != a {
+		t.Error("held by a stored time that is too far in the future")
+	}
 	off := *a
 	off.Canary.On = false
 	if s.Hold(noon, &off) != &off || watching().Hold(noon, a) != a {
