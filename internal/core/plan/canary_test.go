@@ -372,3 +372,35 @@ func TestLedger_storedSurgeOfAPodInAnotherNamespace_isForgotten(t *testing.T) {
 		t.Errorf("records of another namespace are kept: %v", w.Ledger.refusals)
 	}
 }
+
+// An OOM-killed pod gets more memory in place, and its container restarts with it. That restart is no reason to take the memory back.
+func TestCanary_oomRescue_restartWithMoreMemoryIsNoRegression(t *testing.T) {
+	c := newCanaries(t, 3, cluster.InPlaceOrRecreate)
+	c.b.Rescue = RescueByDeletion
+	c.a.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(1000, 3<<30), Target: cluster.Amounts(1000, 4<<30), Upper: cluster.Amounts(1000, 5<<30)}
+	pods := c.w.Governed[0].Pods
+	killed := *pods[0]
+	killed.Ready, killed.Containers = false, []cluster.Container{{Name: "app", Requests: cluster.Amounts(1000, 1<<30), Restarts: 4,
+		Exit: &cluster.Exit{OOM: true, Kills: 4, Now: true, Started: c.now.Add(-time.Minute), Finished: c.now.Add(-10 * time.Second)}}}
+	pods[0] = &killed
+	c.pass(noCrash)
+	if got := pods[0].Containers[0].Requests.Memory; got != 4<<30 {
+		t.Fatalf("memory %d, %q", got, c.writes)
+	}
+	served := *pods[0]
+	served.Ready, served.ReadySince, served.Containers = true, c.now.Add(time.Minute), slices.Clone(served.Containers)
+	served.Containers[0].Restarts, served.Containers[0].Exit = 5, &cluster.Exit{OOM: true, Kills: 4, Started: c.now.Add(-time.Minute), Finished: c.now.Add(-10 * time.Second)}
+	pods[0] = &served
+	for range 30 {
+		c.tick()
+		c.pass(noCrash)
+		if s := c.w.Ledger.Canary(c.a.Target); s.Phase == rollout.Held {
+			t.Fatalf("reverted: %+v, %q", s, c.writes)
+		}
+	}
+	for _, p := range pods {
+		if p.Containers[0].Requests.Memory != 4<<30 {
+			t.Errorf("pod %s has %v: %q", p.Name, p.Containers[0].Requests, c.writes)
+		}
+	}
+}

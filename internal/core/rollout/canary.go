@@ -83,15 +83,22 @@ type State struct {
 	Until      time.Time        // end of the cool-down, in phase Held
 	Before     []Size           // its requests before the change
 	After      []Size           // its requests after the change
-	Restarts   int32            // restarts of its containers before the change, and those that the change causes
+	Restarts   int32            // restarts of its containers before the change, and those that the change causes; wasDown if it was not ready
 	Cause      Cause
 	Reverts    int // in a row
 }
 
+// wasDown is the value of State.Restarts if the canary was not ready before the change: then its restarts, and that it is not ready, are no
+// evidence against the size.
+const wasDown = math.MaxInt32
+
 // Start returns the state in which a pod is the canary.
 func (s State) Start(now time.Time, p *cluster.Pod, after []Size, causesRestart bool) State {
 	next := State{Phase: Starting, Pod: p.Name, UID: p.UID, Controller: p.Controller, Since: now, After: after, Restarts: restartsOf(p), Reverts: s.Reverts}
-	if causesRestart {
+	switch {
+	case !p.Ready:
+		next.Restarts = wasDown
+	case causesRestart:
 		next.Restarts += int32(len(after))
 	}
 	for _, a := range after {
@@ -189,6 +196,8 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 			return s.revert(now, OOMKilled)
 		case s.hasRestarted(p):
 			return s.revert(now, Restarted)
+		case !p.Ready && late && s.Restarts == wasDown:
+			return s.Cancel()
 		case !p.Ready && late:
 			return s.revert(now, NotReady)
 		case p.Ready && late && (now.Sub(p.ReadySince) >= watch || !p.ReadySince.After(s.Since)):
@@ -215,9 +224,18 @@ func (s State) canaries(pods []*cluster.Pod) []*cluster.Pod {
 	return out
 }
 
+// isOOMKilled reports whether a container was OOM-killed since the change. A container that was OOM-killed again and again before counts only
+// if it was started after the change: it may have been killed once more before the kubelet carried that out.
 func (s State) isOOMKilled(p *cluster.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
-		return c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(s.Since) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
+		if c.Exit == nil || !c.Exit.OOM {
+			return false
+		}
+		since := c.Exit.Finished
+		if s.Restarts == wasDown {
+			since = c.Exit.Started
+		}
+		return since.After(s.Since) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
 	})
 }
 
@@ -225,7 +243,7 @@ func (s State) isOOMKilled(p *cluster.Pod) bool {
 // what it depends on.
 func (s State) hasRestarted(p *cluster.Pod) bool {
 	allowed := s.Restarts
-	if p.UID != s.UID {
+	if p.UID != s.UID && s.Restarts != wasDown {
 		allowed = 1
 	}
 	return restartsOf(p) > allowed

@@ -273,3 +273,31 @@ func TestState_resizeOfTheCanaryWaits_watchBeginsWhenItIsCarriedOut(t *testing.T
 		}
 	}
 }
+
+// A pod that was down before the change shows only that a size helps. That it is still down has another cause, or the same one as before.
+func TestState_canaryWasDownBefore_isNoRegression(t *testing.T) {
+	crashing := func(p *cluster.Pod) { p.Ready, p.Containers[0].Restarts = false, 7 }
+	again := func(p *cluster.Pod) { p.Ready, p.Containers[0].Restarts = false, 12 }
+	serving := func(p *cluster.Pod) { p.Ready, p.ReadySince, p.Containers[0].Restarts = true, noon.Add(time.Minute), 8 }
+	s := State{}.Start(noon, running("a", before, crashing), []Size{{"app", after}}, false).Changed()
+	for name, c := range map[string]struct {
+		now   time.Duration
+		pod   *cluster.Pod
+		phase Phase
+	}{
+		"restarts with the new size":      {time.Minute, running("a", after, again), Watching},
+		"is still down":                   {12 * time.Minute, running("a", after, again), Idle},
+		"its replacement is down":         {12 * time.Minute, running("c", after, createdAt(noon.Add(time.Second)), again), Idle},
+		"is OOM-killed before it starts with the new size": {5 * time.Minute, running("a", after, again, func(p *cluster.Pod) {
+			p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon.Add(-time.Second), Finished: noon.Add(time.Second)}
+		}), Watching},
+		"is OOM-killed with the new size": {5 * time.Minute, running("a", after, again, killed), Held},
+		"serves with the new size":        {12 * time.Minute, running("a", after, serving), Accepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := s.Observe(noon.Add(c.now), watch, []*cluster.Pod{c.pod, running("b", before)}); got.Phase != c.phase {
+				t.Errorf("phase %d, want %d", got.Phase, c.phase)
+			}
+		})
+	}
+}
