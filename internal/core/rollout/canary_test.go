@@ -285,9 +285,9 @@ func TestState_canaryWasDownBefore_isNoRegression(t *testing.T) {
 		pod   *cluster.Pod
 		phase Phase
 	}{
-		"restarts with the new size":      {time.Minute, running("a", after, again), Watching},
-		"is still down":                   {12 * time.Minute, running("a", after, again), Idle},
-		"its replacement is down":         {12 * time.Minute, running("c", after, createdAt(noon.Add(time.Second)), again), Idle},
+		"restarts with the new size": {time.Minute, running("a", after, again), Watching},
+		"is still down":              {12 * time.Minute, running("a", after, again), Idle},
+		"its replacement is down":    {12 * time.Minute, running("c", after, createdAt(noon.Add(time.Second)), again), Idle},
 		"is OOM-killed before it starts with the new size": {5 * time.Minute, running("a", after, again, func(p *cluster.Pod) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon.Add(-time.Second), Finished: noon.Add(time.Second)}
 		}), Watching},
