@@ -182,7 +182,7 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 		if !serves(w.Namespace) {
 			continue
 		}
-		s.active[w] = cluster.Surge{}
+		s.active[w] = s.records[w].surge // until it is read
 		retry := s.attempts[w].retryAfter
 		if !now.Before(retry) || retry.After(now.Add(surgeBackoffMost)) { // the clock was set back
 			due = append(due, w)

@@ -5,6 +5,7 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -655,5 +656,21 @@ func TestSurge_strategyAllowsNoAdditionalPod_podsAreEvicted(t *testing.T) {
 	y.run(60)
 	if n := y.count("evict"); n != 3 || y.requests != 3 || y.deployment.Replicas != 3 {
 		t.Errorf("%d evictions, %d writes, %d replicas", n, y.requests, y.deployment.Replicas)
+	}
+}
+
+// The Deployment cannot be read for a while. The pod that its surge removes is still known, and is not evicted.
+func TestSurge_deploymentCannotBeRead_podIsNotEvicted(t *testing.T) {
+	y, u := surging(t, time.Hour)
+	u.budget.Mover = plan.SurgeForRoom // from now on, pods are evicted
+	y.autoscalers[0].MinReplicas = 1
+	old := y.deployment.Surge.Pod
+	y.readErr = errors.New("internal error")
+	for range 20 {
+		u.pass(t.Context(), y.now)
+		y.now = y.now.Add(time.Second)
+	}
+	if y.count("evict "+old) > 0 {
+		t.Errorf("%v", y.done)
 	}
 }

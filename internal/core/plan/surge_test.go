@@ -198,7 +198,14 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 		"the pod is surged already": {func(w *World, _ *Budget) {
 			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-0", Pod: "c-0"}}
 		}, Leave},
-		"few replicas": {func(w *World, b *Budget) { b.MinReplicas = 5 }, Surge},
+		"another pod is surged": {func(w *World, _ *Budget) {
+			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-1", Pod: "c-1"}}
+		}, Leave},
+		"the record of a surge is not known": {func(w *World, _ *Budget) {
+			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {}}
+		}, Leave},
+		"a rollout was in progress": {func(w *World, _ *Budget) { w.Ledger.SurgeFailed(noon, w.Pods[2], Refusal{Kind: ServerBusy}) }, Leave},
+		"few replicas":              {func(w *World, b *Budget) { b.MinReplicas = 5 }, Surge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, b := roomToMove()
