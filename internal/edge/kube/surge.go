@@ -107,7 +107,7 @@ func isForeign(entries []metav1.ManagedFieldsEntry) bool {
 			} `json:"f:metadata"`
 		}
 		raw := entries[i].FieldsV1
-		if raw == nil || json.Unmarshal(raw.Raw, &fields) != nil {
+		if raw == nil || json.Unmarshal(raw.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, owns := fields.Metadata.Annotations["f:"+v1alpha1.AnnotationSurge]; !owns {
