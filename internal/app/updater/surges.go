@@ -308,7 +308,7 @@ func (s *surges) restore(ctx context.Context, d *cluster.Deployment, lost cluste
 	}
 	s.forget(d.Workload)
 	s.metrics.surges.WithLabelValues(surgeFailed).Inc()
-	s.log.Warn("Took back a surge", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod), slog.String("reason", "another client removed the annotation podfit.dev/surge"))
+	s.log.Warn("Another client removed the record of a surge; spec.replicas is set back", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod))
 	return nil
 }
 
