@@ -221,18 +221,19 @@ func (p *place) timed(what string, check func(context.Context) error) float64 {
 	return time.Since(start).Seconds()
 }
 
-// moves returns the number of pods that podfit has evicted, deleted or replaced by a surge in the namespace.
-func (p *place) moves() (n int) {
+// moves returns the number of pods that podfit has evicted or deleted in the namespace, and of surges that its updater has begun.
+func (p *place) moves() int {
 	p.Helper()
+	n, err := count(p.Context(), p.updater, `podfit_updater_surges_total{result="begun"}`)
+	if err != nil {
+		p.Fatal(err)
+	}
 	log, err := p.witness.Log(p.Context())
 	if err != nil {
 		p.Fatal(err)
 	}
 	for _, write := range log.Writes {
-		of := write.Namespace == p.ns && write.User == "vpa-updater" && write.OK()
-		evicts := write.Resource == "pods" && (write.Subresource == "eviction" || write.Verb == "delete")
-		surges := write.Resource == "deployments" && strings.Contains(write.Body, `"podfit.dev/surge":"{`) && strings.Contains(write.Body, `"replicas":2`)
-		if of && (evicts || surges) {
+		if write.Namespace == p.ns && write.User == "vpa-updater" && write.OK() && write.Resource == "pods" && (write.Subresource == "eviction" || write.Verb == "delete") {
 			n++
 		}
 	}
