@@ -53,7 +53,10 @@ func measure(ctx context.Context, o options, out io.Writer) (_ *result, err erro
 	if err := stage(out, "Starting a control plane, podfit's admission controller and a hollow node", func() error { return b.startCluster(ctx) }); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.cluster.Down()) }()
+	defer func() {
+		cancel() // ends the watches
+		err = errors.Join(err, b.cluster.Down())
+	}()
 	create := func() error { return b.createFleet(ctx) }
 	if err := stage(out, fmt.Sprintf("Creating %d ReplicaSets with %d pods each, and their VPAs", o.VPAs, replicas), create); err != nil {
 		return nil, err
