@@ -85,6 +85,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 				return err
 			}
 			u.states.store = store
+			u.states.parallel = true
 		}
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
