@@ -16,6 +16,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // lateStates is a store whose requests take a second. It checks that there is one request for an object at a time.
@@ -169,6 +170,40 @@ func TestStates_endOfTerm_everythingIsWrittenAtOnce(t *testing.T) {
 		s.save(t.Context(), began, ledger, plan.DefaultBudget(), true)
 		if took := time.Since(began); len(store.objects) != len(workloads) || took > 2*time.Second {
 			t.Errorf("%d objects are stored after %v, want %d after 2s", len(store.objects), took, len(workloads))
+		}
+	})
+}
+
+func TestMayWait_statesThatOthersDependOn_areWrittenAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		state plan.State
+		want  bool
+	}{
+		"an attempt":         {plan.State{Pods: []plan.PodState{{UID: "u"}}}, true},
+		"a canary":           {plan.State{Canary: &rollout.State{Phase: rollout.Held}}, false},
+		"a deletion":         {plan.State{Deletion: &plan.DeletionState{}}, false},
+		"a limited change":   {plan.State{Changes: []rollout.Change{{}}}, false},
+		"an evicted pod":     {plan.State{LastEviction: time.Now(), Replacements: []plan.PendingState{{}}}, true},
+		"an empty state":     {plan.State{}, true},
+		"a pod on full node": {plan.State{Shortages: []plan.ShortageState{{}}}, true},
+	} {
+		if got := mayWait(&c.state); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A reverted size must be stored before the pod with it is evicted, because the admission controller would give it to the replacement.
+func TestStates_canaryIsAnnouncedAgain_isWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store, _, workloads := newLateStates(t, 1)
+		store.announceAll(s, workloads)
+		time.Sleep(2 * time.Second)
+		s.exported = map[cluster.Workload]plan.State{workloads[0]: {Workload: workloads[0], Canary: &rollout.State{Phase: rollout.Held}}}
+		store.announceAll(s, workloads)
+		time.Sleep(2 * time.Second)
+		if canary := store.objects[workloads[0]].Canary; canary == nil || store.writes != 2 {
+			t.Errorf("the stored canary is %v after %d writes, want it after 2", canary, store.writes)
 		}
 	})
 }

@@ -283,18 +283,34 @@ func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b
 		s.drop = nil
 	}
 	s.saving.Wait() // at most for storeTimeout
-	writes := s.dueWrites(now, ledger, b, all)
-	if s.parallel && !all {
-		s.writeLater(ctx, writes)
+	var atOnce, later []stateUpdate
+	for _, w := range s.dueWrites(now, ledger, b, all) {
+		if s.parallel && !all && w.mayWait {
+			later = append(later, w)
+			continue
+		}
+		atOnce = append(atOnce, w)
+	}
+	s.writeAll(ctx, atOnce)
+	if len(later) == 0 {
+		s.unsaved = time.Time{}
 		return
 	}
-	s.writeAll(ctx, writes)
+	s.writeLater(ctx, later)
 }
 
 // A stateUpdate is a write or the deletion of an object after a pass.
 type stateUpdate struct {
 	turn
-	do func(ctx context.Context, t turn)
+	mayWait bool
+	do      func(ctx context.Context, t turn)
+}
+
+// mayWait reports whether a state may be stored later, if the stored one shows that the updater acts. After a kill, no pod of the workload
+// is changed for some time then. That is not enough for a canary, whose state the admission controller reads, for deletions, and for
+// changes that also limit those of other workloads.
+func mayWait(state *plan.State) bool {
+	return state.Canary == nil && state.Deletion == nil && len(state.Changes) == 0
 }
 
 // dueWrites returns the writes and deletions that are due.
@@ -312,11 +328,11 @@ func (s *states) dueWrites(now time.Time, ledger *plan.Ledger, b plan.Budget, al
 	slices.SortStableFunc(due, func(x, y plan.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
-		writes = append(writes, stateUpdate{s.decide(due[i].Workload), func(ctx context.Context, t turn) { s.write(ctx, now, &due[i], false, t) }})
+		writes = append(writes, stateUpdate{s.decide(due[i].Workload), mayWait(&due[i]), func(ctx context.Context, t turn) { s.write(ctx, now, &due[i], false, t) }})
 	}
 	for _, w := range s.store.Stored() {
 		if !current[w] && (all || s.isUnused(now, w)) {
-			writes = append(writes, stateUpdate{s.decide(w), s.remove})
+			writes = append(writes, stateUpdate{s.decide(w), true, s.remove})
 		}
 	}
 	return writes
@@ -389,7 +405,7 @@ func (s *states) write(ctx context.Context, now time.Time, state *plan.State, ac
 		return
 	}
 	defer s.end(t)
-	if acting && s.isAnnounced(now, state.Workload) {
+	if acting && mayWait(state) && s.isAnnounced(now, state.Workload) {
 		return
 	}
 	wrote, err := s.store.Write(ctx, now, state)
