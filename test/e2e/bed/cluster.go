@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -176,6 +178,9 @@ func (c *Cluster) PartTail(p Part, lines int) string {
 
 // PartPID returns the process ID of a part when the cluster was started.
 func (c *Cluster) PartPID(p Part) int { return c.pids[p] }
+
+// PIDs returns the process IDs of all parts when the cluster was started.
+func (c *Cluster) PIDs() []int { return slices.Collect(maps.Values(c.pids)) }
 
 // StopPart stops a part and returns when it has exited.
 func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -246,7 +247,7 @@ func (b *bench) update(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cpu := cpuSeconds(b.cluster.PartPID(bed.APIServer))
+	server, all := cpuSeconds(b.cluster.PartPID(bed.APIServer)), b.allCPU()
 	b.tracker.begin(time.Now())
 	if err := b.startUpdater(ctx); err != nil {
 		return nil, err
@@ -261,7 +262,8 @@ func (b *bench) update(ctx context.Context) (*result, error) {
 		return r, fmt.Errorf("the updater exited: %w\n%s", b.updater.Err(), b.updater.Tail(40))
 	}
 	r.updaterCPU = cpuSeconds(b.updater.PID())
-	r.serverCPU = cpuSeconds(b.cluster.PartPID(bed.APIServer)) - cpu
+	r.serverCPU = cpuSeconds(b.cluster.PartPID(bed.APIServer)) - server
+	r.allCPU = r.updaterCPU + b.allCPU() - all
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, b.updater.Tail(40))
 	}
@@ -271,6 +273,15 @@ func (b *bench) update(ctx context.Context) (*result, error) {
 	}
 	r.requests = after.minus(before)
 	return r, b.tracker.violation()
+}
+
+// allCPU returns the CPU time of this process and of all processes that it has started, except the updater.
+func (b *bench) allCPU() float64 {
+	sum := 0.0
+	for _, pid := range append(b.cluster.PIDs(), b.admission.PID(), os.Getpid()) {
+		sum += cpuSeconds(pid)
+	}
+	return sum
 }
 
 func (b *bench) startUpdater(ctx context.Context) (err error) {

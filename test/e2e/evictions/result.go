@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ type result struct {
 	took                  time.Duration // from the start of the updater until all pods have the recommended requests
 	requests              counts
 	updaterCPU, serverCPU float64 // seconds
+	allCPU                float64 // seconds, of all components and this command
 	loadBefore, loadAfter string
 }
 
@@ -38,7 +40,9 @@ func (r *result) print(out io.Writer) {
 	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s → %s\t\n", r.Updater, r.VPAs, r.VPAs*r.replicas, len(r.seconds), r.quantile(0.5), r.quantile(0.95), r.quantile(1),
 		r.least, evictions, refused, r.requests.writes(), r.updaterCPU, r.serverCPU, r.loadBefore, r.loadAfter)
 	t.Flush()
-	fmt.Fprintf(out, "\nAll components share this machine. Writes to the API server by all clients, in %s:\n", r.took.Round(100*time.Millisecond))
+	cores := runtime.NumCPU()
+	fmt.Fprintf(out, "\nAll components share this machine. They used %.0f CPU seconds, which takes %d cores at least %.0f s.\n", r.allCPU, cores, r.allCPU/float64(cores))
+	fmt.Fprintf(out, "Writes to the API server by all clients, in %s:\n", r.took.Round(100*time.Millisecond))
 	for _, k := range r.requests.largest(15) {
 		fmt.Fprintf(out, "  %6d  %s\n", r.requests[k], k)
 	}
