@@ -22,8 +22,9 @@ import (
 // lateStates is a store whose requests take a second. It checks that there is one request for an object at a time.
 type lateStates struct {
 	*memoryStates
-	t    *testing.T
-	busy map[cluster.Workload]bool
+	t          *testing.T
+	busy       map[cluster.Workload]bool
+	announcing sync.WaitGroup
 }
 
 func (l *lateStates) take(w cluster.Workload, do func()) {
@@ -52,7 +53,7 @@ func (l *lateStates) Delete(ctx context.Context, w cluster.Workload) (err error)
 
 // newLateStates returns states with a late store, and a ledger with a refused eviction for each of some workloads.
 func newLateStates(t *testing.T, workloads int) (*states, *lateStates, *plan.Ledger, []cluster.Workload) {
-	store := &lateStates{newMemoryStates(), t, map[cluster.Workload]bool{}}
+	store := &lateStates{memoryStates: newMemoryStates(), t: t, busy: map[cluster.Workload]bool{}}
 	s := newStates(store, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	s.parallel = true
 	ledger := plan.NewLedger()
@@ -71,12 +72,13 @@ func newLateStates(t *testing.T, workloads int) (*states, *lateStates, *plan.Led
 func (l *lateStates) announceAll(s *states, workloads []cluster.Workload) {
 	s.acting = map[cluster.Workload]*sync.Once{}
 	for _, w := range workloads {
-		go s.announce(l.t.Context(), time.Now(), w)
+		l.announcing.Go(func() { s.announce(l.t.Context(), time.Now(), w) })
 	}
 }
 
 func (l *lateStates) checkAnnounced(workloads []cluster.Workload) {
 	l.t.Helper()
+	l.announcing.Wait()
 	for _, w := range workloads {
 		if l.objects[w].ActingSince.IsZero() {
 			l.t.Errorf("the object of %v does not show that the updater acts", w)
@@ -93,20 +95,19 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 			t.Errorf("the next pass waits for %v, want no wait", took)
 		}
 		store.announceAll(s, workloads)
-		time.Sleep(saveDelay + 5*time.Second)
+		s.saving.Wait()
 		store.checkAnnounced(workloads)
 		store.announceAll(s, workloads) // of a third pass
-		time.Sleep(5 * time.Second)
+		store.announcing.Wait()
 		if store.writes != len(workloads) {
 			t.Errorf("%d writes, want one for each of %d workloads", store.writes, len(workloads))
 		}
 		s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
-		time.Sleep(saveDelay + 5*time.Second)
+		s.saving.Wait()
 		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(s.slots) != 0 {
 			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(s.slots), 2*len(workloads))
 		}
 		store.announceAll(s, workloads)
-		time.Sleep(5 * time.Second)
 		store.checkAnnounced(workloads)
 	})
 }
@@ -119,7 +120,6 @@ func TestStates_nextPassActsDuringTheWrites_announcementIsStored(t *testing.T) {
 		time.Sleep(saveDelay + time.Second/2) // ten writes are in progress, the others are pending
 		store.announceAll(s, workloads)
 		s.saving.Wait()
-		time.Sleep(5 * time.Second)
 		store.checkAnnounced(workloads)
 		if store.writes != 4*maxWorkers {
 			t.Errorf("%d writes, want %d: those that were pending are dropped", store.writes, 4*maxWorkers)
@@ -138,7 +138,6 @@ func TestStates_nextPassActsDuringDeletions_announcementIsStored(t *testing.T) {
 		time.Sleep(saveDelay + time.Second/2)
 		store.announceAll(s, workloads)
 		s.saving.Wait()
-		time.Sleep(5 * time.Second)
 		store.checkAnnounced(workloads)
 		if store.deletes != maxWorkers {
 			t.Errorf("%d deletions, want %d: those that were pending are dropped", store.deletes, maxWorkers)
@@ -154,10 +153,11 @@ func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 			s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
 			time.Sleep(time.Second)
 		}
+		store.mu.Lock()
+		defer store.mu.Unlock()
 		if len(store.objects) != len(workloads) || store.writes != len(workloads) {
 			t.Errorf("%d objects are stored after %d writes, want %d", len(store.objects), store.writes, len(workloads))
 		}
-		s.saving.Wait()
 	})
 }
 
@@ -198,10 +198,10 @@ func TestStates_canaryIsAnnouncedAgain_isWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store, _, workloads := newLateStates(t, 1)
 		store.announceAll(s, workloads)
-		time.Sleep(2 * time.Second)
+		store.announcing.Wait()
 		s.exported = map[cluster.Workload]plan.State{workloads[0]: {Workload: workloads[0], Canary: &rollout.State{Phase: rollout.Held}}}
 		store.announceAll(s, workloads)
-		time.Sleep(2 * time.Second)
+		store.announcing.Wait()
 		if canary := store.objects[workloads[0]].Canary; canary == nil || store.writes != 2 {
 			t.Errorf("the stored canary is %v after %d writes, want it after 2", canary, store.writes)
 		}
