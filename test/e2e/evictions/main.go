@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,7 +81,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
-	o.Args = append(limitFlags[:len(limitFlags):len(limitFlags)], fs.Args()...)
+	o.Args = slices.Concat(limitFlags, fs.Args())
 	if o.VPAs < 1 || o.VPAs > 5000 {
 		return o, fmt.Errorf("-vpas must be between 1 and 5000, got %d", o.VPAs)
 	}
