@@ -23,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // A surgeCluster is a Deployment with its controllers.
@@ -724,4 +725,32 @@ func TestSurge_deploymentCannotBeRead_podIsNotEvicted(t *testing.T) {
 	if y.count("evict "+old) > 0 {
 		t.Errorf("%v", y.done)
 	}
+}
+
+// A waitRecorder keeps what an updater waits for.
+type waitRecorder struct{ waits watcher.Waits }
+
+func (r *waitRecorder) AwaitChanges(w watcher.Waits) { r.waits = w }
+
+// A surge of a pod within its bounds, such as one that moves to make room, gives its pods no reason to wait. Without a signal, the next
+// step would follow after the interval.
+func TestSurge_inProgress_itsPodsSignalTheNextStep(t *testing.T) {
+	y := newSurgeCluster(t, 1)
+	u, r := y.start(), &waitRecorder{}
+	u.waits = r
+	step := func(what string, want bool) {
+		t.Helper()
+		u.pass(t.Context(), y.now)
+		if got := r.waits.Surging[y.pods[0].Controller]; got != want {
+			t.Errorf("%s: the controller signals: %v, want %v", what, got, want)
+		}
+	}
+	step("a surge begins", true)
+	y.reconcile(y.now.Add(time.Second))
+	step("the additional pod is not ready", true)
+	y.reconcile(y.now.Add(time.Minute))
+	step("the replicas are set back", true)
+	y.reconcile(y.now.Add(time.Second))
+	step("the surge has ended", false)
+	y.checkEnd(1, 1)
 }

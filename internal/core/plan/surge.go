@@ -40,6 +40,15 @@ type Surges struct {
 	Scaled map[cluster.Workload]bool          // workloads with an HPA
 }
 
+// Has reports whether a surge of a Deployment is in progress, as far as is known.
+func (s *Surges) Has(deployment cluster.Workload) bool {
+	if s == nil {
+		return false
+	}
+	_, active := s.Active[deployment]
+	return active
+}
+
 // isSurging reports whether a surge removes the pod.
 func (s *pass) isSurging(p *cluster.Pod) bool {
 	if s.w.Surges == nil {
