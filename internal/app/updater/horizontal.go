@@ -5,6 +5,7 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type horizontalWriter interface {
 type scalePoints struct {
 	list   func() []*cluster.HorizontalAutoscaler
 	writer horizontalWriter // nil: no HPA is changed
+	gateOf func(*cluster.Snapshot, cluster.Workload) freezeGate
 	health *process.Health
 	log    *slog.Logger
 
@@ -108,9 +110,10 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
+		gate := s.gateOf(snapshot, h.Target)
 		writers.Go(func() error {
 			held := due
-			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })
+			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step, gate) })
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range h.Utilization {
@@ -126,14 +129,14 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 	return g
 }
 
-// write carries out a step. It reports whether the HPA is now as the step wants it.
-func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+// write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
+func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freezeGate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
-	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) {
+	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
+	ctx, cancel := context.WithTimeout(kube.WithGate(ctx, gate), hpaTimeout)
 	defer cancel()
 	var err error
 	if isRecord {
@@ -142,6 +145,10 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
+	var stopped *frozenError
+	if errors.As(err, &stopped) {
+		return false
+	}
 	if err != nil {
 		last.failures++
 		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))
