@@ -37,6 +37,7 @@ type surges struct {
 	source  surgeSource
 	writer  deploymentWriter
 	pods    podChanger
+	gateOf  func(*cluster.Snapshot, cluster.Workload) freezeGate
 	metrics *Metrics
 	health  *process.Health
 	log     *slog.Logger
@@ -53,7 +54,7 @@ type surges struct {
 
 func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges {
 	return &surges{
-		source: source, writer: writer, pods: u.pods, metrics: u.metrics, health: u.health, log: u.log,
+		source: source, writer: writer, pods: u.pods, gateOf: u.gateOf, metrics: u.metrics, health: u.health, log: u.log,
 		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
 	}
 }
@@ -92,7 +93,7 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 		workers.SetLimit(maxWorkers)
 		for _, w := range due {
 			workers.Go(func() error {
-				process.Attempt(s.log, s.health, w.String(), func() { s.step(ctx, now, w, pods.PodsOf(w), scaled[w]) })
+				process.Attempt(s.log, s.health, w.String(), func() { s.step(ctx, now, w, pods, scaled[w]) })
 				return nil
 			})
 		}
@@ -143,8 +144,8 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 	return due
 }
 
-// step reads a Deployment and carries out the next step of its surge.
-func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool) {
+// step reads a Deployment and carries out the next step of its surge, unless there is a freeze.
+func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, pods *cluster.Snapshot, scaled bool) {
 	ctx, cancel := context.WithTimeout(ctx, surgeTimeout)
 	defer cancel()
 	d, err := s.writer.Read(ctx, w)
@@ -163,8 +164,17 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	s.mu.Lock()
 	s.active[w] = *d.Surge
 	s.mu.Unlock()
-	move := plan.NextSurge(now, &d, pods, scaled)
-	if err := s.carryOut(ctx, now, &d, &move); err != nil {
+	gate := s.gateOf(pods, w)
+	if gate.Closed() != nil {
+		return
+	}
+	move := plan.NextSurge(now, &d, pods.PodsOf(w), scaled)
+	err = s.carryOut(kube.WithGate(ctx, gate), now, &d, &move)
+	var stopped *frozenError
+	if errors.As(err, &stopped) {
+		return
+	}
+	if err != nil {
 		s.fail(ctx, now, w, err)
 		return
 	}

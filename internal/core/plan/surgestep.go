@@ -116,22 +116,25 @@ func (v *surgeView) raised(scaled bool) SurgeMove {
 		return v.end(SurgeTakeBack, Unsupported, "a HorizontalPodAutoscaler scales the Deployment now")
 	case v.d.Observed && v.d.Updated != v.d.Pods || v.hasOtherRevision():
 		return v.end(SurgeTakeBack, ServerBusy, "a rollout began meanwhile")
+	case v.isMarked() && v.d.Observed && others == int(v.Replicas) && ready == others && v.old.Ready:
+		return SurgeMove{Do: SurgeLower, Pod: v.old} // also after the deadline, for example because no updater ran until now
 	case v.isLate(surgeFor):
 		kind, text := v.cause(others)
 		return v.end(SurgeTakeBack, kind, text)
-	case v.old.DeletionCost != cluster.LowestDeletionCost:
+	case !v.isMarked():
 		return SurgeMove{Do: SurgeMark, Pod: v.old}
-	case v.d.Observed && others == int(v.Replicas) && ready == others && v.old.Ready:
-		return SurgeMove{Do: SurgeLower, Pod: v.old}
 	}
 	return SurgeMove{Pod: v.old}
 }
 
 // end returns the end of a surge whose pod lives on.
 func (v *surgeView) end(do SurgeStep, kind RefusalKind, text string) SurgeMove {
-	marked := v.old != nil && v.old.DeletionCost == cluster.LowestDeletionCost && v.Cost != cluster.LowestDeletionCost
+	marked := v.old != nil && v.isMarked() && v.Cost != cluster.LowestDeletionCost
 	return SurgeMove{Do: do, Unmark: marked, Pod: v.old, Failed: &Refusal{Kind: kind, Text: text}}
 }
+
+// isMarked reports whether the pod to remove, which must live, has the lowest deletion cost.
+func (v *surgeView) isMarked() bool { return v.old.DeletionCost == cluster.LowestDeletionCost }
 
 // isLate reports whether the deadline has passed. A deadline that is too far in the future was written with another clock.
 func (v *surgeView) isLate(within time.Duration) bool {
