@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -175,6 +176,28 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		log.Info("Changed the target of a HorizontalPodAutoscaler")
 	}
 	return true
+}
+
+// markUnwritable marks the HPAs of autoscalers that could not be written, until the next attempt. So only the requests by which such an HPA
+// scales wait for it, and the others are changed.
+func (s *scalePoints) markUnwritable(now time.Time, all []*cluster.Autoscaler) []*cluster.Autoscaler {
+	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return now.Before(s.attempt(h).retryAfter) }
+	for i, a := range all {
+		if !slices.ContainsFunc(a.Horizontal, unwritable) {
+			continue
+		}
+		b := *a
+		b.Horizontal = slices.Clone(a.Horizontal)
+		for j, h := range b.Horizontal {
+			if unwritable(h) {
+				marked := *h
+				marked.Unwritable = true
+				b.Horizontal[j] = &marked
+			}
+		}
+		all[i] = &b
+	}
+	return all
 }
 
 func (s *scalePoints) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {

@@ -20,6 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -412,6 +413,38 @@ func TestUpdater_freezeStopsTheWriteOfATarget_writeIsTriedAfterTheFreeze(t *test
 		}
 		if strings.Contains(text.String(), "Cannot change a HorizontalPodAutoscaler") {
 			t.Errorf("a freeze is logged as a failure: %s", text.String())
+		}
+	})
+}
+
+// Only the request by which the HPA scales waits for it. The memory request is changed.
+func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		u := y.start()
+		y.passes(u, 1, nil) // records the scale point
+		y.fail = func(int) (bool, error) { return false, kube.ErrForbidden }
+		y.passes(u, 3, nil)
+		needs := *y.autoscalers[0]
+		r := cluster.Amounts(460, 500<<20)
+		needs.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: r, Target: r, Upper: r}}}
+		y.autoscalers[0] = &needs
+		y.passes(u, 5, nil)
+		for _, p := range y.pods {
+			if got := p.Containers[0].Requests; got != cluster.Amounts(500, 500<<20) {
+				t.Errorf("pod %s requests %v, want the memory of the recommendation and the CPU as before", p.Name, got)
+			}
+		}
+		decisions := u.update(t.Context(), time.Now())
+		for _, d := range decisions {
+			if d.Reason.Code != plan.HPANotWritten || d.Do != plan.Leave {
+				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
+			}
+		}
+		y.fail = nil
+		y.passes(u, 60, nil)
+		if got := y.hpa.Utilization[0].Percent; y.average() != 460 || got != percentOf(460) {
+			t.Errorf("request %d, target %d %%; want 460 and %d %% when the HPA can be written again", y.average(), got, percentOf(460))
 		}
 	})
 }

@@ -374,7 +374,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.served(s.Autoscalers)
+	served := u.scalePoints.markUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)

@@ -85,7 +85,7 @@ func (y *fakeCluster) Resize(_ context.Context, p *cluster.Pod, with []policy.Fi
 		return y.resizeErr
 	}
 	y.done = append(y.done, "resize "+p.Name)
-	y.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = with[0].Requests })
+	y.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = with[0].Requests.Or(q.Containers[0].Requests) })
 	return nil
 }
 
