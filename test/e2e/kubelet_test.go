@@ -86,7 +86,7 @@ func memoryDecreaseRefused(t *testing.T, name string) {
 func TestUpdater_fullNode_eachStateOfAResizeEndsAsDocumented(t *testing.T) {
 	p := newPlace(t, "full-node")
 	const gate = "--feature-gates=InPlace=true"
-	p.restartUpdater(gate, "--make-room=off")
+	p.restartUpdater(gate, "--make-room=off", "--min-replicas=1")
 	p.restartAdmission(gate)
 	full := p.node(2)
 	p.labelNode(full, "full", "yes")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	vpav1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/test/e2e/invariant"
 )
 
 // TestPodfit_recommendationFitsNoNode_podIsScaledDownUntilANodeIsAdded has a pool of one node, of which a DaemonSet leaves little CPU. The
@@ -22,6 +23,7 @@ import (
 func TestPodfit_recommendationFitsNoNode_podIsScaledDownUntilANodeIsAdded(t *testing.T) {
 	p := newPlace(t, "pool")
 	// The smaller size is within the bounds of the recommendation. The updater changes such pods after 12 hours by default.
+	p.allow(invariant.Advised, "the pod is within the bounds, and the test lowers the age at which it is updated nevertheless")
 	p.restartUpdater("--in-recommendation-bounds-eviction-lifetime-threshold=5s")
 	small, large := p.node(0), p.node(1)
 	p.labelNode(small, "pool", "test")
