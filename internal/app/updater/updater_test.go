@@ -63,7 +63,7 @@ func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
 func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
 	return y.budgets, true
 }
-func (y *fakeCluster) Selectors() [][]string                     { return nil }
+func (y *fakeCluster) Selectors() []cluster.NodeSelector         { return nil }
 func (y *fakeCluster) Tolerations() []cluster.Tolerations        { return nil }
 func (y *fakeCluster) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
 func (y *fakeCluster) NewNodes() ([]cluster.NewNode, bool)       { return nil, true }
