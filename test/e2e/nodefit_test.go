@@ -18,8 +18,9 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// TestPodfit_recommendationFitsNoNode_podIsScaledDownUntilANodeIsAdded has a pool of one node, of which a DaemonSet leaves little CPU. The
-// containers of a pod need more, so they get what there is, in proportion. Then a node without the DaemonSet joins the pool.
+// TestPodfit_recommendationFitsNoNode_podIsScaledDownUntilANodeIsAdded has a pool of one node, of which a DaemonSet leaves little CPU. A
+// pod must run in the pool because of its node affinity. Its containers need more, so they get what there is, in proportion. Then a node
+// without the DaemonSet joins the pool.
 func TestPodfit_recommendationFitsNoNode_podIsScaledDownUntilANodeIsAdded(t *testing.T) {
 	p := newPlace(t, "pool")
 	// The smaller size is within the bounds of the recommendation. The updater changes such pods after 12 hours by default.
@@ -58,7 +59,10 @@ spec:
         sim.podfit.dev/little.memory: 50Mi
     spec:
       terminationGracePeriodSeconds: 1
-      nodeSelector: {pool: test}
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [test]}]}]
       containers:
       - {name: big, image: test/app, resources: {requests: {cpu: 50m, memory: 50Mi}}}
       - {name: little, image: test/app, resources: {requests: {cpu: 50m, memory: 50Mi}}}
