@@ -435,11 +435,15 @@ func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
 				t.Errorf("pod %s requests %v, want the memory of the recommendation and the CPU as before", p.Name, got)
 			}
 		}
-		decisions := u.update(t.Context(), time.Now())
+		u.update(t.Context(), time.Now())
+		decisions := u.update(t.Context(), time.Now().Add(time.Second)) // after a write that failed just now, or before the next attempt
 		for _, d := range decisions {
 			if d.Reason.Code != plan.HPANotWritten || d.Do != plan.Leave {
 				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
 			}
+		}
+		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != plan.HPANotWritten.String() || got.done > 0 {
+			t.Errorf("the condition Updating is %+v, want the reason HPANotWritten", got)
 		}
 		y.fail = nil
 		y.passes(u, 60, nil)

@@ -56,6 +56,9 @@ func (s summary) condition() watcher.Condition {
 // notUpdated are the reasons to leave a pod that the autoscaler does not update at all.
 var notUpdated = map[plan.ReasonCode]bool{plan.ModeOff: true, plan.GateOff: true, plan.NoAdvice: true}
 
+// waitsNevertheless are the reasons of pods that no action is planned for, but that do not have the recommended size.
+var waitsNevertheless = map[plan.ReasonCode]bool{plan.AlreadyEvicted: true, plan.AlreadyGone: true, plan.HPANotWritten: true}
+
 // summarize returns the summaries of the autoscalers that update pods, after the decisions were carried out.
 func summarize(decisions []plan.Decision) map[cluster.Key]summary {
 	waiting := map[cluster.Key][]*plan.Decision{}
@@ -71,7 +74,7 @@ func summarize(decisions []plan.Decision) map[cluster.Key]summary {
 		switch {
 		case d.Do != plan.Leave:
 			s.changing++
-		case d.Wanted.Code == plan.Fits && d.Reason.Code != plan.AlreadyEvicted && d.Reason.Code != plan.AlreadyGone:
+		case d.Wanted.Code == plan.Fits && !waitsNevertheless[d.Reason.Code]:
 			s.done++
 		default:
 			waiting[key] = append(waiting[key], d)
