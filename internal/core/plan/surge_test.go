@@ -81,6 +81,7 @@ func TestNextSurge_eachState_hasItsStep(t *testing.T) {
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Observed, d.Updated = false, 0 }},
 		"late, and no new pod":     {replicas: 3, record: record, pods: surgePods("old", "a"), late: true, want: SurgeTakeBack, unmark: true, failed: "no additional pod", kind: DeniedByQuota},
 		"late, and without node":   {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "no node has room", kind: DeniedByNode, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Node, ps[2].Ready = "", false }},
+		"late, but ready":          {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeLower},
 		"late, and not ready":      {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "not all pods were ready within 10m", kind: NotReadyInTime, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Ready = false }},
 		"lowered, the pod lives":   {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeWait},
 		"lowered, the pod leaves":  {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeForget, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Deleting = true }},
