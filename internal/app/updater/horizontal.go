@@ -5,7 +5,9 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,7 @@ type horizontalWriter interface {
 type scalePoints struct {
 	list   func() []*cluster.HorizontalAutoscaler
 	writer horizontalWriter // nil: no HPA is changed
+	gateOf func(*cluster.Snapshot, cluster.Workload) freezeGate
 	health *process.Health
 	log    *slog.Logger
 
@@ -40,13 +43,15 @@ type hpaAttempt struct {
 	failures   int
 	retryAfter time.Time
 	recorded   time.Time // when the first record was written; the watch may not show it yet
+	changed    time.Time // when a target was written last
 }
 
 const (
-	hpaTimeout     = 10 * time.Second // of one request
+	hpaTimeout     = 10 * time.Second // of all requests of a pass
 	hpaBackoff     = time.Minute      // after the first failure; doubled by each further one
 	hpaBackoffMost = 30 * time.Minute
-	recordDelay    = 5 * time.Minute // how long the watch may take to show a record
+	recordDelay    = 5 * time.Minute  // how long the watch may take to show a record
+	lowerPause     = 30 * time.Second // from a write until a target is lowered; the HPA delays a scale-down by minutes
 )
 
 // A scaleGuard holds back changes of pods whose HPA does not have the target for them.
@@ -92,9 +97,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			governing[a.Target] = a
 		}
 	}
-	var mu sync.Mutex
-	var writers errgroup.Group
-	writers.SetLimit(maxWorkers)
+	var jobs []hpaJob
 	exists := map[string]bool{}
 	for _, h := range s.list() {
 		exists[h.UID] = true
@@ -108,33 +111,84 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
+		jobs = append(jobs, hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
+	}
+	s.carryOut(ctx, now, jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		for k := range j.h.Utilization {
+			if u := &j.h.Utilization[k]; j.h.Of(u) != nil {
+				g.metrics[j.h.Target] = append(g.metrics[j.h.Target], guardedMetric{u, j.held})
+			}
+		}
+	}
+	s.forget(exists)
+	return g
+}
+
+// An hpaJob is an HPA with its next step.
+type hpaJob struct {
+	h           *cluster.HorizontalAutoscaler
+	step        policy.ScaleStep
+	gate        freezeGate
+	held        bool // the step is due, and is not carried out yet
+	isPreserved bool // its workload has a VPA that asks for it
+}
+
+// carryOut carries out the steps that are due, for at most hpaTimeout, because the changes of pods wait for them. HPAs of VPAs come
+// first: anyone can create an HPA with the annotation podfit.dev/scale-point. A later pass carries out the others.
+func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
+	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
+	defer cancel()
+	slices.SortStableFunc(jobs, func(x, y hpaJob) int {
+		switch {
+		case x.isPreserved == y.isPreserved:
+			return 0
+		case x.isPreserved:
+			return -1
+		}
+		return 1
+	})
+	var writers errgroup.Group
+	writers.SetLimit(maxWorkers)
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.held {
+			continue
+		}
 		writers.Go(func() error {
-			held := due
-			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range h.Utilization {
-				if u := &h.Utilization[i]; h.Of(u) != nil {
-					g.metrics[h.Target] = append(g.metrics[h.Target], guardedMetric{u, held})
-				}
+			if ctx.Err() == nil {
+				process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step, j.gate) })
 			}
 			return nil
 		})
 	}
 	_ = writers.Wait() // errors are logged where they occur
-	s.forget(exists)
-	return g
 }
 
-// write carries out a step. It reports whether the HPA is now as the step wants it.
-func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
-	last := s.attempt(h)
-	isRecord := step.IsRecord(h)
-	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) {
+// mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
+// nothing. So requests that change all the time cause few writes.
+func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+	if age := now.Sub(s.attempt(h).changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
-	defer cancel()
+	for i := range h.Utilization {
+		u := &h.Utilization[i]
+		if to, changes := step.Targets[u.Index]; changes && to > u.Percent {
+			return false
+		}
+	}
+	return true
+}
+
+// write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
+func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freezeGate) bool {
+	last := s.attempt(h)
+	isRecord := step.IsRecord(h)
+	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
+		return false
+	}
+	ctx = kube.WithGate(ctx, gate)
 	var err error
 	if isRecord {
 		err = s.writer.Record(ctx, h, step.Points)
@@ -142,11 +196,15 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
+	var stopped *frozenError
+	if errors.Is(err, kube.ErrNotSent) || errors.As(err, &stopped) {
+		return false // the rate limit of the client allows no more in this pass, or a freeze has begun
+	}
 	if err != nil {
 		last.failures++
 		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))
 		s.remember(h, last)
-		log.Warn("Cannot change a HorizontalPodAutoscaler; requests by which it scales are not changed until it can",
+		log.Warn("Cannot change a HorizontalPodAutoscaler; the requests that it depends on are not changed until this succeeds",
 			slog.Int("attempt", last.failures), slog.Time("retryAfter", last.retryAfter), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "grant patch on horizontalpodautoscalers, as deploy/10-rbac.yaml does, or remove the annotation podfit.dev/hpa from the VPA"))
 		return false
@@ -154,6 +212,8 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 	last.failures, last.retryAfter = 0, time.Time{}
 	if isRecord {
 		last.recorded = now
+	} else {
+		last.changed = now
 	}
 	s.remember(h, last)
 	switch {
@@ -168,6 +228,28 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		log.Info("Changed the target of a HorizontalPodAutoscaler")
 	}
 	return true
+}
+
+// markUnwritable marks the HPAs of autoscalers that could not be written, until the next attempt. So only the requests by which such an HPA
+// scales wait for it, and the others are changed.
+func (s *scalePoints) markUnwritable(now time.Time, all []*cluster.Autoscaler) []*cluster.Autoscaler {
+	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return now.Before(s.attempt(h).retryAfter) }
+	for i, a := range all {
+		if !slices.ContainsFunc(a.Horizontal, unwritable) {
+			continue
+		}
+		b := *a
+		b.Horizontal = slices.Clone(a.Horizontal)
+		for j, h := range b.Horizontal {
+			if unwritable(h) {
+				marked := *h
+				marked.Unwritable = true
+				b.Horizontal[j] = &marked
+			}
+		}
+		all[i] = &b
+	}
+	return all
 }
 
 func (s *scalePoints) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {

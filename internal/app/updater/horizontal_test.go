@@ -20,7 +20,9 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -37,6 +39,11 @@ type hpaCluster struct {
 	writes int
 	late   func() // a write that arrives after the pass
 	lowest int64  // lowest scale point of all times, in percent × millicores
+	frozen bool   // by the ConfigMap of the cluster
+}
+
+func (y *hpaCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
+	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: y.frozen}}
 }
 
 // newHPACluster returns a cluster whose pods request 500m of CPU. The recommendation is target.
@@ -133,7 +140,7 @@ func (y *hpaCluster) observe() {
 func (y *hpaCluster) start() *updater {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 	u.scalePoints = scalePoints{
-		list: func() []*cluster.HorizontalAutoscaler { return []*cluster.HorizontalAutoscaler{y.hpa} }, writer: y, health: u.health, log: y.log,
+		list: func() []*cluster.HorizontalAutoscaler { return []*cluster.HorizontalAutoscaler{y.hpa} }, writer: y, gateOf: u.gateOf, health: u.health, log: y.log,
 	}
 	return u
 }
@@ -194,6 +201,7 @@ func TestUpdater_writeToHPAFails_requestsWaitForIt(t *testing.T) {
 		"refused once":                   {fail: func(call int) (bool, error) { return call != 2, map[bool]error{true: kube.ErrBusy}[call == 2] }, request: 460},
 		"unknown, and it was done":       {fail: func(call int) (bool, error) { return true, map[bool]error{true: errors.New("timeout")}[call < 5] }, request: 460},
 		"unknown, and it arrives late":   {fail: func(call int) (bool, error) { return call > 4, map[bool]error{true: errors.New("timeout")}[call <= 4] }, late: true, request: 460},
+		"not sent":                       {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrNotSent}[call <= 3] }, request: 460},
 		"others have changed the target": {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrInvalid}[call <= 3] }, request: 460},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -340,6 +348,214 @@ func TestUpdater_optInRemoved_targetIsRestoredWithThePods(t *testing.T) {
 		y.passes(u, 3, nil)
 		if got := y.hpa.Utilization[0].Percent; got != 80 || len(y.hpa.Points) != 0 {
 			t.Errorf("target %d %%, records %v; want 80 %% and none", got, y.hpa.Points)
+		}
+	})
+}
+
+// slowHPAs answers each write after nine seconds.
+type slowHPAs struct{ *hpaCluster }
+
+func (s slowHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	time.Sleep(9 * time.Second)
+	return s.hpaCluster.Record(ctx, h, points)
+}
+
+func (s slowHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	time.Sleep(9 * time.Second)
+	return s.hpaCluster.SetTargets(ctx, h, percent, points)
+}
+
+// Early passes pause for a multiple of the time for which a pass computes. A slow answer about the HPA of one tenant must not delay the
+// OOM rescue of others.
+func TestUpdater_slowWriteToHPA_isNoCostOfThePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		u := y.start()
+		u.scalePoints.writer = slowHPAs{y}
+		for range 5 {
+			u.pass(t.Context(), time.Now())
+			if u.cost > 0 {
+				t.Errorf("the cost of the pass is %v, want none", u.cost)
+			}
+			time.Sleep(time.Minute)
+		}
+		if y.writes == 0 {
+			t.Error("no write to the HPA")
+		}
+	})
+}
+
+// The average request of pods that others change all the time causes few writes to the HPA, although early passes run each second. The scale
+// point is never too low.
+func TestUpdater_averageRequestChangesEachSecond_writesToHPAAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 600)
+		e := &y.autoscalers[0].Advice[0].Estimate
+		e.Lower, e.Upper = cluster.Amounts(1, 1<<20), cluster.Amounts(9000, 9<<30)
+		u := y.start()
+		u.pass(t.Context(), time.Now()) // the record
+		before := y.writes
+		for second := range 300 {
+			y.replace(y.pods[0], func(q *cluster.Pod) { q.Containers[0].Requests.CPU = []int64{500, 1400}[second%2] })
+			u.pass(t.Context(), time.Now())
+			y.observe()
+			time.Sleep(time.Second)
+		}
+		if n := y.writes - before; n == 0 || n > 25 {
+			t.Errorf("%d writes to the HPA in 300s, want a few", n)
+		}
+		if y.lowest < 500*80 {
+			t.Errorf("the scale point fell to %d, want at least %d", y.lowest, 500*80)
+		}
+	})
+}
+
+// deadHPAs answers no write, unless it is to the HPA of an autoscaler.
+type deadHPAs struct{ *hpaCluster }
+
+func (d deadHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	return d.SetTargets(ctx, h, nil, points)
+}
+
+func (d deadHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	if h.Namespace == "shop" {
+		return d.write(h, percent, points)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Anyone can create many HPAs with the annotation podfit.dev/scale-point. The writes to them must delay neither changes of pods nor the
+// writes to HPAs of VPAs.
+func TestUpdater_manyHPAsWithRecords_podsAreChangedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 650)
+		u := y.start()
+		all := []*cluster.HorizontalAutoscaler{}
+		for i := range 1000 {
+			all = append(all, &cluster.HorizontalAutoscaler{
+				Key: cluster.Key{Namespace: "a", Name: fmt.Sprint("hpa-", i)}, UID: fmt.Sprint("a-", i), Target: cluster.Workload{Namespace: "a", Name: fmt.Sprint(i)},
+				Points: []cluster.ScalePoint{{Resource: cluster.CPU, Base: 1, Percent: 1, Set: 1}},
+			})
+		}
+		u.scalePoints.list = func() []*cluster.HorizontalAutoscaler { return append(slices.Clone(all), y.hpa) }
+		u.scalePoints.writer = deadHPAs{y}
+		began := time.Now()
+		for y.average() != 650 && time.Since(began) < time.Hour {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > 6*time.Minute {
+			t.Errorf("the pods have their size after %v", took)
+		}
+		failures := 0
+		for _, a := range u.scalePoints.attempts {
+			failures = max(failures, a.failures)
+		}
+		if n := len(u.scalePoints.attempts); n > 500 || failures > 10 {
+			t.Errorf("%d HPAs with failures, at most %d; want none that was not tried", n, failures)
+		}
+	})
+}
+
+// A freeze begins when the pods have grown and the target of the HPA has not followed yet. The target is not changed before the freeze
+// ends, also if the VPA is deleted.
+func TestUpdater_freezeBeforeTheTargetFollows_targetWaits(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("VPA deleted: %t", deleted), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newHPACluster(t, 650)
+				u := y.start()
+				for range 20 {
+					y.passes(u, 1, nil)
+					if y.average() == 650 {
+						break
+					}
+				}
+				before, target := y.writes, y.hpa.Utilization[0].Percent
+				if y.average() != 650 || target <= percentOf(650) {
+					t.Fatalf("request %d, target %d %%; want a target that has not followed yet", y.average(), target)
+				}
+				y.frozen = true
+				autoscalers := y.autoscalers
+				if deleted {
+					y.autoscalers = nil
+				}
+				y.passes(u, 10, nil)
+				if got := y.hpa.Utilization[0].Percent; y.writes != before || got != target {
+					t.Errorf("%d writes to the HPA during the freeze, target %d %%; want none and %d %%", y.writes-before, got, target)
+				}
+				y.frozen, y.autoscalers = false, autoscalers
+				y.passes(u, 2, nil)
+				if got := y.hpa.Utilization[0].Percent; got != percentOf(650) {
+					t.Errorf("target %d %% after the freeze, want %d %%", got, percentOf(650))
+				}
+			})
+		})
+	}
+}
+
+// A freeze that begins while the write of a target waits for the rate limit of the client is no failure of the write.
+func TestUpdater_freezeStopsTheWriteOfATarget_writeIsTriedAfterTheFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		var text bytes.Buffer
+		y.log = slog.New(slog.NewTextHandler(&text, nil))
+		y.fail = func(int) (bool, error) {
+			if y.frozen {
+				return true, nil
+			}
+			y.frozen = true
+			return false, fmt.Errorf("patch: %w", &frozenError{})
+		}
+		u := y.start()
+		y.passes(u, 1, nil)
+		if y.writes != 1 || len(y.done) > 0 {
+			t.Fatalf("%d writes, done %q; want one write that is stopped", y.writes, y.done)
+		}
+		y.frozen, y.fail = false, nil
+		y.passes(u, 20, nil)
+		if got := y.hpa.Utilization[0].Percent; y.average() != 460 || got != percentOf(460) {
+			t.Errorf("request %d, target %d %%; want 460 and %d %%", y.average(), got, percentOf(460))
+		}
+		if strings.Contains(text.String(), "Cannot change a HorizontalPodAutoscaler") {
+			t.Errorf("a freeze is logged as a failure: %s", text.String())
+		}
+	})
+}
+
+// Only the request by which the HPA scales waits for it. The memory request is changed.
+func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		u := y.start()
+		y.passes(u, 1, nil) // records the scale point
+		y.fail = func(int) (bool, error) { return false, kube.ErrForbidden }
+		y.passes(u, 3, nil)
+		needs := *y.autoscalers[0]
+		r := cluster.Amounts(460, 500<<20)
+		needs.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: r, Target: r, Upper: r}}}
+		y.autoscalers[0] = &needs
+		y.passes(u, 5, nil)
+		for _, p := range y.pods {
+			if got := p.Containers[0].Requests; got != cluster.Amounts(500, 500<<20) {
+				t.Errorf("pod %s requests %v, want the memory of the recommendation and the CPU as before", p.Name, got)
+			}
+		}
+		u.update(t.Context(), time.Now())
+		decisions := u.update(t.Context(), time.Now().Add(time.Second)) // after a write that failed just now, or before the next attempt
+		for _, d := range decisions {
+			if d.Reason.Code != plan.HPANotWritten || d.Do != plan.Leave {
+				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
+			}
+		}
+		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != plan.HPANotWritten.String() || got.done > 0 {
+			t.Errorf("the condition Updating is %+v, want the reason HPANotWritten", got)
+		}
+		y.fail = nil
+		y.passes(u, 60, nil)
+		if got := y.hpa.Utilization[0].Percent; y.average() != 460 || got != percentOf(460) {
+			t.Errorf("request %d, target %d %%; want 460 and %d %% when the HPA can be written again", y.average(), got, percentOf(460))
 		}
 	})
 }

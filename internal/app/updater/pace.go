@@ -4,8 +4,10 @@
 package updater
 
 import (
+	"context"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -19,17 +21,38 @@ type changeAwaiter interface {
 	AwaitChanges(watcher.Waits)
 }
 
-// awaitChanges registers what the pods that are left wait for.
-func (u *updater) awaitChanges(decisions []plan.Decision) {
+// urgentWatch signals changes because of which a pass before the end of the interval may change pods.
+type urgentWatch interface {
+	changeAwaiter
+	Urgent() <-chan struct{}
+}
+
+// loop runs passes until ctx ends: one per interval, and early ones unless --early-passes is false.
+func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context.Context, time.Time)) {
+	var early <-chan struct{} // never receives a value
+	if u.config.EarlyPasses {
+		early, u.waits = watch.Urgent(), watch
+	}
+	process.EveryOr(ctx, u.config.Interval, early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
+		pass(ctx, now)
+		return u.cost
+	})
+}
+
+// awaitChanges registers what the pods that are left and the surges wait for.
+func (u *updater) awaitChanges(decisions []plan.Decision, inProgress *plan.Surges) {
 	if u.waits != nil {
-		u.waits.AwaitChanges(waitsOf(decisions))
+		u.waits.AwaitChanges(waitsOf(decisions, inProgress))
 	}
 }
 
-func waitsOf(decisions []plan.Decision) watcher.Waits {
-	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}}
+func waitsOf(decisions []plan.Decision, inProgress *plan.Surges) watcher.Waits {
+	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
 	for i := range decisions {
 		d := &decisions[i]
+		if d.Do == plan.Surge || inProgress.Has(d.Pod.Top) {
+			waits.Surging[d.Pod.Controller] = true
+		}
 		switch {
 		case d.Do != plan.Leave:
 		case waitsForRoom[d.Reason.Code]:

@@ -33,22 +33,35 @@ func (e *execution) frozen(d *plan.Decision) (plan.Reason, bool) {
 // gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
 // freeze began. It returns an error if there is a freeze now.
 func (e *execution) gate(ctx context.Context, d *plan.Decision) (context.Context, error) {
-	g := freezeGate{e, d}
+	g := freezeGate{e.world.Rules, d.Autoscaler}
 	return kube.WithGate(ctx, g), g.Closed()
 }
 
-// A freezeGate is closed while a freeze stops a decision.
+// A freezeGate is closed while a freeze stops changes of the pods of an autoscaler.
 type freezeGate struct {
-	e *execution
-	d *plan.Decision
+	rules      func(*cluster.Autoscaler) rollout.Rules
+	autoscaler *cluster.Autoscaler
 }
 
 // Closed implements kube.Gate.
 func (g freezeGate) Closed() error {
-	if reason, frozen := g.e.frozen(g.d); frozen {
+	if reason, frozen := plan.FrozenBy(g.rules(g.autoscaler)); frozen {
 		return &frozenError{reason}
 	}
 	return nil
+}
+
+// gateOf returns the gate of requests about a workload, such as those that change its replicas or its HPA. If no autoscaler targets the
+// workload, the freezes of its namespace and of the cluster count.
+func (u *updater) gateOf(s *cluster.Snapshot, w cluster.Workload) freezeGate {
+	a := cluster.Governing(s.AutoscalersOf(w), u.budget.StartupBoost)
+	if a == nil {
+		a = cluster.Oldest(s.AutoscalersOf(w))
+	}
+	if a == nil {
+		a = &cluster.Autoscaler{Key: cluster.Key{Namespace: w.Namespace}}
+	}
+	return freezeGate{u.world.Rules, a}
 }
 
 // A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.
@@ -58,35 +71,51 @@ type rolloutReport struct {
 	reverted string // its message
 }
 
+// A rolloutShown is what was reported, and whether its conditions were written.
+type rolloutShown struct {
+	rolloutReport
+	conditionAttempt
+}
+
 // reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event.
 func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
+	var due []conditionWrite
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
-		before, known := e.rollouts[a.Key]
+		shown := e.rollouts[a.Key]
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
-		if report == before && (known || !a.Warned) {
-			continue
-		}
-		if report.problem != "" && report.problem != before.problem {
-			e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
-			e.events.Autoscaler(a, kube.EventInvalidAnnotation, report.problem)
-		}
-		if report.reverted != "" && report.reverted != before.reverted {
-			e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
-			e.events.Autoscaler(a, kube.EventReverted, report.reverted)
-		}
-		if e.conditions != nil && !e.config.DryRun {
-			_, err := e.conditions.WriteConditions(ctx, a, now,
-				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
-				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted))
-			if err != nil { // the object has changed, for example; the next pass writes the conditions
-				e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
+		if shown == nil {
+			if report == (rolloutReport{}) && !a.Warned {
 				continue
 			}
+			shown = new(rolloutShown)
+			e.rollouts[a.Key] = shown
 		}
-		e.rollouts[a.Key] = report
+		if report != shown.rolloutReport {
+			e.warnOf(a, report, shown.rolloutReport)
+			shown.rolloutReport, shown.written = report, false
+		}
+		if e.conditions != nil && !e.config.DryRun && shown.isDue(now) {
+			due = append(due, conditionWrite{a, []watcher.Condition{
+				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
+				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted),
+			}, &shown.conditionAttempt})
+		}
 	}
-	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ rolloutReport) bool { return !e.governs(key) })
+	e.writeConditions(ctx, now, due)
+	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ *rolloutShown) bool { return !e.governs(key) })
+}
+
+// warnOf logs what is new in a report, and writes a warning event about it.
+func (e *execution) warnOf(a *cluster.Autoscaler, report, before rolloutReport) {
+	if report.problem != "" && report.problem != before.problem {
+		e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
+		e.events.Autoscaler(a, kube.EventInvalidAnnotation, report.problem)
+	}
+	if report.reverted != "" && report.reverted != before.reverted {
+		e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
+		e.events.Autoscaler(a, kube.EventReverted, report.reverted)
+	}
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

@@ -118,9 +118,11 @@ func TestUpdater_freezeEnds_changesPods(t *testing.T) {
 type conditions struct {
 	written []string
 	err     error
+	tried   int
 }
 
 func (c *conditions) WriteConditions(_ context.Context, a *cluster.Autoscaler, _ time.Time, say ...watcher.Condition) (bool, error) {
+	c.tried++
 	if c.err != nil {
 		return false, c.err
 	}
@@ -139,10 +141,18 @@ func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
 		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		c := &conditions{err: errors.New("conflict")}
 		u.conditions = c
-		u.pass(t.Context(), time.Now())
+		for range 60 { // early passes
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if c.tried > 14 { // of two kinds of conditions
+			t.Errorf("%d attempts to write a condition in a minute, want a back-off", c.tried)
+		}
 		c.err = nil
 		for range 5 {
+			time.Sleep(time.Minute)
 			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
 		}
 		want := `web AnnotationInvalid Invalid: Annotation podfit.dev/change-window is invalid, so no running pod is changed: window "x": unknown time zone "Mars/Base".`
 		if len(y.done) > 0 || len(c.written) != 1 || c.written[0] != want {
@@ -154,7 +164,7 @@ func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
 				events++
 			}
 		}
-		if events == 0 || events > 2 {
+		if events != 1 {
 			t.Errorf("%d warnings: %q", events, y.recorded)
 		}
 	})
@@ -244,4 +254,30 @@ func TestConfig_freezeConfigMap_selectsTheSwitchInTheNamespaceOfPodfit(t *testin
 			}
 		})
 	}
+}
+
+// The status of the VPA cannot be written, for example because a webhook denies it. Nothing is reported in each pass because of that.
+func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.WindowProblem = "the annotation has no window"
+		var logged lines
+		y.log = logged.logger()
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{err: errors.New("denied")}
+		u.conditions = c
+		for range 60 {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if n := y.eventCount("InvalidAnnotation"); n != 1 || logged.count("An annotation is invalid") != 1 {
+			t.Errorf("%d events, %d log lines", n, logged.count("An annotation is invalid"))
+		}
+		c.err = nil
+		time.Sleep(time.Minute)
+		u.pass(t.Context(), time.Now())
+		if len(c.written) != 1 {
+			t.Errorf("conditions %q", c.written)
+		}
+	})
 }

@@ -19,13 +19,14 @@ const (
 	SeveralMetrics                             // more than one metric depends on the request, so podfit does not change it
 	ScalePointMissing                          // podfit has not recorded the scale point on the HPA yet, so it does not change the request
 	ScalePointStopped                          // others overwrite the target of the HPA, so podfit does not change the request
+	TargetNotWritten                           // podfit could not write the target of the HPA, so it does not change the request now
 	ScalePointPreserved                        // podfit changes the request and the target of the HPA together
 )
 
 // IsLeft reports whether podfit does not change the request.
 func (s HorizontalState) IsLeft() bool {
 	switch s {
-	case LeftToHPA, SeveralMetrics, ScalePointMissing, ScalePointStopped:
+	case LeftToHPA, SeveralMetrics, ScalePointMissing, ScalePointStopped, TargetNotWritten:
 		return true
 	case NotScaled, ScalePointPreserved:
 		return false
@@ -55,6 +56,8 @@ func HorizontalOf(a *cluster.Autoscaler, container string, res cluster.Resource)
 		return ScalePointMissing, first
 	case point.Stopped():
 		return ScalePointStopped, first
+	case first.HPA.Unwritable:
+		return TargetNotWritten, first
 	}
 	return ScalePointPreserved, first
 }
@@ -123,6 +126,26 @@ func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget,
 			e.Lower, e.Target, e.Upper = e.Lower.Unset(u.Resource), e.Target.Unset(u.Resource), e.Upper.Unset(u.Resource)
 		}
 	}
+}
+
+// keepsScalePoints reports whether each request that fits change together with the target of an HPA is in the range of its scale point.
+func keepsScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted) bool {
+	if !a.PreserveScalePoint {
+		return true
+	}
+	for _, h := range a.Horizontal {
+		for i := range h.Utilization {
+			u := &h.Utilization[i]
+			point := h.Of(u)
+			if point == nil || point.Stopped() || !ChangesRequest(u, p, fits) {
+				continue
+			}
+			if r := RequestsAt(point); !r.contains(podRequest(u, p, fits), len(fits)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // splitRequests returns the sum of the requests on which a metric depends: those that podfit does not set, and those that it sets.

@@ -11,28 +11,31 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// daemon returns what a pod of a DaemonSet takes of a node, according to its template.
+// daemon returns what a pod of a DaemonSet takes of a node, according to its template. It returns nil if the DaemonSet does not take room
+// of all nodes that it selects: if most of its pods are not ready, or if its template names a node. Any tenant can create such a DaemonSet
+// with large requests, and the sizes of the pods of others depend on what DaemonSets leave.
 func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 	spec := &o.Spec.Template.Spec
-	demand := policy.DemandOf(policy.Limits{}, Pod(&corev1.Pod{Spec: *spec}, nil), cluster.Standing{}, nil)
-	d := &cluster.Daemon{
-		Key: cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}, Selector: NodeSelector(spec, in),
-		Somewhere: hasRequiredNodeAffinity(spec), Requests: demand.Most().Requests,
+	ready, desired := o.Status.NumberReady, o.Status.DesiredNumberScheduled
+	if ready <= 0 || ready < desired-ready || spec.NodeName != "" {
+		return nil
 	}
+	demand := policy.DemandOf(policy.Limits{}, Pod(&corev1.Pod{Spec: *spec}, nil), cluster.Standing{}, nil)
+	if requests := demand.Most().Requests; requests.CPU <= 0 && requests.Memory <= 0 {
+		return nil
+	}
+	d := &cluster.Daemon{
+		Key: cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}, Requests: demand.Most().Requests,
+	}
+	var known bool
+	d.Selector, known = NodeSelector(spec, in)
+	d.Somewhere = !known
 	d.Tolerations, _ = TolerationsOf(spec)
 	return d
 }
-
-// NodeSelector returns the node selector of a pod, each as "key=value", sorted.
-func NodeSelector(p *corev1.PodSpec, in *Interner) []string { return pairs(p.NodeSelector, in) }
 
 // TolerationsOf returns the tolerations of a pod. It returns false if there are too many, so that the pod counts as tolerating all taints.
 func TolerationsOf(p *corev1.PodSpec) (all cluster.Tolerations, ok bool) {
 	all = tolerations(p)
 	return all, len(all) <= maxTolerations
-}
-
-func hasRequiredNodeAffinity(p *corev1.PodSpec) bool {
-	a := p.Affinity
-	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }

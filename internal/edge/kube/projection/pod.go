@@ -16,8 +16,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// Pod returns the projection of a pod. It shares no memory with p but single strings. It never fails: missing and invalid fields
-// are left empty. Top is empty, because the topmost controller does not follow from the pod alone.
+// Pod returns the projection of a pod. It shares no memory with p except single strings. It never fails: missing and invalid fields
+// are left empty. Top is empty, because the pod alone does not contain its topmost controller.
 func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	name, uid := joined(p.Name, string(p.UID))
 	out := &cluster.Pod{
@@ -25,7 +25,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		UID:         uid,
 		Controller:  ControllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:        in.String(p.Spec.NodeName),
-		Place:       in.place(&p.Spec),
+		Place:       in.place(p),
 		Tolerance:   in.tolerance(&p.Spec),
 		LocalData:   hasLocalData(p.Spec.Volumes),
 		Tied:        isTied(&p.Spec),

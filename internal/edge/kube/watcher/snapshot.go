@@ -39,7 +39,7 @@ func (w *World) Pods() []*cluster.Pod {
 	w.pods.each(func(key cluster.Key, p *cluster.Pod) {
 		q := resolved(p, top)
 		if q != p {
-			w.pods.table.put(key, q)
+			w.pods.table.set(key, q)
 		}
 		out = append(out, q)
 	})
@@ -56,7 +56,7 @@ func (w *World) Pod(key cluster.Key) *cluster.Pod {
 		return nil
 	}
 	if q := resolved(p, w.owners.top); q != p {
-		w.pods.table.put(key, q)
+		w.pods.table.set(key, q)
 		return q
 	}
 	return p
@@ -156,7 +156,7 @@ func (w *World) Daemons() []cluster.Daemon {
 }
 
 // Selectors returns the node selectors of pods: the selector of a pod with place p is at index p - cluster.Selected.
-func (w *World) Selectors() [][]string { return w.in.Selectors() }
+func (w *World) Selectors() []cluster.NodeSelector { return w.in.Selectors() }
 
 // Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
 func (w *World) Tolerations() []cluster.Tolerations { return w.in.Tolerations() }

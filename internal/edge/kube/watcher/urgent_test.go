@@ -60,20 +60,20 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 	key := cluster.Key{Namespace: "shop", Name: "web-1"}
 	put := func(name string, crash *cluster.Crash) {
 		k := cluster.Key{Namespace: key.Namespace, Name: name}
-		w.pods.put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: crash == nil, Crash: crash})
+		w.pods.Put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: crash == nil, Crash: crash})
 	}
 	change := func(name string, to func(p *cluster.Pod)) {
 		k := cluster.Key{Namespace: key.Namespace, Name: name}
 		p := &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: true, Node: "n1", Controller: cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "db"},
 			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30)}}}
 		to(p)
-		w.pods.put(k, p)
+		w.pods.Put(k, p)
 	}
 	mode := cluster.Recreate
 	advise := func(name string, memory int64) {
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: name, Mode: mode}
 		a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, memory)}}}
-		w.autoscalers.put(a.Key, &autoscalerEntry{Autoscaler: a, version: "1"})
+		w.autoscalers.Put(a.Key, &autoscalerEntry{Autoscaler: a, version: "1"})
 	}
 	signalled := func() bool {
 		select {
@@ -98,7 +98,7 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 		{"the pod is ready again", func() { put("web-1", nil) }, false},
 		{"a recommendation in mode Off", func() { mode = cluster.Off; advise("web", 3<<20) }, false},
 		{"another killed pod", func() { put("web-2", &cluster.Crash{}) }, true},
-		{"its deletion", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "web-2"}) }, false},
+		{"its deletion", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "web-2"}) }, false},
 		{"a pod on a node", func() { change("db-1", func(*cluster.Pod) {}) }, false},
 		{"a pod of another node", func() { change("db-2", func(p *cluster.Pod) { p.Node = "n2" }) }, false},
 		{"a deferred resize", func() {
@@ -134,8 +134,8 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 				p.Containers[0].Requests = cluster.Amounts(300, 1<<30)
 			})
 		}, false},
-		{"a pod is gone", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "db-1"}) }, true},
-		{"a pod of another node is gone", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "db-2"}) }, false},
+		{"a pod is gone", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "db-1"}) }, true},
+		{"a pod of another node is gone", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "db-2"}) }, false},
 	} {
 		step.do()
 		if got := signalled(); got != step.want {
@@ -144,5 +144,43 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 	}
 	if len(w.urgent.crashing) != 0 {
 		t.Errorf("namespaces with killed pods: %v, want none", w.urgent.crashing)
+	}
+}
+
+func TestWorld_podsOfASurge_signalAnEarlyPass(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+	owner := cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+	put := func(name string, ready bool, of cluster.Workload) {
+		k := cluster.Key{Namespace: "shop", Name: name}
+		w.pods.Put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: ready, Node: "n1", Controller: of})
+	}
+	remove := func(name string) { w.pods.Remove(cluster.Key{Namespace: "shop", Name: name}) }
+	put("old", true, owner)
+	put("other", true, cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "db-1"})
+	for _, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"an additional pod of a workload without a surge", func() { put("early", true, owner) }, false},
+		{"the surge begins", func() { w.AwaitChanges(Waits{Surging: map[cluster.Workload]bool{owner: true}}) }, false},
+		{"an additional pod", func() { put("new", false, owner) }, false},
+		{"it becomes ready", func() { put("new", true, owner) }, true},
+		{"it stays ready", func() { put("new", true, owner) }, false},
+		{"a pod of another workload is gone", func() { remove("other") }, false},
+		{"the old pod is gone", func() { remove("old") }, true},
+		{"the surge ends", func() { w.AwaitChanges(Waits{}) }, false},
+		{"a pod is gone after it", func() { remove("early") }, false},
+	} {
+		step.do()
+		signalled := false
+		select {
+		case <-w.Urgent():
+			signalled = true
+		default:
+		}
+		if signalled != step.want {
+			t.Errorf("%s: signalled %v, want %v", step.what, signalled, step.want)
+		}
 	}
 }
