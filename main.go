@@ -10,13 +10,15 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"podfit.dev/podfit/internal/app"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
-	code := app.Main(ctx, os.Args, app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	code := app.Main(ctx, os.Args, app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))})
 	stop()
 	os.Exit(code)
 }

@@ -11,7 +11,7 @@ import (
 
 func newCRDsCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "crds", Short: "Print the CRDs that podfit requires", Args: cobra.NoArgs,
+		Use: "crds", Short: "Print the CRDs that podfit requires", Args: noArguments,
 		Long:    "Prints the custom resource definitions that podfit requires, as YAML.",
 		Example: "  podfit crds | kubectl apply -f -",
 		RunE: func(*cobra.Command, []string) error {

@@ -33,8 +33,10 @@ const (
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
 	root := Root(s)
-	root.SetArgs(arguments(args))
-	err := root.ExecuteContext(ctx)
+	if name := calledAs(args); name != "" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	}
+	err := execute(ctx, root, arguments(args))
 	switch {
 	case err == nil:
 		return exitOK
@@ -47,12 +49,37 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	}
 }
 
-// arguments inserts the command if the binary has the name of a component, as in upstream's images.
+// execute runs the command. It looks for an unknown command first, because cobra reports the unknown flags of an unknown command.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	if found, rest, err := root.Find(args); err == nil && found == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		return knownCommand(root, rest)
+	}
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// calledAs returns the name under which podfit was called if it is a plugin of kubectl, "" otherwise.
+func calledAs(args []string) string {
+	if len(args) > 0 && plainName(args[0]) == "kubectl-podfit" {
+		return "kubectl podfit"
+	}
+	return ""
+}
+
+// plainName returns the name of an executable without its folder and the suffix .exe.
+func plainName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".exe") }
+
+// arguments returns the arguments of the command line. If the binary has the name of a component, as in upstream's images, it inserts the
+// command.
 func arguments(args []string) []string {
 	if len(args) == 0 {
 		return nil
 	}
-	switch name := filepath.Base(args[0]); name {
+	switch name := plainName(args[0]); name {
+	case "kubectl_complete-podfit": // kubectl calls this executable for the completion of "kubectl podfit"
+		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
 	case "recommender", "updater", "admission-controller":
 		return append([]string{name}, args[1:]...)
 	case "recommender-amd64", "updater-amd64", "admission-controller-amd64":
@@ -73,15 +100,16 @@ podfit has three components. Each can run alone, or all three run in one process
   recommender            measures usage and writes recommendations to the status of VPA objects
   updater                applies recommendations to running pods, in place where possible
   admission-controller   applies recommendations to new pods`,
+		Args: knownCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetGlobalNormalizationFunc(process.Dashes)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.Version = version()
+	root.SetVersionTemplate("podfit {{.Version}}\n")
 	for _, c := range commands(s) {
 		c.Flags().SetNormalizeFunc(process.Dashes)
 		root.AddCommand(c)
@@ -91,22 +119,29 @@ podfit has three components. Each can run alone, or all three run in one process
 
 // commands returns all commands.
 func commands(s Streams) []*cobra.Command {
-	return []*cobra.Command{
-		recommender.NewCommand(s),
-		updater.NewCommand(s),
-		admission.NewCommand(s),
-		newRunCommand(s),
+	running := []*cobra.Command{newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s)}
+	for _, c := range running {
+		c.Args = noArguments
+		groupFlags(c)
+		completeChoices(c)
+	}
+	return append(running,
 		backtest.NewCommand(),
 		newCRDsCommand(s),
 		newVersionCommand(s),
-	}
+	)
+}
+
+// version returns the version of this binary and how it was built.
+func version() string {
+	return fmt.Sprintf("%s %s %s/%s", process.BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func newVersionCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version of this binary", Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "podfit %s %s %s/%s\n", process.BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
 			return err
 		},
 	}

@@ -79,9 +79,9 @@ With --dry-run, podfit logs the changes that it would make and changes nothing i
 your own machine. To size new pods from your machine, the API server must be able to reach this process: use
 --register-by-url --webhook-address=ADDRESS.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
-		Prepare: func(p *process.Process) (func(context.Context) error, error) {
+		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.share()
-			clients, err := c.Common.Connect(p.Log, "run")
+			clients, err := c.Common.Connect(ctx, p, "run")
 			if err != nil {
 				return nil, err
 			}

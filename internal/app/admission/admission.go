@@ -32,8 +32,8 @@ func NewCommand(s process.Streams) *cobra.Command {
 requests of new pods to the recommendation, and changes their limits in proportion. It registers its webhook
 configuration. If no certificate files exist, it creates and renews its own certificates. It never rejects a pod.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
-		Prepare: func(p *process.Process) (func(context.Context) error, error) {
-			clients, err := c.Common.Connect(p.Log, "admission-controller")
+		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
+			clients, err := c.Common.Connect(ctx, p, "admission-controller")
 			if err != nil {
 				return nil, err
 			}

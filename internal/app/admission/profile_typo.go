@@ -5,7 +5,7 @@ package admission
 
 import (
 	"podfit.dev/podfit/internal/core/recommend"
-	"podfit.dev/podfit/internal/edge/profile"
+	"podfit.dev/podfit/internal/spelling"
 )
 
 // profileNames returns the names of the SizingProfiles of the cluster from memory, and whether they are known.
@@ -29,5 +29,5 @@ func (p knownProfiles) Similar(recommender string) string {
 	for _, builtin := range recommend.Builtins() {
 		names = append(names, builtin.Name)
 	}
-	return profile.Typo(recommender, names)
+	return spelling.Typo(recommender, names)
 }

@@ -29,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/edge/profile"
 	"podfit.dev/podfit/internal/edge/report"
 	"podfit.dev/podfit/internal/edge/trace"
+	"podfit.dev/podfit/internal/spelling"
 )
 
 // Config is the configuration of podfit backtest.
@@ -121,6 +122,9 @@ Exit codes:
 	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "Maximum fraction of days with memory usage above the request for the best recommender. Between 0 and 1. If unset, the largest fraction that one of the recommenders promises.")
 	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "Maximum fraction of CPU usage above the request for the best recommender. Between 0 and 1.")
 	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress bar.")
+	process.CompleteFlag(cmd, "recommenders", profileNames()...)
+	process.CompleteFlag(cmd, "output", "table", "json", "csv", "html")
+	process.CompleteFlag(cmd, "mode", "profile", "Recreate", "InPlaceOrRecreate")
 	return cmd
 }
 
@@ -225,7 +229,7 @@ func (c *Config) validateRecommenders() error {
 	for _, n := range c.Recommenders {
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names, meant := profileNames(), ""
-			if near := profile.Nearest(n, names); near != "" {
+			if near := spelling.Nearest(n, names); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
 			}
 			return fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", "))
@@ -353,7 +357,8 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
-	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: terminalWidth(out)}); err != nil {
+	width, _ := process.TerminalWidth(out) // 0 if it is not a terminal
+	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: width}); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	switch {
@@ -364,19 +369,6 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 		return err
 	}
 	return errors.New(report.NothingMeasured)
-}
-
-// terminalWidth returns the number of columns of a terminal, 0 for anything else.
-func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
 }
 
 // emptied empties a file, if it is one that keeps anything.

@@ -27,7 +27,7 @@ type LongRunning struct {
 	Common           func() *Common
 	Address          func() string
 	// Prepare creates the work. It is called before the HTTP server starts, so that all health checks are registered.
-	Prepare func(*Process) (work func(context.Context) error, err error)
+	Prepare func(context.Context, *Process) (work func(context.Context) error, err error)
 }
 
 // Command returns the command.
@@ -39,7 +39,7 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 			return UsageError{Err: err}
 		}
 		common := l.Common()
-		log, closer, err := common.Log.Open(s.Err)
+		log, closer, err := common.Log.Open(s.Err, s.Terminal)
 		if err != nil {
 			return UsageError{Err: err}
 		}
@@ -52,9 +52,10 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 			debug.SetMemoryLimit(limit)
 		}
 		p := New(log, newRegistry())
+		p.Terminal = s.Terminal
 		log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
 		warnOfDeprecated(log, c.Flags())
-		work, err := l.Prepare(p)
+		work, err := l.Prepare(c.Context(), p)
 		if err != nil {
 			return err
 		}
@@ -70,6 +71,7 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
+	Terminal bool // a person reads Err on a terminal
 }
 
 // UsageError is an error in the command line.

@@ -19,6 +19,8 @@ import (
 // Common is the configuration that every component shares.
 type Common struct {
 	Kubeconfig        string
+	Context           string  // --context: context of the kubeconfig; "" means its current context
+	As                string  // --as: user to impersonate; "" means none
 	QPS               float64 // client requests per second; negative means no limit
 	Burst             float64 // burst of client requests; upstream's flag accepts fractions
 	Profiling         bool
@@ -45,11 +47,14 @@ func CommonDefaults() Common {
 // Flags binds the configuration to flags, with upstream's names.
 func (c *Common) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
+	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
 	fs.Float64Var(&c.QPS, "kube-api-qps", c.QPS, "Maximum number of requests per second to the API server. Negative means no limit.")
 	fs.Float64Var(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests to the API server that --kube-api-qps allows. At least 0.")
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "If true, serve /debug/pprof on --address.")
 	fs.StringVar(&c.Namespace, "vpa-object-namespace", c.Namespace,
 		"Serve only VPAs in this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
+	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Same as --vpa-object-namespace.")
 	fs.Var((*csv)(&c.IgnoredNamespaces), "ignored-vpa-object-namespaces",
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
 	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+

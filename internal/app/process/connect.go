@@ -14,24 +14,34 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// Connect returns clients of the API server. It sends no request.
-func (c *Common) Connect(log *slog.Logger, component string) (*kube.Clients, error) {
+// Connect returns clients of the API server. On a terminal, it first sends one request, so that a wrong address or a missing permission is
+// one error, and not a warning of each watch. Elsewhere it sends none: there, a process waits until the API server can be reached.
+func (c *Common) Connect(ctx context.Context, p *Process, component string) (*kube.Clients, error) {
 	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: BuildVersion(),
+		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: BuildVersion(),
 		ReadOnly: c.ReadOnly,
 	})
 	if err != nil {
 		return nil, err
 	}
-	log.Info("Using the cluster", slog.String("server", clients.Config.Host), slog.String("kubeconfig", c.Kubeconfig))
+	if p.Terminal {
+		found, err := clients.Preflight(ctx, c.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			p.Log.Warn("There are no VPA objects; podfit waits for some", slog.String("namespace", c.Namespace))
+		}
+	}
+	p.Log.Info("Using the cluster", slog.String("server", clients.Config.Host), slog.String("kubeconfig", c.Kubeconfig))
 	if c.ReadOnly {
-		log.Info("This is a dry run: decisions are logged, and no object is changed or stored")
+		p.Log.Info("This is a dry run: decisions are logged, and no object is changed or stored")
 	}
 	return clients, nil
 }
 
 // Outside reports whether this process runs outside of the cluster that it manages.
-func (c *Common) Outside() bool { return c.Kubeconfig != "" || !kube.InCluster() }
+func (c *Common) Outside() bool { return c.Kubeconfig != "" || c.Context != "" || !kube.InCluster() }
 
 // Watched restricts watches to the namespaces that are served.
 func (c *Common) Watched(o watcher.Options) watcher.Options {

@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/lmittmann/tint"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 )
@@ -48,26 +51,36 @@ var klogFlags = []struct {
 	{"vmodule", "", "Comma-separated list of pattern=N settings for file-filtered logging.", false},
 }
 
+// given reports whether a flag is on the command line.
+func (c *LogConfig) given(flag string) bool { return c.fs != nil && c.fs.Changed(flag) }
+
+// noEffect ends the help of flags that are accepted and ignored.
+const noEffect = " Accepted for compatibility; has no effect."
+
+// HasNoEffect reports whether a flag is accepted only because existing manifests use it.
+func HasNoEffect(f *pflag.Flag) bool { return strings.HasSuffix(f.Usage, " has no effect.") }
+
 // Flags binds the configuration to flags, with klog's names.
 func (c *LogConfig) Flags(fs *pflag.FlagSet) {
 	c.fs, c.ignored = fs, map[string]*string{}
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
-	fs.StringVar(&c.Format, "log-format", c.Format, "Format of the log: text or json.")
+	fs.StringVar(&c.Format, "log-format", c.Format, "Format of the log: text or json. On a terminal, the default is plain text for people.")
 	fs.StringVar(&c.File, "log-file", c.File, "If non-empty, log to this file. Requires --logtostderr=false or --alsologtostderr.")
 	fs.BoolVar(&c.AlsoErr, "alsologtostderr", c.AlsoErr, "If true, log to standard error in addition to --log-file.")
 	fs.BoolVar(&c.ToErr, "logtostderr", c.ToErr, "If true, log to standard error instead of --log-file.")
 	for _, k := range klogFlags {
 		v := k.value
 		c.ignored[k.name] = &v
-		fs.StringVar(&v, k.name, k.value, k.help+" Accepted for compatibility; has no effect.")
+		fs.StringVar(&v, k.name, k.value, k.help+noEffect)
 		if k.isBool {
 			fs.Lookup(k.name).NoOptDefVal = "true"
 		}
 	}
 }
 
-// Open returns the logger, and routes the log of the Kubernetes libraries to it. The closer closes the log file, if there is one.
-func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
+// Open returns the logger, and routes the log of the Kubernetes libraries to it. The closer closes the log file, if there is one. On a
+// terminal, the default format is plain text.
+func (c *LogConfig) Open(stderr io.Writer, terminal bool) (*slog.Logger, io.Closer, error) {
 	out, closer := stderr, io.Closer(io.NopCloser(nil))
 	if c.File != "" && (!c.ToErr || c.AlsoErr) {
 		f, err := os.OpenFile(filepath.Clean(c.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
@@ -87,6 +100,10 @@ func (c *LogConfig) Open(stderr io.Writer) (*slog.Logger, io.Closer, error) {
 	var h slog.Handler
 	switch c.Format {
 	case "text", "":
+		if terminal && out == stderr && !c.given("log-format") {
+			h = tint.NewTextHandler(out, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""})
+			break
+		}
 		h = slog.NewTextHandler(out, opts)
 	case "json":
 		h = slog.NewJSONHandler(out, opts)

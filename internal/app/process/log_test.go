@@ -33,7 +33,7 @@ func TestLogConfig_flags_selectDestinationAndLevel(t *testing.T) {
 			}
 			var stderr bytes.Buffer
 			config := commonGiven(t, args...)
-			log, closer, err := config.Log.Open(&stderr)
+			log, closer, err := config.Log.Open(&stderr, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestLogConfig_klogFlagsWithoutEffect_logWarning(t *testing.T) {
 	if err := fs.Parse([]string{"--skip_headers", "--stderrthreshold=error"}); err != nil {
 		t.Fatal(err)
 	}
-	_, closer, err := c.Open(&out)
+	_, closer, err := c.Open(&out, false)
 	if err != nil {
 		t.Fatal(err)
 	}

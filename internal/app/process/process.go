@@ -19,6 +19,7 @@ type Process struct {
 	Registry  *prometheus.Registry
 	Metrics   Metrics
 	checks    []*Health
+	Terminal  bool           // the log is read on a terminal
 	Readiness []func() error // each returns why the process is not ready to serve requests, or nil
 }
 

@@ -139,7 +139,7 @@ func TestCommand_invalidInput_isAUsageErrorBeforeAnyWork(t *testing.T) {
 			var log bytes.Buffer
 			command := LongRunning{
 				Use: "test", Config: config, Common: func() *Common { return &config.Common }, Address: func() string { return "127.0.0.1:0" },
-				Prepare: func(*Process) (func(context.Context) error, error) {
+				Prepare: func(context.Context, *Process) (func(context.Context) error, error) {
 					prepared = true
 					return func(context.Context) error { return tt.work }, tt.prepare
 				},

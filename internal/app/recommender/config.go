@@ -97,7 +97,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.MinCheckpoints, "min-checkpoints", c.MinCheckpoints, "Deprecated. This flag has no effect.")
 	fs.IntVar(&c.Workers, "update-worker-count", c.Workers, "Number of workers that write recommendations and checkpoints concurrently. At least 1.")
 	fs.BoolVar(&c.MemorySaver, "memory-saver", c.MemorySaver, "If true, keep usage history only of pods that a VPA targets.")
-	fs.BoolVar(&c.IntegerCPU, "cpu-integer-post-processor-enabled", c.IntegerCPU, "If true, round recommended CPU up to whole cores for containers that the VPA's annotation vpa-post-processor.kubernetes.io/CONTAINER_integerCPU names.")
+	fs.BoolVar(&c.IntegerCPU, "cpu-integer-post-processor-enabled", c.IntegerCPU, "If true, round recommended CPU up to whole cores for containers that are named by the VPA's annotation vpa-post-processor.kubernetes.io/CONTAINER_integerCPU.")
 	fs.Var(&c.MaxAllowedCPU, "container-recommendation-max-allowed-cpu", "Maximum CPU recommended for a container whose VPA sets no maxAllowed for CPU. Empty means no maximum.")
 	fs.Var(&c.MaxAllowedMemory, "container-recommendation-max-allowed-memory", "Maximum memory recommended for a container whose VPA sets no maxAllowed for memory. Empty means no maximum.")
 	fs.BoolVar(&c.ExternalMetrics, "use-external-metrics", c.ExternalMetrics, "If true, read usage from the external metrics API instead of the Metrics API. Alpha.")

@@ -382,7 +382,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 		"no metric":        {[]string{"--use-external-metrics"}, nil},
 	} {
 		c := given(t, append(tt.flags, "--kubeconfig="+path)...)
-		clients, err := c.Connect(slog.New(slog.DiscardHandler), "test")
+		clients, err := c.Connect(t.Context(), process.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), "test")
 		if err != nil {
 			t.Fatal(err)
 		}

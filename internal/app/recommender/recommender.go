@@ -97,8 +97,8 @@ func NewCommand(s process.Streams) *cobra.Command {
 recommended requests to the status of VerticalPodAutoscaler objects. It does not change pods. It stores usage history in
 VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
-		Prepare: func(p *process.Process) (func(context.Context) error, error) {
-			clients, err := c.Common.Connect(p.Log, "recommender")
+		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
+			clients, err := c.Common.Connect(ctx, p, "recommender")
 			if err != nil {
 				return nil, err
 			}

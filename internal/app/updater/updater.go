@@ -37,9 +37,9 @@ it resizes pods in place or evicts them. It respects disruption budgets, minimum
 changes no pods while the admission controller does not renew its status lease. With --dry-run it only logs the changes
 that it would make.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
-		Prepare: func(p *process.Process) (func(context.Context) error, error) {
+		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.settle()
-			clients, err := c.Common.Connect(p.Log, "updater")
+			clients, err := c.Common.Connect(ctx, p, "updater")
 			if err != nil {
 				return nil, err
 			}

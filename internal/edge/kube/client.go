@@ -6,6 +6,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 
@@ -21,6 +22,7 @@ import (
 type Config struct {
 	Kubeconfig string  // path of a kubeconfig; "" means in-cluster, then the usual kubeconfig of the user
 	Context    string  // context of the kubeconfig; "" is its current one
+	As         string  // user to impersonate; "" means none
 	QPS        float32 // requests per second of all clients; negative: unlimited; 0: default of client-go
 	Burst      int     // requests that may be sent at once
 	Component  string  // the user agent is podfit/<component>
@@ -43,6 +45,7 @@ func (c Config) Rest() (*rest.Config, error) {
 	if c.ReadOnly {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 	}
+	cfg.Impersonate.UserName = c.As
 	cfg.QPS = c.QPS
 	cfg.Burst = c.Burst
 	cfg.UserAgent = agent
@@ -76,20 +79,43 @@ func (c Config) load() (*rest.Config, error) {
 	switch {
 	case err == nil:
 		return cfg, nil
+	case lacksContext(rules, c.Context):
+		return nil, fmt.Errorf("the kubeconfig has no context %q; kubectl config get-contexts lists those that it has", c.Context)
 	case clientcmd.IsEmptyConfig(err): // its text names environment variables that are not in use
-		return nil, fmt.Errorf("there is no cluster to work with: %s; give --kubeconfig, or set %s", c.tried(rules),
+		return nil, fmt.Errorf("no cluster is configured: %s; set --kubeconfig or the environment variable %s", c.tried(rules),
 			clientcmd.RecommendedConfigPathEnvVar)
+	case strings.HasPrefix(c.Kubeconfig, "~"):
+		return nil, fmt.Errorf("read kubeconfig %s: the shell did not replace ~ with your home folder; use --kubeconfig=$HOME%s",
+			c.Kubeconfig, c.Kubeconfig[1:])
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read kubeconfig: the file %s does not exist", c.Kubeconfig)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	case c.Kubeconfig != "" && !isKubeconfig(c.Kubeconfig):
+		return nil, fmt.Errorf("%s is not a kubeconfig; a kubeconfig is a YAML file of kind Config", c.Kubeconfig)
 	default:
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 }
 
+// lacksContext reports whether the kubeconfig can be read and has no context of this name.
+func lacksContext(rules *clientcmd.ClientConfigLoadingRules, name string) bool {
+	config, err := rules.Load()
+	return name != "" && err == nil && config.Contexts[name] == nil
+}
+
+// isKubeconfig reports whether a file can be decoded as a kubeconfig.
+func isKubeconfig(path string) bool {
+	_, err := clientcmd.LoadFromFile(path)
+	return err == nil
+}
+
 // tried returns the places that were searched for a cluster.
 func (c Config) tried(rules *clientcmd.ClientConfigLoadingRules) string {
 	if c.Kubeconfig != "" {
-		return c.Kubeconfig + " names none"
+		return c.Kubeconfig + " contains no cluster"
 	}
-	return "this process does not run in a pod, no --kubeconfig is given, and there is none in " + strings.Join(rules.Precedence, ", ")
+	return "this process does not run in a pod, --kubeconfig is not set, and there is no kubeconfig in " + strings.Join(rules.Precedence, ", ")
 }
 
 // readOnly is a round tripper that rejects requests that change objects.

@@ -22,16 +22,22 @@ func TestConfig_noCluster_errorNamesSearchedPlacesAndRemedy(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	hostname := filepath.Join(t.TempDir(), "hostname")
+	if err := os.WriteFile(hostname, []byte("machine-7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", "/nowhere/one:/nowhere/two")
 	for name, c := range map[string]struct {
 		config Config
 		want   []string
 	}{
-		"no configuration": {Config{}, []string{"does not run in a pod", "no --kubeconfig is given", "/nowhere/one, /nowhere/two", "give --kubeconfig, or set KUBECONFIG"}},
-		"missing file":     {Config{Kubeconfig: "/nowhere/three"}, []string{"read kubeconfig", "/nowhere/three", "no such file"}},
-		"empty file":       {Config{Kubeconfig: empty}, []string{empty + " names none", "give --kubeconfig"}},
-		"unknown context":  {Config{Context: "other"}, []string{"other", "does not exist"}},
+		"no configuration": {Config{}, []string{"does not run in a pod", "--kubeconfig is not set", "/nowhere/one, /nowhere/two", "set --kubeconfig or the environment variable KUBECONFIG"}},
+		"missing file":     {Config{Kubeconfig: "/nowhere/three"}, []string{"read kubeconfig", "the file /nowhere/three does not exist"}},
+		"home folder":      {Config{Kubeconfig: "~/.kube/config"}, []string{"the shell did not replace ~ with your home folder; use --kubeconfig=$HOME/.kube/config"}},
+		"not a kubeconfig": {Config{Kubeconfig: hostname}, []string{hostname + " is not a kubeconfig; a kubeconfig is a YAML file of kind Config"}},
+		"empty file":       {Config{Kubeconfig: empty}, []string{empty + " contains no cluster", "set --kubeconfig"}},
+		"unknown context":  {Config{Context: "other"}, []string{`the kubeconfig has no context "other"; kubectl config get-contexts lists those that it has`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewClients(c.config)

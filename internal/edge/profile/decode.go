@@ -12,7 +12,6 @@ import (
 	"io"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -21,6 +20,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/spelling"
 )
 
 // decode returns the SizingProfile in a text, which may have other objects. Unknown fields are errors.
@@ -140,7 +140,7 @@ func unknownField(path string) string {
 			elsewhere = append(elsewhere, known)
 		}
 	}
-	nearest := Nearest(field, siblings)
+	nearest := spelling.Nearest(field, siblings)
 	switch {
 	case nearest != "":
 		message += " (did you mean " + nearest + "?)"
@@ -179,48 +179,6 @@ func paths(t reflect.Type, prefix string, to []string) []string {
 		}
 	}
 	return to
-}
-
-// Nearest returns the known name that is most similar to a mistyped one, "" if none is similar. At most a third of the
-// characters may differ.
-func Nearest(name string, known []string) string {
-	best := ""
-	least := (len(name)+2)/3 + 1
-	for _, candidate := range known {
-		d := distance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < least {
-			best = candidate
-			least = d
-		}
-	}
-	return best
-}
-
-// maxNameLength is the maximum length of a name in Kubernetes.
-const maxNameLength = 253
-
-// distance is the edit distance (Levenshtein 1966): the number of characters to insert, delete or replace to turn one word
-// into the other. Its time is the product of the lengths, so words longer than any name count as entirely different.
-func distance(a, b string) int {
-	if max(len(a), len(b)) > maxNameLength {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := slices.Clone(row)
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := 1
-			if a[i] == b[j] {
-				replace = 0
-			}
-			row[j+1] = min(previous[j]+replace, previous[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // percentHint returns a hint if a ratio was probably written as a percentage.

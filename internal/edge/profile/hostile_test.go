@@ -32,9 +32,3 @@ func TestParse_profilesOfMaximumSize_takeBoundedMemory(t *testing.T) {
 		}
 	}
 }
-
-func TestTypo_nameOfAMegabyte_returnsNone(t *testing.T) {
-	if got := Typo(strings.Repeat("balanced", 1<<17), []string{"balanced", strings.Repeat("x", 1<<20)}); got != "" {
-		t.Errorf("got %q, want none", got)
-	}
-}

@@ -18,6 +18,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/spelling"
 )
 
 // ReadFile reads the SizingProfile in a file.
@@ -170,7 +171,7 @@ func unknownBase(base string) string {
 	}
 	hint := ""
 	_, comparison := recommend.BacktestProfile(base)
-	nearest := Nearest(base, names)
+	nearest := spelling.Nearest(base, names)
 	switch {
 	case comparison:
 		hint = "; " + base + " is a comparison profile, which only podfit backtest has"

@@ -129,16 +129,6 @@ func TestParse_severalObjects_findsTheProfile(t *testing.T) {
 	}
 }
 
-func TestNearest_similarOrOtherNames_onlySimilarNamesMatch(t *testing.T) {
-	for name, want := range map[string]string{
-		"balanced": "balanced", "balancd": "balanced", "Balanced": "balanced", "cots": "cost", "kritical": "critical", "something": "", "": "", "c": "", "bussy-hours": "busy-hours",
-	} {
-		if got := Nearest(name, []string{"default", "balanced", "cost", "critical", "busy-hours"}); got != want {
-			t.Errorf("%q: got %q, want %q", name, got, want)
-		}
-	}
-}
-
 // The parameters for a budget equal those of the built-in profiles at their budgets, and decrease as the budget grows.
 func TestMarginFor_largerBudget_givesSmallerParameters(t *testing.T) {
 	budgets := []float64{0.0001, 0.0003, 0.001, 0.005, 0.01, 0.015, 0.02, 0.04, 0.06, 0.1, 0.5}

@@ -1,0 +1,199 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+)
+
+// call runs podfit and returns its output and exit code.
+func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	return out.String(), errs.String(), code
+}
+
+func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
+	for line, want := range map[string]string{
+		"recomender":                              `unknown command "recomender" (did you mean recommender?)` + "\nSee 'podfit --help'",
+		"bactest --trace x":                       `unknown command "bactest" (did you mean backtest?)`,
+		"something":                               `unknown command "something"` + "\nSee",
+		"run extra":                               `podfit run takes no arguments, got "extra"` + "\nSee 'podfit run --help'",
+		"version 2":                               `podfit version takes no arguments, got "2"`,
+		"crds x":                                  `podfit crds takes no arguments, got "x"`,
+		"run --dryrun":                            "unknown flag --dryrun (did you mean --dry-run?)\nSee 'podfit run --help'",
+		"run --dry_runn":                          "unknown flag --dry_runn (did you mean --dry-run?)",
+		"run --minreplicas=3":                     "unknown flag --minreplicas (did you mean --min-replicas?)",
+		"backtest --trase x":                      "unknown flag --trase (did you mean --trace?)",
+		"run --xyzzy":                             "unknown flag --xyzzy\nSee",
+		"run -q":                                  "unknown shorthand flag: 'q' in -q",
+		"updater --min-replicas=abc":              `--min-replicas must be a whole number, got "abc"`,
+		"updater --min-replicas":                  "flag needs an argument: --min-replicas",
+		"updater --eviction-tolerance=half":       `--eviction-tolerance must be a number, got "half"`,
+		"updater --updater-interval=10":           `--updater-interval must be a duration such as 90s, 10m or 1h30m, got "10"`,
+		"updater --dry-run=maybe":                 `--dry-run must be true or false, got "maybe"`,
+		"updater --feature-gates=Sideways=true":   `--feature-gates: unknown feature gate "Sideways"; known gates are`,
+		"run --min-replicas=99999999999999999999": `--min-replicas must be a whole number`,
+	} {
+		_, stderr, code := call(t, append([]string{"podfit"}, strings.Fields(line)...)...)
+		if code != exitUsage || !strings.HasPrefix(stderr, "podfit: "+want) {
+			t.Errorf("podfit %s: exit code %d and %q, want 2 and %q", line, code, stderr, want)
+		}
+	}
+}
+
+func TestMain_kubeconfigIsUnusable_errorIsTheLastLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hostname")
+	if err := os.WriteFile(file, []byte("machine-7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for kubeconfig, want := range map[string]string{
+		"~/.kube/config": "podfit: read kubeconfig ~/.kube/config: the shell did not replace ~",
+		file:             "podfit: " + file + " is not a kubeconfig",
+	} {
+		_, stderr, code := call(t, "podfit", "run", "--dry-run", "--kubeconfig="+kubeconfig)
+		lines := strings.Split(strings.TrimSpace(stderr), "\n")
+		if code != exitError || !strings.HasPrefix(lines[len(lines)-1], want) {
+			t.Errorf("%s: exit code %d and %q, want 1 and %q in the last line", kubeconfig, code, stderr, want)
+		}
+	}
+}
+
+func TestMain_version_isPrintedByCommandAndFlag(t *testing.T) {
+	want := regexp.MustCompile(`^podfit \S+.* go1\.\S+ \w+/\w+\n$`)
+	command, _, code := call(t, "podfit", "version")
+	if code != exitOK || !want.MatchString(command) {
+		t.Errorf("podfit version: exit code %d and %q", code, command)
+	}
+	if flag, _, code := call(t, "podfit", "--version"); code != exitOK || flag != command {
+		t.Errorf("podfit --version: exit code %d and %q, want %q", code, flag, command)
+	}
+}
+
+func TestMain_calledByKubectl_namesThePlugin(t *testing.T) {
+	for _, name := range []string{"kubectl-podfit", "/usr/local/bin/kubectl-podfit", "kubectl-podfit.exe"} {
+		stdout, _, code := call(t, name, "backtest", "--help")
+		if code != exitOK || !strings.Contains(stdout, "kubectl podfit backtest") {
+			t.Errorf("%s backtest --help: exit code %d and\n%s", name, code, stdout)
+		}
+		_, stderr, _ := call(t, name, "run", "extra")
+		if want := "kubectl podfit run takes no arguments"; !strings.Contains(stderr, want) {
+			t.Errorf("%s run extra: got %q, want %q", name, stderr, want)
+		}
+	}
+	if stdout, _, code := call(t, "kubectl_complete-podfit", "backt"); code != exitOK || !strings.HasPrefix(stdout, "backtest\t") {
+		t.Errorf("completion for kubectl: exit code %d and %q, want backtest", code, stdout)
+	}
+}
+
+func TestHelp_longRunningCommand_groupsFlags(t *testing.T) {
+	for _, name := range []string{"run", "recommender", "updater", "admission-controller"} {
+		help, _, code := call(t, "podfit", name, "--help")
+		all, _, allCode := call(t, "podfit", name, "--help-all")
+		if code != exitOK || allCode != exitOK {
+			t.Fatalf("%s: exit codes %d and %d", name, code, allCode)
+		}
+		for _, line := range strings.Split(all, "\n") {
+			if len(line) > widest && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%s: a line of the help has %d characters, want at most %d: %s", name, len(line), widest, line)
+			}
+		}
+		first, further, split := strings.Cut(help, "\nFurther flags, with the names and defaults of the Vertical Pod Autoscaler:\n")
+		if !split {
+			t.Fatalf("%s: the help has no further flags:\n%s", name, help)
+		}
+		upstream := upstreamFlags(name)
+		command(t, name).Flags().VisitAll(func(f *pflag.Flag) {
+			flag := regexp.MustCompile(`(?m)^  (-\w, |    )--` + regexp.QuoteMeta(f.Name) + `(\s|\[|$)`)
+			switch {
+			case !flag.MatchString(all):
+				t.Errorf("%s: --help-all does not list --%s", name, f.Name)
+			case process.HasNoEffect(f):
+				if flag.MatchString(help) {
+					t.Errorf("%s: the help lists --%s, which has no effect", name, f.Name)
+				}
+			case flag.MatchString(first) == flag.MatchString(further):
+				t.Errorf("%s: --%s is not in exactly one group", name, f.Name)
+			case flag.MatchString(further) && !upstream[f.Name]:
+				t.Errorf("%s: --%s does not exist in upstream; add it to the essential flags", name, f.Name)
+			}
+		})
+	}
+}
+
+// upstreamFlags returns the names of upstream's flags of a command.
+func upstreamFlags(command string) map[string]bool {
+	names := map[string]bool{}
+	for _, c := range components {
+		if command != "run" && command != c.name {
+			continue
+		}
+		for _, f := range c.flags() {
+			names[f.Name] = true
+		}
+	}
+	return names
+}
+
+func TestHelp_essentialFlags_exist(t *testing.T) {
+	flags := command(t, "run").Flags()
+	for name := range essential {
+		if name != "help" && flags.Lookup(name) == nil {
+			t.Errorf("podfit run has no flag --%s", name)
+		}
+	}
+}
+
+func TestCompletion_flagsWithFewValues_areCompleted(t *testing.T) {
+	for line, want := range map[string][]string{
+		"backtest --recommenders ":            {"default", "balanced", "cost", "critical"},
+		"backtest --recommenders default,bal": {"default,balanced"},
+		"backtest --output ":                  {"table", "json", "csv", "html"},
+		"run --make-room s":                   {"shrink", "split"},
+		"updater --oom-rescue ":               {"off", "evict", "delete"},
+	} {
+		args := append([]string{"podfit", "__complete"}, strings.Split(line, " ")...)
+		stdout, _, code := call(t, args...)
+		got := map[string]bool{}
+		for _, candidate := range strings.Split(stdout, "\n") {
+			got[candidate] = true
+		}
+		for _, w := range want {
+			if !got[w] {
+				t.Errorf("%q: exit code %d, and %q is not among the candidates %q", line, code, w, stdout)
+			}
+		}
+	}
+	stdout, _, _ := call(t, "podfit", "__complete", "run", "--make-room", "s")
+	if strings.Contains(stdout, "move") {
+		t.Errorf("values with another prefix are offered: %q", stdout)
+	}
+}
+
+// A value that shells offer must be valid.
+func TestCompletion_choices_areAccepted(t *testing.T) {
+	for flag, values := range choices {
+		for _, value := range values {
+			c := runDefaults()
+			fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+			c.Flags(fs)
+			if err := fs.Set(flag, value); err != nil {
+				t.Errorf("--%s=%s: %v", flag, value, err)
+			}
+			if err := c.Validate(); err != nil {
+				t.Errorf("--%s=%s: %v", flag, value, err)
+			}
+		}
+	}
+}
